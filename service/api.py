@@ -9,22 +9,27 @@ from service.contract import queries, requests
 from service.contract.keys import Role
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.responses.boards import (
+    Accepted,
     AuditAnswer,
     BoardAnswer,
     BoardList,
     Buckets,
     CurveAnswer,
     EntryAnswer,
+    FacetList,
+    FamilyAnswer,
+    FamilyBoardAnswer,
+    HistoryAnswer,
     LookupAnswer,
     Page,
     PostResults,
+    PostState,
+    QueueAnswer,
     RefreshAnswer,
     Values,
 )
-from service.contract.responses.families import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
 from service.contract.responses.journal import JournalLine, OwnerPosts, ProfileAnswer, StreamEvent
 from service.contract.responses.positions import BoardPositions, OwnerPositions, Positions
-from service.contract.responses.queue import Accepted, PostState, QueueAnswer
 from service.contract.routes import Route
 from service.views.boards import audit, boards, families, history
 from service.views.keys import KEYS

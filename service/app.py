@@ -15,16 +15,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from service.contract.problems import ProblemError, clip_text, internal_problem
 from service.contract.routes import Route
 from service.http.bodies import BodyReader
-from service.http.endpoint import (
-    X_REQUEST_ID,
-    X_TRACEPARENT,
-    Endpoint,
-    EndpointContext,
-    RequestIds,
-    make_problem_response,
-)
+from service.http.endpoint import Endpoint, EndpointContext, RequestIds, make_problem_response
 from service.http.malformed import HEAD_WAIT_S_MAX, REFUSE, HeadTimeoutError, describe_fault
-from service.telemetry.logs import REQUEST_ID, TRACEPARENT
 
 from .health_routes import add_health_routes
 
@@ -110,9 +102,7 @@ class _Unrouted:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer `not_found`, or `method_not_allowed` if the path has routes for other methods."""
         started_s = perf_counter()
-        request_id = self._ids.make_request_id(request.headers.get(X_REQUEST_ID))
-        REQUEST_ID.set(request_id)
-        TRACEPARENT.set(request.headers.get(X_TRACEPARENT, ""))
+        request_id = self._ids.begin_request(request.headers)
         path = request.rel_url.raw_path
         allowed = sorted({method for pattern, methods in self._paths if pattern.fullmatch(path) for method in methods})
         if allowed:
@@ -132,8 +122,7 @@ class _Unrouted:
 
         `error` says why the request could not be read. It is None if an error occurred outside of every handler.
         """
-        request_id = self._ids.make_request_id(None)
-        REQUEST_ID.set(request_id)
+        request_id = self._ids.begin_request({})
         if isinstance(error, HeadTimeoutError):
             problem = ProblemError("head_timeout", error.message)
         else:

@@ -9,21 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from config import Settings
 from jobs.curves.audit import Auditor
 from jobs.curves.refresh_requests import Refresher
 from jobs.queue.workers import QueueParts
 from service.contract.cursors import CursorCodec
-from service.contract.keys import KeyRing
-from service.http.key_limits import KeyLimits
+from service.http.endpoint import EndpointContext
 from service.http.key_watch import KeyWatch
 from service.monitoring.jolokia.answering import JolokiaAgent
 from service.ranks.rank_context import RankContext
 from service.streams.feed import Feed
 from service.streams.journal_lane import JournalLane
-from service.telemetry.logs import RequestLog
-from service.telemetry.metrics.process import Metrics
-from service.telemetry.tracing import Tracer
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError, StoreDamagedError
@@ -52,14 +47,9 @@ class CurveContext:
     auditor: Auditor
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    settings: Settings
-    metrics: Metrics
-    keyring: KeyRing
+@dataclass(frozen=True, kw_only=True)
+class Context(EndpointContext):
     key_watch: KeyWatch
-    key_limits: KeyLimits
-    request_log: RequestLog
     store: Store
     catalog: Catalog
     boards: OpenBoards
@@ -73,7 +63,6 @@ class Context:
     journal_lane: JournalLane
     now_us: Callable[[], int]
     agent: JolokiaAgent | None = None  # None if managed objects are off
-    tracer: Tracer | None = None  # None if requests are not traced
 
     def store_for_board(self, board: Board) -> Store:
         """Return the store that uses the connection pool of a board."""

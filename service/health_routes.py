@@ -10,7 +10,7 @@ import msgspec
 from service.contract.keys import Role
 from service.contract.problems import ProblemError, problem_of
 from service.contract.routes import Call, Handler, Reply, Route
-from service.http.openapi import encode_document
+from service.http.openapi import build_document
 from service.monitoring.dashboard.views import DASHBOARD
 from service.monitoring.jolokia.views import JOLOKIA
 from service.telemetry.metrics.process import METRICS_TYPE
@@ -49,7 +49,7 @@ def _document(routes: Sequence[Route]) -> Handler:
 
     async def openapi(context: Any, call: Call) -> bytes:
         if not made:
-            made.append(encode_document(routes, context.settings))
+            made.append(msgspec.json.encode(build_document(routes, context.settings)))
         return made[0]
 
     return openapi

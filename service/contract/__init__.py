@@ -1,7 +1,7 @@
 """The contract with callers: the types of requests and answers, names, values, errors, API keys and cursors.
 
     bytes of a request ──> strict_json, post_bodies ──> requests, lease_messages ──> handlers (in `service.views`)
-    query string       ──> parameter_text ──> queries ───────────────────────────┘        │
+    query string       ──> queries ──────────────────────────────────────────────┘        │
     answers            <── responses, problems, cursors, values <────────────────────────┘
 
 The OpenAPI document is generated from the types in `requests`, `queries`, `lease_messages` and `responses`. The

@@ -10,13 +10,15 @@ import base64
 import binascii
 import hashlib
 import hmac
-from typing import Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
 from storage.errors import BadCursorError
 
-P = TypeVar("P", "RowCursor", "BoardCursor", "PoolCursor", "ResourceCursor", "ClientCursor", "KeyCursor")
+P = TypeVar("P", bound=msgspec.Struct)
+L = TypeVar("L")
+A = TypeVar("A")
 TAG_BYTES = 8
 CURSOR_CHARS_MAX = 2048
 
@@ -34,48 +36,26 @@ class RowCursor(msgspec.Struct, array_like=True, frozen=True):
     changes: int  # the board's count of changes when `row_number` was determined
 
 
-class BoardCursor(msgspec.Struct, array_like=True, frozen=True):
-    """The last leaderboard of a page of leaderboards."""
+class ListCursor(msgspec.Struct, Generic[L, A], array_like=True, frozen=True):
+    """The last item of a page of a list. `of` distinguishes the list from others, such as those with another filter."""
 
-    after: str
-    prefix: str
-
-
-class PoolCursor(msgspec.Struct, array_like=True, frozen=True):
-    """The last pool of a page of pools."""
-
-    after: tuple[str, str]  # ids of the client and the pool
-    client_id: str | None
+    of: L
+    after: A
 
 
-class ResourceCursor(msgspec.Struct, array_like=True, frozen=True):
-    """The last resource of a page of a pool."""
-
-    pool_key: int
-    after: str
-
-
-class ClientCursor(msgspec.Struct, array_like=True, frozen=True):
-    """The last client of a page of clients. `what` distinguishes this cursor from others that also hold two texts."""
-
-    what: Literal["clients"]
-    after: str
-
-
-class KeyCursor(msgspec.Struct, array_like=True, frozen=True):
-    """The last API key of a page of API keys, as the key's time of creation and its id."""
-
-    what: Literal["keys"]
-    after: tuple[int, str]
+BoardCursor = ListCursor[str, str]  # the prefix of a list of leaderboards, or the id of a list of a family; an id
+PoolCursor = ListCursor[str | None, tuple[str, str]]  # the client whose pools are listed; ids of a client and a pool
+ResourceCursor = ListCursor[int, str]  # the key of a pool; a resource
+ClientCursor = ListCursor[Literal["clients"], str]  # the id of a client
+KeyCursor = ListCursor[Literal["keys"], tuple[int, str]]  # the time of creation and the id of an API key
 
 
 class CursorCodec:
     def __init__(self, salt: str) -> None:
         self._key = hashlib.blake2b(bytes.fromhex(salt), person=b"rankcurve-cursor").digest()
 
-    def encode_cursor(
-        self, place: RowCursor | BoardCursor | PoolCursor | ResourceCursor | ClientCursor | KeyCursor
-    ) -> str:
+    def encode_cursor(self, place: msgspec.Struct) -> str:
+        """Return the cursor for a place, which is an instance of a type of this module."""
         payload = msgspec.msgpack.encode(place)
         return base64.urlsafe_b64encode(self._tag(payload) + payload).rstrip(b"=").decode()
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+
+from storage.boards.api_keys import StoredKey
 
 from .problems import ProblemError, ServiceError
 
@@ -46,26 +47,6 @@ class Role(IntEnum):
         return cls[name.upper()]
 
 
-class ApiKeyRow(Protocol):
-    """An API key as the store keeps it."""
-
-    @property
-    def id(self) -> str:
-        """The public part of the key, which may be logged."""
-
-    @property
-    def role(self) -> str:
-        """The name of the role: reader, writer or ops."""
-
-    @property
-    def hash(self) -> str:
-        """The SHA-256 of the key's text, as `hash_key` returns it."""
-
-    @property
-    def revoked_at_us(self) -> int | None:
-        """The time when the key was revoked, in microseconds since 1970; None if the key is valid."""
-
-
 @dataclass(frozen=True, slots=True)
 class Identity:
     key_id: str  # "-" for a caller without a key
@@ -84,10 +65,10 @@ class NewApiKey:
 ANYONE = Identity("-", Role.OPS)
 
 
-def make_api_key(random_hex: Callable[[int], str] = secrets.token_hex) -> NewApiKey:
-    """Make a key `rk_<id>_<secret>` with a 256-bit secret. `random_hex(n)` returns 2n hexadecimal digits."""
-    key_id = random_hex(KEY_ID_BYTES)
-    text = f"{KEY_PREFIX}_{key_id}_{random_hex(SECRET_BYTES)}"
+def make_api_key() -> NewApiKey:
+    """Make a key `rk_<id>_<secret>` with a 256-bit secret."""
+    key_id = secrets.token_hex(KEY_ID_BYTES)
+    text = f"{KEY_PREFIX}_{key_id}_{secrets.token_hex(SECRET_BYTES)}"
     return NewApiKey(key_id, text, hash_key(text))
 
 
@@ -105,14 +86,14 @@ class KeyRing:
     any keys.
     """
 
-    def __init__(self, rows: Iterable[ApiKeyRow] = ()) -> None:
+    def __init__(self, rows: Iterable[StoredKey] = ()) -> None:
         self._identities: dict[str, Identity] = {}
         self._valid_ids: set[str] = set()
         self._sessions: dict[Callable[[], None], Identity] = {}  # function that ends a session -> the session's caller
         self.open = True
         self.replace_keys(rows)
 
-    def replace_keys(self, rows: Iterable[ApiKeyRow]) -> None:
+    def replace_keys(self, rows: Iterable[StoredKey]) -> None:
         """Replace the keys in memory by the store's keys, and end the sessions of keys that are no longer valid.
 
         `rows` includes revoked keys, so that the ring closes even if all keys are revoked.

@@ -9,12 +9,10 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from service.contract.responses.curves import Time
-
 from .problems import ProblemError, clip_text
 from .queries import ListQuery
 from .requests import Instant, at_most
-from .values import NO_CONTROL_PATTERN, NO_NUL_PATTERN, normalise_text
+from .values import NO_CONTROL_PATTERN, NO_NUL_PATTERN, Time, normalise_text
 
 CLIENT_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"  # the id of a client or of a pool
 REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
@@ -95,13 +93,6 @@ class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 class PoolsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
     client_id: ClientId | None = None
-
-
-class LeaseJournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for lines of the lease journal with a sequence number greater than `after`."""
-
-    after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
-    limit: Annotated[int, Meta(ge=1)] | None = None
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,14 +217,6 @@ def parse_client_or_pool_id(text: str, *, pointer: str) -> str:
     if _NAME.fullmatch(text):
         return text
     raise ProblemError("bad_request", f"{clip_text(text)!r} is not an id: {CLIENT_PATTERN}", pointer=pointer)
-
-
-def parse_client_id(text: str) -> str:
-    return parse_client_or_pool_id(text, pointer="client_id")
-
-
-def parse_pool_id(text: str) -> str:
-    return parse_client_or_pool_id(text, pointer="pool_id")
 
 
 def parse_lease_key(text: str, *, pointer: str = "key") -> str:

@@ -12,6 +12,9 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from config.settings import RequestSettings
 
 from .problems import ProblemError
 from .requests import FacetedPostBody, FacetedPostList, FanPostBody, FanPostList, PostBody, PostList
@@ -20,26 +23,22 @@ from .values import OWNER_CHARS_MAX, parse_owner, parse_post_id, to_micros
 
 NDJSON_TYPE = "application/x-ndjson"
 
-_ONE = msgspec.json.Decoder(PostBody)
-_ONE_FAN = msgspec.json.Decoder(FanPostBody)
-_LIST = msgspec.json.Decoder(PostList)
-_LIST_FAN = msgspec.json.Decoder(FanPostList)
-_ONE_FACETED = msgspec.json.Decoder(FacetedPostBody)
-_LIST_FACETED = msgspec.json.Decoder(FacetedPostList)
+# A line of NDJSON, what is put before the JSON pointer of an error in it, and what is put before the error's detail.
+_Line = tuple[bytes, str, str]
 _NOTHING: dict[str, Raw] = {}
 _LIST_HEAD = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"posts"')
-_LIST_KEYS = 1  # the JSON keys of a list besides the keys of its posts: only "posts"
 
 
 class PostTarget(Enum):
-    """The part of a request that names the boards of its posts. Each value holds decoders: for a post, for a list."""
+    """The part of a request that names the boards of its posts. Each value holds two types: of a post, of a list."""
 
-    ONE_BOARD = (_ONE, _LIST)  # the path names the board
-    BOARDS = (_ONE_FAN, _LIST_FAN)  # each post names its boards
-    FAMILY = (_ONE_FACETED, _LIST_FACETED)  # the path names the family, and each post names its facets
+    ONE_BOARD = (PostBody, PostList)  # the path names the board
+    BOARDS = (FanPostBody, FanPostList)  # each post names its boards
+    FAMILY = (FacetedPostBody, FacetedPostList)  # the path names the family, and each post names its facets
 
-    def __init__(self, one: msgspec.json.Decoder[PostBody], many: msgspec.json.Decoder[Any]) -> None:
-        self.decode_one, self.decode_list = one.decode, many.decode
+    def __init__(self, one: type[PostBody], many: type[Any]) -> None:
+        self.decode_one = msgspec.json.Decoder(one).decode
+        self.decode_list = msgspec.json.Decoder(many).decode
 
 
 class ReceivedPost(msgspec.Struct, gc=False):
@@ -54,14 +53,8 @@ class ReceivedPost(msgspec.Struct, gc=False):
     facets: dict[str, str] | None = None  # facet values by name, not yet checked; None if the post is to no family
 
 
-class PostLimits(msgspec.Struct, frozen=True):
-    posts_max: int
-    boards_max: int  # the most boards of one post
-    parts_max: int  # the most posts of a request, where a post that names three boards counts as three
-
-
 def parse_posts(
-    body: bytes, content_type: str, limits: PostLimits, *, kind: PostTarget, may_set: bool
+    body: bytes, content_type: str, settings: RequestSettings, *, kind: PostTarget, may_set: bool
 ) -> tuple[list[ReceivedPost], bool]:
     """Return the posts of a request, and whether its body was a single post.
 
@@ -72,91 +65,84 @@ def parse_posts(
         ProblemError: `bad_json`, `bad_request`, `unknown_field`, `duplicate_field`, `too_many_posts`,
             `too_many_boards` or `forbidden`.
     """
+    lines: list[_Line] = []
+    single, list_keys = False, 0
+    decoded: list[PostBody]
     if content_type == NDJSON_TYPE:
-        posts = _parse_lines(body, limits, kind=kind, may_set=may_set)
-        _check_parts(posts, limits)
-        return posts, False
-    single = not _holds_list(body)
-    keys = 0
-    if single:
-        decoded: list[PostBody] = [decode_or_refuse(kind.decode_one, body)]
+        lines, count = _split_lines(body, settings.posts_per_request_max)
+        decoded = [decode_or_refuse(kind.decode_one, text, prefix=prefix, where=where) for text, prefix, where in lines]
+        _check_count(count, settings)
+    elif _LIST_HEAD.match(body):
+        decoded = decode_or_refuse(kind.decode_list, body).posts
+        list_keys = 1  # a list has the key "posts" besides the keys of its posts
+        _check_count(len(decoded), settings)
     else:
-        decoded = [*decode_or_refuse(kind.decode_list, body).posts]
-        keys = _LIST_KEYS
-        _check_count(len(decoded), limits)
-    posts, post_keys = _checked(decoded, limits, single=single, may_set=may_set)
-    if keys + post_keys != count_key_colons(body):
-        refuse_duplicates(body)
-    _check_parts(posts, limits)
+        decoded = [decode_or_refuse(kind.decode_one, body)]
+        single = True
+    posts, keys = _checked(decoded, settings, single=single, may_set=may_set)
+    if list_keys + keys != count_key_colons(body):
+        for text, prefix, where in lines or [(body, "", "")]:
+            refuse_duplicates(text, prefix=prefix, where=where)
+    _check_parts(posts, settings)
     return posts, single
 
 
-def _holds_list(body: bytes) -> bool:
-    return _LIST_HEAD.match(body) is not None
+def _split_lines(body: bytes, lines_max: int) -> tuple[list[_Line], int]:
+    """Return the first `lines_max` lines that are not blank, and the number of all lines that are not blank."""
+    if not body.isascii():
+        decode_or_refuse(bool, body)  # this only checks that the body is UTF-8
+    lines: list[_Line] = []
+    count = 0
+    for number, line in enumerate(body.split(b"\n"), 1):
+        text = line.strip(b" \t\r")
+        if not text:
+            continue
+        if count < lines_max:
+            lines.append((text, f"/posts/{count}", f"line {number}: "))
+        count += 1
+    return lines, count
 
 
-def _check_count(count: int, limits: PostLimits) -> None:
-    if count > limits.posts_max:
-        detail = f"{count} posts; a request carries at most {limits.posts_max}"
+def _check_count(count: int, settings: RequestSettings) -> None:
+    if count > settings.posts_per_request_max:
+        detail = f"{count} posts; a request carries at most {settings.posts_per_request_max}"
         raise ProblemError("too_many_posts", detail, pointer="/posts")
     if count == 0:
         raise ProblemError("bad_request", "the request carries no post", pointer="/posts")
 
 
-def _check_parts(posts: list[ReceivedPost], limits: PostLimits) -> None:
+def _check_parts(posts: list[ReceivedPost], settings: RequestSettings) -> None:
     """Refuse a request whose posts name too many boards in all.
 
     The time to apply a post grows with the number of its boards. All posts of a request are applied in one transaction,
     and no other post is written while this transaction runs.
     """
     parts = sum(1 if post.boards is None else len(post.boards) for post in posts)
-    if parts > limits.parts_max:
-        detail = f"{parts} posts, counted once for each board; a request carries at most {limits.parts_max}"
-        raise ProblemError("too_many_boards", detail, pointer="/posts")
-
-
-def _parse_lines(body: bytes, limits: PostLimits, *, kind: PostTarget, may_set: bool) -> list[ReceivedPost]:
-    decode = kind.decode_one
-    if not body.isascii():
-        decode_or_refuse(_is_utf8, body)
-    decoded: list[PostBody] = []
-    lines: list[tuple[int, bytes]] = []
-    for line_number, line in enumerate(body.split(b"\n"), 1):
-        line = line.strip(b" \t\r")
-        if not line:
-            continue
-        if len(decoded) < limits.posts_max:  # later lines are only counted: the error message has the count
-            decoded.append(decode_or_refuse(decode, line, prefix=f"/posts/{len(lines)}", where=f"line {line_number}: "))
-        lines.append((line_number, line))
-    _check_count(len(lines), limits)
-    posts, keys = _checked(decoded, limits, single=False, may_set=may_set)
-    if keys != count_key_colons(body):
-        for index, (line_number, line) in enumerate(lines):
-            refuse_duplicates(line, prefix=f"/posts/{index}", where=f"line {line_number}: ")
-    return posts
-
-
-def _is_utf8(body: bytes) -> bool:
-    return bool(body)  # nobody reads the result: `decode_or_refuse` itself checks that the body is UTF-8
+    if parts > settings.parts_per_request_max:
+        detail = f"{parts} posts, counted once for each board; a request carries at most"
+        raise ProblemError("too_many_boards", f"{detail} {settings.parts_per_request_max}", pointer="/posts")
 
 
 def _checked(
-    decoded: list[PostBody], limits: PostLimits, *, single: bool, may_set: bool
+    decoded: list[PostBody], settings: RequestSettings, *, single: bool, may_set: bool
 ) -> tuple[list[ReceivedPost], int]:
     """Return the checked posts, and the number of their JSON keys in the body."""
     posts: list[ReceivedPost] = []
     keys = 0
     for index, post in enumerate(decoded):
         try:
-            made, post_keys = _checked_post(post, limits, may_set=may_set)
+            made, post_keys = _checked_post(post, settings, may_set=may_set)
         except ProblemError as problem:
-            raise _at_post(problem, None if single else index) from None
+            if single:
+                raise
+            errors = [replace(error, pointer=f"/posts/{index}{error.pointer}") for error in problem.errors]
+            raise ProblemError(problem.code, f"post {index + 1}: {problem.detail}", errors=errors) from None
         posts.append(made)
         keys += post_keys
     return posts, keys
 
 
-def _checked_post(post: PostBody, limits: PostLimits, *, may_set: bool) -> tuple[ReceivedPost, int]:
+def _checked_post(post: PostBody, settings: RequestSettings, *, may_set: bool) -> tuple[ReceivedPost, int]:
     owner, stats, overwrite, post_id, at, boards = post.owner, post.stats, post.set, post.post_id, post.at, None
     keys = 2
     # `parse_owner` makes this quick test, too. Nearly every owner passes it, so making it here saves the call.
@@ -174,7 +160,9 @@ def _checked_post(post: PostBody, limits: PostLimits, *, may_set: bool) -> tuple
             raise ProblemError(
                 "forbidden", '"set" overwrites instead of merging and needs the role ops', pointer="/set"
             )
-        _check_apart(stats, overwrite)
+        if both := stats.keys() & overwrite.keys():
+            pointer = f"/set/{pointer_token(min(both))}"
+            raise ProblemError("bad_request", 'a column is either in "stats" or in "set"', pointer=pointer)
     if not stats and not overwrite:
         raise ProblemError("bad_request", "a post names at least one column in its stats", pointer="/stats")
     if post_id is UNSET:
@@ -195,29 +183,13 @@ def _checked_post(post: PostBody, limits: PostLimits, *, may_set: bool) -> tuple
     elif isinstance(post, FanPostBody):
         keys += 1
         boards = post.boards
-        _check_boards(boards, limits)
+        _check_boards(boards, settings)
     return ReceivedPost(owner, stats, overwrite, post_id, at_us, boards, facets), keys
 
 
-def _check_apart(stats: dict[str, Raw], overwrite: dict[str, Raw]) -> None:
-    both = stats.keys() & overwrite.keys()
-    if both:
-        column = min(both)
-        raise ProblemError(
-            "bad_request", 'a column is either in "stats" or in "set"', pointer=f"/set/{pointer_token(column)}"
-        )
-
-
-def _check_boards(boards: list[str], limits: PostLimits) -> None:
-    if len(boards) > limits.boards_max:
-        detail = f"{len(boards)} boards; a post goes to at most {limits.boards_max}"
+def _check_boards(boards: list[str], settings: RequestSettings) -> None:
+    if len(boards) > settings.boards_per_post_max:
+        detail = f"{len(boards)} boards; a post goes to at most {settings.boards_per_post_max}"
         raise ProblemError("too_many_boards", detail, pointer="/boards")
     if len(set(boards)) != len(boards):
         raise ProblemError("bad_request", "a post names each board once", pointer="/boards")
-
-
-def _at_post(problem: ProblemError, index: int | None) -> ProblemError:
-    if index is None:
-        return problem
-    errors = [msgspec.structs.replace(error, pointer=f"/posts/{index}{error.pointer}") for error in problem.errors]
-    return ProblemError(problem.code, f"post {index + 1}: {problem.detail}", errors=errors)

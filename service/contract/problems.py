@@ -2,8 +2,6 @@
 
     ServiceError
     └── ProblemError         answered as application/problem+json (RFC 9457)
-        ├── BadValueError         a stat value that its column can't store
-        └── BusyError             the service is too busy at the moment; has the header Retry-After
 
 `CODES` is part of the wire contract. A code and its status never change; a new case gets a new code.
 """
@@ -195,20 +193,6 @@ class ProblemError(ServiceError):
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self.to_document())
-
-
-class BadValueError(ProblemError):
-    """A stat value that its column can't store. The code is `bad_value` or `value_out_of_range`."""
-
-    def __init__(self, detail: str, *, code: str = "bad_value", pointer: str | None = None) -> None:
-        super().__init__(code, detail, pointer=pointer)
-
-
-class BusyError(ProblemError):
-    """The service is too busy at the moment. The codes are `queue_full`, `rate_limited`, `store_busy` and others."""
-
-    def __init__(self, code: str, detail: str, *, retry_after_s: int) -> None:
-        super().__init__(code, detail, headers={"Retry-After": str(retry_after_s)})
 
 
 def problem_of(error: BaseException) -> ProblemError:

@@ -6,22 +6,23 @@ between the members. Only the parameter `with` may be repeated, because ids of l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from math import isfinite
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Meta
 
-from storage.boards.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN, FACETS_TOGETHER_MAX, is_facet
+from config.settings import Settings
+from storage.boards.family_ids import FACETS_TOGETHER_MAX, is_facet
 from storage.boards.family_ids import parse_board_id as parse_family_board
 
 from .cursors import CURSOR_CHARS_MAX
-from .parameter_text import check_forms, text_forms
 from .problems import FieldError, ProblemError, clip_text
-from .requests import FacetName, Instant, OwnerName, PeriodName
+from .requests import FACETS_SCHEMA, FacetName, Instant, OwnerName, PeriodName
 from .values import ANY_BOARD_PATTERN, COLUMN_PATTERN, DECIMAL_PATTERN, INT64_MAX, parse_board_id, parse_column
 
 Q = TypeVar("Q", bound=msgspec.Struct)
@@ -43,54 +44,13 @@ _Cursor = Annotated[
         extra_json_schema={"minLength": 1, "maxLength": CURSOR_CHARS_MAX},
     ),
 ]
-_Facets = Annotated[
-    dict[str, str],
-    Meta(
-        extra_json_schema={
-            "propertyNames": {"pattern": FACET_PATTERN},
-            "additionalProperties": {"type": "string", "pattern": FACET_VALUE_PATTERN},
-            "maxProperties": FACETS_TOGETHER_MAX,
-        }
-    ),
-]
+_Facets = Annotated[dict[str, str], Meta(extra_json_schema={**FACETS_SCHEMA, "maxProperties": FACETS_TOGETHER_MAX})]
 _REST = "facets"  # this field collects all other parameters: the values of facets, whose names differ by family
 _BOARDS = "with"  # the list whose parameter may be repeated
 PARAMETERS_MAX = 32
 # Longer queries are not cached, because they are seldom repeated. So the cache of one route stays below 512 KiB.
 CACHED_CHARS_MAX = 256
 CACHED_QUERIES_MAX = 1024
-
-
-class QueryBounds(Protocol):
-    """The settings that bound a query."""
-
-    @property
-    def page_entries_max(self) -> int:
-        """The most rows of a page."""
-
-    @property
-    def around_rows_max(self) -> int:
-        """The most rows that a request gets on one side of an owner or a value."""
-
-    @property
-    def buckets_max(self) -> int:
-        """The most buckets of a distribution."""
-
-    @property
-    def query_values_max(self) -> int:
-        """The most members of a list in a query."""
-
-    @property
-    def audit_owners_max(self) -> int:
-        """The most owners that one audit counts."""
-
-    @property
-    def history_periods_max(self) -> int:
-        """The most closed periods in an owner's history."""
-
-    @property
-    def stream_top_max(self) -> int:
-        """The most rows in a stream of the top of a ranking."""
 
 
 class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -162,11 +122,9 @@ class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         parse_column(self.column)
 
 
-class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PageQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
     """Asks for a page of a ranking. The page starts at the top, at a cursor, or at the rank `from_rank`."""
 
-    limit: _Limit | None = None
-    cursor: _Cursor | None = None
     from_rank: _Rank | None = None
     profiles: bool = False
 
@@ -265,6 +223,7 @@ class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 # parameter -> (the setting that bounds the value or the length of a list, the error code if the bound is exceeded)
 _BOUNDS: dict[str, tuple[str, str]] = {
+    "HistoryQuery.limit": ("history_periods_max", "too_many_entries"),
     "limit": ("page_entries_max", "too_many_entries"),
     "better": ("around_rows_max", "too_many_entries"),
     "worse": ("around_rows_max", "too_many_entries"),
@@ -277,8 +236,15 @@ _BOUNDS: dict[str, tuple[str, str]] = {
     "owners": ("audit_owners_max", "too_many_owners"),
     "top": ("stream_top_max", "too_many_entries"),
 }
-_OWN_BOUNDS: dict[tuple[type[msgspec.Struct], str], tuple[str, str]] = {
-    (HistoryQuery, "limit"): ("history_periods_max", "too_many_entries"),
+# Type of a parameter -> the pattern of its text, and the name of the pattern in error messages. The OpenAPI document
+# allows only these forms. Without the check, msgspec would read `null` as a missing value, `1e2` as a whole number, `1`
+# as true, and a number as a time.
+_WHOLE = "-?(0|[1-9][0-9]*)"
+_FORMS: dict[type[msgspec.inspect.Type], tuple[re.Pattern[str], str]] = {
+    msgspec.inspect.IntType: (re.compile(_WHOLE), "a whole number"),
+    msgspec.inspect.FloatType: (re.compile(_WHOLE + r"(\.[0-9]+)?([eE][+-]?[0-9]+)?"), "a number"),
+    msgspec.inspect.BoolType: (re.compile("true|false"), "true or false"),
+    msgspec.inspect.DateTimeType: (re.compile("[0-9]{4}-.*"), "a time as in ISO 8601"),
 }
 
 
@@ -287,29 +253,61 @@ def check_rank(rank: int, pointer: str) -> None:
         raise ProblemError("bad_rank", "a rank is a whole number from 1", pointer=pointer)
 
 
-def query_parser(kind: type[Q], bounds: QueryBounds) -> Callable[[str], Q]:
+def query_parser(kind: type[Q], settings: Settings) -> Callable[[str], Q]:
     """Return a function that parses a raw query string into the type `kind`.
 
     The function remembers the results for short queries, so the structs must be frozen. For a query with a fault it
     raises ProblemError: `bad_request`, `unknown_field`, `duplicate_field`, `bad_rank`, or the code in `_BOUNDS`.
     """
     fields = msgspec.structs.fields(kind)
-    forms = text_forms(kind)
+    forms = {field.encode_name: _find_form(msgspec.inspect.type_info(field.type)) for field in fields}
     lists = frozenset(field.encode_name for field in fields if "tuple" in str(field.type))
-    names = frozenset(field.encode_name for field in fields)
 
     def parse(raw: str) -> Q:
         found = _split(raw, lists)
-        if _REST in names:
-            found = _with_rest(found, names)
-        check_forms(found, forms)
+        if _REST in forms:
+            rest = {name: found.pop(name) for name in list(found) if name == _REST or name not in forms}
+            for name in rest:
+                if not is_facet(name):
+                    raise _unknown_parameter(name)
+            found[_REST] = rest
+        for name, form in forms.items():
+            if form is not None:
+                _check_form(name, found.get(name, ()), *form)
         query = _converted(found, kind)
         for field in fields:
-            _check_bound(kind, field.encode_name, getattr(query, field.name), bounds)
+            _check_bound(kind, field.encode_name, getattr(query, field.name), settings)
         return query
 
     remembered = lru_cache(maxsize=CACHED_QUERIES_MAX)(parse)
     return lambda raw: remembered(raw) if len(raw) <= CACHED_CHARS_MAX else parse(raw)
+
+
+def _find_form(kind: msgspec.inspect.Type) -> tuple[re.Pattern[str], str] | None:
+    """Return the pattern of a parameter's text, or of each member of a list, and its name; None if any text is fine."""
+    match kind:
+        case msgspec.inspect.Metadata():
+            return _find_form(kind.type)
+        case msgspec.inspect.VarTupleType():
+            return _find_form(kind.item_type)
+        case msgspec.inspect.UnionType():
+            return next((form for each in kind.types if (form := _find_form(each))), None)
+        case msgspec.inspect.LiteralType():
+            names = [str(value) for value in kind.values]
+            return re.compile("|".join(map(re.escape, names))), " or ".join(names)
+    return _FORMS.get(type(kind))
+
+
+def _check_form(name: str, value: str | tuple[str, ...], pattern: re.Pattern[str], form: str) -> None:
+    for text in (value,) if isinstance(value, str) else value:
+        if not pattern.fullmatch(text):
+            raise ProblemError("bad_request", f"{name} takes {form}, not {clip_text(text)!r}", pointer=name)
+
+
+def _unknown_parameter(name: str) -> ProblemError:
+    return ProblemError(
+        "unknown_field", f"{clip_text(name)!r} is not a parameter of this path", pointer=clip_text(name)
+    )
 
 
 def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
@@ -348,25 +346,13 @@ def _boards(texts: list[str]) -> tuple[str, ...]:
     return tuple(texts[0].split(","))
 
 
-def _with_rest(found: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    rest = {name: value for name, value in found.items() if name == _REST or name not in names}
-    for name in rest:
-        if not is_facet(name):
-            raise ProblemError(
-                "unknown_field", f"{clip_text(name)!r} is not a parameter of this path", pointer=clip_text(name)
-            )
-    return {**{name: value for name, value in found.items() if name not in rest}, _REST: rest}
-
-
 def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
     try:
         return msgspec.convert(found, kind, strict=False)
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at `$")
         if what.startswith("Object contains unknown field"):
-            name = what.partition("`")[2].rstrip("`")
-            detail = f"{clip_text(name)!r} is not a parameter of this path"
-            raise ProblemError("unknown_field", detail, pointer=clip_text(name)) from error
+            raise _unknown_parameter(what.partition("`")[2].rstrip("`")) from error
         name = path.strip("`.").partition("[")[0]
         what = what.replace("Object missing required field", "The path needs the parameter")
         raise ProblemError(
@@ -376,14 +362,14 @@ def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
 
 def bound_of(kind: type[msgspec.Struct], name: str) -> tuple[str, str] | None:
     """Return the setting that bounds a parameter, and the error code if the bound is exceeded; or None."""
-    return _OWN_BOUNDS.get((kind, name)) or _BOUNDS.get(name)
+    return _BOUNDS.get(f"{kind.__name__}.{name}") or _BOUNDS.get(name)
 
 
-def _check_bound(kind: type[msgspec.Struct], name: str, value: object, bounds: QueryBounds) -> None:
+def _check_bound(kind: type[msgspec.Struct], name: str, value: object, settings: Settings) -> None:
     bound = bound_of(kind, name)
     if bound is None or value is None:
         return
-    most: int = getattr(bounds, bound[0])
+    most: int = getattr(settings, bound[0])
     count = len(value) if isinstance(value, tuple) else value
     if isinstance(count, int) and count > most:
         raise ProblemError(bound[1], f"{name}: {count} is more than {most}", pointer=name)

@@ -39,6 +39,10 @@ MethodName = Literal["auto", "skip", "scan"]
 PeriodName = Literal["all", "year", "month", "week", "day"]
 KeptName = Literal["year", "month", "week", "day"]
 _UNIQUE = {"uniqueItems": True}
+FACETS_SCHEMA = {
+    "propertyNames": {"pattern": FACET_PATTERN},
+    "additionalProperties": {"type": "string", "pattern": FACET_VALUE_PATTERN},
+}
 
 
 def at_most(setting: str) -> Meta:
@@ -233,10 +237,7 @@ class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=Fal
             dict[str, str],
             Meta(
                 description="A value by facet. A list of facets is skipped if one of them has no value here.",
-                extra_json_schema={
-                    "propertyNames": {"pattern": FACET_PATTERN},
-                    "additionalProperties": {"type": "string", "pattern": FACET_VALUE_PATTERN},
-                },
+                extra_json_schema=FACETS_SCHEMA,
             ),
         ]
         | UnsetType

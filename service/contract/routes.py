@@ -29,34 +29,23 @@ class Reply(msgspec.Struct, frozen=True):
 Answer = bytes | msgspec.Struct | Reply | web.StreamResponse
 
 
-class Call:
+class Call(msgspec.Struct):
     """A parsed request, as a handler receives it."""
 
-    __slots__ = ("answered_s", "body", "identity", "media_type", "path", "query", "request", "request_id")
-
-    def __init__(
-        self,
-        path: Mapping[str, str],
-        query: Any,
-        body: Any,
-        media_type: str,
-        identity: Identity,
-        request: web.Request,
-        request_id: str,
-    ) -> None:
-        self.path = path  # the parameters in the path, by name; they are checked, and in NFC
-        self.query = query  # an instance of the route's `query`, or None
-        self.body = body  # an instance of the route's `body`; bytes if the route has `raw_body`; or None
-        self.media_type = media_type  # the media type of the body, without parameters
-        self.identity = identity
-        self.request = request
-        self.request_id = request_id
-        # The time (of `perf_counter()`) at which the request counts as answered; None: when the handler returns. A
-        # handler of a stream sets it when the stream begins.
-        self.answered_s: float | None = None
+    path: Mapping[str, str]  # the parameters in the path, by name; they are checked, and in NFC
+    query: Any  # an instance of the route's `query`, or None
+    body: Any  # an instance of the route's `body`; bytes if the route has `raw_body`; or None
+    media_type: str  # the media type of the body, without parameters
+    identity: Identity
+    request: web.Request
+    request_id: str
+    # The time (of `perf_counter()`) at which the request counts as answered; None: when the handler returns. A
+    # handler of a stream sets it when the stream begins.
+    answered_s: float | None = None
 
 
 Handler = Callable[[Any, Call], Awaitable[Answer]]
+Types = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +62,11 @@ class Route:
     tag: str = ""
     query: type[msgspec.Struct] | None = None
     request_headers: tuple[str, ...] = ()  # headers that the handler reads, all optional
-    body: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # a tuple: one of these types
+    body: Types = None  # a tuple: one of these types
     body_optional: bool = False  # a missing body counts as an empty JSON object
     raw_body: bool = False  # the handler parses the bytes itself
     ndjson: bool = False  # the route accepts a body in NDJSON, too
-    response: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # None: no JSON body
+    response: Types = None  # None: no JSON body
     statuses: tuple[int, ...] = (200,)  # the statuses of successful answers
     problems: tuple[str, ...] = ()  # codes that `openapi.list_codes` can't infer from the other fields
     media_type: str = JSON_TYPE  # the media type of the answer

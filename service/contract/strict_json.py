@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -93,8 +93,8 @@ def _misshapen(message: str, prefix: str, where: str) -> ProblemError:
     return ProblemError(code, f"{where}{what} at {pointer or 'the top'}", errors=[FieldError(pointer, what)])
 
 
-class _JsonObject(dict[str, Any]):
-    repeated_key = ""  # the first key that the object has twice
+class _Repeating(list[tuple[str, Any]]):
+    """The members of a JSON object that has a key twice."""
 
 
 def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None:
@@ -102,35 +102,30 @@ def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None
 
     Call this only after msgspec has decoded `body` without an error.
     """
-    repeat_seen = False
+    repeating: list[_Repeating] = []
 
-    def check_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal repeat_seen
-        made = _JsonObject(pairs)
-        if len(made) != len(pairs):
-            repeat_seen = True
-            keys = [key for key, _ in pairs]
-            made.repeated_key = next(key for index, key in enumerate(keys) if key in keys[:index])
-        return made
+    def check_members(members: list[tuple[str, Any]]) -> dict[str, Any] | _Repeating:
+        made = dict(members)
+        if len(made) == len(members):
+            return made
+        repeating.append(_Repeating(members))
+        return repeating[-1]
 
     try:
         # Numbers stay text, because their values are not needed here and int() refuses more than 4,300 digits.
         tree = json.loads(body.decode("utf-8"), object_pairs_hook=check_members, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
         raise ProblemError("bad_json", where + clip_text(str(error))) from error
-    if repeat_seen:
-        pointer, key = next(_find_repeated_keys(tree))
-        detail = f"the field {clip_text(key)!r} is given twice"
-        raise ProblemError("duplicate_field", where + detail, errors=[FieldError(prefix + pointer, detail)])
-
-
-def _find_repeated_keys(tree: Any) -> Iterator[tuple[str, str]]:
-    waiting: list[tuple[str, Any]] = [("", tree)]
+    waiting: list[tuple[str, Any]] = [(prefix, tree)] if repeating else []
     while waiting:
         pointer, value = waiting.pop()
-        if isinstance(value, _JsonObject):
-            if value.repeated_key:
-                yield f"{pointer}/{pointer_token(value.repeated_key)}", value.repeated_key
+        if isinstance(value, _Repeating):
+            keys = [key for key, _ in value]
+            key = next(key for index, key in enumerate(keys) if key in keys[:index])
+            detail = f"the field {clip_text(key)!r} is given twice"
+            errors = [FieldError(f"{pointer}/{pointer_token(key)}", detail)]
+            raise ProblemError("duplicate_field", where + detail, errors=errors)
+        if isinstance(value, dict):
             waiting.extend((f"{pointer}/{pointer_token(key)}", member) for key, member in value.items())
         elif isinstance(value, list):
             waiting.extend((f"{pointer}/{index}", member) for index, member in enumerate(value))

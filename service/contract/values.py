@@ -13,7 +13,7 @@ import re
 import unicodedata
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -21,7 +21,7 @@ from msgspec import Meta
 from storage.boards.family_ids import FAMILY_PATTERN, ID_CHARS_MAX, is_family_id
 from storage.boards.family_ids import parse_board_id as parse_family_board
 
-from .problems import BadValueError, ProblemError, clip_text
+from .problems import ProblemError, clip_text
 
 SCALE_MAX = 9
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -44,16 +44,17 @@ else:
     # OpenAPI document is made from this type.
     Number = Annotated[float, msgspec.Meta(description="fixed point, with the column's scale")]
 
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="ISO 8601 in UTC, with microseconds")]
+
 _INT64_DIGITS = 19
 _POWERS: tuple[int, ...] = tuple(10**digits for digits in range(_INT64_DIGITS + 1))
 _FAST_DIGITS = 18  # every number of at most this many digits fits into an int64
-_DECIMAL = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
-_EXPONENT_DIGITS_MAX = 9
+_DECIMAL = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?)0*([0-9]+))?")
+_EXPONENT_DIGITS_MAX = 10
 BOARD_ID_CHARS_MAX = 128  # the limit of BOARD_PATTERN
 _BOARD = re.compile(BOARD_PATTERN[1:-1])
 _COLUMN = re.compile(COLUMN_PATTERN[1:-1])
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _US_PER_S = 1_000_000
 
 
@@ -64,7 +65,7 @@ def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int) -> int:
     Only a JSON number may have an exponent. Values of up to 18 digits do not need the slow regular expression.
 
     Raises:
-        BadValueError: `bad_value` for a text that is no decimal or has more digits after the point than `scale`,
+        ProblemError: `bad_value` for a text that is no decimal or has more digits after the point than `scale`,
             `value_out_of_range` for a value that does not fit a signed 64-bit integer.
     """
     if isinstance(raw, str):
@@ -95,73 +96,57 @@ def _exact(text: bytes, scale: int) -> int:
     found = _DECIMAL.fullmatch(text)
     if found is None:
         raise _no_decimal(text)
-    sign, whole, fraction, exponent = found.groups(b"")
+    sign, whole, fraction, exponent_sign, exponent_digits = found.groups(b"")
     digits = (whole + fraction).lstrip(b"0")
     significant = digits.rstrip(b"0")
     if not significant:
         return 0
-    shift = _small_int(exponent) - len(fraction) + scale + len(digits) - len(significant)
+    # Further digits of the exponent would only change a number that has about 10**9 digits in the body. No body can
+    # hold so many.
+    exponent = int(exponent_sign + exponent_digits[:_EXPONENT_DIGITS_MAX] or b"0")
+    shift = exponent - len(fraction) + scale + len(digits) - len(significant)
     if shift < 0:
-        raise BadValueError(f"{_quoted(text)} has more digits after the point than the column's {scale}")
-    if len(significant) + shift > _INT64_DIGITS:
-        raise _too_large(text, scale)
-    value = int(sign + significant) * _POWERS[shift]
-    if not INT64_MIN <= value <= INT64_MAX:
-        raise _too_large(text, scale)
+        raise ProblemError("bad_value", f"{_quoted(text)} has more digits after the point than the column's {scale}")
+    value = int(sign + significant) * _POWERS[shift] if len(significant) + shift <= _INT64_DIGITS else None
+    if value is None or not INT64_MIN <= value <= INT64_MAX:
+        detail = f"{_quoted(text)} with {scale} digits after the point does not fit 64 bits"
+        raise ProblemError("value_out_of_range", detail)
     return value
-
-
-def _small_int(exponent: bytes) -> int:
-    """Return the exponent, limited to the range from -10**9 to 10**9.
-
-    The limit would only change a number that has about 10**9 digits in the body. No body can hold so many.
-    """
-    if not exponent:
-        return 0
-    negative = exponent[:1] == b"-"
-    digits = exponent.lstrip(b"+-").lstrip(b"0") or b"0"
-    size = int(digits) if len(digits) <= _EXPONENT_DIGITS_MAX else int(10**_EXPONENT_DIGITS_MAX)
-    return -size if negative else size
 
 
 def _quoted(text: bytes) -> str:
     return clip_text(text.decode("utf-8", "replace"))
 
 
-def _no_decimal(text: bytes) -> BadValueError:
-    return BadValueError(f"{_quoted(text)} is not a decimal number")
-
-
-def _too_large(text: bytes, scale: int) -> BadValueError:
-    detail = f"{_quoted(text)} with {scale} digits after the point does not fit 64 bits"
-    return BadValueError(detail, code="value_out_of_range")
+def _no_decimal(text: bytes) -> ProblemError:
+    return ProblemError("bad_value", f"{_quoted(text)} is not a decimal number")
 
 
 def scalar_text(raw: msgspec.Raw | bytes) -> str:
-    """Return the text of a JSON string as it stands in the body. Raises BadValueError for any other JSON value."""
+    """Return the text of a JSON string in the body. Raises ProblemError `bad_value` for any other JSON value."""
     text = bytes(raw)
     if text[:1] != b'"':
-        raise BadValueError(f"{_quoted(text)} is not a string")
+        raise ProblemError("bad_value", f"{_quoted(text)} is not a string")
     try:
         if b"\\" not in text:
             return text[1:-1].decode("utf-8")
         return msgspec.json.decode(text, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadValueError(f"{_quoted(text)} is not a string of Unicode characters") from error
+        raise ProblemError("bad_value", f"{_quoted(text)} is not a string of Unicode characters") from error
 
 
 def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> str:
     """Return the value of a text column as it was sent; it is not normalised.
 
     Raises:
-        BadValueError: the value is no string, has more than `chars_max` characters, or has NUL. PostgreSQL can't store
+        ProblemError: the value is no string, has more than `chars_max` characters, or has NUL. PostgreSQL can't store
             NUL, and all stores must accept the same values.
     """
     text = scalar_text(raw)
     if len(text) > chars_max:
-        raise BadValueError(f"a text value has at most {chars_max} characters", code="value_out_of_range")
+        raise ProblemError("value_out_of_range", f"a text value has at most {chars_max} characters")
     if "\0" in text:
-        raise BadValueError("a text value has no NUL character")
+        raise ProblemError("bad_value", "a text value has no NUL character")
     return text
 
 
@@ -217,7 +202,7 @@ def parse_owner(text: str, *, pointer: str = "owner") -> str:
     owner = normalise_text(text, chars_max=OWNER_CHARS_MAX)
     if owner is not None:
         return owner
-    detail = f"an owner is 1 to {OWNER_CHARS_MAX} characters, none of them a control character, not {_repr(text)}"
+    detail = f"an owner is 1 to {OWNER_CHARS_MAX} characters, none of them a control character, not {clip_text(text)!r}"
     raise ProblemError("bad_request", detail, pointer=pointer)
 
 
@@ -227,19 +212,21 @@ def parse_board_id(text: str, *, pointer: str = "board") -> str:
         BOARD_ID_CHARS_MAX < len(text) <= ID_CHARS_MAX and parse_family_board(text) is not None
     ):
         return text
-    raise ProblemError("bad_request", f"{_repr(text)} is not a leaderboard id: {BOARD_PATTERN}", pointer=pointer)
+    raise ProblemError("bad_request", f"{clip_text(text)!r} is not a leaderboard id: {BOARD_PATTERN}", pointer=pointer)
 
 
 def parse_family_id(text: str) -> str:
     if is_family_id(text):
         return text
-    raise ProblemError("bad_request", f"{_repr(text)} is not the id of a family: {FAMILY_PATTERN}", pointer="family")
+    raise ProblemError(
+        "bad_request", f"{clip_text(text)!r} is not the id of a family: {FAMILY_PATTERN}", pointer="family"
+    )
 
 
 def parse_column(text: str, *, pointer: str = "column") -> str:
     if _COLUMN.fullmatch(text):
         return text
-    raise ProblemError("bad_request", f"{_repr(text)} is not a column name: {COLUMN_PATTERN}", pointer=pointer)
+    raise ProblemError("bad_request", f"{clip_text(text)!r} is not a column name: {COLUMN_PATTERN}", pointer=pointer)
 
 
 def parse_post_id(text: str, *, pointer: str = "/post_id") -> str:
@@ -248,24 +235,17 @@ def parse_post_id(text: str, *, pointer: str = "/post_id") -> str:
     raise ProblemError("bad_request", f"a post id is 1 to {POST_ID_CHARS_MAX} characters without NUL", pointer=pointer)
 
 
-def _repr(text: str) -> str:
-    return repr(clip_text(text))
-
-
 REF_TEMPLATE = "#/components/schemas/{name}"
 UNION_MEMBERS: list[type[msgspec.Struct]] = []  # the types that `one_of` and `json_text_of` refer to
 
 
-def one_of(*kinds: type[msgspec.Struct]) -> Any:
-    """Return the annotation of a member whose value has one of these types."""
+def one_of(*kinds: type[msgspec.Struct]) -> Meta:
+    """Return the metadata of a member whose value has one of these types."""
     UNION_MEMBERS.extend(kinds)
-    refs = [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]
-    return Annotated[Any, Meta(extra_json_schema={"anyOf": refs})]
+    return Meta(extra_json_schema={"anyOf": [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]})
 
 
-def json_text_of(*kinds: type[msgspec.Struct]) -> Any:
-    """Return the annotation of a member whose value is a text: the JSON of one of these types."""
-    UNION_MEMBERS.extend(kinds)
-    refs = [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]
-    described = {"contentMediaType": "application/json", "contentSchema": {"anyOf": refs}}
-    return Annotated[str, Meta(extra_json_schema=described)]
+def json_text_of(*kinds: type[msgspec.Struct]) -> Meta:
+    """Return the metadata of a member whose value is a text: the JSON of one of these types."""
+    content = one_of(*kinds).extra_json_schema
+    return Meta(extra_json_schema={"contentMediaType": "application/json", "contentSchema": content})

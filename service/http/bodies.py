@@ -11,66 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import mmap
-from typing import Protocol
 
 from aiohttp import hdrs, web
 from aiohttp.client_exceptions import ClientError
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import MultiMapping
 
+from config.settings import RequestSettings
 from service.contract.problems import ProblemError, clip_text
 
 _CHUNKED = "chunked"
 _MAPPED_BYTES_MIN = 64 * 1024
-
-
-class BodyLimits(Protocol):
-    """The bounds of a body; each is a setting of the same name."""
-
-    @property
-    def body_bytes_max(self) -> int:
-        """The largest size of a body, in bytes. A larger body is refused with status 413."""
-
-    @property
-    def body_idle_s_max(self) -> float:
-        """The longest pause within a body, in seconds. After a longer pause, the body is refused with status 408."""
-
-    @property
-    def body_wait_s_max(self) -> float:
-        """The longest time for a whole body, in seconds. A body that takes longer is refused with status 408."""
-
-    @property
-    def arriving_bytes_max(self) -> int:
-        """The largest size of all bodies together, in bytes. A body beyond this size is refused with status 503."""
-
-
-class BodyStream(Protocol):
-    """The part of aiohttp's StreamReader that this module needs."""
-
-    def is_eof(self) -> bool:
-        """Return whether the whole body has arrived."""
-
-    def read_nowait(self) -> bytes:
-        """Return the bytes that have arrived and were not read yet."""
-
-    async def readany(self) -> bytes:
-        """Return the bytes that have arrived; if there are none, wait. At the end of the body, return no bytes."""
-
-
-class ArrivingRequest(Protocol):
-    """The part of aiohttp's request that this module needs."""
-
-    @property
-    def content(self) -> BodyStream:
-        """The stream from which the body is read."""
-
-    @property
-    def content_length(self) -> int | None:
-        """The size of the body in bytes that the headers announce; None if they announce no size."""
-
-    @property
-    def headers(self) -> MultiMapping[str]:
-        """The headers of the request."""
 
 
 class _Gathered:
@@ -106,14 +57,14 @@ class _Gathered:
 
 
 class BodyReader:
-    def __init__(self, limits: BodyLimits) -> None:
+    def __init__(self, limits: RequestSettings) -> None:
         self._limits = limits
         self._held: dict[int, int] = {}  # `id()` of a request -> the bytes that are counted for its body
         self._held_bytes = 0
         self._arriving: set[asyncio.Timeout] = set()
         self._stopping = False
 
-    async def read_body(self, request: ArrivingRequest) -> bytes:
+    async def read_body(self, request: web.Request) -> bytes:
         """Return the whole body of a request.
 
         The caller must call `release_body` when the request has ended, even if this method raised an error.
@@ -137,12 +88,12 @@ class BodyReader:
         except (HttpProcessingError, ClientError, web.RequestPayloadError) as error:
             raise ProblemError("bad_request", "the body is not what its headers announce") from error
 
-    def release_body(self, request: ArrivingRequest) -> None:
+    def release_body(self, request: web.Request) -> None:
         """Stop counting the body of a request. Do nothing if it was not counted."""
         if self._held:
             self._held_bytes -= self._held.pop(id(request), 0)
 
-    def _hold(self, request: ArrivingRequest, size: int) -> None:
+    def _hold(self, request: web.Request, size: int) -> None:
         """Count `size` bytes for a body, unless more are already counted. Raises ProblemError `too_many_bodies`."""
         held = self._held.get(id(request), 0)
         if size > held:
@@ -152,7 +103,7 @@ class BodyReader:
             self._held_bytes += size - held
             self._held[id(request)] = size
 
-    async def _arrived(self, request: ArrivingRequest) -> bytes:
+    async def _arrived(self, request: web.Request) -> bytes:
         gathered = _Gathered(request.content_length or self._limits.body_bytes_max)
         async with asyncio.timeout(None) as limit:
             self._arriving.add(limit)
@@ -163,7 +114,7 @@ class BodyReader:
                 gathered.close()
                 self._arriving.discard(limit)
 
-    async def _gather(self, request: ArrivingRequest, gathered: _Gathered, limit: asyncio.Timeout) -> None:
+    async def _gather(self, request: web.Request, gathered: _Gathered, limit: asyncio.Timeout) -> None:
         now_s = asyncio.get_running_loop().time
         deadline_s = now_s() + self._limits.body_wait_s_max
         while True:

@@ -14,22 +14,24 @@ import asyncio
 import itertools
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import ceil
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 from aiohttp import hdrs, web
 from multidict import istr
 
+from config.settings import Settings
 from service.contract.keys import ANYONE, Identity, KeyRing, Role, require_role
-from service.contract.lease_messages import parse_client_id, parse_lease_key, parse_pool_id
+from service.contract.lease_messages import parse_client_or_pool_id, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import JSON_TYPE, PROBLEM_TYPE, ProblemError, clip_text, problem_of
-from service.contract.queries import QueryBounds, query_parser
+from service.contract.queries import query_parser
 from service.contract.routes import Answer, Call, Reply, Route
 from service.contract.strict_json import decode_strictly
 from service.contract.values import parse_board_id, parse_column, parse_family_id, parse_owner, parse_post_id
@@ -37,7 +39,7 @@ from service.telemetry.logs import REQUEST_ID, TRACEPARENT, RequestLog
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.tracing import Span, Tracer
 
-from .bodies import BodyLimits, BodyReader
+from .bodies import BodyReader
 from .fast_json import FastJsonResponse, PlainResponse
 from .foreign_pages import refuse_foreign_page
 from .key_limits import KeyLimits
@@ -62,64 +64,24 @@ PATH_PARSERS: dict[str, Callable[[str], str]] = {
     "family": lru_cache(maxsize=1024)(parse_family_id),
     "operation": str,
     "file": str,
-    "client_id": lru_cache(maxsize=1024)(parse_client_id),
-    "pool_id": lru_cache(maxsize=1024)(parse_pool_id),
+    "client_id": lru_cache(maxsize=1024)(partial(parse_client_or_pool_id, pointer="client_id")),
+    "pool_id": lru_cache(maxsize=1024)(partial(parse_client_or_pool_id, pointer="pool_id")),
     "key": parse_lease_key,
     "post_id": partial(parse_post_id, pointer="post_id"),
     "id": str,
 }
 
 
-class EndpointSettings(QueryBounds, BodyLimits, Protocol):
-    """The settings that endpoints and the application need."""
+@dataclass(frozen=True, kw_only=True)
+class EndpointContext:
+    """The parts of the application's context that endpoints use. Endpoints pass the whole context to handlers."""
 
-    @property
-    def dashboard(self) -> bool:
-        """Return whether the dashboard is served."""
-
-    @property
-    def head_wait_s_max(self) -> float:
-        """The longest time, in seconds, that the headers of a request may take. Then the connection is closed."""
-
-    @property
-    def keepalive_s_max(self) -> float:
-        """The longest time, in seconds, that a connection without a request stays open after an answer."""
-
-    @property
-    def retry_after_s(self) -> int:
-        """The shortest wait, in seconds, that an answer with the status 429 or 503 asks of the caller."""
-
-    @property
-    def retry_after_s_max(self) -> int:
-        """The longest wait, in seconds, that an answer with the status 429 or 503 asks of the caller."""
-
-
-class EndpointContext(Protocol):
-    """The part of the application's context that endpoints use. Endpoints pass the whole context to handlers."""
-
-    @property
-    def settings(self) -> EndpointSettings:
-        """The settings of endpoints, with their limits."""
-
-    @property
-    def metrics(self) -> Metrics:
-        """The metrics, which count requests."""
-
-    @property
-    def keyring(self) -> KeyRing:
-        """The valid API keys."""
-
-    @property
-    def key_limits(self) -> KeyLimits:
-        """The rate limits of each API key."""
-
-    @property
-    def tracer(self) -> Tracer | None:
-        """The tracer, which makes a tracing span for each request; None if tracing is off."""
-
-    @property
-    def request_log(self) -> RequestLog:
-        """The log of requests."""
+    settings: Settings
+    metrics: Metrics
+    keyring: KeyRing
+    key_limits: KeyLimits
+    request_log: RequestLog
+    tracer: Tracer | None = None  # None if requests are not traced
 
     def end_endless_answers(self) -> None:
         """End the answers that don't end by themselves, such as streams."""
@@ -131,15 +93,17 @@ class EndpointContext(Protocol):
 class RequestIds:
     """Gives each request an id: the caller's id if it is well-formed, else a new id that no other process makes."""
 
-    def __init__(self, prefix: str | None = None) -> None:
-        self._prefix = prefix or secrets.token_hex(4)
+    def __init__(self) -> None:
+        self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
 
-    def make_request_id(self, given: str | None) -> str:
-        """Return the id of a request; `given` is its header X-Request-Id, or None."""
-        if given is not None and _REQUEST_ID.fullmatch(given):
-            return given
-        return f"{self._prefix}-{next(self._numbers):x}"
+    def begin_request(self, headers: Mapping[str, str]) -> str:
+        """Return the id of a request. The log lines of the request get its id and its `traceparent`."""
+        given = headers.get(X_REQUEST_ID)
+        request_id = given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
+        REQUEST_ID.set(request_id)
+        TRACEPARENT.set(headers.get(X_TRACEPARENT, ""))
+        return request_id
 
 
 class Endpoint:
@@ -153,7 +117,6 @@ class Endpoint:
         self._handler = route.handler
         self._ids = ids
         self._keyring = context.keyring
-        self._identify, self._check_valid = context.keyring.identify_caller, context.keyring.check_valid
         self._tracer = context.tracer
         self._admit_read = None
         if route.role is Role.READER and context.key_limits.limits_reads:
@@ -161,31 +124,27 @@ class Endpoint:
         self._logged = context.request_log.should_log
         self._answered = context.metrics.make_request_timer(route.metrics_name)
         self._path = tuple((name, PATH_PARSERS[name]) for name in _PARAMETER.findall(route.path))
-        self._changes = route.method not in _SAFE_METHODS
         self._query = None if route.query is None else query_parser(route.query, context.settings)
         self._decoder: msgspec.json.Decoder[Any] | None = None
         if isinstance(route.body, type) and not route.raw_body:
             self._decoder = msgspec.json.Decoder(route.body)
-        self._takes = _media_types(route)
+        self._takes = (JSON_TYPE, NDJSON_TYPE) if route.ndjson else (JSON_TYPE,)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         started_s = perf_counter()
         headers = request.headers
-        request_id = self._ids.make_request_id(headers.get(X_REQUEST_ID))
-        REQUEST_ID.set(request_id)
-        TRACEPARENT.set(headers.get(X_TRACEPARENT, ""))
+        request_id = self._ids.begin_request(headers)
         identity = ANYONE
         code = ""
-        span = (
-            None
-            if self._tracer is None
-            else self._tracer.start_request_span(request.method, self.route.path, request_id)
-        )
+        span = None
+        if self._tracer is not None:
+            span = self._tracer.start_request_span(request.method, self.route.path, request_id)
         try:
             if self._keyring.open:
-                refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=self._changes)
+                changes = self.route.method not in _SAFE_METHODS
+                refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=changes)
             if self.route.role is not None:
-                identity = self._identify(headers.get(hdrs.AUTHORIZATION))
+                identity = self._keyring.identify_caller(headers.get(hdrs.AUTHORIZATION))
                 require_role(identity, self.route.role)
                 if self._admit_read is not None:
                     self._admit_read(identity)
@@ -193,7 +152,7 @@ class Endpoint:
             if self._has_body:
                 body, media_type = await self._body(request)
                 if self.route.role is not None:
-                    self._check_valid(identity)  # the key may have been revoked while the body arrived
+                    self._keyring.check_valid(identity)  # the key may have been revoked while the body arrived
             call = self._call(request, body, media_type, identity, request_id)
             response = _response(await self._handler(self._context, call), request_id)
             ended_s = call.answered_s or perf_counter()
@@ -313,10 +272,6 @@ def parse_media_type(header: str) -> str:
         if name == "charset" and value.strip('"') not in ("utf-8", "utf8", "us-ascii"):
             return header
     return media_type.strip().lower()
-
-
-def _media_types(route: Route) -> tuple[str, ...]:
-    return (JSON_TYPE, NDJSON_TYPE) if route.ndjson else (JSON_TYPE,)
 
 
 def _check_utf8(raw_path: str) -> None:

@@ -8,6 +8,7 @@ builds no header dictionary, because that would take a noticeable part of the ti
 from __future__ import annotations
 
 from email.utils import formatdate
+from functools import lru_cache
 from time import time
 
 from aiohttp import ClientConnectionResetError, HttpVersion11, hdrs, web
@@ -30,18 +31,10 @@ class PlainStream(_WithoutServerHeader):
     """An answer that is written piece by piece, without a `Server` header."""
 
 
-class _Date:
-    """The text of the Date header. It is renewed at most once a second."""
-
-    second = 0
-    text = b""
-
-    @classmethod
-    def now(cls) -> bytes:
-        second = int(time())
-        if second != cls.second:
-            cls.second, cls.text = second, formatdate(second, usegmt=True).encode()
-        return cls.text
+@lru_cache(maxsize=1)
+def _format_date(second: int) -> bytes:
+    """Return the text of the Date header for a time in seconds since 1970."""
+    return formatdate(second, usegmt=True).encode()
 
 
 class FastJsonResponse(web.Response):
@@ -79,7 +72,7 @@ class FastJsonResponse(web.Response):
         transport.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
             b"X-Request-Id: %b\r\nDate: %b\r\nContent-Length: %d\r\n\r\n%b"
-            % (self._request_id.encode(), _Date.now(), len(body), body)
+            % (self._request_id.encode(), _format_date(int(time())), len(body), body)
         )
         # A caller that reads no answers has to wait. Otherwise `write` would buffer the answers without a bound.
         if transport.get_write_buffer_size() > BODY_BYTES_MAX:

@@ -13,7 +13,7 @@ from math import ceil
 
 from config.settings import Settings
 from service.contract.keys import Identity
-from service.contract.problems import BusyError
+from service.contract.problems import ProblemError
 from service.telemetry.metrics.process import Metrics
 
 
@@ -48,32 +48,34 @@ class TokenBuckets:
 class KeyLimits:
     """Counts the reads and posts of each key, and refuses those beyond its rate with ProblemError `rate_limited`."""
 
-    def __init__(self, bounds: Settings, metrics: Metrics, *, monotonic: Callable[[], float]) -> None:
-        self._bounds, self._metrics = bounds, metrics
-
-        def make_buckets(rate_per_s: float, burst: int) -> TokenBuckets | None:
-            if rate_per_s == 0:
-                return None
-            return TokenBuckets(
-                rate_per_s=rate_per_s, burst=burst, callers_max=bounds.keys_max + 1, monotonic=monotonic
+    def __init__(self, settings: Settings, metrics: Metrics, *, monotonic: Callable[[], float]) -> None:
+        self._settings, self._metrics = settings, metrics
+        rates = {
+            "reads": (settings.key_reads_per_s, settings.key_reads_burst),
+            "posts": (settings.key_posts_per_s, settings.key_posts_burst),
+        }
+        self._buckets = {
+            kind: TokenBuckets(
+                rate_per_s=rate_per_s, burst=burst, callers_max=settings.keys_max + 1, monotonic=monotonic
             )
-
-        self._reads = make_buckets(bounds.key_reads_per_s, bounds.key_reads_burst)
-        self._posts = make_buckets(bounds.key_posts_per_s, bounds.key_posts_burst)
+            for kind, (rate_per_s, burst) in rates.items()
+            if rate_per_s > 0
+        }
         # If a flag is false, that kind has no limit. An endpoint then need not call `admit_read` or `admit_posts`.
-        self.limits_reads, self.limits_posts = self._reads is not None, self._posts is not None
+        self.limits_reads, self.limits_posts = "reads" in self._buckets, "posts" in self._buckets
 
     def admit_read(self, identity: Identity) -> None:
-        self._admit("reads", self._reads, identity, 1)
+        self._admit("reads", identity, 1)
 
     def admit_posts(self, identity: Identity, count: int) -> None:
-        self._admit("posts", self._posts, identity, count)
+        self._admit("posts", identity, count)
 
-    def _admit(self, kind: str, buckets: TokenBuckets | None, identity: Identity, count: int) -> None:
-        if buckets is None:
+    def _admit(self, kind: str, identity: Identity, count: int) -> None:
+        if kind not in self._buckets:
             return
-        wait_s = buckets.take_tokens(identity.key_id, count)
+        wait_s = self._buckets[kind].take_tokens(identity.key_id, count)
         self._metrics.rate_checked(kind, count, passed=wait_s == 0)
         if wait_s > 0:
-            retry_after_s = max(self._bounds.retry_after_s, min(self._bounds.retry_after_s_max, ceil(wait_s)))
-            raise BusyError("rate_limited", f"the API key has used up its rate of {kind}", retry_after_s=retry_after_s)
+            retry_after_s = max(self._settings.retry_after_s, min(self._settings.retry_after_s_max, ceil(wait_s)))
+            headers = {"Retry-After": str(retry_after_s)}
+            raise ProblemError("rate_limited", f"the API key has used up its rate of {kind}", headers=headers)

@@ -7,7 +7,7 @@ defines a bound, the type names the setting, and the document shows the setting'
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -19,7 +19,7 @@ from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
 from service.contract.queries import bound_of
 from service.contract.requests import OwnerName, PostId
-from service.contract.routes import Route
+from service.contract.routes import Route, Types
 from service.contract.values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN, REF_TEMPLATE, UNION_MEMBERS
 from storage.boards.family_ids import FAMILY_PATTERN
 
@@ -67,24 +67,17 @@ is in every answer.
 """
 
 
-def encode_document(routes: Sequence[Route], settings: object) -> bytes:
-    return msgspec.json.encode(build_document(routes, settings))
-
-
 def build_document(routes: Sequence[Route], settings: object) -> Schema:
-    used = {kind for route in routes for kind in _types(route)}
-    types: list[type[msgspec.Struct]] = sorted({*used, *UNION_MEMBERS, ProblemDocument}, key=_name)
+    used: set[type[msgspec.Struct]] = {*UNION_MEMBERS, ProblemDocument}
+    for route in routes:
+        used.update(_types(route.body), _types(route.response))
+    types = sorted(used, key=lambda kind: kind.__name__)
     schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
     refs = dict(zip(types, schemas, strict=True))
     paths: dict[str, Schema] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refs)
-    described: Schema = _with_bounds(_described(paths, components, routes), settings)
-    return described
-
-
-def _described(paths: Schema, components: Schema, routes: Sequence[Route]) -> Schema:
-    return {
+    document = {
         "openapi": "3.1.0",
         "info": {"title": "rankcurve", "version": service_version(), "description": _DESCRIPTION},
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
@@ -98,6 +91,8 @@ def _described(paths: Schema, components: Schema, routes: Sequence[Route]) -> Sc
         },
         "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes if route.tag)],
     }
+    described: Schema = _with_bounds(document, settings)
+    return described
 
 
 def service_version() -> str:
@@ -122,16 +117,10 @@ def _with_bounds(part: Any, settings: object) -> Any:
     }
 
 
-def _name(kind: type) -> str:
-    return kind.__name__
-
-
-def _types(route: Route) -> Iterable[type[msgspec.Struct]]:
-    for declared in (route.body, route.response):
-        if isinstance(declared, tuple):
-            yield from declared
-        elif declared is not None:
-            yield declared
+def _types(declared: Types) -> tuple[type[msgspec.Struct], ...]:
+    if isinstance(declared, tuple):
+        return declared
+    return () if declared is None else (declared,)
 
 
 def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
@@ -144,7 +133,10 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
         "x-role": role,
         "responses": _responses(route, refs),
     }
-    parameters = [_path_parameter(name) for name in _PARAMETER.findall(route.path)]
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": _PATH_SCHEMAS[name]}
+        for name in _PARAMETER.findall(route.path)
+    ]
     if route.query is not None:
         parameters += [_query_parameter(route.query, field) for field in msgspec.structs.fields(route.query)]
     for name in route.request_headers:
@@ -154,18 +146,15 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
     if route.tag:
         operation["tags"] = [route.tag]
     if route.body is not None:
-        operation["requestBody"] = {"required": not route.body_optional, "content": _body_content(route, refs)}
+        content: Schema = {JSON_TYPE: {"schema": _one_of(route.body, refs)}}
+        operation["requestBody"] = {"required": not route.body_optional, "content": content}
         if route.ndjson:
-            operation["requestBody"]["description"] = (
-                f"As `{NDJSON_TYPE}`, each line is one post; blank lines are skipped."
-            )
+            content[NDJSON_TYPE] = {"schema": refs[_types(route.body)[0]]}  # this describes one line of the body
+            lines = f"As `{NDJSON_TYPE}`, each line is one post; blank lines are skipped."
+            operation["requestBody"]["description"] = lines
     elif route.takes_body:
         operation["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": {}}}}
     return operation
-
-
-def _path_parameter(name: str) -> Schema:
-    return {"name": name, "in": "path", "required": True, "schema": _PATH_SCHEMAS[name]}
 
 
 def _query_parameter(query: type[msgspec.Struct], field: msgspec.structs.FieldInfo) -> Schema:
@@ -189,17 +178,9 @@ def _without_null(schema: Schema) -> Schema:
     return dict(choices[0]) if len(choices) == 1 else schema
 
 
-def _one_of(declared: object, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
-    if isinstance(declared, tuple):
-        return {"oneOf": [refs[kind] for kind in declared]}
-    return refs[declared] if isinstance(declared, type) else {}
-
-
-def _body_content(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
-    content: Schema = {JSON_TYPE: {"schema": _one_of(route.body, refs)}}
-    if route.ndjson and isinstance(route.body, tuple):
-        content[NDJSON_TYPE] = {"schema": refs[route.body[0]]}  # this describes one line of the body
-    return content
+def _one_of(declared: Types, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
+    found = [refs[kind] for kind in _types(declared)]
+    return {"oneOf": found} if isinstance(declared, tuple) else found[0] if found else {}
 
 
 def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
@@ -209,7 +190,7 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
     for status in route.statuses:
         answer: Schema = {"description": route.summary, "headers": headers}
         if status not in (204, 304):
-            schema = _one_of(route.response, refs) if route.response is not None else {}
+            schema = _one_of(route.response, refs)
             if route.foreign_protocol and route.takes_body:  # a list of requests in the body gets a list of answers
                 schema = {"anyOf": [schema, {"type": "array", "items": schema}]}
             answer["content"] = {route.media_type: {"schema": schema}}

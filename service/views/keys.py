@@ -15,9 +15,8 @@ from service.context import Context
 from service.contract.cursors import KeyCursor
 from service.contract.keys import Role
 from service.contract.queries import ListQuery
-from service.contract.responses.curves import Time
 from service.contract.routes import Call, Reply, Route
-from service.contract.values import format_us
+from service.contract.values import Time, format_us
 from service.key_store import StoreKeys
 from storage.boards.api_keys import StoredKey
 from storage.errors import StorageError

@@ -5,45 +5,37 @@ from typing import Any
 
 from config.settings import Settings
 from service.contract.keys import KeyRing, Role
-from service.contract.post_bodies import PostLimits, PostTarget, parse_posts
+from service.contract.post_bodies import PostTarget, parse_posts
 from service.contract.problems import ProblemError
 from service.contract.queries import PageQuery, PositionsQuery
 from service.contract.requests import Lookup, PostBody, PostList
 from service.contract.responses.boards import EntryAnswer, LookupAnswer, Page, PostResults
 from service.contract.responses.positions import OwnerPositions
 from service.contract.routes import Call, Handler, Reply, Route
+from service.http.endpoint import EndpointContext
 from service.http.key_limits import KeyLimits
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
-from service.telemetry.tracing import Tracer
 from storage.errors import OverloadedError, QueueFullError, StoreBusyError, UnknownBoardError
 
 
-@dataclass(frozen=True)
-class ToySettings:
-    """Settings with small limits, so that tests can exceed the limits with little work."""
-
-    body_bytes_max: int = 4096
-    body_idle_s_max: float = 0.2
-    body_wait_s_max: float = 60
-    arriving_bytes_max: int = 5000
-    head_wait_s_max: float = 0.5
-    keepalive_s_max: float = 60
-    retry_after_s: int = 7
-    retry_after_s_max: int = 20
-    page_entries_max: int = 1000
-    around_rows_max: int = 500
-    buckets_max: int = 1000
-    query_values_max: int = 5
-    audit_owners_max: int = 5
-    history_periods_max: int = 100
-    stream_top_max: int = 100
-    lookup_owners_max: int = 5
-    posts_per_request_max: int = 5
-    boards_per_post_max: int = 5
-    lease_resources_per_request_max: int = 5
-    lease_s_max: float = 60
-    dashboard: bool = True
+def toy_settings() -> Settings:
+    """Return settings with small limits, so that tests can exceed the limits with little work."""
+    fixed = {"body_wait_s_max": 60, "retry_after_s_max": 20, "lease_resources_per_request_max": 5}
+    return Settings(
+        body_bytes_max=4096,
+        body_idle_s_max=0.2,
+        arriving_bytes_max=5000,
+        head_wait_s_max=0.5,
+        keepalive_s_max=60,
+        retry_after_s=7,
+        query_values_max=5,
+        audit_owners_max=5,
+        lookup_owners_max=5,
+        posts_per_request_max=5,
+        boards_per_post_max=5,
+        lease_s_max=60,
+    ).model_copy(update=fixed)
 
 
 def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float = 0, now_s: float = 0) -> KeyLimits:
@@ -62,22 +54,20 @@ def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float =
     return KeyLimits(bounds, metrics, monotonic=lambda: now_s)
 
 
-@dataclass
-class ToyContext:
-    """The parts of a context that the HTTP layer uses."""
+@dataclass(frozen=True, kw_only=True)
+class ToyContext(EndpointContext):
+    """The parts of a context that the HTTP layer uses; if `store_errors` has one, the store is not ready."""
 
-    settings: ToySettings = field(default_factory=ToySettings)
+    settings: Settings = field(default_factory=toy_settings)
     metrics: Metrics = field(default_factory=Metrics)
     keyring: KeyRing = field(default_factory=KeyRing)
     request_log: RequestLog = field(default_factory=lambda: RequestLog(sample_ratio=0, slow_s=60))
     key_limits: KeyLimits = field(default_factory=lambda: key_limits(Metrics()))
-    tracer: Tracer | None = None
-
-    def end_endless_answers(self) -> None:
-        """Do nothing: no answer of the toy service is endless."""
+    store_errors: list[Exception] = field(default_factory=list)
 
     async def ready(self) -> None:
-        """Do nothing: the store is always ready."""
+        for error in self.store_errors:
+            raise error
 
 
 async def positions(context: ToyContext, call: Call) -> OwnerPositions:
@@ -103,9 +93,9 @@ async def erase(context: ToyContext, call: Call) -> Reply:
 
 async def posts(context: ToyContext, call: Call) -> bytes:
     """Answer how many posts the body has, and whether it is a single post."""
-    limits = PostLimits(posts_max=10, boards_max=3, parts_max=20)
     may_set = call.identity.role >= Role.OPS
-    parsed, single = parse_posts(call.body, call.media_type, limits, kind=PostTarget.ONE_BOARD, may_set=may_set)
+    settings = context.settings
+    parsed, single = parse_posts(call.body, call.media_type, settings, kind=PostTarget.ONE_BOARD, may_set=may_set)
     return b'{"posts":%d,"single":%s}' % (len(parsed), b"true" if single else b"false")
 
 

@@ -1,17 +1,18 @@
-"""The answers about leaderboards."""
+"""The answers about leaderboards, families, posts and curves."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from predictor import FitMethod, LiveCurve, RankCurve
 from service.contract.problems import ProblemDocument
 from service.contract.requests import BestName, KindName, MergeName, MethodName, TiesName
-from service.contract.values import Number, one_of
+from service.contract.values import Number, Time, format_us, one_of
+from storage.records import Board
 
-from .curves import CurveState, Time
 from .positions import Position
 
 StatusName = Literal["applied", "unchanged", "duplicate", "rejected"]
@@ -39,6 +40,34 @@ class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
     exact_top: int
     refresh_seconds: int
     method: MethodName
+
+
+class CurveState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a ranked column's curve: how and when it was fitted, its knots, and the changes since the fit."""
+
+    method: FitMethod
+    total: int
+    knots: int
+    as_of: Time
+    age_seconds: float
+    certificate: float | None = None
+    live: bool  # whether the curve has live counts, which add the changes since its fit
+    moves: int  # how many changes since the fit entered a gap between knots, left one, or stayed within one
+    bound: float  # the greatest relative error that a current rank below the exactly counted top may have
+
+
+def curve_state(board: Board, curve: RankCurve, now_us: int) -> CurveState:
+    return CurveState(
+        method=curve.method,
+        total=curve.total,
+        knots=len(curve.knots),
+        as_of=format_us(curve.as_of_us),
+        age_seconds=max(0.0, (now_us - curve.as_of_us) / 1e6),
+        certificate=curve.certificate,
+        live=isinstance(curve, LiveCurve),
+        moves=curve.moved if isinstance(curve, LiveCurve) else 0,
+        bound=curve.estimate_drift(board.spec.predictor.exact_top + 1).bound,
+    )
 
 
 class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +102,91 @@ class BoardList(msgspec.Struct, frozen=True):
     next: str | None
 
 
+class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A family: its full specification, and how many of its leaderboards have received posts."""
+
+    id: str
+    columns: list[ColumnAnswer]
+    ties: TiesName
+    table: Literal["own", "shared"]
+    predictor: PredictorAnswer
+    periods: list[str]
+    time_zone: str
+    facets: list[list[str]]
+    grace_seconds: int
+    keep: dict[str, int]
+    boards: int
+    created_at: Time
+
+
+Bound = Annotated[str | None, Meta(description="ISO 8601 in UTC, with microseconds")]
+
+
+class PeriodAnswer(msgspec.Struct, frozen=True):
+    """A period. If `closed` is true, late posts to the period are rejected.
+
+    For the all-time period, `starts_at`, `ends_at` and `closed` are null.
+    """
+
+    name: str
+    starts_at: Bound
+    ends_at: Bound
+    closed: bool | None
+
+
+class FamilyBoardAnswer(msgspec.Struct, frozen=True):
+    """A family's leaderboard for one period and some facet values. `previous` is the leaderboard of the period before.
+
+    If `archived` is true, requests to the leaderboard are answered from its archive. A request for something that the
+    archive does not hold is answered with 410.
+    """
+
+    board: str
+    period: PeriodAnswer
+    previous: str | None
+    archived: bool
+
+
+class FacetValue(msgspec.Struct, frozen=True):
+    """A value of a facet, its leaderboard, and how many owners have an entry on that leaderboard."""
+
+    value: str
+    board: str
+    entries: int
+
+
+class FacetList(msgspec.Struct, frozen=True):
+    """The values that posts of one period had for a facet. `next` is the next page's cursor; null on the last page."""
+
+    facet: str
+    period: PeriodAnswer
+    values: list[FacetValue]
+    next: str | None
+
+
+class PastPosition(msgspec.Struct, frozen=True):
+    """A closed period, its leaderboard, and the owner's final position on that leaderboard.
+
+    The position is null if the owner had no value in the column.
+    """
+
+    board: str
+    period: PeriodAnswer
+    position: Position | None
+
+
+class HistoryAnswer(msgspec.Struct, frozen=True):
+    """An owner's final positions in closed periods, the newest period first. Periods without a position are listed too.
+
+    `next` is the cursor of older periods; null on the last page.
+    """
+
+    owner: str
+    column: str
+    history: list[PastPosition]
+    next: str | None
+
+
 class BoardResult(msgspec.Struct, kw_only=True):
     """The result of a post on one of its leaderboards."""
 
@@ -104,12 +218,65 @@ class PostResults(msgspec.Struct, gc=False):
     results: list[PostResult]
 
 
-if TYPE_CHECKING:
-    ProfileObject: TypeAlias = msgspec.Raw
-else:
-    ProfileObject = Annotated[
-        dict[str, Any], Meta(description="The profile as it was stored; null if the owner has none.")
-    ]
+class Accepted(msgspec.Struct, frozen=True):
+    """Posts that are durable in the ingest queue; workers apply them within seconds.
+
+    `accepted` is how many posts the request had. `duplicates` is how many of these posts had been applied before to a
+    period that is closed now. Such posts are not queued again.
+    """
+
+    accepted: int
+    duplicates: int | UnsetType = UNSET
+
+
+class PostState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a post on a leaderboard.
+
+    `status` is `pending` while the post waits in the queue. Afterwards it is the same status that a direct post has.
+    `updated_at` and `stats` are those of the owner's row after the post. `error` says why the post was rejected.
+    """
+
+    post_id: str
+    status: Literal["pending", "applied", "unchanged", "rejected"]
+    updated_at: Time | UnsetType = UNSET
+    stats: Stats | UnsetType = UNSET
+    error: ProblemDocument | UnsetType = UNSET
+
+
+class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A shard of the queue, and the worker that has it.
+
+    It has the number of waiting posts, the age of the oldest one, and the number of posts that were ever applied.
+    """
+
+    shard: int
+    posts: int
+    age_seconds: float
+    applied: int
+    worker: str | None
+
+
+class QueueAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The ingest queue. `workers` is how many workers run now, and `workers_max` is how many may run.
+
+    `capacity` is how many posts the store applies per second, and `speed` is how many posts one worker applies per
+    second. `workers_max` is calculated from both speeds. They show the measurements of the last calculation; before
+    the first one they are null.
+    """
+
+    posts: int
+    age_seconds: float
+    workers: int
+    workers_max: int
+    capacity: int | None
+    speed: int | None
+    shards: list[ShardAnswer]
+
+
+ProfileObject = Annotated[
+    msgspec.Raw,
+    Meta(description="The profile as it was stored; null if the owner has none.", extra_json_schema={"type": "object"}),
+]
 
 
 class EntryAnswer(msgspec.Struct):
@@ -198,10 +365,7 @@ class PercentileValue(msgspec.Struct):
     exact: bool
 
 
-if TYPE_CHECKING:
-    ValueFor: TypeAlias = RankValue | PercentileValue
-else:
-    ValueFor = one_of(RankValue, PercentileValue)
+ValueFor = Annotated[Any, one_of(RankValue, PercentileValue)]
 
 
 class Values(msgspec.Struct):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from service.contract.problems import ProblemDocument
-from service.contract.values import Number, json_text_of
+from service.contract.values import Number, Time, json_text_of
 
 from .boards import ProfileObject, RankedEntry, Stats, StatusName
-from .curves import Time
 
 JournalKind = Literal["post", "erase", "hide", "show", "reset", "delete", "erased"]
 
@@ -81,10 +80,7 @@ class ResetEvent(msgspec.Struct, forbid_unknown_fields=True):
     """
 
 
-if TYPE_CHECKING:
-    EventData: TypeAlias = str
-else:
-    EventData = json_text_of(TopEvent, OwnerEvent, ResetEvent)
+EventData = Annotated[str, json_text_of(TopEvent, OwnerEvent, ResetEvent)]
 
 
 class StreamEvent(msgspec.Struct):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from service.contract.values import Number, one_of
-
-from .curves import Time
+from service.contract.values import Number, Time, one_of
 
 PositionMethod = Literal["count", "knot", "gap", "curve"]
 
@@ -80,10 +78,7 @@ class Previous(msgspec.Struct, kw_only=True):
     field_moved: int | None
 
 
-if TYPE_CHECKING:
-    OwnerPosition: TypeAlias = Position | NoPosition
-else:
-    OwnerPosition = one_of(Position, NoPosition)
+OwnerPosition = Annotated[Any, one_of(Position, NoPosition)]
 
 
 class Positions(msgspec.Struct, gc=False):
@@ -111,10 +106,7 @@ class NoBoardPosition(NoPosition, kw_only=True):
     board: str
 
 
-if TYPE_CHECKING:
-    AnyBoardPosition: TypeAlias = BoardPosition | NoBoardPosition
-else:
-    AnyBoardPosition = one_of(BoardPosition, NoBoardPosition)
+AnyBoardPosition = Annotated[Any, one_of(BoardPosition, NoBoardPosition)]
 
 
 class BoardPositions(msgspec.Struct):

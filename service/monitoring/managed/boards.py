@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 
-from service.contract.responses.curves import CurveState, curve_state
+from service.contract.responses.boards import CurveState, curve_state
 from service.contract.values import format_us
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook

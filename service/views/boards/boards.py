@@ -13,8 +13,14 @@ from service.contract.cursors import BoardCursor
 from service.contract.problems import ProblemError
 from service.contract.queries import BoardsQuery
 from service.contract.requests import BoardBody, ColumnBody, PutBoard
-from service.contract.responses.boards import BoardAnswer, BoardList, ColumnAnswer, PredictorAnswer
-from service.contract.responses.curves import CurveState, curve_state
+from service.contract.responses.boards import (
+    BoardAnswer,
+    BoardList,
+    ColumnAnswer,
+    CurveState,
+    PredictorAnswer,
+    curve_state,
+)
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, parse_decimal, to_micros, to_wire_number
 from storage.boards.boards import (
@@ -161,7 +167,7 @@ async def get_boards(context: Context, call: Call) -> BoardList:
     after = ""
     if query.cursor is not None:
         place = context.cursors.decode_cursor(query.cursor, BoardCursor)
-        if place.prefix != query.prefix:
+        if place.of != query.prefix:
             raise ProblemError("bad_cursor", "the cursor belongs to a list with another prefix", pointer="cursor")
         after = place.after
 
@@ -175,7 +181,7 @@ async def get_boards(context: Context, call: Call) -> BoardList:
     more = len(boards) > limit
     return BoardList(
         [make_board_answer(board, counted.entries(board), closed=counted.is_closed(board, now_us)) for board in shown],
-        context.cursors.encode_cursor(BoardCursor(shown[-1].id, query.prefix)) if more else None,
+        context.cursors.encode_cursor(BoardCursor(query.prefix, shown[-1].id)) if more else None,
     )
 
 

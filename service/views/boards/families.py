@@ -10,7 +10,7 @@ from service.contract.cursors import BoardCursor
 from service.contract.problems import ProblemError, clip_text
 from service.contract.queries import FacetsQuery, FamilyBoardsQuery
 from service.contract.requests import PutFamily
-from service.contract.responses.families import FacetList, FacetValue, FamilyAnswer, FamilyBoardAnswer, PeriodAnswer
+from service.contract.responses.boards import FacetList, FacetValue, FamilyAnswer, FamilyBoardAnswer, PeriodAnswer
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, to_micros
 from storage.boards.boards import ALL_ENTRIES, find_totals
@@ -151,7 +151,7 @@ async def facets(context: Context, call: Call) -> FacetList:
     after = ""
     if query.cursor is not None:
         place = context.cursors.decode_cursor(query.cursor, BoardCursor)
-        if place.prefix != of_period + query.facet:
+        if place.of != of_period + query.facet:
             raise ProblemError("bad_cursor", "the cursor belongs to another list", pointer="cursor")
         after = place.after
 
@@ -161,7 +161,7 @@ async def facets(context: Context, call: Call) -> FacetList:
 
     found, last = await context.store.read(program, heavy=bool(within))
     values = [FacetValue(dict(_facet_values(board.id))[query.facet], board.id, entries) for board, entries in found]
-    more = None if last is None else BoardCursor(last, of_period + query.facet)
+    more = None if last is None else BoardCursor(of_period + query.facet, last)
     return FacetList(
         facet=query.facet,
         period=make_period_answer(context, family, period),

@@ -17,7 +17,7 @@ from service.context import Context
 from service.contract.cursors import BoardCursor
 from service.contract.problems import ProblemError
 from service.contract.queries import HistoryQuery, RankMode
-from service.contract.responses.families import HistoryAnswer, PastPosition
+from service.contract.responses.boards import HistoryAnswer, PastPosition
 from service.contract.responses.positions import Position
 from service.contract.routes import Call
 from service.views.owners.owner_on_boards import BoardColumn, find_positions
@@ -51,7 +51,7 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
         PastPosition(board, make_period_answer(context, family, period), position)
         for board, period, position in zip(boards, periods, found, strict=True)
     ]
-    following = context.cursors.encode_cursor(BoardCursor(periods[-1].id, list_id)) if more else None
+    following = context.cursors.encode_cursor(BoardCursor(list_id, periods[-1].id)) if more else None
     return HistoryAnswer(call.path["owner"], query.column, answers, following)
 
 
@@ -85,7 +85,7 @@ def _before(context: Context, cursor: str, list_id: str) -> Period | None:
     """Return the period before the one that a cursor names."""
     place = context.cursors.decode_cursor(cursor, BoardCursor)
     last = parse_period(place.after)
-    if place.prefix != list_id or last is None:
+    if place.of != list_id or last is None:
         raise ProblemError("bad_cursor", "the cursor belongs to another list", pointer="cursor")
     return last.previous
 

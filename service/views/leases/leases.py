@@ -5,9 +5,10 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from service.context import Context
-from service.contract.lease_messages import AskLease, LeaseAnswer, LeaseEventLine, LeaseJournalQuery, parse_lease_key
+from service.contract.lease_messages import AskLease, LeaseAnswer, LeaseEventLine, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import ProblemError
+from service.contract.queries import JournalQuery
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, to_micros
 from service.streams.journal_lane import encode_in_turns
@@ -39,7 +40,7 @@ async def give_back(context: Context, call: Call) -> Reply:
 
 async def get_lease_journal(context: Context, call: Call) -> Reply:
     """Handle `GET /v1/leases/journal`."""
-    query: LeaseJournalQuery = call.query
+    query: JournalQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     async with context.journal_lane.hold_lane():
         events = await context.store.read(lambda: lease_journal.read_page(query.after, limit=limit), heavy=True)

@@ -69,7 +69,7 @@ async def get_pools(context: Context, call: Call) -> PoolList:
     after = ("", "")
     if query.cursor is not None:
         place = context.cursors.decode_cursor(query.cursor, PoolCursor)
-        if place.client_id != query.client_id:
+        if place.of != query.client_id:
             raise ProblemError("bad_cursor", "the cursor belongs to the list of another client", pointer="cursor")
         after = place.after
     pools = await context.store.read(
@@ -77,7 +77,7 @@ async def get_pools(context: Context, call: Call) -> PoolList:
     )
     shown = pools[:limit]
     more = len(pools) > limit
-    next_page = context.cursors.encode_cursor(PoolCursor(shown[-1].name, query.client_id)) if more else None
+    next_page = context.cursors.encode_cursor(PoolCursor(query.client_id, shown[-1].name)) if more else None
     return PoolList([_pool_answer(pool) for pool in shown], next_page)
 
 
@@ -127,7 +127,7 @@ async def get_resources(context: Context, call: Call) -> ResourceList:
 
     def program() -> Program[tuple[Pool, list[Resource]]]:
         pool = yield from lease_pools.read_pool(*_names(call))
-        if place is not None and place.pool_key != pool.key:
+        if place is not None and place.of != pool.key:
             raise ProblemError("bad_cursor", "the cursor belongs to another pool", pointer="cursor")
         after = "" if place is None else place.after
         return pool, (yield from lease_pools.list_resources(pool, after=after, limit=limit + 1))

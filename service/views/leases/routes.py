@@ -11,7 +11,6 @@ from service.contract.lease_messages import (
     ClientList,
     LeaseAnswer,
     LeaseEventLine,
-    LeaseJournalQuery,
     PoolAnswer,
     PoolList,
     PoolsQuery,
@@ -22,7 +21,7 @@ from service.contract.lease_messages import (
     ResourceList,
 )
 from service.contract.post_bodies import NDJSON_TYPE
-from service.contract.queries import ListQuery
+from service.contract.queries import JournalQuery, ListQuery
 from service.contract.routes import Route
 
 from . import clients as client_views
@@ -59,7 +58,7 @@ LEASES = [
         method="GET", path="/v1/leases/journal", handler=lease_views.get_lease_journal, role=Role.WRITER,
         view="lease_journal",
         summary="The journal of leases: what happened to"
-        " resources", tag=_TAG, query=LeaseJournalQuery, response=LeaseEventLine,
+        " resources", tag=_TAG, query=JournalQuery, response=LeaseEventLine,
         media_type=NDJSON_TYPE, problems=("too_many_entries",),
         description="The answer is NDJSON in the order of `seq`. Numbers grow and may have gaps; once a number was"
         " shown, no smaller one appears later. `kind` is added, removed, acquired, extended, released, liberated or"

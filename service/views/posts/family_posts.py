@@ -19,7 +19,7 @@ from msgspec import UNSET
 
 from service.context import Context
 from service.contract.post_bodies import PostTarget, ReceivedPost
-from service.contract.problems import BadValueError, ProblemError, clip_text, post_problem_of
+from service.contract.problems import ProblemError, clip_text, post_problem_of
 from service.contract.responses.boards import BoardResult, PostResult, PostResults
 from service.contract.routes import Answer, Call
 from storage.boards.boards import find_boards_by_key
@@ -209,7 +209,9 @@ def _wanted(context: Context, family: Family, post: ReceivedPost, now_us: int) -
         if name not in family.facet_names:
             return UnknownFacetError(f"{family.id!r} has no facet {clip_text(name)!r}", pointer="/facets")
         if not is_facet_value(value):
-            return BadValueError(f"{clip_text(value)!r} cannot be the value of a facet", pointer=f"/facets/{name}")
+            return ProblemError(
+                "bad_value", f"{clip_text(value)!r} cannot be the value of a facet", pointer=f"/facets/{name}"
+            )
     try:
         changes = parse_changes(family.template_board, post.stats, post.overwrite)
     except (PostError, ProblemError) as error:

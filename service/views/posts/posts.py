@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from service.context import Context
 from service.contract.keys import Role
-from service.contract.post_bodies import PostLimits, PostTarget, ReceivedPost, parse_posts
+from service.contract.post_bodies import PostTarget, ReceivedPost, parse_posts
 from service.contract.problems import ProblemError, post_problem_of
 from service.contract.responses.boards import BoardResult, PostResult, PostResults, Stats
 from service.contract.routes import Answer, Call
@@ -88,14 +88,8 @@ def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple
     Raises:
         ProblemError: the request as a whole is faulty, or the caller's API key may not send that many posts now.
     """
-    settings = context.settings
-    limits = PostLimits(
-        posts_max=settings.posts_per_request_max,
-        boards_max=settings.boards_per_post_max,
-        parts_max=settings.parts_per_request_max,
-    )
     may_set = call.identity.role >= Role.OPS
-    posts, single = parse_posts(call.body, call.media_type, limits, kind=kind, may_set=may_set)
+    posts, single = parse_posts(call.body, call.media_type, context.settings, kind=kind, may_set=may_set)
     if context.key_limits.limits_posts:
         context.key_limits.admit_posts(call.identity, len(posts))
     return posts, single
@@ -223,7 +217,7 @@ def parse_changes(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str
     """Return the values of a post, in the units of the board's columns.
 
     Raises:
-        UnknownColumnError, ValueOutOfRangeError, BadValueError: the board can't take the post.
+        UnknownColumnError, ValueOutOfRangeError, ProblemError: the board can't take the post.
     """
     changes = [_change(board, name, raw, overwrite=False) for name, raw in stats.items()]
     if overwrite:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from service.context import Context
 from service.contract.problems import post_problem_of
-from service.contract.responses.queue import PostState, QueueAnswer, ShardAnswer
+from service.contract.responses.boards import PostState, QueueAnswer, ShardAnswer
 from service.contract.routes import Call
 from service.contract.values import format_us
 from storage.queue.outcomes import find_post_fate

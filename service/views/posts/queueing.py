@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from service.context import Context
 from service.contract.problems import FieldError, ProblemError, post_problem_of
-from service.contract.responses.queue import Accepted
+from service.contract.responses.boards import Accepted
 from service.contract.routes import Answer, Reply
 from storage.boards.closed_boards import derive_closure
 from storage.errors import BoardChangedError, PeriodClosedError, UnknownBoardError, UnknownFamilyError

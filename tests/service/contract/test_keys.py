@@ -1,7 +1,6 @@
 """An API key decides what a caller may do. Only the holder knows the key, because the store has only its hash."""
 
 import base64
-from dataclasses import dataclass
 
 import pytest
 
@@ -18,20 +17,11 @@ from service.contract.keys import (
     require_role,
 )
 from service.contract.problems import ProblemError
+from storage.boards.api_keys import StoredKey
 
 
-@dataclass
-class Row:
-    """An API key as the store keeps it."""
-
-    id: str
-    role: str
-    hash: str
-    revoked_at_us: int | None = None
-
-
-def row(key: NewApiKey, role: str, *, revoked_at_us: int | None = None) -> Row:
-    return Row(key.id, role, key.hash, revoked_at_us)
+def row(key: NewApiKey, role: str, *, revoked_at_us: int | None = None) -> StoredKey:
+    return StoredKey(key.id, "", role, key.hash, 0, revoked_at_us)
 
 
 def basic(credentials: bytes) -> str:

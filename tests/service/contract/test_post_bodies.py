@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.contract.post_bodies import NDJSON_TYPE, PostLimits, PostTarget, ReceivedPost, parse_posts
+from config.settings import RequestSettings
+from service.contract.post_bodies import NDJSON_TYPE, PostTarget, ReceivedPost, parse_posts
 from service.contract.problems import JSON_TYPE, ProblemError
 from service.contract.strict_json import count_key_colons, refuse_duplicates, to_json_pointer
 
-LIMITS = PostLimits(posts_max=20, boards_max=3, parts_max=25)
+LIMITS = RequestSettings(posts_per_request_max=20, boards_per_post_max=3).model_copy(
+    update={"parts_per_request_max": 25}
+)
 
 
 def parse(

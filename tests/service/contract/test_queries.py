@@ -21,13 +21,13 @@ from service.contract.queries import (
     ValuesQuery,
     query_parser,
 )
-from tests.service.toy import ToySettings
+from tests.service.toy import toy_settings
 
 KINDS: list[type[msgspec.Struct]] = [BoardsQuery, PositionsQuery, AroundOwnerQuery, PageQuery, ValuesQuery]
 
 
 def parse(kind: type[msgspec.Struct], raw: str) -> Any:
-    return query_parser(kind, ToySettings())(raw)
+    return query_parser(kind, toy_settings())(raw)
 
 
 def test_an_empty_query_has_every_default() -> None:

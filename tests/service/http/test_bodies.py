@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
-from aiohttp import ClientConnectionResetError
+from aiohttp import ClientConnectionResetError, web
 from multidict import CIMultiDict
 
+from config.settings import RequestSettings
 from service.contract.problems import ProblemError
 from service.http.bodies import BodyReader
 
 
-@dataclass(frozen=True)
-class Limits:
-    body_bytes_max: int = 100
-    body_idle_s_max: float = 10
-    body_wait_s_max: float = 300
-    arriving_bytes_max: int = 250
+def make_reader(**limits: int) -> BodyReader:
+    """Return a reader that takes at most 100 bytes of a body, and 250 bytes of all bodies together."""
+    small = {"body_bytes_max": 100, "arriving_bytes_max": 250, **limits}
+    return BodyReader(RequestSettings().model_copy(update=small))
 
 
 @dataclass
@@ -70,20 +70,21 @@ async def run_turns() -> None:
 
 async def read_and_release(upload: Upload, bodies: BodyReader) -> bytes:
     """Read the body of an upload and release it, as an endpoint does once the request is answered; return the body."""
+    request = cast(web.Request, upload)
     try:
-        return await bodies.read_body(upload)
+        return await bodies.read_body(request)
     finally:
-        bodies.release_body(upload)
+        bodies.release_body(request)
 
 
 async def refusal_code(upload: Upload, bodies: BodyReader | None = None) -> str:
     with pytest.raises(ProblemError) as found:
-        await read_and_release(upload, bodies or BodyReader(Limits()))
+        await read_and_release(upload, bodies or make_reader())
     return found.value.code
 
 
 async def test_a_slow_body_is_read_while_it_keeps_arriving(passes: Callable[[float], None]) -> None:
-    assert await BodyReader(Limits()).read_body(Upload([b"x"] * 30, passes, pause_s=9)) == b"x" * 30
+    assert await read_and_release(Upload([b"x"] * 30, passes, pause_s=9), make_reader()) == b"x" * 30
 
 
 async def test_a_body_that_pauses_too_long_is_refused(passes: Callable[[float], None]) -> None:
@@ -106,7 +107,7 @@ async def test_a_body_is_refused_as_soon_as_it_is_known_to_be_too_large(passes: 
 
 
 async def test_a_stop_refuses_bodies_that_are_arriving_or_come_later(passes: Callable[[float], None]) -> None:
-    bodies = BodyReader(Limits())
+    bodies = make_reader()
     arriving = [asyncio.create_task(refusal_code(Upload([b"x", None], passes), bodies)) for _ in range(2)]
     await run_turns()
     assert not any(each.done() for each in arriving)
@@ -118,7 +119,7 @@ async def test_a_stop_refuses_bodies_that_are_arriving_or_come_later(passes: Cal
 async def test_a_body_past_the_bound_of_all_is_refused_before_it_is_read(
     passes: Callable[[float], None],
 ) -> None:
-    bodies = BodyReader(Limits())
+    bodies = make_reader()
     uploads = [Upload([b"x", None], passes, content_length=100) for _ in range(2)]
     arriving = [asyncio.create_task(read_and_release(each, bodies)) for each in uploads]
     await run_turns()
@@ -133,8 +134,8 @@ async def test_a_body_past_the_bound_of_all_is_refused_before_it_is_read(
 
 
 async def test_a_body_counts_towards_the_bound_until_its_request_is_answered(passes: Callable[[float], None]) -> None:
-    bodies = BodyReader(Limits())
-    uploads = [Upload([b"x" * 100], passes, content_length=100) for _ in range(2)]
+    bodies = make_reader()
+    uploads = [cast(web.Request, Upload([b"x" * 100], passes, content_length=100)) for _ in range(2)]
     for each in uploads:
         await bodies.read_body(each)
     assert await refusal_code(Upload([b"x" * 100], passes, content_length=100), bodies) == "too_many_bodies"
@@ -145,7 +146,7 @@ async def test_a_body_counts_towards_the_bound_until_its_request_is_answered(pas
 
 
 async def test_a_body_of_unknown_length_counts_with_the_bytes_received_so_far(passes: Callable[[float], None]) -> None:
-    bodies = BodyReader(Limits())
+    bodies = make_reader()
     arriving = [asyncio.create_task(read_and_release(Upload([b"x" * 90, None], passes), bodies)) for _ in range(2)]
     await run_turns()
     assert await read_and_release(Upload([b"x" * 35] * 2, passes), bodies) == b"x" * 70
@@ -167,7 +168,7 @@ class Vanished(Upload):
 async def test_a_body_returns_its_bytes_to_the_bound_however_it_ends(
     passes: Callable[[float], None], announced: int | None
 ) -> None:
-    bodies = BodyReader(Limits())
+    bodies = make_reader()
     for _ in range(3):
         assert await read_and_release(Upload([b"x" * 100], passes, content_length=announced), bodies) == b"x" * 100
         assert await refusal_code(Upload([b"x" * 90, b"x"], passes, 11, announced), bodies) == "body_timeout"
@@ -188,5 +189,5 @@ async def test_a_body_returns_its_bytes_to_the_bound_however_it_ends(
 
 async def test_a_large_body_arrives_as_it_was_sent(passes: Callable[[float], None]) -> None:
     sent = [bytes([number % 251]) * (number * 997 % 100_000) or b"x" for number in range(60)]
-    bodies = BodyReader(Limits(body_bytes_max=10**7, arriving_bytes_max=10**7))
+    bodies = make_reader(body_bytes_max=10**7, arriving_bytes_max=10**7)
     assert await read_and_release(Upload([*sent], passes), bodies) == b"".join(sent)

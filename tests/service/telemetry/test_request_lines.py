@@ -40,8 +40,10 @@ class Toy:
     def __init__(self, *, sample_ratio: float = 0, slow_s: float = 60, keys: list[NewApiKey] | None = None) -> None:
         self.stream = io.StringIO()
         self._writer: LineWriter = configure_logging(level="info", style="json", stream=self.stream)
-        self.context = ToyContext(request_log=RequestLog(sample_ratio=sample_ratio, slow_s=slow_s))
-        self.context.keyring = KeyRing(row(key, "reader") for key in keys or ())
+        self.context = ToyContext(
+            request_log=RequestLog(sample_ratio=sample_ratio, slow_s=slow_s),
+            keyring=KeyRing(row(key, "reader") for key in keys or ()),
+        )
         self.port = 0
         self._session: ClientSession
 
@@ -115,7 +117,7 @@ async def test_each_unauthorized_or_unreadable_request_has_a_line() -> None:
 
 async def test_each_refused_body_has_a_line() -> None:
     toy = Toy()
-    toy.context.key_limits = key_limits(toy.context.metrics, reads_per_s=0.001)
+    toy.context = replace(toy.context, key_limits=key_limits(toy.context.metrics, reads_per_s=0.001))
     async with toy.serve() as toy:
         assert await toy.call("POST", f"{B}/posts", data=b"x" * 5000, headers=JSON) == 413
         assert await toy.call("POST", f"{B}/posts", data=b"{}", headers={"Content-Type": "image/png"}) == 415
@@ -162,7 +164,8 @@ async def test_a_request_that_a_stop_cuts_off_has_a_line() -> None:
 async def test_a_share_of_fast_successful_requests_has_lines_that_name_the_share() -> None:
     chances = iter([0.1, 0.9, 0.1])
     toy = Toy()
-    toy.context.request_log = RequestLog(sample_ratio=0.25, slow_s=60, chance=lambda: next(chances))
+    request_log = RequestLog(sample_ratio=0.25, slow_s=60, chance=lambda: next(chances))
+    toy.context = replace(toy.context, request_log=request_log)
     async with toy.serve():
         for _ in range(2):
             await toy.call("GET", f"{B}/entries/a")
