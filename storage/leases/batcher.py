@@ -107,7 +107,7 @@ class LeaseBatcher:
         asked_s = self._loop.time()
         found = await self._reads.ask(None, ask)
         running = found.find_running(ask)
-        if running is not None and running.expires_at_us >= _expiry(ask, running):
+        if running is not None and running.expires_at_us >= ask.until_us(running.now_us):
             self._observer.lease_answered("kept")
             return running
         given = await self._in_group(ask, found, asked_s)
@@ -296,7 +296,3 @@ def _copy_error(error: Exception) -> Exception:
         own.__cause__ = error
         return own
     return error
-
-
-def _expiry(ask: LeaseRequest, known: Grant) -> int:
-    return known.now_us + ask.lease_us if ask.expires_at_us is None else ask.expires_at_us

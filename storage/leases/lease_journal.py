@@ -65,7 +65,7 @@ def build_journal_insert(parameter: str) -> Insert:
 def journal_rows(happened: Sequence[LeaseEvent]) -> list[tuple[object, ...]]:
     return [
         (place, row.pool_key, kind.value, row.resource, holder, row.region, row.version, at_us, row.expires_at_us)
-        for place, (kind, row, holder, at_us) in enumerate(happened)
+        for place, (kind, row, holder, at_us, _) in enumerate(happened)
     ]
 
 

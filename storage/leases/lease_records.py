@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from .claims import GIVEN_BACK
+
 
 class PoolSpec(msgspec.Struct, frozen=True):
     """The settings of a pool that operators choose."""
@@ -40,6 +42,9 @@ class LeaseRequest(NamedTuple):
     region: str  # the region that a new resource is taken from
     expires_at_us: int | None = None  # the requested expiry; None: `lease_us` from now
     lease_us: int = 0
+
+    def until_us(self, now_us: int) -> int:
+        return now_us + self.lease_us if self.expires_at_us is None else self.expires_at_us
 
 
 class Release(NamedTuple):
@@ -88,6 +93,19 @@ class Resource(NamedTuple):
     def grant(self, key: str, now_us: int, *, acquired: bool) -> Grant:
         return Grant(self.resource, self.region, key, self.version, self.expires_at_us, now_us, acquired)
 
+    def lease_to(self, key: str, now_us: int, expires_at_us: int) -> Resource:
+        """Return the resource with a new lease of a key."""
+        leased = self._replace(holder=key, version=self.version + 1, expires_at_us=expires_at_us)
+        return leased._replace(free_since_us=None, acquired_at_us=now_us)
+
+    def liberate(self, now_us: int) -> Resource:
+        """Return the resource without its lease. Its last key may still get it back."""
+        return self._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
+
+    def release(self, now_us: int) -> Resource:
+        """Return the resource as its key gives it back."""
+        return self.liberate(now_us)._replace(holder=None)
+
 
 class LeaseEventKind(StrEnum):
     ADDED = "added"
@@ -110,6 +128,27 @@ class LeaseEvent(NamedTuple):
     row: Resource  # the resource as it is after the event
     holder: str | None  # the key whose lease changes in the event
     at_us: int
+    left: str | None = None  # the region that a moved resource left; the journal does not hold it
+
+
+class ResourceChange(NamedTuple):
+    before: Resource
+    after: Resource
+
+    def find_events(self, now_us: int) -> list[LeaseEvent]:
+        """Return what the change means for keys and regions, in the order in which it happens."""
+        before, after = self
+        is_new = after.version > before.version
+        events: list[LeaseEvent] = []
+        if not before.is_free and (after.is_free or is_new):
+            ended = LeaseEventKind.RELEASED if after.holder is None else LeaseEventKind.LIBERATED
+            events.append(LeaseEvent(ended, before.liberate(now_us), before.holder, now_us))
+        if after.region != before.region:
+            events.append(LeaseEvent(LeaseEventKind.MOVED, after, None, now_us, before.region))
+        elif not after.is_free and after != before:
+            kind = LeaseEventKind.ACQUIRED if is_new else LeaseEventKind.EXTENDED
+            events.append(LeaseEvent(kind, after, after.holder, now_us))
+        return events
 
 
 class RegionCounts(NamedTuple):

@@ -1,7 +1,7 @@
 """The rows of resources: how they are found and how they are changed.
 
 A row is changed only if it is still as it was found (`Claims.write_changes`). On databases that can do this,
-`LeaseWrites` changes resources and writes journal and counts in one statement. If any row has changed meanwhile, that
+`write_at_once` changes resources and writes journal and counts in one statement. If any row has changed meanwhile, that
 statement writes neither journal nor counts. The transaction then writes them after it has decided the remaining
 requests again.
 
@@ -12,15 +12,12 @@ same resources then waits until the first one commits, instead of losing a race.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 from querybuilder import (
     INTEGER,
     TEXT,
     Condition,
-    Dialect,
     Lock,
     Select,
     all_of,
@@ -33,12 +30,12 @@ from querybuilder import (
     select,
 )
 from storage.schema.lease_tables import LEASE_RESOURCES
-from storage.store import Program, Rows
+from storage.store import Program
 
 from .claims import Claims
-from .lease_journal import build_journal_insert, journal_rows
-from .lease_records import LeaseEvent, RegionCounts, Resource
-from .region_counts import Region, build_counts_upsert, lease_counts
+from .lease_journal import build_journal_insert, journal_rows, lease_journal
+from .lease_records import LeaseEvent, Resource, ResourceChange
+from .region_counts import Region, build_counts_upsert, count_events, lease_counts
 
 RESOURCE_COLUMNS = (
     "pool_key",
@@ -53,11 +50,6 @@ RESOURCE_COLUMNS = (
 )
 RESOURCES_ALIAS = "r"  # the alias of the table in statements
 ResourceKey = tuple[int, str]  # a pool's key, and the key of a holder or the name of a resource
-
-
-class ResourceChange(NamedTuple):
-    before: Resource
-    after: Resource
 
 
 def select_resources() -> Select:
@@ -81,7 +73,7 @@ def pool_condition(asked: str) -> Condition:
 
 
 def change_rows(changes: Sequence[ResourceChange]) -> list[tuple[object, ...]]:
-    """Return changes as rows for `LeaseResources.writing`, in the order in which all transactions lock resources."""
+    """Return changes as rows of `Claims.writing`, in the order in which all transactions lock resources."""
     return [
         (
             *before[:2], before.version, before.expires_at_us,
@@ -98,7 +90,6 @@ class LeaseResources:
     def __init__(self) -> None:
         more = {"region": TEXT, "partition": INTEGER, "free_since": INTEGER, "acquired_at": INTEGER}
         self._claims = Claims(LEASE_RESOURCES, {"pool_key": INTEGER, "resource": TEXT}, more)
-        self.writing = self._claims.writing
         self._by_holders = select_named_resources("holder").prepared()
         self._by_names = select_named_resources("resource").prepared()
         region = (
@@ -118,6 +109,12 @@ class LeaseResources:
         ).order_by(asc(col("expires_at", RESOURCES_ALIAS)), asc(col("resource", RESOURCES_ALIAS)))
         self._expired = expired.locked(Lock.NO_KEY_UPDATE).prepared()
         self._count_expired = select(count()).from_(expired).prepared()
+        writing, changes = self._claims.writing, param("changes", INTEGER)
+        journal, counts = build_journal_insert("happened"), build_counts_upsert("counts")
+        all_changed = select(count()).from_("changed").scalar().eq(changes)
+        conditional = (journal.where(all_changed), counts.where(all_changed))
+        self._write_at_once = chained("changed", writing, *conditional).prepared()
+        self._write_all = chained("changed", writing, journal, counts).require_changes(changes).prepared()
 
     def find_by_holders(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
         """Return the resources that keys have, or had last and may get back, by pool key and lease key."""
@@ -159,65 +156,55 @@ class LeaseResources:
         changed = yield from self._claims.write_changes(change_rows(changes))
         return {(row[0], row[1]) for row in changed}
 
+    def record_events(
+        self, events: Sequence[LeaseEvent], rng: random.Random, *, refused: Sequence[Region] = ()
+    ) -> Program[None]:
+        """Append all events of this transaction to the journal, and count them and the refused requests of regions.
 
-lease_resources = LeaseResources()
+        Call this only once in a transaction.
+        """
+        yield from lease_journal.append_events(events)
+        yield from lease_counts.add_counts(count_events(events, refused), rng)
 
+    def change_resources(self, changes: Sequence[ResourceChange], rng: random.Random, *, now_us: int) -> Program[int]:
+        """Do what `write_changes` and `record_events` do, and return the number of changed resources."""
+        written = yield from self.write_changes(changes)
+        events = [event for one in changes if one.before[:2] in written for event in one.find_events(now_us)]
+        yield from self.record_events(events, rng)
+        return len(written)
 
-_CHANGED = "changed"
-
-
-class LeaseWrites:
-    """The statement that writes resources, journal and counts together; see `lease_writes`."""
-
-    def __init__(self) -> None:
-        writing, changes = lease_resources.writing, param("changes", INTEGER)
-        journal, counts = build_journal_insert("happened"), build_counts_upsert("counts")
-        all_changed = select(count()).from_(_CHANGED).scalar().eq(changes)
-        self._write = chained(_CHANGED, writing, journal.where(all_changed), counts.where(all_changed)).prepared()
-        self._write_all = chained(_CHANGED, writing, journal, counts).require_changes(changes).prepared()
-
-    def write_changes(
+    def write_at_once(
         self,
         changes: Sequence[ResourceChange],
-        happened: Sequence[LeaseEvent],
-        counts: Mapping[Region, RegionCounts],
+        events: Sequence[LeaseEvent],
         rng: random.Random,
+        *,
+        refused: Sequence[Region],
     ) -> Program[set[ResourceKey]]:
-        """Change the resources that are still as they were found. Return the pool keys and names of those changed.
+        """Do what `write_changes` and `record_events` do by one statement, on databases that can do this.
 
-        If all of them are changed, the statement also appends `happened` to the journal and adds `counts`. So both must
-        hold everything that this transaction has to add to the journal and the counts.
+        If any resource is no longer as it was found, nothing is recorded.
         """
-        changed: Rows = yield self._write.bind(**self._bound(changes, happened, counts, rng))
+        changed = yield self._write_at_once.bind(**_bound(changes, events, rng, refused))
         return {(row[0], row[1]) for row in changed}
 
     def write_all(
-        self,
-        changes: Sequence[ResourceChange],
-        happened: Sequence[LeaseEvent],
-        counts: Mapping[Region, RegionCounts],
-        rng: random.Random,
+        self, changes: Sequence[ResourceChange], events: Sequence[LeaseEvent], rng: random.Random
     ) -> Program[None]:
         """Write all changes, journal and counts, or raise `LostRaceError`. Run this with `store.write_single`."""
-        yield self._write_all.bind(**self._bound(changes, happened, counts, rng))
-
-    def _bound(
-        self,
-        changes: Sequence[ResourceChange],
-        happened: Sequence[LeaseEvent],
-        counts: Mapping[Region, RegionCounts],
-        rng: random.Random,
-    ) -> dict[str, object]:
-        rows = lease_counts.rows(counts, rng)
-        return {
-            "rows": change_rows(changes),
-            "changes": len(changes),
-            "happened": journal_rows(happened),
-            "counts": rows,
-        }
+        yield self._write_all.bind(**_bound(changes, events, rng, ()))
 
 
-@lru_cache
-def lease_writes(dialect: Dialect) -> LeaseWrites | None:
-    """Return the statement, compiled once; None for a dialect whose statements can change only one table."""
-    return LeaseWrites() if dialect.chains else None
+def _bound(
+    changes: Sequence[ResourceChange], events: Sequence[LeaseEvent], rng: random.Random, refused: Sequence[Region]
+) -> dict[str, object]:
+    counts = lease_counts.rows(count_events(events, refused), rng)
+    return {
+        "rows": change_rows(changes),
+        "changes": len(changes),
+        "happened": journal_rows(events),
+        "counts": counts,
+    }
+
+
+lease_resources = LeaseResources()

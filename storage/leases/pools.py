@@ -39,10 +39,9 @@ from storage.store import Program, Row
 
 from .claims import GIVEN_BACK
 from .lease_clients import lease_clients
-from .lease_journal import lease_journal
-from .lease_records import LeaseEvent, LeaseEventKind, Pool, PoolSpec, RegionCounts, Resource
+from .lease_records import LeaseEvent, LeaseEventKind, Pool, PoolSpec, Resource
 from .lease_resources import RESOURCE_COLUMNS, RESOURCES_ALIAS, lease_resources, pool_condition, select_resources
-from .region_counts import Region, lease_counts
+from .region_counts import lease_counts
 
 POOL_SEQUENCE = "pool_key"
 POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "spec", "created_at", "floor")
@@ -210,9 +209,8 @@ class LeasePools:
             for number, name in enumerate(names)
         }
         added = yield self._add.bind(rows=[wanted[name] for name in sorted(wanted)])
-        happened = [LeaseEvent(LeaseEventKind.ADDED, wanted[name], None, now_us) for [name] in added]
-        yield from lease_journal.append_events(happened)
-        yield from lease_counts.add_counts({(pool.key, region): RegionCounts(total=len(added))}, rng)
+        events = [LeaseEvent(LeaseEventKind.ADDED, wanted[name], None, now_us) for [name] in added]
+        yield from lease_resources.record_events(events, rng)
         return [name for [name] in added]
 
     def remove_resources(
@@ -233,12 +231,7 @@ class LeasePools:
         left = yield from lease_resources.find_by_names([(pool.key, name) for name in wanted])
         leased = sum(region is None or row.region == region for row in left.values())
         events = [LeaseEvent(LeaseEventKind.REMOVED, row, None, now_us) for row in removed]
-        yield from lease_journal.append_events(events)
-        changes: dict[Region, RegionCounts] = {}
-        for row in removed:
-            here = (pool.key, row.region)
-            changes[here] = changes.get(here, RegionCounts()).plus(RegionCounts(total=-1))
-        yield from lease_counts.add_counts(changes, rng)
+        yield from lease_resources.record_events(events, rng)
         return Removed(len(removed), leased, len(wanted) - len(removed) - leased)
 
     def _hold_floor(self, pool: Pool) -> Program[int]:

@@ -9,18 +9,44 @@ transaction writes its counts last, so that it locks a row only briefly before i
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from querybuilder import INTEGER, TEXT, Insert, asc, col, delete, excluded, insert, param, plus, select, sum_
 from storage.schema.lease_tables import LEASE_COUNTS
 from storage.store import Program
 
-from .lease_records import RegionCounts
+from .lease_records import LeaseEvent, LeaseEventKind, RegionCounts
 
 _SHARES = 8
 _FIELDS = RegionCounts._fields
 
 Region = tuple[int, str]  # pool key, region
+
+_ENDED = RegionCounts(held=-1, freed=1)
+_COUNTED = {
+    LeaseEventKind.ADDED: RegionCounts(total=1),
+    LeaseEventKind.REMOVED: RegionCounts(total=-1),
+    LeaseEventKind.ACQUIRED: RegionCounts(held=1, acquired=1),
+    LeaseEventKind.RELEASED: _ENDED,
+    LeaseEventKind.LIBERATED: _ENDED,
+    LeaseEventKind.MOVED: RegionCounts(total=1),
+}
+_LEFT = RegionCounts(total=-1)
+_REFUSED = RegionCounts(refused=1)
+
+
+def count_events(events: Iterable[LeaseEvent], refused: Iterable[Region]) -> Mapping[Region, RegionCounts]:
+    """Return what the events, and the regions of refused requests, add to the counts."""
+    counts: defaultdict[Region, RegionCounts] = defaultdict(RegionCounts)
+    for kind, row, _, _, left in events:
+        if kind in _COUNTED:
+            counts[row.pool_key, row.region] = counts[row.pool_key, row.region].plus(_COUNTED[kind])
+        if left is not None:
+            counts[row.pool_key, left] = counts[row.pool_key, left].plus(_LEFT)
+    for region in refused:
+        counts[region] = counts[region].plus(_REFUSED)
+    return counts
 
 
 def build_counts_upsert(parameter: str) -> Insert:

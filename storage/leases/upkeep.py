@@ -13,11 +13,9 @@ from querybuilder import INTEGER, TEXT, col, insert, param, select
 from storage.schema.lease_tables import LEASE_LOADS
 from storage.store import Program
 
-from .claims import GIVEN_BACK
-from .lease_journal import lease_journal
-from .lease_records import LeaseEvent, LeaseEventKind, Pool, RegionCounts, Resource
-from .lease_resources import ResourceChange, lease_resources
-from .region_counts import Region, lease_counts
+from .lease_records import Pool, Resource, ResourceChange
+from .lease_resources import lease_resources
+from .region_counts import Region
 
 
 class LeaseUpkeep:
@@ -47,12 +45,8 @@ class LeaseUpkeep:
         A key that asks again gets the same resource back, unless another key got it meanwhile.
         """
         rows = yield from lease_resources.find_expired(*region, before_us=before_us, limit=rows_max)
-        changes = [ResourceChange(row, _liberated(row, now_us)) for row in rows]
-        freed = yield from self._written(changes)
-        happened = [LeaseEvent(LeaseEventKind.LIBERATED, row, row.holder, now_us) for row in freed]
-        yield from lease_journal.append_events(happened)
-        yield from lease_counts.add_counts({region: RegionCounts(held=-len(freed), freed=len(freed))}, rng)
-        return len(freed)
+        changes = [ResourceChange(row, row.liberate(now_us)) for row in rows]
+        return (yield from lease_resources.change_resources(changes, rng, now_us=now_us))
 
     def move_resources(
         self,
@@ -81,20 +75,7 @@ class LeaseUpkeep:
         if len(found) < resources:
             limit = resources - len(found)
             found += yield from lease_resources.find_expired(pool.key, source, before_us=before_us, limit=limit)
-        written = yield from lease_resources.write_changes([_moved(row, target, now_us) for row in found])
-        moved = [row for row in found if row[:2] in written]
-        happened: list[LeaseEvent] = []
-        for row in moved:
-            if not row.is_free:
-                happened.append(LeaseEvent(LeaseEventKind.LIBERATED, _liberated(row, now_us), row.holder, now_us))
-            happened.append(LeaseEvent(LeaseEventKind.MOVED, _moved(row, target, now_us).after, None, now_us))
-        yield from lease_journal.append_events(happened)
-        liberated = sum(not row.is_free for row in moved)
-        left = RegionCounts(total=-len(moved), held=-liberated, freed=liberated)
-        yield from lease_counts.add_counts(
-            {(pool.key, source): left, (pool.key, target): RegionCounts(total=len(moved))}, rng
-        )
-        return len(moved)
+        return (yield from self._move(found, target, rng, now_us=now_us))
 
     def bring_resources(
         self, pool: Pool, target: str, names: Sequence[str], *, now_us: int, rng: random.Random
@@ -102,21 +83,17 @@ class LeaseUpkeep:
         """Move named resources to `target` if they are free in another region; return how many moved."""
         found = yield from lease_resources.find_by_names((pool.key, name) for name in names)
         elsewhere = [row for row in found.values() if row.is_free and row.region != target]
-        changes = [ResourceChange(row, row._replace(region=target, version=row.version + 1)) for row in elsewhere]
-        moved = yield from self._written(changes)
-        came = {row.resource for row in moved}
-        yield from lease_journal.append_events([LeaseEvent(LeaseEventKind.MOVED, row, None, now_us) for row in moved])
-        counts = {(pool.key, target): RegionCounts(total=len(moved))}
-        for row in elsewhere:
-            if row.resource in came:
-                place = (pool.key, row.region)
-                counts[place] = counts.get(place, RegionCounts()).plus(RegionCounts(total=-1))
-        yield from lease_counts.add_counts(counts, rng)
-        return len(moved)
+        return (yield from self._move(elsewhere, target, rng, now_us=now_us))
 
-    def _written(self, changes: Sequence[ResourceChange]) -> Program[list[Resource]]:
-        written = yield from lease_resources.write_changes(changes)
-        return [change.after for change in changes if change.after[:2] in written]
+    def _move(self, rows: Sequence[Resource], target: str, rng: random.Random, *, now_us: int) -> Program[int]:
+        changes = [
+            ResourceChange(
+                row,
+                (row if row.is_free else row.liberate(now_us))._replace(region=target, version=row.version + 1),
+            )
+            for row in rows
+        ]
+        return (yield from lease_resources.change_resources(changes, rng, now_us=now_us))
 
     def loads(self, pool_keys: Sequence[int]) -> Program[dict[Region, str]]:
         """Return the measurements that the rebalancing job has stored, by region."""
@@ -126,15 +103,6 @@ class LeaseUpkeep:
     def set_loads(self, loads: dict[Region, str]) -> Program[None]:
         if loads:
             yield self._set_loads.bind(rows=[(*region, loads[region]) for region in sorted(loads)])
-
-
-def _liberated(row: Resource, now_us: int) -> Resource:
-    return row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
-
-
-def _moved(row: Resource, target: str, now_us: int) -> ResourceChange:
-    free = row if row.is_free else _liberated(row, now_us)
-    return ResourceChange(row, free._replace(region=target, version=row.version + 1))
 
 
 lease_upkeep = LeaseUpkeep()

@@ -15,17 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from storage.errors import RacesLostError
-from storage.leases.claims import GIVEN_BACK, StoreClock
-from storage.leases.lease_journal import PublishedLeaseEvent, lease_journal
-from storage.leases.lease_records import LeaseEvent, LeaseEventKind, RegionCounts, Resource
-from storage.leases.lease_resources import ResourceChange, ResourceKey, lease_resources
+from storage.leases.claims import StoreClock
+from storage.leases.lease_journal import PublishedLeaseEvent
+from storage.leases.lease_records import LeaseEvent, LeaseEventKind, Resource, ResourceChange
+from storage.leases.lease_resources import ResourceKey, lease_resources
 from storage.leases.pools import lease_pools
-from storage.leases.region_counts import Region, lease_counts
 from storage.store import Program
 
 from .elsewhere import PeerEvent, RemoteLease, remote_leases
 
-_FREED = RegionCounts(held=-1, freed=1)
 _ROW_KINDS = frozenset(
     (
         LeaseEventKind.ACQUIRED,
@@ -53,10 +51,6 @@ class _Attempt:
     events: list[tuple[ResourceKey, LeaseEvent]] = field(default_factory=list)
     duplicates: set[ResourceKey] = field(default_factory=set)
 
-    def void(self, written: set[ResourceKey]) -> set[ResourceKey]:
-        """Return the resources that another transaction changed meanwhile."""
-        return self.changes.keys() - written
-
 
 class LeaseExchange:
     def __init__(
@@ -80,17 +74,19 @@ class LeaseExchange:
         if not page:
             return AppliedPage(0)
         now_us = yield from self._clock()
-        events = yield from self._of_pools_here(page)
-        yield from remote_leases.apply_page(peer, events, position=page[-1].number)
+        left = yield from self._of_pools_here(page)
+        yield from remote_leases.apply_page(peer, left, position=page[-1].number)
         yield from remote_leases.sweep_expired(before_us=now_us, rows_max=rows_max)
-        left, duplicates = events, 0
+        events: list[LeaseEvent] = []
+        duplicates = 0
         for _ in range(self._attempts_max):
             trying = yield from self._decide(peer, left, now_us)
             written = yield from lease_resources.write_changes(list(trying.changes.values()))
-            void = trying.void(written)
+            void = trying.changes.keys() - written
             duplicates += len(trying.duplicates - void)
-            yield from self._settle(trying, void)
+            events += [event for place, event in trying.events if place not in void]
             if not void:
+                yield from lease_resources.record_events(events, self._rng)
                 return AppliedPage(len(page), duplicates, duplicates if self._release else 0)
             again = {trying.changes[place].before.holder for place in void}
             left = [event for event in left if event.key in again]
@@ -121,22 +117,17 @@ class LeaseExchange:
             if row is None or row.is_free:
                 continue
             named = (event.resource, event.version) == (row.resource, row.version)
-            kinds: tuple[LeaseEventKind, ...] = ()
             if event.kind is LeaseEventKind.WANTED and named and event.expires_at_us > row.expires_at_us:
-                row, kinds = row._replace(expires_at_us=event.expires_at_us), (LeaseEventKind.EXTENDED,)
+                row = row._replace(expires_at_us=event.expires_at_us)
             elif event.kind is LeaseEventKind.RETURNED and named:
-                row, kinds = _free(row, now_us), (LeaseEventKind.RELEASED,)
+                row = row.release(now_us)
             elif event.kind is LeaseEventKind.ACQUIRED and self._comes_second(
                 row, theirs.get(key, ()), peer, event, now_us
             ):
                 trying.duplicates.add(row[:2])
-                kinds = (
-                    (LeaseEventKind.DUPLICATE, LeaseEventKind.RELEASED)
-                    if self._release
-                    else (LeaseEventKind.DUPLICATE,)
-                )
-                row = _free(row, now_us) if self._release else row
-            trying.events += [(row[:2], LeaseEvent(kind, row, event.key, now_us)) for kind in kinds]
+                row = row.release(now_us) if self._release else row
+                trying.events.append((row[:2], LeaseEvent(LeaseEventKind.DUPLICATE, row, event.key, now_us)))
+            trying.events += [(row[:2], one) for one in ResourceChange(after[key], row).find_events(now_us)]
             after[key] = row
         trying.changes = {row[:2]: ResourceChange(ours[key], row) for key, row in after.items() if row != ours[key]}
         return trying
@@ -151,16 +142,3 @@ class LeaseExchange:
         if not runs_there or row.expires_at_us <= now_us:
             return False
         return (event.at_us, peer) < (row.acquired_at_us, self._store_name)
-
-    def _settle(self, trying: _Attempt, void: set[ResourceKey]) -> Program[None]:
-        counts: dict[Region, RegionCounts] = {}
-        for place, change in trying.changes.items():
-            if place not in void and change.after.is_free:
-                region = (change.after.pool_key, change.after.region)
-                counts[region] = counts.get(region, RegionCounts()).plus(_FREED)
-        yield from lease_journal.append_events([happened for place, happened in trying.events if place not in void])
-        yield from lease_counts.add_counts(counts, self._rng)
-
-
-def _free(row: Resource, now_us: int) -> Resource:
-    return row._replace(holder=None, expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)

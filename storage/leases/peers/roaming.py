@@ -35,14 +35,13 @@ class RemoteRequests:
         running = {key: [one for one in leases if one.expires_at_us > now_us] for key, leases in found.items()}
         return {key: min(leases, key=_given_at) for key, leases in running.items() if leases}
 
-    def answer_request(
-        self, request: PoolRequest, lease: RemoteLease, expires_at_us: int, now_us: int
-    ) -> tuple[Grant, list[LeaseEvent]]:
+    def answer_request(self, request: PoolRequest, lease: RemoteLease, now_us: int) -> tuple[Grant, list[LeaseEvent]]:
         """Return the lease as the answer to the key, and the events that the other store will read."""
         given = lease.grant(now_us)
         if isinstance(request, Release):
             self._returned.append(lease)
             return given, [_event_about(LeaseEventKind.RETURNED, lease, lease.expires_at_us, now_us)]
+        expires_at_us = request.until_us(now_us)
         if expires_at_us <= max(lease.expires_at_us, lease.wanted_until_us):
             return given, []
         self._asked.append(lease._replace(wanted_until_us=expires_at_us))

@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.errors import LeaseInPastError, NoResourceError, UnknownLeaseError, UnknownPoolError, UnknownRegionError
 from storage.leases.claims import store_clock
-from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Release
-from storage.leases.lease_resources import ResourceChange, lease_resources
+from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Release, ResourceChange
+from storage.leases.lease_resources import lease_resources
 from storage.leases.lease_transaction import LeaseTransactions, Outcome
 from storage.schema.lease_tables import LEASE_RESOURCES
 from storage.store import Program
