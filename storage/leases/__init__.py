@@ -1,6 +1,6 @@
 """Leases: time-limited exclusive rights, on resources that applications share and on the store's own work.
 
-Two kinds of leases share one mechanism, the conditional writes of `claims`:
+Two kinds of leases share one mechanism, the conditional writes that `claims` explains:
 
 - `work_leases`: the store's own work, such as refreshing a curve or applying a shard's posts. `jobs.ownership` uses it.
 - All other modules: pools of resources. The keys of clients lease them through the API.

@@ -71,7 +71,7 @@ class Grant(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """A stored resource. Conditional writes change it as a whole; see `Claims.write_changes`."""
+    """A stored resource. Conditional writes change it as a whole; see `LeaseResources.write_changes`."""
 
     pool_key: int
     resource: str

@@ -1,9 +1,8 @@
 """The rows of resources: how they are found and how they are changed.
 
-A row is changed only if it is still as it was found (`Claims.write_changes`). On databases that can do this,
-`write_at_once` changes resources and writes journal and counts in one statement. If any row has changed meanwhile, that
-statement writes neither journal nor counts. The transaction then writes them after it has decided the remaining
-requests again.
+A row is changed only if it is still as it was found. On databases that can do this, one statement changes resources and
+writes journal and counts. If any row has changed meanwhile, it writes neither journal nor counts. The transaction then
+writes them after it has decided the remaining requests again.
 
 On databases with row locks, `find_free` can lock the free resources that it finds. A second transaction that finds the
 same resources then waits until the first one commits, instead of losing a race.
@@ -20,6 +19,7 @@ from querybuilder import (
     Condition,
     Lock,
     Select,
+    Update,
     all_of,
     asc,
     chained,
@@ -28,42 +28,60 @@ from querybuilder import (
     param,
     rows,
     select,
+    update,
 )
 from storage.schema.lease_tables import LEASE_RESOURCES
 from storage.store import Program
 
-from .claims import Claims
 from .lease_journal import build_journal_insert, journal_rows, lease_journal
 from .lease_records import LeaseEvent, Resource, ResourceChange
 from .region_counts import Region, build_counts_upsert, count_events, lease_counts
 
-RESOURCE_COLUMNS = (
-    "pool_key",
-    "resource",
-    "region",
-    "partition",
-    "holder",
-    "version",
-    "expires_at",
-    "free_since",
-    "acquired_at",
-)
+RESOURCE_COLUMNS = {
+    "pool_key": INTEGER,
+    "resource": TEXT,
+    "region": TEXT,
+    "partition": INTEGER,
+    "holder": TEXT,
+    "version": INTEGER,
+    "expires_at": INTEGER,
+    "free_since": INTEGER,
+    "acquired_at": INTEGER,
+}
 RESOURCES_ALIAS = "r"  # the alias of the table in statements
 ResourceKey = tuple[int, str]  # a pool's key, and the key of a holder or the name of a resource
 
 
-def select_resources() -> Select:
-    return select(*(col(name, RESOURCES_ALIAS) for name in RESOURCE_COLUMNS))
-
-
-def select_named_resources(column: str) -> Select:
+def _select_named(column: str) -> Select:
     """Return the query that finds resources by pool key and `column`. The pairs go into the parameter `keys`."""
     same = (
         col("pool_key", RESOURCES_ALIAS).eq(col("pool_key", "v")),
         col(column, RESOURCES_ALIAS).eq(col("name", "v")),
     )
     keys = rows("v", param("keys"), pool_key=INTEGER, name=TEXT)
-    return select_resources().from_(keys).join(LEASE_RESOURCES, all_of(*same), alias=RESOURCES_ALIAS).packed()
+    found = select(*(col(name, RESOURCES_ALIAS) for name in RESOURCE_COLUMNS)).from_(keys)
+    return found.join(LEASE_RESOURCES, all_of(*same), alias=RESOURCES_ALIAS).packed()
+
+
+def _build_write() -> Update:
+    """Return the update that changes the resources that are still as they were found; its parameter is `rows`.
+
+    A resource never has the same pair of version and expiry again: keeping a lease makes it expire later, and each new
+    holder gets a new version.
+    """
+    keys, found = ("pool_key", "resource"), ("version", "expires_at")
+    written = {name: kind for name, kind in RESOURCE_COLUMNS.items() if name not in keys}
+    kinds = {"pool_key": INTEGER, "resource": TEXT, "was_version": INTEGER, "was_expires_at": INTEGER} | written
+    return (
+        update(LEASE_RESOURCES)
+        .set(**{name: col(name, "v") for name in written})
+        .from_rows("v", param("rows"), **kinds)
+        .where(
+            *(col(name, LEASE_RESOURCES).eq(col(name, "v")) for name in keys),
+            *(col(name, LEASE_RESOURCES).eq(col(f"was_{name}", "v")) for name in found),
+        )
+        .returning(*(col(name, LEASE_RESOURCES) for name in keys))
+    )
 
 
 def pool_condition(asked: str) -> Condition:
@@ -72,44 +90,35 @@ def pool_condition(asked: str) -> Condition:
     return all_of(*same, col("deleted_at", "p").is_null())
 
 
-def change_rows(changes: Sequence[ResourceChange]) -> list[tuple[object, ...]]:
-    """Return changes as rows of `Claims.writing`, in the order in which all transactions lock resources."""
-    return [
-        (
-            *before[:2], before.version, before.expires_at_us,
-            after.holder, after.version, after.expires_at_us, after.region, after.partition, after.free_since_us,
-            after.acquired_at_us,
-        )
-        for before, after in sorted(changes)
-    ]  # fmt: skip
+def _change_rows(changes: Sequence[ResourceChange]) -> list[tuple[object, ...]]:
+    """Return changes as rows of `_build_write`, in the order in which all transactions lock resources."""
+    return [(*before[:2], before.version, before.expires_at_us, *after[2:]) for before, after in sorted(changes)]
 
 
 class LeaseResources:
     """Programs on resources."""
 
     def __init__(self) -> None:
-        more = {"region": TEXT, "partition": INTEGER, "free_since": INTEGER, "acquired_at": INTEGER}
-        self._claims = Claims(LEASE_RESOURCES, {"pool_key": INTEGER, "resource": TEXT}, more)
-        self._by_holders = select_named_resources("holder").prepared()
-        self._by_names = select_named_resources("resource").prepared()
-        region = (
-            col("pool_key", RESOURCES_ALIAS).eq(param("pool_key")),
-            col("region", RESOURCES_ALIAS).eq(param("region")),
+        self._by_holders = _select_named("holder").prepared()
+        self._by_names = _select_named("resource").prepared()
+        resource, free_since, expires_at = map(col, ("resource", "free_since", "expires_at"))
+        in_region = (
+            select(*map(col, RESOURCE_COLUMNS))
+            .from_(LEASE_RESOURCES)
+            .where(col("pool_key").eq(param("pool_key")), col("region").eq(param("region")))
+            .limit(param("limit"))
         )
-        in_region = select_resources().from_(LEASE_RESOURCES, RESOURCES_ALIAS).where(*region).limit(param("limit"))
         queue = in_region.where(
-            col("partition", RESOURCES_ALIAS).eq(param("partition")),
-            col("free_since", RESOURCES_ALIAS).not_null(),
-            col("free_since", RESOURCES_ALIAS).ge(param("since")),
-        ).order_by(asc(col("free_since", RESOURCES_ALIAS)), asc(col("resource", RESOURCES_ALIAS)))
+            col("partition").eq(param("partition")), free_since.not_null(), free_since.ge(param("since"))
+        ).order_by(asc(free_since), asc(resource))
         self._see_free = queue.prepared()
         self._free = queue.locked(Lock.NO_KEY_UPDATE).prepared()
-        expired = in_region.where(
-            col("free_since", RESOURCES_ALIAS).is_null(), col("expires_at", RESOURCES_ALIAS).le(param("expired_before"))
-        ).order_by(asc(col("expires_at", RESOURCES_ALIAS)), asc(col("resource", RESOURCES_ALIAS)))
+        over = in_region.where(free_since.is_null(), expires_at.le(param("expired_before")))
+        expired = over.order_by(asc(expires_at), asc(resource))
         self._expired = expired.locked(Lock.NO_KEY_UPDATE).prepared()
         self._count_expired = select(count()).from_(expired).prepared()
-        writing, changes = self._claims.writing, param("changes", INTEGER)
+        writing, changes = _build_write(), param("changes", INTEGER)
+        self._write = writing.prepared()
         journal, counts = build_journal_insert("happened"), build_counts_upsert("counts")
         all_changed = select(count()).from_("changed").scalar().eq(changes)
         conditional = (journal.where(all_changed), counts.where(all_changed))
@@ -153,7 +162,7 @@ class LeaseResources:
         """Change the resources that are still as they were found. Return the pool keys and names of those changed."""
         if not changes:
             return set()
-        changed = yield from self._claims.write_changes(change_rows(changes))
+        changed = yield self._write.bind(rows=_change_rows(changes))
         return {(row[0], row[1]) for row in changed}
 
     def record_events(
@@ -200,7 +209,7 @@ def _bound(
 ) -> dict[str, object]:
     counts = lease_counts.rows(count_events(events, refused), rng)
     return {
-        "rows": change_rows(changes),
+        "rows": _change_rows(changes),
         "changes": len(changes),
         "happened": journal_rows(events),
         "counts": counts,

@@ -46,7 +46,7 @@ from .region_counts import Region, lease_counts
 Outcome = Grant | StorageError
 
 _POOL_END = 1 + len(POOL_COLUMNS)  # index of the first result column after the store's time and the pool
-_HOLDER = _POOL_END + RESOURCE_COLUMNS.index("holder")
+_HOLDER = _POOL_END + list(RESOURCE_COLUMNS).index("holder")
 
 
 class Findings(NamedTuple):

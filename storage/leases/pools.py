@@ -16,7 +16,6 @@ import msgspec
 
 from querybuilder import (
     ASC,
-    INTEGER,
     TEXT,
     Lock,
     asc,
@@ -40,7 +39,7 @@ from storage.store import Program, Row
 from .claims import GIVEN_BACK
 from .lease_clients import lease_clients
 from .lease_records import LeaseEvent, LeaseEventKind, Pool, PoolSpec, Resource
-from .lease_resources import RESOURCE_COLUMNS, RESOURCES_ALIAS, lease_resources, pool_condition, select_resources
+from .lease_resources import RESOURCE_COLUMNS, lease_resources, pool_condition
 from .region_counts import lease_counts
 
 POOL_SEQUENCE = "pool_key"
@@ -100,10 +99,9 @@ class LeasePools:
         self._compile_resources()
 
     def _compile_resources(self) -> None:
-        kinds = dict.fromkeys(RESOURCE_COLUMNS, INTEGER) | dict.fromkeys(("resource", "region", "holder"), TEXT)
         self._add = (
             insert(LEASE_RESOURCES)
-            .rows(param("rows"), **kinds)
+            .rows(param("rows"), **RESOURCE_COLUMNS)
             .on_conflict("pool_key", "resource")
             .do_nothing()
             .returning(col("resource"))
@@ -117,14 +115,11 @@ class LeasePools:
         self._remove_here = removed.where(col("region").eq(param("region"))).prepared()
         some = select(col("resource")).from_(LEASE_RESOURCES).where(by_key).order_by(asc(col("resource")))
         self._sweep = delete(LEASE_RESOURCES).where(by_key, col("resource").in_(some.limit(param("limit")))).prepared()
-        page = (
-            select_resources()
-            .from_(LEASE_RESOURCES, RESOURCES_ALIAS)
-            .where(col("pool_key", RESOURCES_ALIAS).eq(param("pool_key")))
-        )
         self._page = (
-            page.where(col("resource", RESOURCES_ALIAS).gt(param("after")))
-            .order_by(asc(col("resource", RESOURCES_ALIAS)))
+            select(*map(col, RESOURCE_COLUMNS))
+            .from_(LEASE_RESOURCES)
+            .where(by_key, col("resource").gt(param("after")))
+            .order_by(asc(col("resource")))
             .limit(param("limit"))
             .packed()
             .prepared()

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from querybuilder import TEXT, Lock, asc, col, param, select, update
+from querybuilder import Lock, asc, col, excluded, insert, param, plus, select, update
 from storage.errors import LeaseLostError, LeaseTakenError
 from storage.schema.tables import WORK_LEASES
 from storage.store import Program
 
-from .claims import GIVEN_BACK, Claims, StoreClock
+from .claims import GIVEN_BACK, StoreClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +35,41 @@ class WorkLeases:
 
         The margin is for a store whose clock may jump, because somebody sets the clock or another server takes over.
         """
-        self.clock = self._clock = clock
-        self._margin_us = margin_us
-        self._claims = Claims(WORK_LEASES, {"pool": TEXT, "resource": TEXT})
-        documents = select(col("resource"), col("holder"), col("version"), col("expires_at")).from_(WORK_LEASES)
-        of_pool = documents.where(col("pool").eq(param("pool")))
-        self._of_pool = of_pool.packed().prepared()
-        named = (col("pool").eq(param("pool")), col("resource").in_(param("resources")))
+        self.clock, self._margin_us = clock, margin_us
+        documents = select(*map(col, ("resource", "holder", "version", "expires_at"))).from_(WORK_LEASES)
+        of_pool, is_held = col("pool").eq(param("pool")), col("expires_at").ne(GIVEN_BACK)
+        one = (of_pool, col("resource").eq(param("resource")))
+        several = (of_pool, col("resource").in_(param("resources")))
+        self._find = documents.where(*one).prepared()
+        self._of_pool = documents.where(of_pool).packed().prepared()
         versions = select(col("resource"), col("version")).from_(WORK_LEASES)
-        held = versions.where(*named, col("expires_at").ne(GIVEN_BACK)).packed()
+        held = versions.where(*several, is_held).packed()
         self._hold = held.locked(Lock.NO_KEY_UPDATE, asc(col("resource"))).prepared()
-        self._extend = update(WORK_LEASES).set(expires_at=param("expires_at")).where(*named).prepared()
+        expiring = update(WORK_LEASES).set(expires_at=param("expires_at"))
+        self._extend = expiring.where(*several).prepared()
+        self._expire_at = expiring.where(*one, col("version").eq(param("version")), is_held).prepared()
+        self._claim = (
+            insert(WORK_LEASES)
+            .values(**{name: param(name) for name in ("pool", "resource", "holder", "expires_at")}, version=1)
+            .on_conflict("pool", "resource")
+            .do_update(
+                holder=excluded("holder"),
+                version=plus(col("version", WORK_LEASES), 1),
+                expires_at=excluded("expires_at"),
+                where=col("expires_at", WORK_LEASES).le(param("expired_before")),
+            )
+            .returning(col("version"))
+            .prepared()
+        )
 
     def find_lease(self, pool: str, resource: str) -> Program[WorkLease | None]:
         """Return the last lease on a resource (even if it expired or was released), or None."""
-        found = yield from self._claims.find_document(pool=pool, resource=resource)
-        return None if found is None else WorkLease(pool, resource, *found)
+        rows = yield self._find.bind(pool=pool, resource=resource)
+        return WorkLease(pool, *rows[0]) if rows else None
 
     def find_held(self, pool: str) -> Program[tuple[dict[str, WorkLease], int]]:
         """Return the leases of a pool that no other holder may take yet, by resource, and the time of this read."""
-        now_us = yield from self._clock()
+        now_us = yield from self.clock()
         rows = yield self._of_pool.bind(pool=pool)
         found = [WorkLease(pool, *row) for row in rows]
         return {lease.resource: lease for lease in found if lease.expires_at_us > now_us - self._margin_us}, now_us
@@ -72,7 +87,7 @@ class WorkLeases:
         kept = [lease for lease in leases if versions.get(lease.resource) == lease.version]
         if not kept:
             return []
-        expires_at_us = (yield from self._clock()) + lease_us  # read the clock last: locking may have taken long
+        expires_at_us = (yield from self.clock()) + lease_us  # read the clock last: locking may have taken long
         yield self._extend.bind(pool=pool, resources=[lease.resource for lease in kept], expires_at=expires_at_us)
         return [replace(lease, expires_at_us=expires_at_us) for lease in kept]
 
@@ -82,17 +97,17 @@ class WorkLeases:
         Raises:
             LeaseTakenError: the resource is held, by this holder or another one.
         """
-        now_us = yield from self._clock()
+        now_us = yield from self.clock()
         expires_at_us = now_us + lease_us
-        version = yield from self._claims.claim_document(
+        rows = yield self._claim.bind(
             pool=pool,
             resource=resource,
             holder=holder,
-            expires_at_us=expires_at_us,
-            expired_before_us=now_us - self._margin_us,
+            expires_at=expires_at_us,
+            expired_before=now_us - self._margin_us,
         )
-        if version is not None:
-            return WorkLease(pool, resource, holder, version, expires_at_us)
+        if rows:
+            return WorkLease(pool, resource, holder, rows[0][0], expires_at_us)
         found = yield from self.find_lease(pool, resource)
         free_in_us = 0 if found is None else max(0, found.expires_at_us + self._margin_us - now_us)
         by = "nobody" if found is None else found.holder
@@ -104,7 +119,7 @@ class WorkLeases:
         Raises:
             LeaseLostError: another holder took the lease, or it was released.
         """
-        now_us = yield from self._clock()
+        now_us = yield from self.clock()
         return (yield from self._let_expire(lease, now_us + lease_us))
 
     def release(self, lease: WorkLease, *, rests_until_us: int = GIVEN_BACK) -> Program[None]:
@@ -117,9 +132,9 @@ class WorkLeases:
         yield from self._let_expire(lease, max(GIVEN_BACK, rests_until_us - self._margin_us))
 
     def _let_expire(self, lease: WorkLease, expires_at_us: int) -> Program[WorkLease]:
-        is_held = yield from self._claims.expire_document(
-            expires_at_us, version=lease.version, pool=lease.pool, resource=lease.resource
+        changed = yield self._expire_at.bind(
+            expires_at=expires_at_us, version=lease.version, pool=lease.pool, resource=lease.resource
         )
-        if not is_held:
+        if not changed[0][0]:
             raise LeaseLostError(f"{lease.pool} {lease.resource} is no longer held under number {lease.version}")
         return replace(lease, expires_at_us=expires_at_us)
