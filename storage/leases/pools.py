@@ -222,7 +222,7 @@ class LeasePools:
         found = yield (self._remove.bind(**bound) if region is None else self._remove_here.bind(**bound, region=region))
         removed = [Resource(*row) for row in found]
         if removed:
-            yield self._set_floor.bind(pool_key=pool.key, floor=max(row.version for row in removed))
+            yield self._set_floor.bind(pool_key=pool.key, floor=1 + max(row.version for row in removed))
         left = yield from lease_resources.find_by_names([(pool.key, name) for name in wanted])
         leased = sum(region is None or row.region == region for row in left.values())
         events = [LeaseEvent(LeaseEventKind.REMOVED, row, None, now_us) for row in removed]

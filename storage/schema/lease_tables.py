@@ -56,7 +56,7 @@ def _pools() -> list[Query]:
         .column("created_at", INTEGER)
         .column("deleted_at", INTEGER, null=True)  # the row of a deleted pool stays: the lease journal names the pool
         .column("swept", INTEGER)  # 1: the pool is deleted, and all its resources have been deleted too
-        .column("floor", INTEGER)  # at least as great as the version of every removed resource
+        .column("floor", INTEGER)  # greater than the version of every removed resource
         .primary_key("pool_key"),
         create_index(
             "lease_pools_id",

@@ -134,3 +134,12 @@ async def test_a_resource_that_a_failed_transaction_took_is_found_again(pools: P
         await pools.store.write(failing)
     assert await take_resource(pools, "y") == ("b", 1)
     assert await take_resource(pools, "z") == ("a", 1)
+
+
+async def test_a_resource_that_was_added_again_to_another_region_is_not_given_in_its_old_one(pools: Pools) -> None:
+    await create_one_queue(pools, "a", "b")
+    assert await take_resource(pools, "x") == ("a", 1)
+    await pools.remove("b", pool_id="one")
+    await pools.add("b", region="us", pool_id="one")
+    with pytest.raises(NoResourceError):
+        await take_resource(pools, "y")
