@@ -27,6 +27,7 @@ from service.stores import SQLITE_PREFIX, open_store
 from storage.leases.lease_journal import lease_journal
 from storage.leases.lease_records import Grant, LeaseRequest, PoolSpec
 from storage.leases.lease_transaction import LeaseTransactions
+from storage.leases.peers.elsewhere import remote_leases
 from storage.leases.peers.exchange import LeaseExchange
 from storage.leases.pools import lease_pools
 from storage.schema.creation import create_schema
@@ -97,7 +98,7 @@ class World:
 
     async def _read_journal(self, reader: Region, peer: Region) -> None:
         while True:
-            after = await reader.store.read(lambda: reader.exchange.read_cursor(peer.name))
+            after = await reader.store.read(lambda: remote_leases.read_cursor(peer.name))
             page = await peer.store.read(partial(lease_journal.read_page, after, limit=_PAGE))
             off_us = self.regions.index(peer) * _CLOCKS_OFF_US
             old = [event for event in page if event.at_us <= self.now_us + off_us - DELAY_S * 1e6]

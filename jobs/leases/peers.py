@@ -16,6 +16,7 @@ from jobs.job_context import JobContext
 from jobs.ownership import JOB_POOL, HeldLease, Ownership
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError
 from storage.leases.lease_journal import PublishedLeaseEvent
+from storage.leases.peers.elsewhere import remote_leases
 from storage.leases.peers.exchange import AppliedPage, LeaseExchange
 from storage.store import Program
 
@@ -79,7 +80,7 @@ class ExchangeJob:
             StoreBusyError: the store failed.
         """
         rows_max = self._limits.lease_exchange_rows_max
-        after = await self._store.read(lambda: self._exchange.read_cursor(self._peer))
+        after = await self._store.read(lambda: remote_leases.read_cursor(self._peer))
         page = await self._read_peer(self._peer, after, rows_max)
         if not page:
             return False

@@ -31,14 +31,23 @@ from storage.errors import (
     UnknownPoolError,
     UnknownRegionError,
 )
-from storage.leases.peers.elsewhere import RemoteLease
-from storage.leases.peers.roaming import RemoteRequests
+from storage.leases.peers.elsewhere import RemoteLease, remote_leases
 from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES
 from storage.store import Program, Store
 
 from .claims import StoreClock, store_clock
 from .free_queue import FreeQueues
-from .lease_records import Grant, LeaseEvent, LeaseRequest, Pool, PoolRequest, Release, Resource, ResourceChange
+from .lease_records import (
+    Grant,
+    LeaseEvent,
+    LeaseEventKind,
+    LeaseRequest,
+    Pool,
+    PoolRequest,
+    Release,
+    Resource,
+    ResourceChange,
+)
 from .lease_resources import RESOURCE_COLUMNS, RESOURCES_ALIAS, ResourceKey, lease_resources, pool_condition
 from .pools import POOL_COLUMNS, lease_pools, pool_from_row
 from .region_counts import Region, lease_counts
@@ -125,7 +134,7 @@ class LeaseTransactions:
         else:
             if group.find_undecided():
                 raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
-        yield from group.roaming.store_requests()
+        yield from remote_leases.write_leases(group.asked, [lease[:3] for lease in group.returned])
         if not group.is_recorded:
             yield from lease_resources.record_events(group.events, self._rng, refused=group.refused)
         return group.list_outcomes()
@@ -177,7 +186,7 @@ class LeaseTransactions:
         pool = yield from lease_pools.read_pool(client_id, pool_id)
         if self._peers:
             now_us, place = (yield from (self._clock or store_clock)()), (pool.key, key)
-            away = yield from RemoteRequests().find_running([place], {}, now_us)
+            away = yield from remote_leases.find_running([place], {}, now_us)
             if place in away:
                 return away[place].grant(now_us)
         raise UnknownLeaseError(f"{key!r} has no lease in this pool")
@@ -185,7 +194,7 @@ class LeaseTransactions:
     def _try(self, group: _Group, left: list[int]) -> Program[None]:
         found = group.found
         keys = [found.key(group.requests[index]) for index in left]
-        away = (yield from group.roaming.find_running(keys, found.held, found.now_us)) if self._peers else {}
+        away = (yield from remote_leases.find_running(keys, found.held, found.now_us)) if self._peers else {}
         group.decide(left, away)
         for region, pool in group.find_regions():
             yield from self._take(group, region, pool)
@@ -294,7 +303,9 @@ class _Group:
         }
         self.events: list[LeaseEvent] = []
         self.refused: list[Region] = []  # the region of each request that found no resource
-        self.roaming = RemoteRequests()
+        # Leases in other stores whose keys asked for more time (each is asked for only once), or gave them back:
+        self.asked: list[RemoteLease] = []
+        self.returned: list[RemoteLease] = []
         self.is_recorded = False  # whether journal and counts are written already
         # Decisions of one attempt, by index of the request. A decision takes effect only if its change is written.
         self.decided: dict[int, ResourceChange] = {}
@@ -314,8 +325,7 @@ class _Group:
             request, key = self.requests[index], self.found.key(self.requests[index])
             row = self.found.held.get(key)
             if key in away:
-                self.outcomes[index], events = self.roaming.answer_request(request, away[key], now_us)
-                self.events += events
+                self._answer_from_peer(index, away[key])
             elif isinstance(request, Release):
                 if row is None or row.is_free:
                     self.outcomes[index] = UnknownLeaseError(f"{request.key!r} has no lease in this pool")
@@ -337,6 +347,19 @@ class _Group:
         request, now_us = self.requests[index], self.found.now_us
         assert isinstance(request, LeaseRequest)
         self.decided[index] = ResourceChange(row, row.lease_to(request.key, now_us, request.until_us(now_us)))
+
+    def _answer_from_peer(self, index: int, lease: RemoteLease) -> None:
+        """Answer with a lease in another store, and pass the request on: the other store reads the journal here."""
+        request, now_us = self.requests[index], self.found.now_us
+        self.outcomes[index] = lease.grant(now_us)
+        if isinstance(request, Release):
+            self.returned.append(lease)
+            self.events.append(lease.make_event(LeaseEventKind.RETURNED, now_us))
+            return
+        until_us = request.until_us(now_us)
+        if until_us > max(lease.expires_at_us, lease.wanted_until_us):
+            self.asked.append(lease._replace(wanted_until_us=until_us))
+            self.events.append(lease._replace(expires_at_us=until_us).make_event(LeaseEventKind.WANTED, now_us))
 
     def find_regions(self) -> list[tuple[Region, Pool]]:
         """Return the regions where resources are wanted, in the order that all transactions use."""

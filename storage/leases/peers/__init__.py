@@ -4,7 +4,7 @@ A key should have only one resource, whichever store leases it. No store writes 
 journals of the others:
 
     other store's journal ──> `exchange` applies a page ──> `elsewhere`: leases that keys have there
-                                                                  └──> `roaming` answers a key with that lease
+                                                                  └──> a transaction answers a key with that lease
 
     key asks here for more time, or gives back ──> WANTED, RETURNED in the journal here ──> the other store reads them
 
@@ -13,5 +13,5 @@ transaction applies a page of events and stores the cursor after this page, so e
 promises anything on behalf of another store: a key gets the last lease that the other store's journal reported for it.
 
 `jobs.leases.peers` fetches the pages. This room may import `storage.leases` and what that room may import; in turn,
-`lease_transaction` uses `elsewhere` and `roaming`. Begin with `exchange`.
+`lease_transaction` uses `elsewhere`. Begin with `exchange`.
 """

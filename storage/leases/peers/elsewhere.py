@@ -1,18 +1,35 @@
-"""Leases that keys have in other stores, as far as this store has read the journals of those stores."""
+"""Leases that keys have in other stores, as far as this store has read the journals of those stores.
+
+A key whose lease is in another store gets, as its answer, the last lease that the journal of that store reported for
+it. If a key has leases in several other stores, the answer is the lease that was acquired first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from querybuilder import INTEGER, TEXT, all_of, asc, col, delete, insert, param, rows, select
-from storage.leases.lease_records import Grant, LeaseEventKind
+from storage.leases.lease_journal import PublishedLeaseEvent
+from storage.leases.lease_records import Grant, LeaseEvent, LeaseEventKind, Resource
 from storage.leases.lease_resources import ResourceKey
 from storage.schema.lease_tables import LEASE_ELSEWHERE, LEASE_PEERS
 from storage.store import Program
 
+_BEGINS = (LeaseEventKind.ACQUIRED, LeaseEventKind.EXTENDED)
 _ENDS = (LeaseEventKind.RELEASED, LeaseEventKind.LIBERATED)
-_FIELDS = ("resource", "region", "version", "expires_at", "acquired_at", "wanted_until")
+_KEY = {"pool_key": INTEGER, "holder": TEXT, "peer": TEXT}
+_COLUMNS = {
+    **_KEY,
+    "resource": TEXT,
+    "region": TEXT,
+    "version": INTEGER,
+    "expires_at": INTEGER,
+    "acquired_at": INTEGER,
+    "wanted_until": INTEGER,
+}
+
+KeyEvent = tuple[ResourceKey, PublishedLeaseEvent]  # an event of a peer's journal, and its pool and key in this store
 
 
 class RemoteLease(NamedTuple):
@@ -29,62 +46,34 @@ class RemoteLease(NamedTuple):
     def grant(self, now_us: int) -> Grant:
         return Grant(self.resource, self.region, self.key, self.version, self.expires_at_us, now_us, acquired=False)
 
-
-class PeerEvent(NamedTuple):
-    """An event of another store's journal that concerns a key of a pool here."""
-
-    kind: LeaseEventKind
-    pool_key: int  # the key of the pool in this store
-    key: str
-    resource: str
-    region: str
-    version: int
-    at_us: int
-    expires_at_us: int
+    def make_event(self, kind: LeaseEventKind, now_us: int) -> LeaseEvent:
+        """Return the event by which this store passes a request about the lease on to the other store."""
+        row = Resource(self.pool_key, self.resource, self.region, 0, self.key, self.version, self.expires_at_us, None)
+        return LeaseEvent(kind, row, self.key, now_us)
 
 
 class RemoteLeases:
     """Programs on leases in other stores."""
 
     def __init__(self) -> None:
-        names = ("pool_key", "holder", "peer", *_FIELDS)
         same = (col("pool_key", "e").eq(col("pool_key", "v")), col("holder", "e").eq(col("name", "v")))
-        asked = rows("v", param("keys"), pool_key=INTEGER, name=TEXT)
         self._by_keys = (
-            select(*(col(name, "e") for name in names))
-            .from_(asked)
+            select(*(col(name, "e") for name in _COLUMNS))
+            .from_(rows("v", param("keys"), pool_key=INTEGER, name=TEXT))
             .join(LEASE_ELSEWHERE, all_of(*same), alias="e")
             .packed()
             .prepared()
         )
-        kinds = {"pool_key": INTEGER, "holder": TEXT, "peer": TEXT, "resource": TEXT, "region": TEXT}
-        kinds |= dict.fromkeys(("version", "expires_at", "acquired_at", "wanted_until"), INTEGER)
-        self._put = (
-            insert(LEASE_ELSEWHERE)
-            .rows(param("rows"), **kinds)
-            .on_conflict("pool_key", "holder", "peer")
-            .overwrite()
-            .prepared()
-        )
-        one = (col("pool_key").eq(param("pool_key")), col("holder").eq(param("key")), col("peer").eq(param("peer")))
-        self._forget = delete(LEASE_ELSEWHERE).where(*one).prepared()
-        over = (
-            select(col("expires_at"))
-            .from_(LEASE_ELSEWHERE)
-            .where(col("expires_at").lt(param("before_us")))
-            .order_by(asc(col("expires_at")))
-            .limit(param("limit"))
-        )
-        bounded = (col("expires_at").lt(param("before_us")), col("expires_at").in_(over))
-        self._sweep = delete(LEASE_ELSEWHERE).where(*bounded).prepared()
+        put = insert(LEASE_ELSEWHERE).rows(param("rows"), **_COLUMNS)
+        self._put = put.on_conflict(*_KEY).overwrite().prepared()
+        self._delete = delete(LEASE_ELSEWHERE).where(*(col(name).eq(param(name)) for name in _KEY)).prepared()
+        is_over = col("expires_at").lt(param("before_us"))
+        over = select(col("expires_at")).from_(LEASE_ELSEWHERE).where(is_over)
+        first = over.order_by(asc(col("expires_at"))).limit(param("limit"))
+        self._sweep = delete(LEASE_ELSEWHERE).where(is_over, col("expires_at").in_(first)).prepared()
         self._cursor = select(col("position")).from_(LEASE_PEERS).where(col("peer").eq(param("peer"))).prepared()
-        self._set_cursor = (
-            insert(LEASE_PEERS)
-            .values(peer=param("peer"), position=param("position"))
-            .on_conflict("peer")
-            .overwrite()
-            .prepared()
-        )
+        cursor = insert(LEASE_PEERS).values(peer=param("peer"), position=param("position"))
+        self._set_cursor = cursor.on_conflict("peer").overwrite().prepared()
 
     def find_by_keys(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, list[RemoteLease]]]:
         """Return the leases of keys in other stores, even expired ones."""
@@ -94,13 +83,27 @@ class RemoteLeases:
             leases.setdefault((row[0], row[1]), []).append(RemoteLease(*row))
         return leases
 
-    def store_leases(self, leases: Sequence[RemoteLease]) -> Program[None]:
-        """Store leases, at most one for a key and peer. Each replaces the stored lease of the same key and peer."""
-        if leases:
-            yield self._put.bind(rows=sorted(leases))
+    def find_running(
+        self, keys: Iterable[ResourceKey], here: Mapping[ResourceKey, Resource], now_us: int
+    ) -> Program[dict[ResourceKey, RemoteLease]]:
+        """Return the leases that run in other stores, for those keys that have no running lease here."""
+        away = [key for key in keys if key not in here or here[key].is_free or here[key].expires_at_us <= now_us]
+        if not away:
+            return {}
+        found = yield from self.find_by_keys(sorted(away))
+        running = {key: [one for one in leases if one.expires_at_us > now_us] for key, leases in found.items()}
+        return {
+            key: min(leases, key=lambda one: (one.acquired_at_us, one.peer))
+            for key, leases in running.items()
+            if leases
+        }
 
-    def delete_lease(self, pool_key: int, key: str, peer: str) -> Program[None]:
-        yield self._forget.bind(pool_key=pool_key, key=key, peer=peer)
+    def write_leases(self, stored: Sequence[RemoteLease], deleted: Iterable[tuple[int, str, str]]) -> Program[None]:
+        """Store leases, and delete those with these pool keys, keys and peers. A key has one lease for each peer."""
+        if stored:
+            yield self._put.bind(rows=sorted(stored))
+        for pool_key, key, peer in deleted:
+            yield self._delete.bind(pool_key=pool_key, holder=key, peer=peer)
 
     def sweep_expired(self, *, before_us: int, rows_max: int) -> Program[None]:
         yield self._sweep.bind(before_us=before_us, limit=rows_max)
@@ -110,33 +113,26 @@ class RemoteLeases:
         found = yield self._cursor.bind(peer=peer)
         return int(found[0][0]) if found else 0
 
-    def apply_page(self, peer: str, events: Sequence[PeerEvent], *, position: int) -> Program[None]:
+    def apply_page(self, peer: str, events: Sequence[KeyEvent], *, position: int) -> Program[None]:
         """Apply a page of a peer's journal to the stored leases, and store `position` as the cursor."""
-        known = yield from self.find_by_keys(sorted({(event.pool_key, event.key) for event in events}))
+        known = yield from self.find_by_keys(sorted({key for key, _ in events}))
         state: dict[ResourceKey, RemoteLease | None] = {
             key: next((one for one in leases if one.peer == peer), None) for key, leases in known.items()
         }
-        for event in events:
-            key = (event.pool_key, event.key)
+        for key, event in events:
             before = state.get(key)
-            if event.kind in (LeaseEventKind.ACQUIRED, LeaseEventKind.EXTENDED):
-                same = before is not None and (before.resource, before.version) == (event.resource, event.version)
-                acquired_at_us = before.acquired_at_us if same and before is not None else event.at_us
-                wanted_us = before.wanted_until_us if same and before is not None else 0
-                state[key] = RemoteLease(
-                    *key, peer, event.resource, event.region, event.version, event.expires_at_us, acquired_at_us,
-                    wanted_us,
-                )  # fmt: skip
-            elif (
-                event.kind in (LeaseEventKind.RELEASED, LeaseEventKind.LIBERATED)
-                and before is not None
-                and before.resource == event.resource
-            ):
+            if event.kind in _BEGINS:
+                lease = RemoteLease(
+                    *key, peer, event.resource, event.region, event.version, event.expires_at_us, event.at_us
+                )
+                if before is not None and (before.resource, before.version) == (lease.resource, lease.version):
+                    acquired_at_us, wanted_until_us = before.acquired_at_us, before.wanted_until_us
+                    lease = lease._replace(acquired_at_us=acquired_at_us, wanted_until_us=wanted_until_us)
+                state[key] = lease
+            elif event.kind in _ENDS and before is not None and before.resource == event.resource:
                 state[key] = None
-        for (pool_key, name), lease in state.items():
-            if lease is None:
-                yield from self.delete_lease(pool_key, name, peer)
-        yield from self.store_leases([lease for lease in state.values() if lease is not None])
+        deleted = [(*key, peer) for key, lease in state.items() if lease is None]
+        yield from self.write_leases([lease for lease in state.values() if lease is not None], deleted)
         yield self._set_cursor.bind(peer=peer, position=position)
 
 

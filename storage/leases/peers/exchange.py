@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from storage.errors import RacesLostError
 from storage.leases.claims import StoreClock
@@ -22,34 +22,21 @@ from storage.leases.lease_resources import ResourceKey, lease_resources
 from storage.leases.pools import lease_pools
 from storage.store import Program
 
-from .elsewhere import PeerEvent, RemoteLease, remote_leases
-
-_ROW_KINDS = frozenset(
-    (
-        LeaseEventKind.ACQUIRED,
-        LeaseEventKind.EXTENDED,
-        LeaseEventKind.RELEASED,
-        LeaseEventKind.LIBERATED,
-        LeaseEventKind.WANTED,
-        LeaseEventKind.RETURNED,
-    )
-)
+from .elsewhere import KeyEvent, RemoteLease, remote_leases
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedPage:
+class AppliedPage(NamedTuple):
     events: int  # number of events on the page
     duplicates: int = 0  # leases here whose key acquired a lease in the other store earlier
     released: int = 0  # duplicates whose resource here was freed
 
 
-@dataclass(slots=True)
-class _Attempt:
+class _Attempt(NamedTuple):
     """The decisions of one attempt to apply a page. A decision takes effect only if its change is written."""
 
-    changes: dict[ResourceKey, ResourceChange] = field(default_factory=dict)
-    events: list[tuple[ResourceKey, LeaseEvent]] = field(default_factory=list)
-    duplicates: set[ResourceKey] = field(default_factory=set)
+    changes: dict[ResourceKey, ResourceChange]
+    events: list[tuple[ResourceKey, LeaseEvent]]
+    duplicates: set[ResourceKey]
 
 
 class LeaseExchange:
@@ -61,12 +48,8 @@ class LeaseExchange:
         self._store_name, self._release = store_name, release_duplicates
         self._attempts_max, self._rng = attempts_max, rng
 
-    def read_cursor(self, peer: str) -> Program[int]:
-        """Return the number of the last event that was read from a peer's journal; 0 before the first."""
-        return (yield from remote_leases.read_cursor(peer))
-
     def apply_page(self, peer: str, page: Sequence[PublishedLeaseEvent], *, rows_max: int) -> Program[AppliedPage]:
-        """Apply the page of a peer's journal that begins after the event at `read_cursor`.
+        """Apply the page of a peer's journal that begins after its cursor.
 
         Raises:
             RacesLostError: resources kept changing.
@@ -89,51 +72,46 @@ class LeaseExchange:
                 yield from lease_resources.record_events(events, self._rng)
                 return AppliedPage(len(page), duplicates, duplicates if self._release else 0)
             again = {trying.changes[place].before.holder for place in void}
-            left = [event for event in left if event.key in again]
+            left = [(key, event) for key, event in left if event.key in again]
         raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
 
-    def _of_pools_here(self, page: Sequence[PublishedLeaseEvent]) -> Program[list[PeerEvent]]:
+    def _of_pools_here(self, page: Sequence[PublishedLeaseEvent]) -> Program[list[KeyEvent]]:
+        """Return the events of keys in pools that this store has too, with the keys in this store."""
         pools = yield from lease_pools.find_by_names([(event.client_id, event.pool_id) for event in page])
-        found: list[PeerEvent] = []
-        for event in page:
-            pool = pools.get((event.client_id, event.pool_id))
-            if pool is not None and event.key is not None and event.kind in _ROW_KINDS:
-                found.append(
-                    PeerEvent(
-                        LeaseEventKind(event.kind), pool.key, event.key, event.resource, event.region, event.version,
-                        event.at_us, event.expires_at_us,
-                    )
-                )  # fmt: skip
-        return found
+        return [
+            ((pools[event.client_id, event.pool_id].key, event.key), event)
+            for event in page
+            if event.key is not None and (event.client_id, event.pool_id) in pools
+        ]
 
-    def _decide(self, peer: str, events: Sequence[PeerEvent], now_us: int) -> Program[_Attempt]:
-        ours = yield from lease_resources.find_by_holders(sorted({(event.pool_key, event.key) for event in events}))
+    def _decide(self, peer: str, events: Sequence[KeyEvent], now_us: int) -> Program[_Attempt]:
+        ours = yield from lease_resources.find_by_holders(sorted({key for key, _ in events}))
         theirs = yield from remote_leases.find_by_keys(sorted(ours))
-        trying = _Attempt()
+        duplicates: set[ResourceKey] = set()
+        happened: list[tuple[ResourceKey, LeaseEvent]] = []
         after = dict(ours)
-        for event in events:
-            key = (event.pool_key, event.key)
+        for key, event in events:
             row = after.get(key)
             if row is None or row.is_free:
                 continue
             named = (event.resource, event.version) == (row.resource, row.version)
-            if event.kind is LeaseEventKind.WANTED and named and event.expires_at_us > row.expires_at_us:
+            if event.kind == LeaseEventKind.WANTED and named and event.expires_at_us > row.expires_at_us:
                 row = row._replace(expires_at_us=event.expires_at_us)
-            elif event.kind is LeaseEventKind.RETURNED and named:
+            elif event.kind == LeaseEventKind.RETURNED and named:
                 row = row.release(now_us)
-            elif event.kind is LeaseEventKind.ACQUIRED and self._comes_second(
+            elif event.kind == LeaseEventKind.ACQUIRED and self._comes_second(
                 row, theirs.get(key, ()), peer, event, now_us
             ):
-                trying.duplicates.add(row[:2])
+                duplicates.add(row[:2])
                 row = row.release(now_us) if self._release else row
-                trying.events.append((row[:2], LeaseEvent(LeaseEventKind.DUPLICATE, row, event.key, now_us)))
-            trying.events += [(row[:2], one) for one in ResourceChange(after[key], row).find_events(now_us)]
+                happened.append((row[:2], LeaseEvent(LeaseEventKind.DUPLICATE, row, event.key, now_us)))
+            happened += [(row[:2], one) for one in ResourceChange(after[key], row).find_events(now_us)]
             after[key] = row
-        trying.changes = {row[:2]: ResourceChange(ours[key], row) for key, row in after.items() if row != ours[key]}
-        return trying
+        changes = {row[:2]: ResourceChange(ours[key], row) for key, row in after.items() if row != ours[key]}
+        return _Attempt(changes, happened, duplicates)
 
     def _comes_second(
-        self, row: Resource, theirs: Sequence[RemoteLease], peer: str, event: PeerEvent, now_us: int
+        self, row: Resource, theirs: Sequence[RemoteLease], peer: str, event: PublishedLeaseEvent, now_us: int
     ) -> bool:
         """Return whether the key has running leases in both stores, and acquired the one in the other store first."""
         runs_there = any(

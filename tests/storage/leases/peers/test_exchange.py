@@ -12,6 +12,7 @@ import pytest
 from storage.errors import UnknownLeaseError
 from storage.leases.lease_records import RegionCounts
 from storage.leases.lease_transaction import LeaseTransactions
+from storage.leases.peers.elsewhere import remote_leases
 from storage.leases.peers.exchange import AppliedPage
 from tests.storage.backends import Backend
 from tests.storage.deployment import Clock, Deployment
@@ -34,7 +35,7 @@ class Region:
     async def read(self, peer: Region) -> AppliedPage:
         """Read the next page of the peer's lease journal, and apply its events."""
         store = self.pools.store
-        after = await store.read(lambda: self.exchange.read_cursor(peer.name))
+        after = await store.read(lambda: remote_leases.read_cursor(peer.name))
         page = await peer.pools.events(after)
         return await store.write(lambda: self.exchange.apply_page(peer.name, page[:PAGE], rows_max=PAGE))
 
