@@ -32,10 +32,10 @@ from storage.errors import (
     StorageError,
     WaitTooLongError,
 )
-from storage.store import Program, Store, read_single, write_single
+from storage.store import Store, read_single, write_single
 
 from .lease_records import Grant, LeaseRequest, PoolRequest, Release
-from .lease_transaction import Findings, LeaseTransactions, Outcome, lease_findings, merge_findings
+from .lease_transaction import Findings, LeaseTransactions, Outcome, merge_findings, read_findings
 
 log = structlog.get_logger(__name__)
 
@@ -95,7 +95,7 @@ class LeaseBatcher:
         )
 
     async def _find(self, asked: list[LeaseRequest]) -> Sequence[Findings]:
-        return [await read_single(self._store, lambda: lease_findings.read_findings(asked))] * len(asked)
+        return [await read_single(self._store, lambda: read_findings(asked))] * len(asked)
 
     async def request_lease(self, ask: LeaseRequest) -> Grant:
         """Give a key a resource, or extend the lease that it has; return the lease.
@@ -160,7 +160,9 @@ class LeaseBatcher:
 
     def _begin(self) -> None:
         crowded = not self._in_flight or len(self._waiting) >= max(CROWD, CROWD_TIMES * self._under_way)
-        if self._waiting and crowded and self._in_flight < self._in_flight_max:
+        if not crowded or self._in_flight >= self._in_flight_max:
+            return
+        if any(waiting.request[:3] not in self._busy for waiting in self._waiting):
             self._in_flight += 1
             self._start(self._write_groups(), "lease group")
 
@@ -186,7 +188,7 @@ class LeaseBatcher:
                     self._end({waiting.request[:3] for waiting in group})
         finally:
             self._in_flight -= 1
-            self._begin_again()
+            self._begin()
 
     def _end(self, keys: set[RequestKey]) -> None:
         self._busy -= keys
@@ -209,10 +211,6 @@ class LeaseBatcher:
             and max(oldest_s, self._ended_s.get(waiting.request[:3], self._forgotten_s)) < waiting.asked_s
         ]
         return merge_findings([waiting.request for waiting in group], found) if len(found) == len(group) else None
-
-    def _begin_again(self) -> None:
-        if any(waiting.request[:3] not in self._busy for waiting in self._waiting):
-            self._begin()
 
     def _take(self) -> list[_Waiting]:
         group: list[_Waiting] = []
@@ -254,27 +252,23 @@ class LeaseBatcher:
             try:
                 await write_single(self._store, single.write)
             except (LostRaceError, OutcomeUnknownError):  # the transaction below reads again
-                self._groups.note_lost_race(single)
+                for region in single.regions:  # another process probably took its resources first
+                    self._groups.queues.note_lost_race(region, single.now_us)
                 found = None
             else:
                 self._start_reading_ahead(single.now_us)
                 return single.outcomes
-
-        def program() -> Program[list[Outcome]]:
-            nonlocal found
-            before, found = found, None  # if the store runs this program again, the findings are out of date
-            return self._groups.serve_requests(requests, before)
-
-        return await self._store.write(program)
+        unused = [found]  # a run takes the findings: if the store runs the program again, they are out of date
+        return await self._store.write(lambda: self._groups.serve_requests(requests, unused.pop() if unused else None))
 
     def _start_reading_ahead(self, now_us: int) -> None:
-        if self._groups.should_read_ahead and not self._reading_ahead:
+        if self._groups.queues.running_low and not self._reading_ahead:
             self._reading_ahead = True
             self._start(self._read_ahead(now_us), "read leases ahead")
 
     async def _read_ahead(self, now_us: int) -> None:
         try:
-            await self._groups.read_ahead(self._store, now_us)
+            await self._groups.queues.read_ahead(self._store, now_us)
         except StorageError as error:
             log.info("lease_read_ahead_failed", detail=error.detail)  # the next request reads the rows itself
         finally:

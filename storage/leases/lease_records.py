@@ -93,9 +93,9 @@ class Resource(NamedTuple):
     def grant(self, key: str, now_us: int, *, acquired: bool) -> Grant:
         return Grant(self.resource, self.region, key, self.version, self.expires_at_us, now_us, acquired)
 
-    def lease_to(self, key: str, now_us: int, expires_at_us: int) -> Resource:
-        """Return the resource with a new lease of a key."""
-        leased = self._replace(holder=key, version=self.version + 1, expires_at_us=expires_at_us)
+    def lease_to(self, request: LeaseRequest, now_us: int) -> Resource:
+        """Return the resource with a new lease of the request's key."""
+        leased = self._replace(holder=request.key, version=self.version + 1, expires_at_us=request.until_us(now_us))
         return leased._replace(free_since_us=None, acquired_at_us=now_us)
 
     def liberate(self, now_us: int) -> Resource:

@@ -48,19 +48,15 @@ RESOURCE_COLUMNS = {
     "free_since": INTEGER,
     "acquired_at": INTEGER,
 }
-RESOURCES_ALIAS = "r"  # the alias of the table in statements
 ResourceKey = tuple[int, str]  # a pool's key, and the key of a holder or the name of a resource
 
 
 def _select_named(column: str) -> Select:
     """Return the query that finds resources by pool key and `column`. The pairs go into the parameter `keys`."""
-    same = (
-        col("pool_key", RESOURCES_ALIAS).eq(col("pool_key", "v")),
-        col(column, RESOURCES_ALIAS).eq(col("name", "v")),
-    )
+    same = all_of(col("pool_key", "r").eq(col("pool_key", "v")), col(column, "r").eq(col("name", "v")))
     keys = rows("v", param("keys"), pool_key=INTEGER, name=TEXT)
-    found = select(*(col(name, RESOURCES_ALIAS) for name in RESOURCE_COLUMNS)).from_(keys)
-    return found.join(LEASE_RESOURCES, all_of(*same), alias=RESOURCES_ALIAS).packed()
+    found = select(*(col(name, "r") for name in RESOURCE_COLUMNS)).from_(keys)
+    return found.join(LEASE_RESOURCES, same, alias="r").packed()
 
 
 def _build_write() -> Update:

@@ -33,7 +33,7 @@ from storage.errors import (
 )
 from storage.leases.peers.elsewhere import RemoteLease, remote_leases
 from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES
-from storage.store import Program, Store
+from storage.store import Program
 
 from .claims import StoreClock, store_clock
 from .free_queue import FreeQueues
@@ -48,7 +48,7 @@ from .lease_records import (
     Resource,
     ResourceChange,
 )
-from .lease_resources import RESOURCE_COLUMNS, RESOURCES_ALIAS, ResourceKey, lease_resources, pool_condition
+from .lease_resources import RESOURCE_COLUMNS, ResourceKey, lease_resources, pool_condition
 from .pools import POOL_COLUMNS, lease_pools, pool_from_row
 from .region_counts import Region, lease_counts
 
@@ -103,7 +103,7 @@ class LeaseTransactions:
         If `clock` is None, the programs use the store's own clock, which needs no statement of its own. `peers` says
         whether keys may also lease in other stores.
         """
-        self._peers, self._queues = peers, FreeQueues()
+        self._peers, self.queues = peers, FreeQueues()
         # With peers, rows about other stores are written between the resources and the counts. So a transaction needs
         # several statements.
         self._writes_at_once = dialect.chains and not peers
@@ -119,25 +119,25 @@ class LeaseTransactions:
         Raises:
             RacesLostError: resources kept changing.
         """
-        found = found or (yield from lease_findings.read_findings(requests))
+        found = found or (yield from read_findings(requests))
         if self._clock is not None:
             found = found._replace(now_us=(yield from self._clock()))
         group = _Group(requests, found)
         for attempt in range(self._attempts_max):
-            left = group.find_undecided()
+            left = group.list_undecided()
             if not left:
                 break
             if attempt:
-                keys = sorted(found.key(requests[index]) for index in left)
+                keys = sorted(map(found.key, left))
                 group.found = found._replace(held=(yield from lease_resources.find_by_holders(keys)))
             yield from self._try(group, left)
         else:
-            if group.find_undecided():
+            if group.list_undecided():
                 raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
         yield from remote_leases.write_leases(group.asked, [lease[:3] for lease in group.returned])
         if not group.is_recorded:
             yield from lease_resources.record_events(group.events, self._rng, refused=group.refused)
-        return group.list_outcomes()
+        return [group.outcomes[request] for request in requests]
 
     def plan_single_write(self, requests: Sequence[PoolRequest], found: Findings) -> SingleWrite | None:
         """Return a single statement that does all that `serve_requests` would do, or fails.
@@ -147,35 +147,24 @@ class LeaseTransactions:
         if not self._writes_at_once or self._clock is not None:
             return None
         group, now_us = _Group(requests, found), found.now_us
-        group.decide(group.find_undecided(), {})
+        group.decide(group.list_undecided(), {})
         places: list[tuple[Region, int, int]] = []
         for region, pool in group.find_regions():
-            partition = self._queues.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)[0]
+            partition = self.queues.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)[0]
             limit = group.count_wanted(region, partition)
-            if not self._queues.has_remembered(region, partition, limit=limit, now_us=now_us):
+            if not self.queues.has_remembered(region, partition, limit=limit, now_us=now_us):
                 return None
             places.append((region, partition, limit))
         for region, partition, limit in places:
-            rows = self._queues.take_remembered(region, partition, limit=limit, now_us=now_us)
+            rows = self.queues.take_remembered(region, partition, limit=limit, now_us=now_us)
             group.give_resources(region, rows)
-        for index, change in group.decided.items():
-            group.settle(index, change)
-        if group.find_undecided() or not group.decided:
+        for request, change in group.decided.items():
+            group.settle(request, change)
+        if group.list_undecided() or not group.decided:
             return None
         write = partial(lease_resources.write_all, list(group.decided.values()), group.events, self._rng)
-        return SingleWrite(write, group.list_outcomes(), [place[0] for place in places], now_us)
-
-    async def read_ahead(self, store: Store, now_us: int) -> None:
-        await self._queues.read_ahead(store, now_us)
-
-    @property
-    def should_read_ahead(self) -> bool:
-        return bool(self._queues.running_low)
-
-    def note_lost_race(self, failed: SingleWrite) -> None:
-        """Note that a single statement failed, probably because another process took the resources first."""
-        for region in failed.regions:
-            self._queues.note_lost_race(region, failed.now_us)
+        outcomes = [group.outcomes[request] for request in requests]
+        return SingleWrite(write, outcomes, [place[0] for place in places], now_us)
 
     def find_lease(self, client_id: str, pool_id: str, key: str) -> Program[Grant]:
         """Return the running lease of a key in another store, as far as this store knows.
@@ -191,91 +180,80 @@ class LeaseTransactions:
                 return away[place].grant(now_us)
         raise UnknownLeaseError(f"{key!r} has no lease in this pool")
 
-    def _try(self, group: _Group, left: list[int]) -> Program[None]:
-        found = group.found
-        keys = [found.key(group.requests[index]) for index in left]
-        away = (yield from remote_leases.find_running(keys, found.held, found.now_us)) if self._peers else {}
+    def _try(self, group: _Group, left: list[PoolRequest]) -> Program[None]:
+        found, away = group.found, {}
+        if self._peers:
+            away = yield from remote_leases.find_running(map(found.key, left), found.held, found.now_us)
         group.decide(left, away)
         for region, pool in group.find_regions():
             yield from self._take(group, region, pool)
-        written = yield from self._write(group)
-        for index, change in group.decided.items():
+        changes = list(group.decided.values())
+        if self._writes_at_once and changes:
+            events = group.events + [event for change in changes for event in change.find_events(found.now_us)]
+            written = yield from lease_resources.write_at_once(changes, events, self._rng, refused=group.refused)
+            group.is_recorded = len(written) == len(changes)
+        else:
+            written = yield from lease_resources.write_changes(changes)
+        for request, change in group.decided.items():
             before = change.before
             if before[:2] in written:
-                group.settle(index, change)
+                group.settle(request, change)
             elif before.is_free:
-                self._queues.note_lost_race((before.pool_key, before.region), found.now_us)
-
-    def _write(self, group: _Group) -> Program[set[ResourceKey]]:
-        """Write the decided changes, and if possible journal and counts with them; return the changed resources."""
-        changes = list(group.decided.values())
-        if not self._writes_at_once or not changes:
-            return (yield from lease_resources.write_changes(changes))
-        events = group.events + [event for change in changes for event in change.find_events(group.found.now_us)]
-        written = yield from lease_resources.write_at_once(changes, events, self._rng, refused=group.refused)
-        group.is_recorded = len(written) == len(changes)
-        return written
+                self.queues.note_lost_race((before.pool_key, before.region), found.now_us)
 
     def _take(self, group: _Group, region: Region, pool: Pool) -> Program[None]:
         """Give the longest-free resources of a region to the requests that need one."""
         waiting, now_us = group.wanted[region], group.found.now_us
-        in_turn = self._queues.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)
+        in_turn = self.queues.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)
         for partition in (*in_turn, None):
             if not waiting:
                 return
             limit = group.count_wanted(region, partition)
             if partition is not None:
-                rows = yield from self._queues.take_front(region, partition, limit=limit, now_us=now_us)
+                rows = yield from self.queues.take_front(region, partition, limit=limit, now_us=now_us)
             else:  # no free resource is left: take resources whose lease has expired
                 before_us = now_us - self._margin_us
                 rows = yield from lease_resources.find_expired(*region, before_us=before_us, limit=limit)
             group.give_resources(region, rows)
         if waiting:
             known = yield from lease_counts.read_counts([pool.key])
-            for index in waiting:
+            for request in waiting:
                 if region not in known:  # a region that does not exist must not get counts
-                    group.outcomes[index] = UnknownRegionError(f"the pool has no region {region[1]!r}")
+                    group.outcomes[request] = UnknownRegionError(f"the pool has no region {region[1]!r}")
                     continue
-                group.outcomes[index] = NoResourceError(f"the region {region[1]!r} has no resource left")
+                group.outcomes[request] = NoResourceError(f"the region {region[1]!r} has no resource left")
                 group.refused.append(region)
 
 
-class LeaseFindings:
-    """The statement that reads everything that is needed to decide requests."""
-
-    def __init__(self) -> None:
-        asked = rows("v", param("asked"), client_id=TEXT, pool_id=TEXT, name=TEXT)
-        holds = (
-            col("pool_key", RESOURCES_ALIAS).eq(col("pool_key", "p")),
-            col("holder", RESOURCES_ALIAS).eq(col("name", "v")),
-        )
-        what = select(
-            clock_us(),
-            *(col(name, "p") for name in POOL_COLUMNS),
-            *(col(name, RESOURCES_ALIAS) for name in RESOURCE_COLUMNS),
-        )
-        self._find = (
-            what.from_(asked)
-            .join(LEASE_POOLS, pool_condition("v"), alias="p")
-            .left_join(LEASE_RESOURCES, all_of(*holds), alias=RESOURCES_ALIAS)
-            .packed()
-            .prepared()
-        )
-
-    def read_findings(self, requests: Sequence[PoolRequest]) -> Program[Findings]:
-        """Read pools, the resources of keys, and the time."""
-        found = yield self._find.bind(asked=sorted({request[:3] for request in requests}))
-        pools: dict[tuple[str, str], Pool] = {}
-        held: dict[ResourceKey, Resource] = {}
-        for row in found:
-            if (row[2], row[3]) not in pools:
-                pools[row[2], row[3]] = pool_from_row(row[1:_POOL_END])
-            if row[_HOLDER] is not None:
-                held[row[1], row[_HOLDER]] = Resource(*row[_POOL_END:])
-        return Findings(found[0][0] if found else 0, pools, held)
+_FIND = (
+    select(
+        clock_us(),
+        *(col(name, "p") for name in POOL_COLUMNS),
+        *(col(name, "r") for name in RESOURCE_COLUMNS),
+    )
+    .from_(rows("v", param("asked"), client_id=TEXT, pool_id=TEXT, name=TEXT))
+    .join(LEASE_POOLS, pool_condition("v"), alias="p")
+    .left_join(
+        LEASE_RESOURCES,
+        all_of(col("pool_key", "r").eq(col("pool_key", "p")), col("holder", "r").eq(col("name", "v"))),
+        alias="r",
+    )
+    .packed()
+    .prepared()
+)
 
 
-lease_findings = LeaseFindings()
+def read_findings(requests: Sequence[PoolRequest]) -> Program[Findings]:
+    """Read pools, the resources of keys, and the time, by one statement."""
+    found = yield _FIND.bind(asked=sorted({request[:3] for request in requests}))
+    pools: dict[tuple[str, str], Pool] = {}
+    held: dict[ResourceKey, Resource] = {}
+    for row in found:
+        if (row[2], row[3]) not in pools:
+            pools[row[2], row[3]] = pool_from_row(row[1:_POOL_END])
+        if row[_HOLDER] is not None:
+            held[row[1], row[_HOLDER]] = Resource(*row[_POOL_END:])
+    return Findings(found[0][0] if found else 0, pools, held)
 
 
 def merge_findings(requests: Sequence[PoolRequest], found: Sequence[Findings]) -> Findings:
@@ -296,9 +274,9 @@ class _Group:
 
     def __init__(self, requests: Sequence[PoolRequest], found: Findings) -> None:
         self.requests, self.found = requests, found
-        self.outcomes: dict[int, Outcome] = {
-            index: UnknownPoolError(f"the client {request.client_id!r} has no pool {request.pool_id!r}")
-            for index, request in enumerate(requests)
+        self.outcomes: dict[PoolRequest, Outcome] = {
+            request: UnknownPoolError(f"the client {request.client_id!r} has no pool {request.pool_id!r}")
+            for request in requests
             if request[:2] not in found.pools
         }
         self.events: list[LeaseEvent] = []
@@ -307,51 +285,42 @@ class _Group:
         self.asked: list[RemoteLease] = []
         self.returned: list[RemoteLease] = []
         self.is_recorded = False  # whether journal and counts are written already
-        # Decisions of one attempt, by index of the request. A decision takes effect only if its change is written.
-        self.decided: dict[int, ResourceChange] = {}
-        self.wanted: dict[Region, list[int]] = {}  # indexes of requests for a new resource
+        # Decisions of one attempt. A decision takes effect only if its change is written.
+        self.decided: dict[PoolRequest, ResourceChange] = {}
+        self.wanted: dict[Region, list[LeaseRequest]] = {}  # requests for a new resource
 
-    def find_undecided(self) -> list[int]:
-        return [index for index in range(len(self.requests)) if index not in self.outcomes]
+    def list_undecided(self) -> list[PoolRequest]:
+        return [request for request in self.requests if request not in self.outcomes]
 
-    def list_outcomes(self) -> list[Outcome]:
-        return [self.outcomes[index] for index in range(len(self.requests))]
-
-    def decide(self, left: list[int], away: Mapping[ResourceKey, RemoteLease]) -> None:
+    def decide(self, left: list[PoolRequest], away: Mapping[ResourceKey, RemoteLease]) -> None:
         """Decide the requests that need no free resource, and list the others in `wanted`."""
         self.decided, self.wanted = {}, {}
         now_us = self.found.now_us
-        for index in left:
-            request, key = self.requests[index], self.found.key(self.requests[index])
+        for request in left:
+            key = self.found.key(request)
             row = self.found.held.get(key)
             if key in away:
-                self._answer_from_peer(index, away[key])
+                self._answer_from_peer(request, away[key])
             elif isinstance(request, Release):
                 if row is None or row.is_free:
-                    self.outcomes[index] = UnknownLeaseError(f"{request.key!r} has no lease in this pool")
+                    self.outcomes[request] = UnknownLeaseError(f"{request.key!r} has no lease in this pool")
                 else:
-                    self.decided[index] = ResourceChange(row, row.release(now_us))
+                    self.decided[request] = ResourceChange(row, row.release(now_us))
             elif max(request.until_us(now_us), row.expires_at_us if row is not None else 0) <= now_us:
-                self.outcomes[index] = LeaseInPastError(f"the lease of {request.key!r} would already have ended")
+                self.outcomes[request] = LeaseInPastError(f"the lease of {request.key!r} would already have ended")
             elif row is None:
-                self.wanted.setdefault((key[0], request.region), []).append(index)
+                self.wanted.setdefault((key[0], request.region), []).append(request)
             elif row.is_free:  # the resource was liberated: a new lease begins
-                self._lease(index, row)
+                self.decided[request] = ResourceChange(row, row.lease_to(request, now_us))
             elif request.until_us(now_us) <= row.expires_at_us:
-                self.outcomes[index] = row.grant(request.key, now_us, acquired=False)
+                self.outcomes[request] = row.grant(request.key, now_us, acquired=False)
             else:
-                self.decided[index] = ResourceChange(row, row._replace(expires_at_us=request.until_us(now_us)))
+                self.decided[request] = ResourceChange(row, row._replace(expires_at_us=request.until_us(now_us)))
 
-    def _lease(self, index: int, row: Resource) -> None:
-        """Decide that the key gets this resource, which is free or has an expired lease."""
-        request, now_us = self.requests[index], self.found.now_us
-        assert isinstance(request, LeaseRequest)
-        self.decided[index] = ResourceChange(row, row.lease_to(request.key, now_us, request.until_us(now_us)))
-
-    def _answer_from_peer(self, index: int, lease: RemoteLease) -> None:
+    def _answer_from_peer(self, request: PoolRequest, lease: RemoteLease) -> None:
         """Answer with a lease in another store, and pass the request on: the other store reads the journal here."""
-        request, now_us = self.requests[index], self.found.now_us
-        self.outcomes[index] = lease.grant(now_us)
+        now_us = self.found.now_us
+        self.outcomes[request] = lease.grant(now_us)
         if isinstance(request, Release):
             self.returned.append(lease)
             self.events.append(lease.make_event(LeaseEventKind.RETURNED, now_us))
@@ -380,10 +349,10 @@ class _Group:
         waiting, reserved = self.wanted[region], {row[:2] for row, _ in self.decided.values()}
         for row in rows:
             if waiting and row[:2] not in reserved:
-                self._lease(waiting.pop(), row)
+                request = waiting.pop()
+                self.decided[request] = ResourceChange(row, row.lease_to(request, self.found.now_us))
 
-    def settle(self, index: int, change: ResourceChange) -> None:
-        before, after = change
-        now_us, is_new = self.found.now_us, after.version > before.version
-        self.outcomes[index] = after.grant(self.requests[index].key, now_us, acquired=is_new)
+    def settle(self, request: PoolRequest, change: ResourceChange) -> None:
+        now_us, is_new = self.found.now_us, change.after.version > change.before.version
+        self.outcomes[request] = change.after.grant(request.key, now_us, acquired=is_new)
         self.events += change.find_events(now_us)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from storage.leases.lease_records import Grant, LeaseRequest
-from storage.leases.lease_transaction import lease_findings
+from storage.leases.lease_transaction import read_findings
 from storage.schema.lease_tables import VERSIONS_IN_FLIGHT
 from tests.storage.leasing import CLIENT, LEASE_US, Pools
 
@@ -40,7 +40,7 @@ async def test_versions_grow_on_if_a_pool_is_dropped_and_created_again(pools: Po
 async def test_a_late_lease_of_a_dropped_pool_has_a_smaller_version_than_later_ones(pools: Pools) -> None:
     await pools.add("a")
     ask = LeaseRequest(CLIENT, "numbers", "late", "eu", None, LEASE_US)
-    found = await pools.store.read(lambda: lease_findings.read_findings([ask]))
+    found = await pools.store.read(lambda: read_findings([ask]))
     await pools.drop()
     [late] = await pools.store.write(lambda: pools.groups.serve_requests([ask], found))
     await pools.create()
