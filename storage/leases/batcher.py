@@ -80,7 +80,6 @@ class LeaseBatcher:
         self._waiting: deque[_Waiting] = deque()
         self._busy: set[RequestKey] = set()  # keys in a transaction
         self._in_flight = 0
-        self._under_way = 0  # number of requests in transactions
         self._ended_s: dict[RequestKey, float] = {}  # time at which the last transaction of each key ended
         self._forgotten_s = 0.0  # the last transaction of any key not in `_ended_s` ended by this time
         self._tasks: set[asyncio.Task[None]] = set()
@@ -159,7 +158,7 @@ class LeaseBatcher:
                 waiting.done.cancel()
 
     def _begin(self) -> None:
-        crowded = not self._in_flight or len(self._waiting) >= max(CROWD, CROWD_TIMES * self._under_way)
+        crowded = not self._in_flight or len(self._waiting) >= max(CROWD, CROWD_TIMES * len(self._busy))
         if not crowded or self._in_flight >= self._in_flight_max:
             return
         if any(waiting.request[:3] not in self._busy for waiting in self._waiting):
@@ -180,11 +179,9 @@ class LeaseBatcher:
                 group = self._take()
                 if not group:
                     return  # if requests wait, their keys are busy: another task serves these requests
-                self._under_way += len(group)
                 try:
                     await self._write(group)
                 finally:
-                    self._under_way -= len(group)
                     self._end({waiting.request[:3] for waiting in group})
         finally:
             self._in_flight -= 1
@@ -230,18 +227,17 @@ class LeaseBatcher:
 
     async def _write(self, group: list[_Waiting]) -> None:
         started_s = self._loop.time()
+        outcomes: Sequence[Grant | Exception]
         try:
             outcomes = await self._outcomes([waiting.request for waiting in group], self._found(group))
         except Exception as error:
-            for waiting in group:
-                if not waiting.done.done():
-                    waiting.done.set_exception(_copy_error(error))
-            return
-        self._observer.lease_group_written(len(group), self._loop.time() - started_s)
+            outcomes = [_copy_error(error) for _ in group]
+        else:
+            self._observer.lease_group_written(len(group), self._loop.time() - started_s)
         for waiting, outcome in zip(group, outcomes, strict=True):
             if waiting.done.done():
                 continue
-            if isinstance(outcome, StorageError):
+            if isinstance(outcome, Exception):
                 waiting.done.set_exception(outcome)
             else:
                 waiting.done.set_result(outcome)

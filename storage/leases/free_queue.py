@@ -69,7 +69,9 @@ class FreeQueues:
         """Return all partitions of a region, beginning at a random one. Recently exhausted partitions come last."""
         first = rng.randrange(partitions)
         turn = [(first + step) % partitions for step in range(partitions)]
-        return sorted(turn, key=lambda partition: _lately(self._exhausted_us, (region, partition), now_us))
+        return sorted(
+            turn, key=lambda partition: _is_recent(self._exhausted_us, (region, partition), now_us, LATELY_US)
+        )
 
     def take_front(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
         """Return up to `limit` of the longest-free resources. Another process may take some of them meanwhile."""
@@ -91,7 +93,7 @@ class FreeQueues:
         rows = [self._ahead[place].popleft() for _ in range(limit)]
         _bound(self._known, KNOWN_MAX)[place] = (rows[-1].free_since_us or 0, known_us)
         self._take(rows)
-        low = len(self._ahead[place]) < LOW and not _lately(self._ended_us, place, now_us)
+        low = len(self._ahead[place]) < LOW and not _is_recent(self._ended_us, place, now_us, LATELY_US)
         if low and len(self.running_low) < AHEAD_MAX:
             self.running_low.add(place)
         return rows
@@ -107,8 +109,7 @@ class FreeQueues:
             await store.read(lambda place=place: self._remember_rows(place, AHEAD, now_us))  # type: ignore[misc]
 
     def _is_alone(self, region: Region, now_us: int) -> bool:
-        lost_us = self._lost_us.get(region)
-        return lost_us is None or not 0 <= now_us - lost_us < ALONE_US
+        return not _is_recent(self._lost_us, region, now_us, ALONE_US)
 
     def _remember_rows(self, place: PartitionKey, limit: int, now_us: int) -> Program[None]:
         (region, partition), (since_us, _) = place, self._begin(place, now_us)
@@ -149,8 +150,8 @@ class FreeQueues:
         return 0, now_us
 
 
-def _lately(when_us: dict[PartitionKey, int], place: PartitionKey, now_us: int) -> bool:
-    return place in when_us and 0 <= now_us - when_us[place] < LATELY_US
+def _is_recent(when_us: dict[K, int], key: K, now_us: int, span_us: int) -> bool:
+    return key in when_us and 0 <= now_us - when_us[key] < span_us
 
 
 def _bound(remembered: dict[K, V], most: int) -> dict[K, V]:

@@ -21,22 +21,15 @@ class LeaseClients:
     """Programs on clients."""
 
     def __init__(self) -> None:
-        alive = col("deleted_at", "p").is_null()
-        theirs = col("client_id", "p").eq(col("client_id", "c"))
-        pools = select(count()).from_(LEASE_POOLS, "p").where(theirs, alive).scalar()
-        rows = select(*(col(name, "c") for name in ("client_id", "name", "created_at")), pools).from_(
-            LEASE_CLIENTS, "c"
-        )
-        self._find = rows.where(col("client_id", "c").eq(param("client_id"))).prepared()
-        after = rows.where(col("client_id", "c").gt(param("after"))).order_by(asc(col("client_id", "c")))
+        client_id = col("client_id", "c")
+        theirs = (col("client_id", "p").eq(client_id), col("deleted_at", "p").is_null())
+        pools = select(count()).from_(LEASE_POOLS, "p").where(*theirs).scalar()
+        clients = select(client_id, col("name", "c"), col("created_at", "c"), pools).from_(LEASE_CLIENTS, "c")
+        self._find = clients.where(client_id.eq(param("client_id"))).prepared()
+        after = clients.where(client_id.gt(param("after"))).order_by(asc(client_id))
         self._listed = after.limit(param("limit")).prepared()
-        self._insert = (
-            insert(LEASE_CLIENTS)
-            .values(client_id=param("client_id"), name=param("name"), created_at=param("now_us"))
-            .on_conflict("client_id")
-            .do_nothing()
-            .prepared()
-        )
+        new = insert(LEASE_CLIENTS).values(client_id=param("client_id"), name=param("name"), created_at=param("now_us"))
+        self._insert = new.on_conflict("client_id").do_nothing().prepared()
         by_id = col("client_id").eq(param("client_id"))
         self._rename = update(LEASE_CLIENTS).set(name=param("name")).where(by_id).prepared()
         self._delete = delete(LEASE_CLIENTS).where(by_id).prepared()

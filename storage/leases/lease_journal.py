@@ -20,12 +20,9 @@ from querybuilder import (
     any_of,
     asc,
     col,
-    count,
     delete,
     if_dialect,
     insert,
-    max_,
-    min_,
     oldest_transaction,
     param,
     plus,
@@ -78,27 +75,16 @@ class LeaseJournal:
         number = if_dialect("transaction", plus(times(position, PLACES), place), seq)
         beyond = any_of(position.gt(param("position")), place.gt(param("place")))
         published = all_of(position.ge(param("position")), beyond, position.lt(oldest_transaction()))
-        rows = (
-            select(number, col("client_id"), col("pool_id"), *(col(name, LEASE_JOURNAL) for name in _BODY))
-            .from_(LEASE_JOURNAL)
-            .join(LEASE_POOLS, col("pool_key", LEASE_POOLS).eq(col("pool_key", LEASE_JOURNAL)))
-            .where(if_dialect("transaction", published, seq.gt(param("after"))))
-            .order_by(asc(if_dialect("transaction", position, seq)), asc(seq))
+        rows = select(number, col("client_id"), col("pool_id"), *(col(name, LEASE_JOURNAL) for name in _BODY))
+        rows = rows.from_(LEASE_JOURNAL).join(
+            LEASE_POOLS, col("pool_key", LEASE_POOLS).eq(col("pool_key", LEASE_JOURNAL))
         )
+        rows = rows.where(if_dialect("transaction", published, seq.gt(param("after"))))
+        rows = rows.order_by(asc(if_dialect("transaction", position, seq)), asc(seq))
         self._page = rows.limit(param("limit")).packed().prepared()
         plain = if_dialect("transaction", col("position"), col("seq"))
-        head = (
-            select(plain.as_("position"), col("at"))
-            .from_(LEASE_JOURNAL)
-            .order_by(asc(plain), asc(col("seq")))
-            .limit(param("rows"))
-        )
-        self._ages = select(
-            select(min_(col("position"))).from_(head).where(col("at").ge(param("before_us"))).scalar(),
-            select(max_(col("position"))).from_(head).scalar(),
-            select(min_(col("position"))).from_(head).scalar(),
-            select(count()).from_(head).scalar(),
-        ).prepared()
+        oldest = select(plain, col("at")).from_(LEASE_JOURNAL).order_by(asc(plain), asc(col("seq")))
+        self._oldest = oldest.limit(param("limit")).packed().prepared()
         self._delete = delete(LEASE_JOURNAL).where(plain.lt(param("boundary"))).prepared()
 
     def append_events(self, happened: Sequence[LeaseEvent]) -> Program[None]:
@@ -117,13 +103,13 @@ class LeaseJournal:
 
         The last row always stays: SQLite derives the next number from it.
         """
-        rows = yield self._ages.bind(before_us=before_us, rows=rows_max + 1)
-        young, last, first, found = rows[0]
-        if not found:
+        oldest = yield self._oldest.bind(limit=rows_max + 1)
+        if not oldest:
             return 0
+        first, last = oldest[0][0], oldest[-1][0]
         # A transaction may have written more rows than one call deletes. Then all of its rows are deleted together.
-        boundary = last if last > first or found <= rows_max else last + 1
-        boundary = boundary if young is None else min(boundary, young)
+        boundary = last if last > first or len(oldest) <= rows_max else last + 1
+        boundary = min([boundary, *(position for position, at_us in oldest if at_us >= before_us)])
         if boundary <= first:
             return 0
         rows = yield self._delete.bind(boundary=boundary)

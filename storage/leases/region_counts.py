@@ -62,15 +62,10 @@ class LeaseCounts:
 
     def __init__(self) -> None:
         self._add = build_counts_upsert("rows").prepared()
-        self._of_pools = (
-            select(col("pool_key"), col("region"), *(sum_(col(name)) for name in _FIELDS))
-            .from_(LEASE_COUNTS)
-            .where(col("pool_key").in_(param("pools")))
-            .group_by(col("pool_key"), col("region"))
-            .order_by(asc(col("pool_key")), asc(col("region")))
-            .packed()
-            .prepared()
-        )
+        region = (col("pool_key"), col("region"))
+        sums = select(*region, *(sum_(col(name)) for name in _FIELDS)).from_(LEASE_COUNTS).group_by(*region)
+        of_pools = sums.where(col("pool_key").in_(param("pools"))).order_by(*map(asc, region))
+        self._of_pools = of_pools.packed().prepared()
         self._forget = delete(LEASE_COUNTS).where(col("pool_key").eq(param("pool_key"))).prepared()
 
     def add_counts(self, changes: Mapping[Region, RegionCounts], rng: random.Random) -> Program[None]:

@@ -22,20 +22,10 @@ class LeaseUpkeep:
     """The steps as programs."""
 
     def __init__(self) -> None:
-        self._loads = (
-            select(col("pool_key"), col("region"), col("load"))
-            .from_(LEASE_LOADS)
-            .where(col("pool_key").in_(param("pools")))
-            .packed()
-            .prepared()
-        )
-        self._set_loads = (
-            insert(LEASE_LOADS)
-            .rows(param("rows"), pool_key=INTEGER, region=TEXT, load=TEXT)
-            .on_conflict("pool_key", "region")
-            .overwrite()
-            .prepared()
-        )
+        loads = select(col("pool_key"), col("region"), col("load")).from_(LEASE_LOADS)
+        self._loads = loads.where(col("pool_key").in_(param("pools"))).packed().prepared()
+        rows = insert(LEASE_LOADS).rows(param("rows"), pool_key=INTEGER, region=TEXT, load=TEXT)
+        self._set_loads = rows.on_conflict("pool_key", "region").overwrite().prepared()
 
     def liberate_expired(
         self, region: Region, *, before_us: int, now_us: int, rows_max: int, rng: random.Random

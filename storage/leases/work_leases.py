@@ -48,11 +48,10 @@ class WorkLeases:
         expiring = update(WORK_LEASES).set(expires_at=param("expires_at"))
         self._extend = expiring.where(*several).prepared()
         self._expire_at = expiring.where(*one, col("version").eq(param("version")), is_held).prepared()
+        claimed = {name: param(name) for name in ("pool", "resource", "holder", "expires_at")}
+        claim = insert(WORK_LEASES).values(**claimed, version=1).on_conflict("pool", "resource")
         self._claim = (
-            insert(WORK_LEASES)
-            .values(**{name: param(name) for name in ("pool", "resource", "holder", "expires_at")}, version=1)
-            .on_conflict("pool", "resource")
-            .do_update(
+            claim.do_update(
                 holder=excluded("holder"),
                 version=plus(col("version", WORK_LEASES), 1),
                 expires_at=excluded("expires_at"),
