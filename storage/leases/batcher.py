@@ -35,7 +35,7 @@ from storage.errors import (
 from storage.store import Store, read_single, write_single
 
 from .lease_records import Grant, LeaseRequest, PoolRequest, Release
-from .lease_transaction import Findings, LeaseTransactions, Outcome, merge_findings, read_findings
+from .lease_transaction import Findings, LeaseTransactions, Outcome, read_findings
 
 log = structlog.get_logger(__name__)
 
@@ -71,8 +71,6 @@ class _Waiting:
 
 
 class LeaseBatcher:
-    """Answers the lease requests of one process."""
-
     def __init__(self, store: Store, groups: LeaseTransactions, limits: Settings, observer: LeaseObserver) -> None:
         self._store, self._groups, self._limits, self._observer = store, groups, limits, observer
         self._loop = asyncio.get_running_loop()
@@ -201,13 +199,19 @@ class LeaseBatcher:
         Findings are outdated after `FRESH_S`, or if a transaction with the request's key ended after the read.
         """
         oldest_s = self._loop.time() - FRESH_S
-        found = [
-            waiting.found
-            for waiting in group
-            if waiting.found is not None
-            and max(oldest_s, self._ended_s.get(waiting.request[:3], self._forgotten_s)) < waiting.asked_s
-        ]
-        return merge_findings([waiting.request for waiting in group], found) if len(found) == len(group) else None
+        merged, now_us = Findings(0, {}, {}), 0
+        for waiting in group:
+            request, found = waiting.request, waiting.found
+            ended_s = self._ended_s.get(request[:3], self._forgotten_s)
+            if found is None or waiting.asked_s <= max(oldest_s, ended_s):
+                return None
+            now_us = max(now_us, found.now_us)
+            if request[:2] in found.pools:
+                merged.pools[request[:2]] = found.pools[request[:2]]
+                key = found.key(request)
+                if key in found.held:
+                    merged.held[key] = found.held[key]
+        return merged._replace(now_us=now_us)
 
     def _take(self) -> list[_Waiting]:
         group: list[_Waiting] = []

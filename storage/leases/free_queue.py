@@ -47,8 +47,6 @@ PartitionKey = tuple[Region, int]  # region and partition
 
 
 class FreeQueues:
-    """The queues of free resources, as one process knows them."""
-
     def __init__(self) -> None:
         self._known: dict[PartitionKey, tuple[int, int]] = {}  # `free_since` of the first row, and when it was read
         self._ahead: dict[PartitionKey, deque[Resource]] = {}  # the next rows; another process may have taken some
@@ -73,22 +71,21 @@ class FreeQueues:
             turn, key=lambda partition: _is_recent(self._exhausted_us, (region, partition), now_us, LATELY_US)
         )
 
-    def take_front(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
+    def take_front(self, place: PartitionKey, *, limit: int, now_us: int) -> Program[list[Resource]]:
         """Return up to `limit` of the longest-free resources. Another process may take some of them meanwhile."""
-        if self._is_alone(region, now_us):
-            if not self.has_remembered(region, partition, limit=limit, now_us=now_us):
-                yield from self._remember_rows((region, partition), limit, now_us)
-            if self.has_remembered(region, partition, limit=limit, now_us=now_us):
-                return self.take_remembered(region, partition, limit=limit, now_us=now_us)
-        return (yield from self._read_front((region, partition), limit=limit, now_us=now_us))
+        if self._is_alone(place[0], now_us):
+            if not self.has_remembered(place, limit=limit, now_us=now_us):
+                yield from self._remember_rows(place, limit, now_us)
+            if self.has_remembered(place, limit=limit, now_us=now_us):
+                return self.take_remembered(place, limit=limit, now_us=now_us)
+        return (yield from self._read_front(place, limit=limit, now_us=now_us))
 
-    def has_remembered(self, region: Region, partition: int, *, limit: int, now_us: int) -> bool:
-        self._begin((region, partition), now_us)
-        return self._is_alone(region, now_us) and len(self._ahead.get((region, partition), ())) >= limit
+    def has_remembered(self, place: PartitionKey, *, limit: int, now_us: int) -> bool:
+        self._begin(place, now_us)
+        return self._is_alone(place[0], now_us) and len(self._ahead.get(place, ())) >= limit
 
-    def take_remembered(self, region: Region, partition: int, *, limit: int, now_us: int) -> list[Resource]:
+    def take_remembered(self, place: PartitionKey, *, limit: int, now_us: int) -> list[Resource]:
         """Take the `limit` longest-free remembered rows. Call this only if `has_remembered` returned True."""
-        place = (region, partition)
         _, known_us = self._begin(place, now_us)
         rows = [self._ahead[place].popleft() for _ in range(limit)]
         _bound(self._known, KNOWN_MAX)[place] = (rows[-1].free_since_us or 0, known_us)

@@ -18,8 +18,6 @@ class Client(NamedTuple):
 
 
 class LeaseClients:
-    """Programs on clients."""
-
     def __init__(self) -> None:
         client_id = col("client_id", "c")
         theirs = (col("client_id", "p").eq(client_id), col("deleted_at", "p").is_null())

@@ -67,8 +67,6 @@ def journal_rows(happened: Sequence[LeaseEvent]) -> list[tuple[object, ...]]:
 
 
 class LeaseJournal:
-    """Programs on the journal."""
-
     def __init__(self) -> None:
         self._append = build_journal_insert("rows").prepared()
         seq, position, place = (col(name, LEASE_JOURNAL) for name in ("seq", "position", "place"))

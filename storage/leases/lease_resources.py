@@ -92,8 +92,6 @@ def _change_rows(changes: Sequence[ResourceChange]) -> list[tuple[object, ...]]:
 
 
 class LeaseResources:
-    """Programs on resources."""
-
     def __init__(self) -> None:
         self._by_holders = _select_named("holder").prepared()
         self._by_names = _select_named("resource").prepared()
@@ -204,12 +202,7 @@ def _bound(
     changes: Sequence[ResourceChange], events: Sequence[LeaseEvent], rng: random.Random, refused: Sequence[Region]
 ) -> dict[str, object]:
     counts = lease_counts.rows(count_events(events, refused), rng)
-    return {
-        "rows": _change_rows(changes),
-        "changes": len(changes),
-        "happened": journal_rows(events),
-        "counts": counts,
-    }
+    return {"rows": _change_rows(changes), "changes": len(changes), "happened": journal_rows(events), "counts": counts}
 
 
 lease_resources = LeaseResources()

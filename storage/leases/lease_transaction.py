@@ -36,7 +36,7 @@ from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES
 from storage.store import Program
 
 from .claims import StoreClock, store_clock
-from .free_queue import FreeQueues
+from .free_queue import FreeQueues, PartitionKey
 from .lease_records import (
     Grant,
     LeaseEvent,
@@ -123,17 +123,17 @@ class LeaseTransactions:
         if self._clock is not None:
             found = found._replace(now_us=(yield from self._clock()))
         group = _Group(requests, found)
+        left = group.list_undecided()
         for attempt in range(self._attempts_max):
-            left = group.list_undecided()
-            if not left:
-                break
             if attempt:
                 keys = sorted(map(found.key, left))
                 group.found = found._replace(held=(yield from lease_resources.find_by_holders(keys)))
             yield from self._try(group, left)
+            left = group.list_undecided()
+            if not left:
+                break
         else:
-            if group.list_undecided():
-                raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
+            raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
         yield from remote_leases.write_leases(group.asked, [lease[:3] for lease in group.returned])
         if not group.is_recorded:
             yield from lease_resources.record_events(group.events, self._rng, refused=group.refused)
@@ -148,30 +148,25 @@ class LeaseTransactions:
             return None
         group, now_us = _Group(requests, found), found.now_us
         group.decide(group.list_undecided(), {})
-        places: list[tuple[Region, int, int]] = []
+        places: list[tuple[PartitionKey, int]] = []
         for region, pool in group.find_regions():
             partition = self.queues.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)[0]
-            limit = group.count_wanted(region, partition)
-            if not self.queues.has_remembered(region, partition, limit=limit, now_us=now_us):
+            place, limit = (region, partition), group.count_wanted(region, partition)
+            if not self.queues.has_remembered(place, limit=limit, now_us=now_us):
                 return None
-            places.append((region, partition, limit))
-        for region, partition, limit in places:
-            rows = self.queues.take_remembered(region, partition, limit=limit, now_us=now_us)
-            group.give_resources(region, rows)
+            places.append((place, limit))
+        for place, limit in places:
+            group.give_resources(place[0], self.queues.take_remembered(place, limit=limit, now_us=now_us))
         for request, change in group.decided.items():
             group.settle(request, change)
         if group.list_undecided() or not group.decided:
             return None
         write = partial(lease_resources.write_all, list(group.decided.values()), group.events, self._rng)
         outcomes = [group.outcomes[request] for request in requests]
-        return SingleWrite(write, outcomes, [place[0] for place in places], now_us)
+        return SingleWrite(write, outcomes, [region for (region, _), _ in places], now_us)
 
     def find_lease(self, client_id: str, pool_id: str, key: str) -> Program[Grant]:
-        """Return the running lease of a key in another store, as far as this store knows.
-
-        Raises:
-            UnknownPoolError, UnknownLeaseError: there is no such pool, or no running lease.
-        """
+        """Return the running lease of a key in another store, or raise `UnknownPoolError` or `UnknownLeaseError`."""
         pool = yield from lease_pools.read_pool(client_id, pool_id)
         if self._peers:
             now_us, place = (yield from (self._clock or store_clock)()), (pool.key, key)
@@ -210,7 +205,7 @@ class LeaseTransactions:
                 return
             limit = group.count_wanted(region, partition)
             if partition is not None:
-                rows = yield from self.queues.take_front(region, partition, limit=limit, now_us=now_us)
+                rows = yield from self.queues.take_front((region, partition), limit=limit, now_us=now_us)
             else:  # no free resource is left: take resources whose lease has expired
                 before_us = now_us - self._margin_us
                 rows = yield from lease_resources.find_expired(*region, before_us=before_us, limit=limit)
@@ -254,19 +249,6 @@ def read_findings(requests: Sequence[PoolRequest]) -> Program[Findings]:
         if row[_HOLDER] is not None:
             held[row[1], row[_HOLDER]] = Resource(*row[_POOL_END:])
     return Findings(found[0][0] if found else 0, pools, held)
-
-
-def merge_findings(requests: Sequence[PoolRequest], found: Sequence[Findings]) -> Findings:
-    """Merge the findings of requests with different keys."""
-    pools: dict[tuple[str, str], Pool] = {}
-    held: dict[ResourceKey, Resource] = {}
-    for request, each in zip(requests, found, strict=True):
-        if request[:2] in each.pools:
-            pools[request[:2]] = each.pools[request[:2]]
-            key = each.key(request)
-            if key in each.held:
-                held[key] = each.held[key]
-    return Findings(max(each.now_us for each in found), pools, held)
 
 
 class _Group:

@@ -53,13 +53,11 @@ class Removed(NamedTuple):
 
 
 def pool_from_row(row: Row) -> Pool:
-    key, client_id, pool_id, spec, created_at_us, floor = row
-    return Pool(key, client_id, pool_id, msgspec.json.decode(spec, type=PoolSpec), created_at_us, floor)
+    key, client_id, pool_id, spec, *more = row
+    return Pool(key, client_id, pool_id, msgspec.json.decode(spec, type=PoolSpec), *more)
 
 
 class LeasePools:
-    """Programs on pools."""
-
     def __init__(self) -> None:
         by_key, exists = col("pool_key").eq(param("pool_key")), col("deleted_at").is_null()
         client_id, pool_id, floor, resource = map(col, ("client_id", "pool_id", "floor", "resource"))

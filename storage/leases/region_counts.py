@@ -58,8 +58,6 @@ def build_counts_upsert(parameter: str) -> Insert:
 
 
 class LeaseCounts:
-    """Programs on counts."""
-
     def __init__(self) -> None:
         self._add = build_counts_upsert("rows").prepared()
         region = (col("pool_key"), col("region"))

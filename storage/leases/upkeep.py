@@ -19,8 +19,6 @@ from .region_counts import Region
 
 
 class LeaseUpkeep:
-    """The steps as programs."""
-
     def __init__(self) -> None:
         loads = select(col("pool_key"), col("region"), col("load")).from_(LEASE_LOADS)
         self._loads = loads.where(col("pool_key").in_(param("pools"))).packed().prepared()
@@ -39,15 +37,7 @@ class LeaseUpkeep:
         return (yield from lease_resources.change_resources(changes, rng, now_us=now_us))
 
     def move_resources(
-        self,
-        pool: Pool,
-        source: str,
-        target: str,
-        resources: int,
-        *,
-        before_us: int,
-        now_us: int,
-        rng: random.Random,
+        self, pool: Pool, source: str, target: str, resources: int, *, before_us: int, now_us: int, rng: random.Random
     ) -> Program[int]:
         """Move up to `resources` resources to another region; return how many moved.
 

@@ -28,10 +28,8 @@ class WorkLease:
 
 
 class WorkLeases:
-    """Programs on the work leases of a store."""
-
     def __init__(self, clock: StoreClock, *, margin_us: int) -> None:
-        """Compile the statements.
+        """Compile the statements. Nobody takes an expired lease before `margin_us` have passed since the expiry.
 
         The margin is for a store whose clock may jump, because somebody sets the clock or another server takes over.
         """
@@ -42,9 +40,9 @@ class WorkLeases:
         several = (of_pool, col("resource").in_(param("resources")))
         self._find = documents.where(*one).prepared()
         self._of_pool = documents.where(of_pool).packed().prepared()
-        versions = select(col("resource"), col("version")).from_(WORK_LEASES)
-        held = versions.where(*several, is_held).packed()
-        self._hold = held.locked(Lock.NO_KEY_UPDATE, asc(col("resource"))).prepared()
+        self._hold = (
+            documents.where(*several, is_held).packed().locked(Lock.NO_KEY_UPDATE, asc(col("resource"))).prepared()
+        )
         expiring = update(WORK_LEASES).set(expires_at=param("expires_at"))
         self._extend = expiring.where(*several).prepared()
         self._expire_at = expiring.where(*one, col("version").eq(param("version")), is_held).prepared()
@@ -82,7 +80,7 @@ class WorkLeases:
             return []
         pool, names = leases[0].pool, [lease.resource for lease in leases]
         rows = yield self._hold.bind(pool=pool, resources=names)
-        versions = {row[0]: row[1] for row in rows}
+        versions = {resource: version for resource, _, version, _ in rows}
         kept = [lease for lease in leases if versions.get(lease.resource) == lease.version]
         if not kept:
             return []

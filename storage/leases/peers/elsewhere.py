@@ -1,8 +1,4 @@
-"""Leases that keys have in other stores, as far as this store has read the journals of those stores.
-
-A key whose lease is in another store gets, as its answer, the last lease that the journal of that store reported for
-it. If a key has leases in several other stores, the answer is the lease that was acquired first.
-"""
+"""Leases that keys have in other stores, as far as this store has read the journals of those stores."""
 
 from __future__ import annotations
 
@@ -53,8 +49,6 @@ class RemoteLease(NamedTuple):
 
 
 class RemoteLeases:
-    """Programs on leases in other stores."""
-
     def __init__(self) -> None:
         same = (col("pool_key", "e").eq(col("pool_key", "v")), col("holder", "e").eq(col("name", "v")))
         self._by_keys = (
@@ -86,17 +80,20 @@ class RemoteLeases:
     def find_running(
         self, keys: Iterable[ResourceKey], here: Mapping[ResourceKey, Resource], now_us: int
     ) -> Program[dict[ResourceKey, RemoteLease]]:
-        """Return the leases that run in other stores, for those keys that have no running lease here."""
+        """Return the leases that run in other stores, for those keys that have no running lease here.
+
+        If a key has leases in several other stores, this is the lease that was acquired first.
+        """
         away = [key for key in keys if key not in here or here[key].is_free or here[key].expires_at_us <= now_us]
         if not away:
             return {}
         found = yield from self.find_by_keys(sorted(away))
-        running = {key: [one for one in leases if one.expires_at_us > now_us] for key, leases in found.items()}
-        return {
-            key: min(leases, key=lambda one: (one.acquired_at_us, one.peer))
-            for key, leases in running.items()
-            if leases
-        }
+        first: dict[ResourceKey, RemoteLease] = {}
+        for key, leases in found.items():
+            running = [one for one in leases if one.expires_at_us > now_us]
+            if running:
+                first[key] = min(running, key=lambda one: (one.acquired_at_us, one.peer))
+        return first
 
     def write_leases(self, stored: Sequence[RemoteLease], deleted: Iterable[tuple[int, str, str]]) -> Program[None]:
         """Store leases, and delete those with these pool keys, keys and peers. A key has one lease for each peer."""

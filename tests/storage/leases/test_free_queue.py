@@ -94,7 +94,7 @@ async def test_a_partition_that_was_exhausted_a_moment_ago_is_tried_last(pools: 
     now_us = pools.clock.now_us
 
     def look() -> Program[list[Resource]]:
-        return queues.take_front(region, partition, limit=1, now_us=now_us)
+        return queues.take_front((region, partition), limit=1, now_us=now_us)
 
     assert not await pools.store.write(look)
 
