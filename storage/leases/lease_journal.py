@@ -73,10 +73,9 @@ class LeaseJournal:
         number = if_dialect("transaction", plus(times(position, PLACES), place), seq)
         beyond = any_of(position.gt(param("position")), place.gt(param("place")))
         published = all_of(position.ge(param("position")), beyond, position.lt(oldest_transaction()))
+        pool = col("pool_key", LEASE_POOLS).eq(col("pool_key", LEASE_JOURNAL))
         rows = select(number, col("client_id"), col("pool_id"), *(col(name, LEASE_JOURNAL) for name in _BODY))
-        rows = rows.from_(LEASE_JOURNAL).join(
-            LEASE_POOLS, col("pool_key", LEASE_POOLS).eq(col("pool_key", LEASE_JOURNAL))
-        )
+        rows = rows.from_(LEASE_JOURNAL).join(LEASE_POOLS, pool)
         rows = rows.where(if_dialect("transaction", published, seq.gt(param("after"))))
         rows = rows.order_by(asc(if_dialect("transaction", position, seq)), asc(seq))
         self._page = rows.limit(param("limit")).packed().prepared()

@@ -106,6 +106,11 @@ class Resource(NamedTuple):
         """Return the resource as its key gives it back."""
         return self.liberate(now_us)._replace(holder=None)
 
+    def move(self, region: str, now_us: int) -> Resource:
+        """Return the resource in another region, without its lease."""
+        free = self if self.is_free else self.liberate(now_us)
+        return free._replace(region=region, version=self.version + 1)
+
 
 class LeaseEventKind(StrEnum):
     ADDED = "added"

@@ -96,12 +96,8 @@ class LeaseResources:
         self._by_holders = _select_named("holder").prepared()
         self._by_names = _select_named("resource").prepared()
         resource, free_since, expires_at = map(col, ("resource", "free_since", "expires_at"))
-        in_region = (
-            select(*map(col, RESOURCE_COLUMNS))
-            .from_(LEASE_RESOURCES)
-            .where(col("pool_key").eq(param("pool_key")), col("region").eq(param("region")))
-            .limit(param("limit"))
-        )
+        here = (col("pool_key").eq(param("pool_key")), col("region").eq(param("region")))
+        in_region = select(*map(col, RESOURCE_COLUMNS)).from_(LEASE_RESOURCES).where(*here).limit(param("limit"))
         queue = in_region.where(
             col("partition").eq(param("partition")), free_since.not_null(), free_since.ge(param("since"))
         ).order_by(asc(free_since), asc(resource))

@@ -66,13 +66,7 @@ class LeaseUpkeep:
         return (yield from self._move(elsewhere, target, rng, now_us=now_us))
 
     def _move(self, rows: Sequence[Resource], target: str, rng: random.Random, *, now_us: int) -> Program[int]:
-        changes = [
-            ResourceChange(
-                row,
-                (row if row.is_free else row.liberate(now_us))._replace(region=target, version=row.version + 1),
-            )
-            for row in rows
-        ]
+        changes = [ResourceChange(row, row.move(target, now_us)) for row in rows]
         return (yield from lease_resources.change_resources(changes, rng, now_us=now_us))
 
     def loads(self, pool_keys: Sequence[int]) -> Program[dict[Region, str]]:

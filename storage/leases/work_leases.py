@@ -34,15 +34,14 @@ class WorkLeases:
         The margin is for a store whose clock may jump, because somebody sets the clock or another server takes over.
         """
         self.clock, self._margin_us = clock, margin_us
-        documents = select(*map(col, ("resource", "holder", "version", "expires_at"))).from_(WORK_LEASES)
+        leases = select(*map(col, ("resource", "holder", "version", "expires_at"))).from_(WORK_LEASES)
         of_pool, is_held = col("pool").eq(param("pool")), col("expires_at").ne(GIVEN_BACK)
         one = (of_pool, col("resource").eq(param("resource")))
         several = (of_pool, col("resource").in_(param("resources")))
-        self._find = documents.where(*one).prepared()
-        self._of_pool = documents.where(of_pool).packed().prepared()
-        self._hold = (
-            documents.where(*several, is_held).packed().locked(Lock.NO_KEY_UPDATE, asc(col("resource"))).prepared()
-        )
+        self._find = leases.where(*one).prepared()
+        self._of_pool = leases.where(of_pool).packed().prepared()
+        held = leases.where(*several, is_held).packed()
+        self._hold = held.locked(Lock.NO_KEY_UPDATE, asc(col("resource"))).prepared()
         expiring = update(WORK_LEASES).set(expires_at=param("expires_at"))
         self._extend = expiring.where(*several).prepared()
         self._expire_at = expiring.where(*one, col("version").eq(param("version")), is_held).prepared()
@@ -96,13 +95,8 @@ class WorkLeases:
         """
         now_us = yield from self.clock()
         expires_at_us = now_us + lease_us
-        rows = yield self._claim.bind(
-            pool=pool,
-            resource=resource,
-            holder=holder,
-            expires_at=expires_at_us,
-            expired_before=now_us - self._margin_us,
-        )
+        bound = {"pool": pool, "resource": resource, "holder": holder}
+        rows = yield self._claim.bind(**bound, expires_at=expires_at_us, expired_before=now_us - self._margin_us)
         if rows:
             return WorkLease(pool, resource, holder, rows[0][0], expires_at_us)
         found = yield from self.find_lease(pool, resource)
