@@ -31,12 +31,13 @@ from service.contract.responses.boards import (
 from service.contract.responses.journal import JournalLine, OwnerPosts, ProfileAnswer, StreamEvent
 from service.contract.responses.positions import BoardPositions, OwnerPositions, Positions
 from service.contract.routes import Route
-from service.views.boards import audit, boards, families, history
+from service.views.boards import boards, families
 from service.views.keys import KEYS
-from service.views.leases.routes import LEASES, POOLS
-from service.views.owners import owner_admin, owners, profiles
+from service.views.leases.leases import LEASES
+from service.views.leases.pools import POOLS
+from service.views.owners import owner_admin, owners, positions, profiles
 from service.views.posts import family_posts, journal, posts, queue, stream
-from service.views.rankings import around, rankings
+from service.views.rankings import around, curves, rankings
 from service.views.retry_on_change import retry_on_change
 
 _BOARD = "/v1/leaderboards/{board}"
@@ -57,8 +58,8 @@ _COLUMN_CODES = ("unknown_board", "unknown_column")
 
 _READS = [
     Route(
-        method="GET", path=_OWNER + "/positions", handler=owners.unless_hidden(owners.get_positions), role=Role.READER,
-        view="positions", has_own_metrics=True, summary="An owner's positions", tag="Owners",
+        method="GET", path=_OWNER + "/positions", handler=positions.unless_hidden(positions.get_positions),
+        role=Role.READER, view="positions", has_own_metrics=True, summary="An owner's positions", tag="Owners",
         query=queries.PositionsQuery, response=OwnerPositions, problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
         description="Without `columns`, the answer has every ranked column. `rank=auto` counts near the top and"
         " where there is no curve. `next=true` adds to each position the next better place and the points that are"
@@ -69,7 +70,7 @@ _READS = [
         " period before: 400.",
     ),
     Route(
-        method="GET", path=_OWNER + "/around", handler=owners.unless_hidden(around.around_owner), role=Role.READER,
+        method="GET", path=_OWNER + "/around", handler=positions.unless_hidden(around.around_owner), role=Role.READER,
         view="around", has_own_metrics=True, summary="The rows around an owner", tag="Owners",
         query=queries.AroundOwnerQuery, response=Page,
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
@@ -111,7 +112,7 @@ _READS = [
         " worst value of all.",
     ),
     Route(
-        method="GET", path=_RANKING + "/curve", handler=rankings.curve, role=Role.READER, view="curve",
+        method="GET", path=_RANKING + "/curve", handler=curves.get_curve, role=Role.READER, view="curve",
         summary="The curve that ranks are read off", tag="Rankings", response=CurveAnswer, statuses=(200, 304),
         problems=(*_COLUMN_CODES, "no_curve"), response_headers=("ETag",),
         description="The answer is enough to rank offline with the same results as the service. docs/rank_offline.py is"
@@ -132,9 +133,9 @@ _READS = [
         " place among the owners asked for.",
     ),
     Route(
-        method="POST", path="/v1/owners/{owner}/positions", handler=owners.get_positions_on_boards, role=Role.READER,
-        view="many_boards", summary="One owner on many leaderboards", tag="Owners", body=requests.ManyBoards,
-        response=BoardPositions, problems=(*_COLUMN_CODES, "too_many_boards"),
+        method="POST", path="/v1/owners/{owner}/positions", handler=positions.get_positions_on_boards,
+        role=Role.READER, view="many_boards", summary="One owner on many leaderboards", tag="Owners",
+        body=requests.ManyBoards, response=BoardPositions, problems=(*_COLUMN_CODES, "too_many_boards"),
     ),
 ]  # fmt: skip
 
@@ -158,7 +159,7 @@ _POSTS = [
 ]  # fmt: skip
 
 _POST_STATE = Route(
-    method="GET", path=_BOARD + "/posts/{post_id}", handler=queue.post_state, role=Role.WRITER, view="post_state",
+    method="GET", path=_BOARD + "/posts/{post_id}", handler=posts.get_post_state, role=Role.WRITER, view="post_state",
     summary="What became of a post", tag="Posting", response=PostState, problems=("unknown_board", "unknown_post"),
     description="Only a post with an id can be looked up, as long as the id is remembered. `pending` means that it"
     " waits in the queue.",
@@ -193,7 +194,7 @@ _FAMILIES = [
         " values than `limit`, even if more follow.",
     ),
     Route(
-        method="GET", path=_FAMILY + "/owners/{owner}/history", handler=history.get_history, role=Role.READER,
+        method="GET", path=_FAMILY + "/owners/{owner}/history", handler=families.get_history, role=Role.READER,
         view="family_history", summary="An owner's final positions by period", tag="Families",
         query=queries.HistoryQuery, response=HistoryAnswer,
         problems=("unknown_board", "unknown_column", "bad_cursor", "too_many_entries"),
@@ -312,13 +313,13 @@ _OPERATORS = [
         " newer is there yet.",
     ),
     Route(
-        method="POST", path=_RANKING + "/refresh", handler=rankings.refresh_curve, role=Role.OPS, view="refresh",
+        method="POST", path=_RANKING + "/refresh", handler=curves.refresh_curve, role=Role.OPS, view="refresh",
         summary="Refresh a curve now", tag="Rankings", response=RefreshAnswer,
         problems=(*_COLUMN_CODES, "no_job_process", "timeout", "archived"),
         description="A job process does the work. The answer comes when the new curve is in use.",
     ),
     Route(
-        method="POST", path=_RANKING + "/audit", handler=audit.audit_column, role=Role.OPS, view="audit",
+        method="POST", path=_RANKING + "/audit", handler=curves.audit_curve, role=Role.OPS, view="audit",
         summary="Count random owners and compare the counts with the curve", tag="Rankings", query=queries.AuditQuery,
         response=AuditAnswer, problems=(*_COLUMN_CODES, "no_curve", "too_many_owners"),
         description="Ranks are compared as of the curve's time: later posts are subtracted from the counts.",

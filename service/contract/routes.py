@@ -25,8 +25,9 @@ class Reply(msgspec.Struct, frozen=True):
     media_type: str = JSON_TYPE
 
 
-# The result of a handler: bytes of JSON, a struct to encode as JSON, a `Reply`, or a response that was already sent.
-Answer = bytes | msgspec.Struct | Reply | web.StreamResponse
+# The result of a handler: bytes of JSON, a struct to encode as JSON, a `Reply`, a response that was already sent, or
+# None for an answer 204 without a body.
+Answer = bytes | msgspec.Struct | Reply | web.StreamResponse | None
 
 
 class Call(msgspec.Struct):

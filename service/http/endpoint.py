@@ -249,6 +249,8 @@ def make_problem_response(problem: ProblemError, request_id: str) -> web.Respons
 def _response(answer: Answer, request_id: str) -> web.StreamResponse:
     if isinstance(answer, web.StreamResponse):
         return answer
+    if answer is None:
+        return PlainResponse(status=204, headers={X_REQUEST_ID: request_id})
     if not isinstance(answer, Reply):
         return FastJsonResponse(answer if isinstance(answer, bytes) else _encode(answer), request_id)
     headers = {X_REQUEST_ID: request_id, **(answer.headers or {})}

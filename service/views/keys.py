@@ -60,7 +60,6 @@ class KeyList(msgspec.Struct, frozen=True):
 
 
 async def post_key(context: Context, call: Call) -> Reply:
-    """Handle `POST /v1/keys`."""
     body: PostKey = call.body
     row, text = await _keys(context).create(body.name, body.role)
     await _apply(context)
@@ -69,7 +68,6 @@ async def post_key(context: Context, call: Call) -> Reply:
 
 
 async def get_keys(context: Context, call: Call) -> KeyList:
-    """Handle `GET /v1/keys`."""
     query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     after = _BEGINNING if query.cursor is None else context.cursors.decode_cursor(query.cursor, KeyCursor).after
@@ -81,11 +79,9 @@ async def get_keys(context: Context, call: Call) -> KeyList:
     return KeyList([_answer(row) for row in shown], next_page)
 
 
-async def revoke_key(context: Context, call: Call) -> Reply:
-    """Handle `DELETE /v1/keys/{id}`."""
+async def revoke_key(context: Context, call: Call) -> None:
     await _keys(context).revoke(call.path["id"])
     await _apply(context)
-    return Reply(None, status=204)
 
 
 def _keys(context: Context) -> StoreKeys:

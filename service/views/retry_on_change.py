@@ -5,7 +5,7 @@ Before every new try, the boards are read from the store again, so the answer fi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
@@ -15,7 +15,7 @@ from service.context import Context
 from service.contract.routes import Answer, Call, Route
 from storage.boards.catalog import Catalog
 from storage.errors import BoardChangedError, UnknownBoardError
-from storage.records import Board, PartOutcome, Post
+from storage.records import Board
 
 T = TypeVar("T")
 
@@ -66,31 +66,3 @@ async def retry_with_boards(
                 with suppress(UnknownBoardError):
                     await catalog.reread_board(each)
     return await answer(await catalog.find_stored_boards(board_ids))
-
-
-async def find_retriable_posts(
-    catalog: Catalog, posts: Sequence[Post], outcomes: Sequence[list[PartOutcome]]
-) -> list[int]:
-    """Return the indexes of posts that were rejected because this process had an outdated copy of a board."""
-    gone: dict[str, Board] = {}
-    unknown: dict[int, list[str]] = {}
-    for index, (post, parts) in enumerate(zip(posts, outcomes, strict=True)):
-        for target, part in zip(post.parts, parts, strict=True):
-            if isinstance(part.error, UnknownBoardError):
-                gone[target.board.id] = target.board
-                unknown.setdefault(index, []).append(target.board.id)
-    behind = await _behind(catalog, gone.values())
-    return [index for index, board_ids in unknown.items() if not behind.isdisjoint(board_ids)]
-
-
-async def _behind(catalog: Catalog, boards: Iterable[Board]) -> set[str]:
-    """Return the ids of boards that still exist but differ from this process's copy."""
-    behind = set()
-    for board in boards:
-        try:
-            now = await catalog.reread_board(board.id)
-        except UnknownBoardError:
-            continue
-        if now != board:
-            behind.add(board.id)
-    return behind

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 from msgspec import UNSET, Raw
 
 from service.context import Context
@@ -43,7 +44,6 @@ from storage.records import (
     BoardSpec,
     ColumnKind,
     ColumnSpec,
-    Family,
     Merge,
     PredictorSpec,
     RefreshMethod,
@@ -59,14 +59,11 @@ DEFAULT_LIMIT_UNITS = 10**15
 
 
 async def put_board(context: Context, call: Call) -> Reply:
-    """Handle `PUT /v1/leaderboards/{board}`."""
     board_id = call.path["board"]
     spec = replace(make_spec(call.body, context), season=make_season(call.body))
     settings = context.settings
-    created = False
 
-    def program() -> Program[Board]:
-        nonlocal created
+    def program() -> Program[tuple[Board, bool]]:
         now_us = context.now_us()
         board = yield from create_board(
             board_id=board_id,
@@ -75,10 +72,11 @@ async def put_board(context: Context, call: Call) -> Reply:
             boards_max=settings.catalog_boards_max,
             own_tables_max=settings.own_tables_max,
         )
-        created = board.spec is spec
-        return board if created else (yield from change_board(board_id=board_id, wanted=spec, now_us=now_us))
+        if board.spec is spec:
+            return board, True
+        return (yield from change_board(board_id=board_id, wanted=spec, now_us=now_us)), False
 
-    board = await context.store.write(program)
+    board, created = await context.store.write(program)
     context.catalog.keep_board(board)
     return Reply(await _answer(context, board), status=201 if created else 200)
 
@@ -156,12 +154,10 @@ def _bound(raw: Raw, scale: int, pointer: str) -> int:
 
 
 async def get_board(context: Context, call: Call) -> BoardAnswer:
-    """Handle `GET /v1/leaderboards/{board}`."""
     return await _answer(context, await context.catalog.reread_board(call.path["board"]))
 
 
 async def get_boards(context: Context, call: Call) -> BoardList:
-    """Handle `GET /v1/leaderboards`."""
     query: BoardsQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     after = ""
@@ -171,22 +167,19 @@ async def get_boards(context: Context, call: Call) -> BoardList:
             raise ProblemError("bad_cursor", "the cursor belongs to a list with another prefix", pointer="cursor")
         after = place.after
 
-    def program() -> Program[tuple[list[Board], _Counted]]:
+    def program() -> Program[list[tuple[Board, int, bool]]]:
         boards = yield from list_boards(prefix=query.prefix, after=after, limit=limit + 1)
-        return boards, (yield from _counted(boards))
+        return (yield from _with_state(boards, context.now_us()))
 
-    boards, counted = await context.store.read(program)
-    now_us = context.now_us()
-    shown = boards[:limit]
-    more = len(boards) > limit
+    found = await context.store.read(program)
+    shown, more = found[:limit], len(found) > limit
     return BoardList(
-        [make_board_answer(board, counted.entries(board), closed=counted.is_closed(board, now_us)) for board in shown],
-        context.cursors.encode_cursor(BoardCursor(query.prefix, shown[-1].id)) if more else None,
+        [make_board_answer(board, entries, closed=closed) for board, entries, closed in shown],
+        context.cursors.encode_cursor(BoardCursor(query.prefix, shown[-1][0].id)) if more else None,
     )
 
 
-async def remove_board(context: Context, call: Call) -> Reply:
-    """Handle `DELETE /v1/leaderboards/{board}`."""
+async def remove_board(context: Context, call: Call) -> None:
     board_id = call.path["board"]
 
     def program() -> Program[Board]:
@@ -197,7 +190,6 @@ async def remove_board(context: Context, call: Call) -> Reply:
     board = await _change_alone(context, board_id, program)
     context.catalog.forget_board(board_id)
     context.curves.book.forget_board(board.key)
-    return Reply(None, status=204)
 
 
 async def _change_alone(context: Context, board_id: str, program: Callable[[], Program[Board]]) -> Board:
@@ -216,7 +208,6 @@ async def _change_alone(context: Context, board_id: str, program: Callable[[], P
 
 
 async def empty_board(context: Context, call: Call) -> BoardAnswer:
-    """Handle `POST /v1/leaderboards/{board}/reset`."""
     board_id = call.path["board"]
 
     def program() -> Program[Board]:
@@ -230,49 +221,34 @@ async def empty_board(context: Context, call: Call) -> BoardAnswer:
 
 
 async def _answer(context: Context, board: Board) -> BoardAnswer:
-    counted = await context.store.read(lambda: _counted([board]))
+    [(_, entries, closed)] = await context.store.read(lambda: _with_state([board], context.now_us()))
     curves: dict[str, CurveState | None] = {}
     for index in board.sorted_indexes:
         found = context.curves.book.find_curve(board, index)
         curves[board.spec.columns[index].name] = None if found is None else curve_state(board, found, context.now_us())
-    closed = counted.is_closed(board, context.now_us())
-    return make_board_answer(board, counted.entries(board), closed=closed, curves=curves)
+    return make_board_answer(board, entries, closed=closed, curves=curves)
 
 
-class _Counted(NamedTuple):
-    """The totals and the families of some boards, as the store has them."""
-
-    totals: dict[int, dict[int, int]]  # by board key and column index
-    families: dict[int, Family]  # by family key: the families that the boards belong to
-
-    def entries(self, board: Board) -> int:
-        return self.totals[board.key].get(ALL_ENTRIES, 0)
-
-    def is_closed(self, board: Board, now_us: int) -> bool:
-        return is_closed(board, self.families.get(board.family_key or 0), now_us)
-
-
-def _counted(boards: Sequence[Board]) -> Program[_Counted]:
+def _with_state(boards: Sequence[Board], now_us: int) -> Program[list[tuple[Board, int, bool]]]:
+    """Return each board with its number of entries, and whether it is closed, as the store has them."""
     totals = yield from find_totals([board.key for board in boards])
     keys = {board.family_key for board in boards if board.family_key is not None}
-    return _Counted(totals, (yield from find_families_by_key(keys)) if keys else {})
+    families = (yield from find_families_by_key(keys)) if keys else {}
+    return [
+        (board, totals[board.key].get(ALL_ENTRIES, 0), is_closed(board, families.get(board.family_key or 0), now_us))
+        for board in boards
+    ]
 
 
 def make_board_answer(
     board: Board, entries: int, *, closed: bool, curves: dict[str, CurveState | None] | None = None
 ) -> BoardAnswer:
-    predictor = board.spec.predictor
     return BoardAnswer(
         id=board.id,
         columns=[_column_answer(column) for column in board.spec.columns],
         ties=board.spec.ties.value,
         table=board.spec.table.value,
-        predictor=PredictorAnswer(
-            samples=predictor.samples,
-            exact_top=predictor.exact_top,
-            refresh_seconds=predictor.refresh_seconds,
-            method=predictor.method.value,
-        ),
+        predictor=msgspec.convert(board.spec.predictor, PredictorAnswer, from_attributes=True),
         **_times(board.spec.season),
         closed=closed,
         archived=board.archived_us is not None,

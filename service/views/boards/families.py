@@ -1,24 +1,39 @@
-"""Handlers of families: create, change, show and delete them, find the board of a period, list values of a facet."""
+"""Handlers of families: create, change, show and delete them, find the board of a period, list values of a facet.
+
+`get_history` shows an owner's final positions in closed periods.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from service.context import Context
 from service.contract.cursors import BoardCursor
 from service.contract.problems import ProblemError, clip_text
-from service.contract.queries import FacetsQuery, FamilyBoardsQuery
+from service.contract.queries import FacetsQuery, FamilyBoardsQuery, HistoryQuery, RankMode
 from service.contract.requests import PutFamily
-from service.contract.responses.boards import FacetList, FacetValue, FamilyAnswer, FamilyBoardAnswer, PeriodAnswer
+from service.contract.responses.boards import (
+    FacetList,
+    FacetValue,
+    FamilyAnswer,
+    FamilyBoardAnswer,
+    HistoryAnswer,
+    PastPosition,
+    PeriodAnswer,
+)
+from service.contract.responses.positions import Position
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, to_micros
+from service.views.owners.owners import find_ranked_column
+from service.views.owners.positions import BoardColumn, find_positions
+from service.views.retry_on_change import retry_with_boards
 from storage.boards.boards import ALL_ENTRIES, find_totals
 from storage.boards.families import count_boards, delete_family, list_boards_on_shelf, put_family
 from storage.boards.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
 from storage.errors import SpecInvalidError
 from storage.log.journal import journal
-from storage.periods import Period, PeriodKind, calendar_of, find_zone
+from storage.periods import Calendar, Period, PeriodKind, calendar_of, find_zone, parse_period
 from storage.records import Board, Family, FamilySpec
 from storage.store import Program
 
@@ -29,7 +44,6 @@ FACET_READS_MAX = 16
 
 
 async def put_family_spec(context: Context, call: Call) -> Reply:
-    """Handle `PUT /v1/families/{family}`."""
     family_id = call.path["family"]
     spec = make_family_spec(call.body, context)
     families_max = context.settings.catalog_families_max
@@ -78,12 +92,10 @@ def _facets(names: Sequence[str], index: int) -> tuple[str, ...]:
 
 
 async def get_family(context: Context, call: Call) -> FamilyAnswer:
-    """Handle `GET /v1/families/{family}`."""
     return await _answer(context, await context.catalog.families.reread_family(call.path["family"]))
 
 
-async def remove_family(context: Context, call: Call) -> Reply:
-    """Handle `DELETE /v1/families/{family}`."""
+async def remove_family(context: Context, call: Call) -> None:
     family_id = call.path["family"]
 
     def program() -> Program[list[Board]]:
@@ -96,7 +108,6 @@ async def remove_family(context: Context, call: Call) -> Reply:
     for board in boards:
         context.catalog.forget_board(board.id)
         context.curves.book.forget_board(board.key)
-    return Reply(None, status=204)
 
 
 async def _answer(context: Context, family: Family) -> FamilyAnswer:
@@ -119,12 +130,11 @@ async def _answer(context: Context, family: Family) -> FamilyAnswer:
 
 
 async def boards(context: Context, call: Call) -> FamilyBoardAnswer:
-    """Handle `GET /v1/families/{family}/boards`."""
     query: FamilyBoardsQuery = call.query
     # Another process may have changed the family's grace, which decides whether a period is closed.
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
-    period = _period(context, family, query.period, query)
+    period = _period(context, family, query)
     before, named = period.previous, board_id(family.id, period.id, facets)
     answer = make_period_answer(context, family, period)
     archived = bool(answer.closed) and (await context.catalog.reread_board(named)).archived_us is not None
@@ -137,66 +147,52 @@ async def boards(context: Context, call: Call) -> FamilyBoardAnswer:
 
 
 async def facets(context: Context, call: Call) -> FacetList:
-    """Handle `GET /v1/families/{family}/facets`."""
     query: FacetsQuery = call.query
     family = await context.catalog.families.reread_family(call.path["family"])
-    within = dict(query.facets)
+    within = query.facets
     if query.facet in within:
         raise ProblemError("bad_request", "the facet to list cannot have a value as well", pointer=query.facet)
     names = tuple(sorted([*within, query.facet]))
     _check_listed(family, names)
-    period = _period(context, family, query.period, query)
+    period = _period(context, family, query)
     limit = query.limit or context.settings.page_entries_default
-    of_period = f"{family.id}:{period.id}:"
-    after = ""
-    if query.cursor is not None:
-        place = context.cursors.decode_cursor(query.cursor, BoardCursor)
-        if place.of != of_period + query.facet:
-            raise ProblemError("bad_cursor", "the cursor belongs to another list", pointer="cursor")
-        after = place.after
-
-    def program() -> Program[tuple[list[tuple[Board, int]], str | None]]:
-        on_shelf = partial(list_boards_on_shelf, family, shelf(period.id, names))
-        return (yield from _with_entries(on_shelf, names, within, after, limit))
-
-    found, last = await context.store.read(program, heavy=bool(within))
-    values = [FacetValue(dict(_facet_values(board.id))[query.facet], board.id, entries) for board, entries in found]
-    more = None if last is None else BoardCursor(of_period + query.facet, last)
-    return FacetList(
-        facet=query.facet,
-        period=make_period_answer(context, family, period),
-        values=values,
-        next=None if more is None else context.cursors.encode_cursor(more),
+    list_id = f"{family.id}:{period.id}:{query.facet}"
+    after = "" if query.cursor is None else _decode_cursor(context, query.cursor, list_id)
+    values, last = await context.store.read(
+        lambda: _list_values(family, period, query, names, after, limit), heavy=bool(within)
     )
+    following = None if last is None else context.cursors.encode_cursor(BoardCursor(list_id, last))
+    return FacetList(query.facet, make_period_answer(context, family, period), values, following)
 
 
-def _with_entries(
-    on_shelf: Callable[..., Program[list[Board]]],
-    names: Sequence[str],
-    within: Mapping[str, str],
-    after: str,
-    limit: int,
-) -> Program[tuple[list[tuple[Board, int]], str | None]]:
-    """Return a page of boards that have entries, and the id after which the next page begins, or None."""
-    shown: list[tuple[Board, int]] = []
+def _decode_cursor(context: Context, cursor: str, list_id: str) -> str:
+    """Return the last member of the page before. Raises ProblemError `bad_cursor` if it is a page of another list."""
+    place = context.cursors.decode_cursor(cursor, BoardCursor)
+    if place.of != list_id:
+        raise ProblemError("bad_cursor", "the cursor belongs to another list", pointer="cursor")
+    return place.after
+
+
+def _list_values(
+    family: Family, period: Period, query: FacetsQuery, names: tuple[str, ...], after: str, limit: int
+) -> Program[tuple[list[FacetValue], str | None]]:
+    """Return a page of values whose boards have entries, and the board after which the next page begins, or None."""
+    shown: list[FacetValue] = []
+    on_shelf = partial(list_boards_on_shelf, family, shelf(period.id, names), names=names, values=query.facets)
     for _ in range(FACET_READS_MAX):
-        found = yield from on_shelf(names=names, values=within, after=after, limit=limit + 1)
+        found = yield from on_shelf(after=after, limit=limit + 1)
         totals = yield from find_totals([board.key for board in found])
         for board in found[:limit]:
             after = board.id
             if entries := totals[board.key].get(ALL_ENTRIES, 0):
-                shown.append((board, entries))
+                named = parse_board_id(board.id)
+                assert named is not None
+                shown.append(FacetValue(dict(named.facets)[query.facet], board.id, entries))
             if len(shown) == limit:
                 return shown, after if board is not found[-1] else None
         if len(found) <= limit:
             return shown, None
     return shown, after
-
-
-def _facet_values(family_board_id: str) -> tuple[tuple[str, str], ...]:
-    named = parse_board_id(family_board_id)
-    assert named is not None, "it was made from one"
-    return named.facets
 
 
 def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -220,12 +216,17 @@ def _check_listed(family: Family, names: tuple[str, ...]) -> None:
         raise ProblemError("unknown_board", f"{family.id!r} has no leaderboards for {clip_text(what)}")
 
 
-def _period(context: Context, family: Family, name: str, query: FamilyBoardsQuery | FacetsQuery) -> Period:
+def _period(context: Context, family: Family, query: FamilyBoardsQuery) -> Period:
+    at_us = context.now_us() if query.at is None else to_micros(query.at)
+    return calendar_of(family.spec.time_zone).period_at(find_period_kind(family, query.period), at_us)
+
+
+def find_period_kind(family: Family, name: str) -> PeriodKind:
+    """Return the kind of period with that name, or raise ProblemError `unknown_board` if the family has none."""
     kind = PeriodKind(name)
     if kind not in family.spec.periods:
         raise ProblemError("unknown_board", f"{family.id!r} has no leaderboards by {name!r}", pointer="period")
-    at_us = context.now_us() if query.at is None else to_micros(query.at)
-    return calendar_of(family.spec.time_zone).period_at(kind, at_us)
+    return kind
 
 
 def make_period_answer(context: Context, family: Family, period: Period) -> PeriodAnswer:
@@ -235,3 +236,70 @@ def make_period_answer(context: Context, family: Family, period: Period) -> Peri
         return PeriodAnswer(period.id, None, None, None)
     closed = family.is_closed(period, context.now_us())
     return PeriodAnswer(period.id, format_us(bounds[0]), format_us(bounds[1]), closed)
+
+
+async def get_history(context: Context, call: Call) -> HistoryAnswer:
+    """Return an owner's final position in each closed period since the family was created, newest first.
+
+    Periods in which the owner has no entry are listed too, so that a chart has a point for each period. One answer
+    takes at most four reads by each connection pool, whatever the limit: the family; the catalog, for boards that this
+    process does not know; the owner's entries; the counts of ranks for which the curves are not good enough.
+    """
+    query: HistoryQuery = call.query
+    # Another process may have deleted the family or shortened its grace.
+    family = await context.catalog.families.reread_family(call.path["family"])
+    facets = check_facets(family, query.facets)
+    kind = find_period_kind(family, query.period)
+    if kind is PeriodKind.ALL:
+        raise ProblemError("bad_request", "the period all never closes", pointer="period")
+    if query.column not in family.template_board.column_index:  # another process may have added the column
+        family = await context.catalog.families.reread_family(family.id)
+    index = find_ranked_column(family.template_board, query.column)
+    list_id = board_id(family.id, kind.value, facets)
+    closed_us = context.now_us() - family.spec.grace_seconds * 1_000_000
+    calendar = calendar_of(family.spec.time_zone)
+    newest = calendar.period_at(kind, closed_us).previous
+    if query.cursor is not None:
+        last = parse_period(_decode_cursor(context, query.cursor, list_id))
+        newest = None if last is None else last.previous
+    periods = _closed_since_made(family, calendar, newest, query.limit + 1)
+    more = len(periods) > query.limit
+    periods = periods[: query.limit]
+    boards = [board_id(family.id, period.id, facets) for period in periods]
+    found = await _find_final_positions(context, boards, index, call.path["owner"], query.rank)
+    answers = [
+        PastPosition(board, make_period_answer(context, family, period), position)
+        for board, period, position in zip(boards, periods, found, strict=True)
+    ]
+    following = context.cursors.encode_cursor(BoardCursor(periods[-1].id, list_id)) if more else None
+    return HistoryAnswer(call.path["owner"], query.column, answers, following)
+
+
+def _closed_since_made(family: Family, calendar: Calendar, newest: Period | None, limit: int) -> list[Period]:
+    """Return at most `limit` closed periods, newest first.
+
+    None of them is older than the earliest period that still took posts when the family was created.
+    """
+    found: list[Period] = []
+    while newest is not None and len(found) < limit:
+        bounds = calendar.bounds_us(newest)
+        if bounds is None or bounds[1] + family.spec.longest_grace_us <= family.created_at_us:
+            break
+        found.append(newest)
+        newest = newest.previous
+    return found
+
+
+async def _find_final_positions(
+    context: Context, boards: Sequence[str], index: int, owner: str, mode: RankMode
+) -> list[Position | None]:
+    async def find_positions_on(made: Mapping[str, Board]) -> list[Position | None]:
+        there = [board for board in boards if board in made]
+        found = await find_positions(context, [BoardColumn(made[board], index) for board in there], owner, mode)
+        by_board = dict(zip(there, found, strict=True))
+        return [by_board.get(board) for board in boards]
+
+    positions = await retry_with_boards(context.catalog, boards, find_positions_on)
+    for position in positions:
+        context.metrics.count_ranks_read("families", "row" if position is None else position.method)
+    return positions

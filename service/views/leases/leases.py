@@ -1,23 +1,26 @@
-"""Handlers of leases: lease a resource for a key, extend, show and give back its lease, read the lease journal."""
+"""Handlers and routes of leases: lease a resource for a key, extend, show and give back its lease, read the journal."""
 
 from __future__ import annotations
 
 from msgspec import UNSET
 
 from service.context import Context
+from service.contract.keys import Role
 from service.contract.lease_messages import AskLease, LeaseAnswer, LeaseEventLine, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import ProblemError
 from service.contract.queries import JournalQuery
-from service.contract.routes import Call, Reply
+from service.contract.routes import Call, Reply, Route
 from service.contract.values import format_us, to_micros
 from service.streams.journal_lane import encode_in_turns
 from storage.leases.lease_journal import PublishedLeaseEvent, lease_journal
 from storage.leases.lease_records import Grant, LeaseRequest, Release
 
+TAG = "Leases"
+_LEASE = "/v1/leases/{client_id}/{pool_id}/{key}"
+
 
 async def ask_lease(context: Context, call: Call) -> LeaseAnswer:
-    """Handle `POST /v1/leases`."""
     body: AskLease = call.body
     key = parse_lease_key(body.key, pointer="/key")
     expires_at_us, lease_us = _how_long(context, body)
@@ -28,27 +31,19 @@ async def ask_lease(context: Context, call: Call) -> LeaseAnswer:
 
 
 async def get_lease(context: Context, call: Call) -> LeaseAnswer:
-    """Handle `GET /v1/leases/{client_id}/{pool_id}/{key}`."""
-    return _answer(await context.lease_batcher.find_lease(*_names(call)))
+    return _answer(await context.lease_batcher.find_lease(**call.path))
 
 
-async def give_back(context: Context, call: Call) -> Reply:
-    """Handle `DELETE /v1/leases/{client_id}/{pool_id}/{key}`."""
-    await context.lease_batcher.release_lease(Release(*_names(call)))
-    return Reply(None, status=204)
+async def give_back(context: Context, call: Call) -> None:
+    await context.lease_batcher.release_lease(Release(**call.path))
 
 
 async def get_lease_journal(context: Context, call: Call) -> Reply:
-    """Handle `GET /v1/leases/journal`."""
     query: JournalQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     async with context.journal_lane.hold_lane():
         events = await context.store.read(lambda: lease_journal.read_page(query.after, limit=limit), heavy=True)
         return Reply(await encode_in_turns(map(_line, events)), media_type=NDJSON_TYPE)
-
-
-def _names(call: Call) -> tuple[str, str, str]:
-    return call.path["client_id"], call.path["pool_id"], call.path["key"]
 
 
 def _how_long(context: Context, body: AskLease) -> tuple[int | None, int]:
@@ -93,3 +88,38 @@ def _line(event: PublishedLeaseEvent) -> LeaseEventLine:
         version=event.version,
         lease_expires=format_us(event.expires_at_us) if event.expires_at_us else None,
     )
+
+
+LEASES = [
+    Route(
+        method="POST", path="/v1/leases", handler=ask_lease, role=Role.WRITER, view="ask_lease",
+        has_own_metrics=True, summary="Get the resource of a key, or a new one", tag=TAG, body=AskLease,
+        response=LeaseAnswer, problems=("unknown_pool", "unknown_region", "no_resource_available", "bad_value",
+        "queue_full", "timeout"),
+        description="A key that already has a resource keeps it, whatever its region, until the later of both times."
+        " Otherwise it gets the resource of the region that has been free for longest. A key gets a lease that is over"
+        " back, unless the resource was given to another key. The request is safe to repeat: the key has the same"
+        " resource.",
+    ),
+    Route(
+        method="GET", path=_LEASE, handler=get_lease, role=Role.WRITER, view="lease",
+        summary="The lease of a key", tag=TAG, response=LeaseAnswer, problems=("unknown_pool", "unknown_lease"),
+        description="This only reads: nothing is extended.",
+    ),
+    Route(
+        method="DELETE", path=_LEASE, handler=give_back, role=Role.WRITER, view="give_back_lease",
+        summary="Give a lease back early", tag=TAG, statuses=(204,),
+        problems=("unknown_pool", "unknown_lease", "queue_full", "timeout"),
+    ),
+    Route(
+        method="GET", path="/v1/leases/journal", handler=get_lease_journal, role=Role.WRITER,
+        view="lease_journal",
+        summary="The journal of leases: what happened to"
+        " resources", tag=TAG, query=JournalQuery, response=LeaseEventLine,
+        media_type=NDJSON_TYPE, problems=("too_many_entries",),
+        description="The answer is NDJSON in the order of `seq`. Numbers grow and may have gaps; once a number was"
+        " shown, no smaller one appears later. `kind` is added, removed, acquired, extended, released, liberated or"
+        " moved. Where keys lease in several stores, it is also duplicate, or, for a lease in another store, wanted"
+        " or returned; that store reads these lines.",
+    ),
+]  # fmt: skip

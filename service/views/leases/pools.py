@@ -1,4 +1,4 @@
-"""Handlers of pools, mostly for operators: create, show and delete pools, and add or remove resources.
+"""Handlers and routes of clients, who own pools; of pools; and of the resources that operators put into them.
 
 The numbers of a pool come from stored counts. Only leases that have ended but are not yet liberated are counted row by
 row, at most `lease_expired_counted_max` in each region.
@@ -13,13 +13,17 @@ from msgspec import UNSET
 
 from jobs.leases.rebalance_plan import Load, forecast_headroom
 from service.context import Context
-from service.contract.cursors import PoolCursor, ResourceCursor
+from service.contract.cursors import ClientCursor, PoolCursor, ResourceCursor
+from service.contract.keys import Role
 from service.contract.lease_messages import (
     AddedResources,
     AddResources,
+    ClientAnswer,
+    ClientList,
     PoolAnswer,
     PoolList,
     PoolsQuery,
+    PutClient,
     PutPool,
     RegionAnswer,
     RemovedResources,
@@ -30,9 +34,10 @@ from service.contract.lease_messages import (
 )
 from service.contract.problems import ProblemError
 from service.contract.queries import ListQuery
-from service.contract.routes import Call, Reply
+from service.contract.routes import Call, Reply, Route
 from service.contract.values import format_us
 from storage.leases.claims import store_clock
+from storage.leases.lease_clients import Client, lease_clients
 from storage.leases.lease_records import Pool, PoolSpec, Resource
 from storage.leases.lease_resources import lease_resources
 from storage.leases.pools import lease_pools
@@ -40,30 +45,65 @@ from storage.leases.region_counts import lease_counts
 from storage.leases.upkeep import lease_upkeep
 from storage.store import Program
 
+from .leases import TAG
+
+_CLIENT = "/v1/clients/{client_id}"
+_POOL = "/v1/pools/{client_id}/{pool_id}"
+_RESOURCES = _POOL + "/resources"
 _RNG = random.Random()  # chooses the partition that gets the first of the added resources
 
 
+async def put_client(context: Context, call: Call) -> Reply:
+    body: PutClient = call.body
+    name = None if body.name is UNSET else body.name
+    client, made = await context.store.write(
+        lambda: lease_clients.create_or_rename_client(call.path["client_id"], name, now_us=context.now_us())
+    )
+    return Reply(_client_answer(client), status=201 if made else 200)
+
+
+async def get_client(context: Context, call: Call) -> ClientAnswer:
+    return _client_answer(await context.store.read(lambda: lease_clients.read_client(call.path["client_id"])))
+
+
+async def get_clients(context: Context, call: Call) -> ClientList:
+    query: ListQuery = call.query
+    limit = query.limit or context.settings.page_entries_default
+    after = "" if query.cursor is None else context.cursors.decode_cursor(query.cursor, ClientCursor).after
+    clients = await context.store.read(lambda: lease_clients.list_clients(after=after, limit=limit + 1))
+    shown = clients[:limit]
+    more = len(clients) > limit
+    next_page = context.cursors.encode_cursor(ClientCursor("clients", shown[-1].client_id)) if more else None
+    return ClientList([_client_answer(client) for client in shown], next_page)
+
+
+async def remove_client(context: Context, call: Call) -> None:
+    await context.store.write(lambda: lease_clients.drop_client(call.path["client_id"], now_us=context.now_us()))
+
+
+def _client_answer(client: Client) -> ClientAnswer:
+    return ClientAnswer(
+        client_id=client.client_id, name=client.name, pools=client.pools, created_at=format_us(client.created_at_us)
+    )
+
+
 async def put_pool(context: Context, call: Call) -> Reply:
-    """Handle `PUT /v1/pools/{client_id}/{pool_id}`."""
     body: PutPool = call.body
     settings = context.settings
     spec = PoolSpec(settings.lease_partitions if body.partitions is UNSET else body.partitions)
     pools_max = settings.lease_pools_max
-    client_id, pool_id = _names(call)
     pool, made = await context.store.write(
-        lambda: lease_pools.save_pool(client_id, pool_id, spec, now_us=context.now_us(), pools_max=pools_max)
+        lambda: lease_pools.save_pool(**call.path, spec=spec, now_us=context.now_us(), pools_max=pools_max)
     )
     return Reply(await _answer(context, pool), status=201 if made else 200)
 
 
 async def get_pool(context: Context, call: Call) -> PoolAnswer:
-    """Handle `GET /v1/pools/{client_id}/{pool_id}`."""
-    pool = await context.store.read(lambda: lease_pools.read_pool(*_names(call)))
+    pool = await context.store.read(lambda: lease_pools.read_pool(**call.path))
     return await _answer(context, pool)
 
 
 async def get_pools(context: Context, call: Call) -> PoolList:
-    """Handle `GET /v1/pools`."""
     query: PoolsQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     after = ("", "")
@@ -81,19 +121,16 @@ async def get_pools(context: Context, call: Call) -> PoolList:
     return PoolList([_pool_answer(pool) for pool in shown], next_page)
 
 
-async def remove_pool(context: Context, call: Call) -> Reply:
-    """Handle `DELETE /v1/pools/{client_id}/{pool_id}`."""
-    await context.store.write(lambda: lease_pools.drop_pool(*_names(call), now_us=context.now_us()))
-    return Reply(None, status=204)
+async def remove_pool(context: Context, call: Call) -> None:
+    await context.store.write(lambda: lease_pools.drop_pool(**call.path, now_us=context.now_us()))
 
 
 async def add_resources(context: Context, call: Call) -> AddedResources:
-    """Handle `POST /v1/pools/{client_id}/{pool_id}/resources`."""
     body: AddResources = call.body
     names = _resources(context, body.resources)
 
     def program() -> Program[AddedResources]:
-        pool = yield from lease_pools.read_pool(*_names(call))
+        pool = yield from lease_pools.read_pool(**call.path)
         now_us = yield from store_clock()
         added = yield from lease_pools.add_resources(pool, body.region, names, now_us=now_us, rng=_RNG)
         moved = 0
@@ -105,13 +142,12 @@ async def add_resources(context: Context, call: Call) -> AddedResources:
 
 
 async def remove_resources(context: Context, call: Call) -> RemovedResources:
-    """Handle `DELETE /v1/pools/{client_id}/{pool_id}/resources`."""
     body: RemoveResources = call.body
     names = _resources(context, body.resources)
     region = None if body.region is UNSET else body.region
 
     def program() -> Program[RemovedResources]:
-        pool = yield from lease_pools.read_pool(*_names(call))
+        pool = yield from lease_pools.read_pool(**call.path)
         now_us = yield from store_clock()
         removed = yield from lease_pools.remove_resources(pool, names, region=region, now_us=now_us, rng=_RNG)
         return RemovedResources(*removed)
@@ -120,13 +156,12 @@ async def remove_resources(context: Context, call: Call) -> RemovedResources:
 
 
 async def get_resources(context: Context, call: Call) -> ResourceList:
-    """Handle `GET /v1/pools/{client_id}/{pool_id}/resources`."""
     query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     place = None if query.cursor is None else context.cursors.decode_cursor(query.cursor, ResourceCursor)
 
     def program() -> Program[tuple[Pool, list[Resource]]]:
-        pool = yield from lease_pools.read_pool(*_names(call))
+        pool = yield from lease_pools.read_pool(**call.path)
         if place is not None and place.of != pool.key:
             raise ProblemError("bad_cursor", "the cursor belongs to another pool", pointer="cursor")
         after = "" if place is None else place.after
@@ -147,10 +182,6 @@ def _resources(context: Context, given: list[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _names(call: Call) -> tuple[str, str]:
-    return call.path["client_id"], call.path["pool_id"]
-
-
 async def _answer(context: Context, pool: Pool) -> PoolAnswer:
     settings = context.settings
     margin_us = round(settings.lease_margin_s * 1e6)
@@ -167,17 +198,14 @@ async def _answer(context: Context, pool: Pool) -> PoolAnswer:
             leased = counted.held - over
             available = counted.total - leased
             stored = loads.get((pool.key, region))
-            left = None if stored is None else _headroom(stored, available, settings.balance_horizon_s)
+            left = None
+            if stored is not None and (load := msgspec.json.decode(stored, type=Load)).has_averages:
+                left = forecast_headroom(load, available, settings.balance_horizon_s)
             regions[region] = RegionAnswer(total=counted.total, leased=leased, available=available, headroom=left)
         return regions
 
     answer = _pool_answer(pool, await context.store.read(program))
     return msgspec.structs.replace(answer, headroom_seconds=settings.balance_horizon_s)
-
-
-def _headroom(stored: str, available: int, horizon_s: float) -> int | None:
-    load = msgspec.json.decode(stored, type=Load)
-    return forecast_headroom(load, available, horizon_s) if load.has_averages else None
 
 
 def _pool_answer(pool: Pool, regions: dict[str, RegionAnswer] | None = None) -> PoolAnswer:
@@ -198,3 +226,59 @@ def _resource_answer(row: Resource) -> ResourceAnswer:
         key=None if row.is_free else row.holder,
         lease_expires=None if row.is_free else format_us(row.expires_at_us),
     )
+
+
+POOLS = [
+    Route(
+        method="GET", path="/v1/clients", handler=get_clients, role=Role.WRITER, view="clients",
+        summary="Clients by id", tag=TAG, query=ListQuery, response=ClientList,
+        problems=("bad_cursor", "too_many_entries"),
+    ),
+    Route(
+        method="PUT", path=_CLIENT, handler=put_client, role=Role.OPS, view="put_client",
+        summary="Create, confirm or rename a client", tag=TAG, body=PutClient, body_optional=True,
+        response=ClientAnswer, statuses=(200, 201), description="Creating a pool also creates its client.",
+    ),
+    Route(
+        method="GET", path=_CLIENT, handler=get_client, role=Role.WRITER, view="client",
+        summary="A client", tag=TAG, response=ClientAnswer, problems=("unknown_client",),
+    ),
+    Route(
+        method="DELETE", path=_CLIENT, handler=remove_client, role=Role.OPS, view="delete_client",
+        summary="Delete a client with all its pools and every lease in them", tag=TAG, statuses=(204,),
+        problems=("unknown_client",),
+    ),
+    Route(
+        method="GET", path="/v1/pools", handler=get_pools, role=Role.WRITER, view="pools",
+        summary="Pools by client and id", tag=TAG, query=PoolsQuery, response=PoolList,
+        problems=("bad_cursor", "too_many_entries"),
+    ),
+    Route(
+        method="PUT", path=_POOL, handler=put_pool, role=Role.OPS, view="put_pool",
+        summary="Create, confirm or change a pool", tag=TAG, body=PutPool, body_optional=True, response=PoolAnswer,
+        statuses=(200, 201), problems=("catalog_full",),
+    ),
+    Route(
+        method="GET", path=_POOL, handler=get_pool, role=Role.WRITER, view="pool",
+        summary="A pool and its regions", tag=TAG, response=PoolAnswer, problems=("unknown_pool",),
+    ),
+    Route(
+        method="DELETE", path=_POOL, handler=remove_pool, role=Role.OPS, view="delete_pool",
+        summary="Delete a pool with every lease in it", tag=TAG, statuses=(204,), problems=("unknown_pool",),
+    ),
+    Route(
+        method="POST", path=_RESOURCES, handler=add_resources, role=Role.OPS, view="add_resources",
+        summary="Put resources into a region", tag=TAG, body=AddResources, response=AddedResources,
+        problems=("unknown_pool", "too_many_resources"),
+    ),
+    Route(
+        method="GET", path=_RESOURCES, handler=get_resources, role=Role.OPS, view="resources",
+        summary="The resources of a pool", tag=TAG, query=ListQuery, response=ResourceList,
+        problems=("unknown_pool", "bad_cursor", "too_many_entries"),
+    ),
+    Route(
+        method="DELETE", path=_RESOURCES, handler=remove_resources, role=Role.OPS, view="remove_resources",
+        summary="Take resources out of a pool", tag=TAG, body=RemoveResources, response=RemovedResources,
+        problems=("unknown_pool", "too_many_resources"),
+    ),
+]  # fmt: skip

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from service.context import Context
-from service.contract.routes import Call, Reply
+from service.contract.routes import Call
 from storage.archive.archive_reader import ArchivedEntries, list_archives_of_owner
 from storage.boards.boards import find_boards_by_key
 from storage.boards.closed_boards import hold_boards_with_rows
@@ -24,7 +25,6 @@ from storage.entries.erasure import erasure_statements
 from storage.entries.hidden_owners import hidden_statements
 from storage.errors import StoreBusyError, UnknownOwnerError
 from storage.log.log_record import ChangeKind
-from storage.log.owner_index import PositionRange
 from storage.queue.queue_erasure import drop_queued
 from storage.records import Board
 from storage.store import Program
@@ -40,11 +40,10 @@ TOKEN_BYTES = 8
 # process that began the change must have died, and the owner's next post undoes the change.
 CHANGE_MORE_S = 30
 EARLIER_POLL_S = 0.005  # the pause between two checks whether earlier transactions have ended
-_Work = Callable[[list[Entries]], Program[None]]
+_Work = Callable[[list[Entries]], Program[object]]
 
 
-async def erase_entry(context: Context, call: Call) -> Reply:
-    """Handle `DELETE /v1/leaderboards/{board}/entries/{owner}`."""
+async def erase_entry(context: Context, call: Call) -> None:
     board = await context.catalog.find_board(call.path["board"])
     owner, until = call.path["owner"], dict[int, int]()
     entries = context.boards.open_board(board)[0]
@@ -53,7 +52,6 @@ async def erase_entry(context: Context, call: Call) -> Reply:
     if board.key not in until and not waited:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
     await _rename(context, owner, until, otherwise=0)
-    return Reply(None, status=204)
 
 
 def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]) -> Program[None]:
@@ -72,8 +70,8 @@ def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]
         until.update(dict.fromkeys(erased, seq))
 
 
-async def erase_owner(context: Context, call: Call) -> Reply:
-    """Handle `DELETE /v1/owners/{owner}`: erase entries, profile, and the owner's name and posts in the journal."""
+async def erase_owner(context: Context, call: Call) -> None:
+    """Erase entries, profile, and the owner's name and posts in the journal."""
     owner, until = call.path["owner"], dict[int, int]()
     # Drop queued posts first. When `drop_queued` returns, the posts that a worker had already taken from the queue are
     # applied, and the code below erases what they wrote.
@@ -83,7 +81,6 @@ async def erase_owner(context: Context, call: Call) -> Reply:
     await erase_from_archives(context, owner)
     await context.store.write(lambda: _forget(context, owner))
     await _rename(context, owner, until, otherwise=begun)
-    return Reply(None, status=204)
 
 
 def _forget(context: Context, owner: str) -> Program[None]:
@@ -93,48 +90,39 @@ def _forget(context: Context, owner: str) -> Program[None]:
 
 async def _rename(context: Context, owner: str, until: dict[int, int], *, otherwise: int) -> None:
     """Remove the owner's name and posts from the journal, in transactions that change a bounded number of rows."""
-    rows_max = context.settings.prune_rows_max
-    token = secrets.token_hex(TOKEN_BYTES)
-
-    def rename(stretch: PositionRange, past: int) -> Program[int | None]:
-        return erasure_statements.rename_owner(
-            owner, stretch, token=token, until=until, otherwise=otherwise, rows_max=rows_max, past=past
-        )
-
+    rename = partial(
+        erasure_statements.rename_owner,
+        owner,
+        token=secrets.token_hex(TOKEN_BYTES),
+        until=until,
+        otherwise=otherwise,
+        rows_max=context.settings.prune_rows_max,
+    )
     past: int | None = 0
     while past is not None:
-        begin = past
-        stretches, past = await context.store.read(lambda: erasure_statements.find_stretches(owner, past=begin))  # noqa: B023 - run at once
+        stretches, past = await context.store.read(partial(erasure_statements.find_stretches, owner, past=past))
         for stretch in stretches:
             seq: int | None = 0
             while seq is not None:
-                seq = await context.store.write(lambda past=seq: rename(stretch, past))  # type: ignore[misc] # noqa: B023
+                seq = await context.store.write(partial(rename, stretch, past=seq))
 
 
-async def hide(context: Context, call: Call) -> Reply:
-    """Handle `PUT /v1/owners/{owner}/hidden`."""
+async def hide(context: Context, call: Call) -> None:
     owner = call.path["owner"]
     await _change(context, owner, hide=True)
-
-    def hide_entries(boards: list[Entries]) -> Program[None]:
-        yield from hidden_statements.hide_owner(boards, owner, now_us=context.now_us())
-
-    await _on_every_board(context, owner, hide_entries)
-    return Reply(None, status=204)
+    await _on_every_board(
+        context, owner, lambda boards: hidden_statements.hide_owner(boards, owner, now_us=context.now_us())
+    )
 
 
-async def show_owner(context: Context, call: Call) -> Reply:
-    """Handle `DELETE /v1/owners/{owner}/hidden`."""
+async def show_owner(context: Context, call: Call) -> None:
     owner = call.path["owner"]
     await _change(context, owner, hide=False)
-
-    def show_entries(boards: list[Entries]) -> Program[None]:
-        yield from hidden_statements.show_owner(boards, owner, now_us=context.now_us())
-
     limit = context.settings.catalog_boards_max
     keys = set(await context.store.read(lambda: hidden_statements.list_hidden_boards(owner, limit=limit)))
-    await _on_every_board(context, owner, show_entries, keys)
-    return Reply(None, status=204)
+    await _on_every_board(
+        context, owner, lambda boards: hidden_statements.show_owner(boards, owner, now_us=context.now_us()), keys
+    )
 
 
 async def _change(context: Context, owner: str, *, hide: bool) -> None:
@@ -177,7 +165,7 @@ async def _on_every_board(context: Context, owner: str, work: _Work, keys: set[i
     boards = [board for board in context.catalog.list_known() if keys is None or board.key in keys]
     for step in _steps(boards):
         opened = [context.boards.open_board(board)[0] for board in step]
-        await context.store.write(lambda opened=opened: _on_live(opened, owner, work))  # type: ignore[misc]
+        await context.store.write(partial(_on_live, opened, owner, work))
 
 
 def _steps(boards: list[Board]) -> Iterator[list[Board]]:
@@ -208,13 +196,10 @@ async def erase_from_archives(context: Context, owner: str) -> None:
     """Erase an owner from every archive, in transactions that change a bounded number of archives."""
     after_key = -1
     while True:
-        keys = await context.store.read(
-            lambda after_key=after_key: list_archives_of_owner(  # type: ignore[misc]
-                owner, after_key=after_key, limit=ARCHIVES_A_STEP
-            )
-        )
+        listing = partial(list_archives_of_owner, owner, after_key=after_key, limit=ARCHIVES_A_STEP)
+        keys = await context.store.read(listing)
         if keys:
-            await context.store.write(lambda keys=keys: _erase_archived(context, keys, owner))  # type: ignore[misc]
+            await context.store.write(partial(_erase_archived, context, keys, owner))
             after_key = keys[-1]
         if len(keys) < ARCHIVES_A_STEP:
             return

@@ -14,7 +14,7 @@ from msgspec import Raw, UnsetType
 from service.context import Context
 from service.contract.problems import ProblemError
 from service.contract.responses.journal import ProfileAnswer
-from service.contract.routes import Call, Reply
+from service.contract.routes import Call
 from service.contract.strict_json import decode_strictly
 from storage.boards.profiles import profiles
 
@@ -33,7 +33,6 @@ N = TypeVar("N", bound=Named)
 
 
 async def put_profile(context: Context, call: Call) -> ProfileAnswer:
-    """Handle `PUT /v1/owners/{owner}/profile`."""
     owner, most = call.path["owner"], context.settings.profile_bytes_max
     decode_strictly(call.body, _OBJECT)
     text = msgspec.json.format(call.body, indent=_COMPACT)
@@ -44,7 +43,6 @@ async def put_profile(context: Context, call: Call) -> ProfileAnswer:
 
 
 async def get_profile(context: Context, call: Call) -> ProfileAnswer:
-    """Handle `GET /v1/owners/{owner}/profile`."""
     owner = call.path["owner"]
     found = await context.store.read(lambda: profiles.find_profiles([owner]))
     if owner not in found:
@@ -52,12 +50,10 @@ async def get_profile(context: Context, call: Call) -> ProfileAnswer:
     return ProfileAnswer(owner, Raw(found[owner].encode()))
 
 
-async def remove_profile(context: Context, call: Call) -> Reply:
-    """Handle `DELETE /v1/owners/{owner}/profile`."""
+async def remove_profile(context: Context, call: Call) -> None:
     owner = call.path["owner"]
     if not await context.store.write(lambda: profiles.remove_profile(owner)):
         raise ProblemError("no_profile", f"{owner!r} has no profile")
-    return Reply(None, status=204)
 
 
 async def add_profiles(context: Context, rows: Sequence[N]) -> None:

@@ -5,8 +5,7 @@
                                      └──> a faulty post: it is `rejected`, or the queued request is refused
 
 `posts` handles posts to leaderboards outside families, and `family_posts` handles posts to families. Both use
-`queueing` for `mode=queued`. `queue` shows the ingest queue and the outcome of one post. `journal` and `stream` read
-the journal.
+`queue` for `mode=queued`; it also shows the state of the ingest queue. `journal` and `stream` read the journal.
 
 In a direct request, only a faulty post is rejected, and it never reaches the writer. The answer to a queued request has
 no result for each post, so a queued request with a faulty post is refused as a whole. Begin with `posts`.

@@ -34,10 +34,6 @@ _POSTS: dict[ChangeKind, StatusName] = {
     ChangeKind.REJECTED: "rejected",
 }
 _KINDS: dict[ChangeKind, JournalKind] = {
-    ChangeKind.APPLIED: "post",
-    ChangeKind.UNCHANGED: "post",
-    ChangeKind.UNSEEN: "post",
-    ChangeKind.REJECTED: "post",
     ChangeKind.ERASED: "erase",
     ChangeKind.HIDDEN: "hide",
     ChangeKind.SHOWN: "show",
@@ -48,7 +44,6 @@ _Boards = dict[int, Board]
 
 
 async def read_journal(context: Context, call: Call) -> Reply:
-    """Handle `GET /v1/journal`."""
     query: JournalQuery = call.query
     limit = query.limit or context.settings.page_entries_max
 
@@ -67,7 +62,6 @@ async def read_journal(context: Context, call: Call) -> Reply:
 
 
 async def owner_posts(context: Context, call: Call) -> OwnerPosts:
-    """Handle `GET /v1/owners/{owner}/posts`."""
     query: OwnerPostsQuery = call.query
     owner, limit = call.path["owner"], query.limit or context.settings.page_entries_default
     before = INT64_MAX if query.before is None else query.before
@@ -96,7 +90,7 @@ def _line(row: JournalRow, writer: _LineWriter | None) -> JournalLine:
     if row.record is None:
         return line
     kind = row.record.kind
-    line.kind = _KINDS[kind]
+    line.kind = _KINDS.get(kind, "post")
     if kind in _POSTS:
         line.status = _POSTS[kind]
         if row.record.error is not None:

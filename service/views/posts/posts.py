@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -14,10 +15,10 @@ from service.context import Context
 from service.contract.keys import Role
 from service.contract.post_bodies import PostTarget, ReceivedPost, parse_posts
 from service.contract.problems import ProblemError, post_problem_of
-from service.contract.responses.boards import BoardResult, PostResult, PostResults, Stats
+from service.contract.responses.boards import BoardResult, PostResult, PostResults, PostState, Stats, StatusName
 from service.contract.routes import Answer, Call
 from service.contract.values import format_decimal, format_us, parse_decimal, parse_text, to_wire_number
-from service.views.retry_on_change import find_retriable_posts
+from storage.boards.catalog import Catalog
 from storage.errors import (
     AtInFutureError,
     FamilyBoardError,
@@ -27,12 +28,14 @@ from storage.errors import (
     UnknownColumnError,
     ValueOutOfRangeError,
 )
+from storage.queue.outcomes import find_post_fate
 from storage.records import (
     Board,
     BoardPost,
     ColumnChange,
     ColumnKind,
     ColumnSpec,
+    Family,
     Merge,
     PartOutcome,
     Post,
@@ -40,46 +43,21 @@ from storage.records import (
     StatValue,
 )
 
-from .queueing import QUEUED, ResolvedPosts, find_closure, make_refusal, queue_posts
+from .queue import QUEUED, make_refusal, queue_posts
 
-FINGERPRINT_BYTES = 16
-BEST_FIRST = tuple(PostStatus)
+_FINGERPRINT_BYTES = 16
+_BEST_FIRST = tuple(PostStatus)
 
 _time_text = lru_cache(maxsize=64)(format_us)  # nearly all rows of one transaction have the same time
 
 
 async def post_to_board(context: Context, call: Call) -> Answer:
-    """Handle `POST /v1/leaderboards/{board}/posts`."""
-    board_id = call.path["board"]
-    await context.catalog.find_board(board_id)
-    posts, single = parse_request_posts(context, call, PostTarget.ONE_BOARD)
-    if call.query.mode == QUEUED:
-        return await _queue(context, posts, single=single, only_board=board_id)
-    return await _settle(context, posts, single=single, only_board=board_id)
+    board = await context.catalog.find_board(call.path["board"])
+    return await _take_posts(context, call, PostTarget.ONE_BOARD, board.id)
 
 
 async def post_to_boards(context: Context, call: Call) -> Answer:
-    """Handle `POST /v1/posts`."""
-    posts, single = parse_request_posts(context, call, PostTarget.BOARDS)
-    if call.query.mode == QUEUED:
-        return await _queue(context, posts, single=single, only_board=None)
-    return await _settle(context, posts, single=single, only_board=None)
-
-
-async def _queue(context: Context, posts: list[ReceivedPost], *, single: bool, only_board: str | None) -> Answer:
-    async def resolve() -> ResolvedPosts:
-        asked, to_queue = _Asked({}, set()), ResolvedPosts()
-        for index, post in enumerate(posts):
-            found = _resolved_here(context, post, only_board) or await _resolved(context, post, only_board, asked)
-            if not isinstance(found, Post):
-                raise make_refusal(first_cause(list(found.values())), None if single else index)
-            if (closed := find_closure(found, context.now_us())) is None:
-                to_queue.posts.append(found)
-            else:
-                to_queue.closed[index] = (found, closed)
-        return to_queue
-
-    return await queue_posts(context, resolve, single=single)
+    return await _take_posts(context, call, PostTarget.BOARDS, None)
 
 
 def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple[list[ReceivedPost], bool]:
@@ -95,52 +73,79 @@ def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple
     return posts, single
 
 
-async def _settle(context: Context, posts: list[ReceivedPost], *, single: bool, only_board: str | None) -> PostResults:
+async def get_post_state(context: Context, call: Call) -> PostState:
+    """Return the outcome of a post from the store. Only a post with a `post_id` can be looked up."""
+    board, post_id = await context.catalog.find_board(call.path["board"]), call.path["post_id"]
+    fate = await find_post_fate(context.store, context.posting.post_ids, board, post_id)
+    if fate.error is not None:
+        return PostState(post_id=post_id, status="rejected", error=post_problem_of(fate.error).to_document())
+    if fate.status is None:
+        return PostState(post_id=post_id, status="pending")
+    return PostState(
+        post_id=post_id,
+        status=fate.status.value,  # type: ignore[arg-type]  # `duplicate` is never stored as an outcome
+        updated_at=format_us(fate.updated_at_us or 0),
+        stats=format_stats(board, fate.stats or ()),
+    )
+
+
+async def _take_posts(context: Context, call: Call, kind: PostTarget, only_board: str | None) -> Answer:
+    posts, single = parse_request_posts(context, call, kind)
+
+    async def resolve() -> list[Post]:
+        asked = _Asked({}, set())
+        found: list[Post] = []
+        for index, post in enumerate(posts):
+            each = _resolved_here(context, post, only_board) or await _resolved(context, post, only_board, asked)
+            if isinstance(each, PostOutcome):
+                raise make_refusal(each.find_cause(), None if single else index)
+            found.append(each)
+        return found
+
+    if call.query.mode == QUEUED:
+        return await queue_posts(context, resolve, single=single)
+    return make_results(context, posts, await _settle(context, posts, only_board), single=single)
+
+
+async def _settle(context: Context, posts: list[ReceivedPost], only_board: str | None) -> list[PostOutcome]:
+    """Apply posts. Apply those again that were rejected because this process had outdated copies of their boards."""
+    outcomes = await _apply(context, posts, only_board)
+    if any(outcome.status is PostStatus.REJECTED for outcome in outcomes):
+        again = await _find_outdated(context.catalog, outcomes)
+        for index, outcome in zip(
+            again, await _apply(context, [posts[index] for index in again], only_board), strict=True
+        ):
+            outcomes[index] = outcome
+    return outcomes
+
+
+async def _apply(context: Context, posts: Sequence[ReceivedPost], only_board: str | None) -> list[PostOutcome]:
     asked = _Asked({}, set())
-    resolved: list[_Resolved] = [
+    resolved = [
         _resolved_here(context, post, only_board) or await _resolved(context, post, only_board, asked) for post in posts
     ]
     accepted = [post for post in resolved if isinstance(post, Post)]
-    applied = await context.posting.writer.submit(accepted) if accepted else []
-    if any(part.status is PostStatus.REJECTED for parts in applied for part in parts):
-        resolved, applied = await _apply_again(context, posts, resolved, applied, only_board)
-    outcomes = iter(applied)
-    results = []
-    for post, found in zip(posts, resolved, strict=True):
-        try:
-            if isinstance(found, Post):
-                result, status = _result(found, next(outcomes), named=only_board is None, single=single)
-            else:
-                result, status = _refused(post, found, named=only_board is None, single=single), PostStatus.REJECTED
-        except ProblemError:  # the body was a single post, which is rejected; the response is this problem
-            context.metrics.posts_settled(PostStatus.REJECTED.value)
-            raise
-        context.metrics.posts_settled(status.value)
-        results.append(result)
-    return PostResults(results)
+    applied = iter(await context.posting.writer.submit(accepted) if accepted else [])
+    return [
+        _outcome(each, next(applied), named=only_board is None) if isinstance(each, Post) else each for each in resolved
+    ]
 
 
-async def _apply_again(
-    context: Context,
-    posts: list[ReceivedPost],
-    resolved: list[_Resolved],
-    applied: list[list[PartOutcome]],
-    only_board: str | None,
-) -> tuple[list[_Resolved], list[list[PartOutcome]]]:
-    """Apply posts again that were rejected because this process had outdated copies of their boards."""
-    accepted = [index for index, found in enumerate(resolved) if isinstance(found, Post)]
-    sent = [found for found in resolved if isinstance(found, Post)]
-    outcomes = dict(zip(accepted, applied, strict=True))
-    asked, again = _Asked({}, set()), {}
-    for place in await find_retriable_posts(context.catalog, sent, applied):
-        index = accepted[place]
-        del outcomes[index]
-        resolved[index] = found = await _resolved(context, posts[index], only_board, asked)
-        if isinstance(found, Post):
-            again[index] = found
-    if again:
-        outcomes.update(zip(again, await context.posting.writer.submit(list(again.values())), strict=True))
-    return resolved, [outcomes[index] for index in sorted(outcomes)]
+def _outcome(post: Post, parts: list[PartOutcome], *, named: bool) -> PostOutcome:
+    if not named:
+        return PostOutcome([(post.parts[0].board, parts[0])], parts[0].status, False)
+    return name_boards([(target.board, part) for target, part in zip(post.parts, parts, strict=True)])
+
+
+async def _find_outdated(catalog: Catalog, outcomes: Sequence[PostOutcome]) -> list[int]:
+    """Return the indexes of posts with an unknown board that still exists but differs from this process's copy."""
+    unknown = [outcome.list_unknown_boards() for outcome in outcomes]
+    outdated: set[str] = set()
+    for board in {board.id: board for boards in unknown for board in boards}.values():
+        with suppress(UnknownBoardError):
+            if await catalog.reread_board(board.id) != board:
+                outdated.add(board.id)
+    return [index for index, boards in enumerate(unknown) if any(board.id in outdated for board in boards)]
 
 
 def _resolved_here(context: Context, post: ReceivedPost, only_board: str | None) -> Post | None:
@@ -151,13 +156,10 @@ def _resolved_here(context: Context, post: ReceivedPost, only_board: str | None)
     if board is None or board.family_key is not None:
         return None
     try:
-        parts = [BoardPost(board, parse_changes(board, post.stats, post.overwrite))]
+        changes = parse_changes(board, post.stats, post.overwrite)
     except (PostError, ProblemError):
         return None
-    return _identified(context, post, parts)
-
-
-_Resolved: TypeAlias = "Post | dict[str, Exception]"
+    return make_post(context, post, board, changes, [BoardPost(board, changes)])
 
 
 class _Asked(NamedTuple):
@@ -167,14 +169,15 @@ class _Asked(NamedTuple):
     reread: set[str]
 
 
-async def _resolved(context: Context, post: ReceivedPost, only_board: str | None, asked: _Asked) -> _Resolved:
-    """Return the post in the units of its boards, or, by board id, the errors of the boards that can't take it."""
+async def _resolved(context: Context, post: ReceivedPost, only_board: str | None, asked: _Asked) -> Post | PostOutcome:
+    """Return the post in the units of its boards, or the errors of the boards that can't take it."""
+    board_ids = [only_board] if only_board is not None else post.boards or []
     errors: dict[str, Exception] = {}
     parts: list[BoardPost] = []
     if post.at_us is not None and post.at_us > context.now_us() + context.settings.at_ahead_s_max * 1e6:
         error = AtInFutureError(f"at is more than {context.settings.at_ahead_s_max:g} s ahead", pointer="/at")
-        return dict.fromkeys([only_board] if only_board is not None else post.boards or [], error)
-    for board_id in (only_board,) if only_board is not None else post.boards or ():
+        return PostOutcome([(each, error) for each in board_ids], PostStatus.REJECTED, only_board is None)
+    for board_id in board_ids:
         try:
             if board_id in asked.unknown:
                 raise asked.unknown[board_id]
@@ -195,22 +198,25 @@ async def _resolved(context: Context, post: ReceivedPost, only_board: str | None
         except (PostError, ProblemError) as error:
             errors[board_id] = error
     if errors:
-        return errors
-    return _identified(context, post, parts)
+        refused = [(board_id, errors.get(board_id) or PostRejectedError()) for board_id in board_ids]
+        return PostOutcome(refused, PostStatus.REJECTED, only_board is None)
+    return make_post(context, post, parts[0].board, parts[0].changes, parts)
 
 
-def _identified(context: Context, post: ReceivedPost, parts: list[BoardPost]) -> Post:
+def make_post(
+    context: Context,
+    post: ReceivedPost,
+    board: Board,
+    changes: Sequence[ColumnChange],
+    parts: list[BoardPost],
+    family: Family | None = None,
+) -> Post:
+    """Return a post to these boards. `changes` are in the units of the columns of `board`."""
     if post.post_id is None:
-        return Post(post.owner, parts, None, post.at_us, "")
-    fingerprint = hash_post(post.owner, parts[0].board, parts[0].changes, post.at_us)
-    return Post(
-        post.owner,
-        parts,
-        context.posting.post_ids.hash_post_id(post.post_id),
-        post.at_us,
-        fingerprint,
-        post_id=post.post_id,
-    )
+        return Post(post.owner, parts, None, post.at_us, "", family)
+    fingerprint = hash_post(post.owner, board, changes, post.at_us, post.facets)
+    post_hash = context.posting.post_ids.hash_post_id(post.post_id)
+    return Post(post.owner, parts, post_hash, post.at_us, fingerprint, family, post.post_id)
 
 
 def parse_changes(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str, Raw]) -> list[ColumnChange]:
@@ -228,39 +234,38 @@ def parse_changes(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str
 def _change(board: Board, name: str, raw: Raw, *, overwrite: bool) -> ColumnChange:
     index = board.column_index.get(name)
     if index is None:
-        raise UnknownColumnError(f"no column {name!r} in {board.id!r}", pointer=f"/{_member(overwrite)}/{name}")
+        raise UnknownColumnError(f"no column {name!r} in {board.id!r}", pointer=_pointer(name, overwrite))
     column = board.spec.columns[index]
     try:
         if column.kind is ColumnKind.TEXT:
             return ColumnChange(index, parse_text(raw), overwrite)
         value = parse_decimal(raw, column.scale)
     except ProblemError as problem:
-        raise ProblemError(problem.code, problem.detail, pointer=f"/{_member(overwrite)}/{name}") from None
+        raise ProblemError(problem.code, problem.detail, pointer=_pointer(name, overwrite)) from None
     if column.merge is not Merge.SUM and not column.min_scaled <= value <= column.max_scaled:
-        raise ValueOutOfRangeError(f"{name} is outside {_bounds(column)}", pointer=f"/{_member(overwrite)}/{name}")
+        bounds = f"{column.min_scaled / 10**column.scale:g} to {column.max_scaled / 10**column.scale:g}"
+        raise ValueOutOfRangeError(f"{name} is outside {bounds}", pointer=_pointer(name, overwrite))
     return ColumnChange(index, value, overwrite)
 
 
-def _member(overwrite: bool) -> str:
-    return "set" if overwrite else "stats"
+def _pointer(name: str, overwrite: bool) -> str:
+    return f"/{'set' if overwrite else 'stats'}/{name}"
 
 
-def _bounds(column: ColumnSpec) -> str:
-    return f"{column.min_scaled / 10**column.scale:g} to {column.max_scaled / 10**column.scale:g}"
-
-
-def hash_post(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None) -> str:
-    """Return a hash of owner, values and `at`. It tells a retry of a post from a different post with the same id.
+def hash_post(
+    owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None, facets: dict[str, str] | None = None
+) -> str:
+    """Return a hash of owner, values, `at` and facets. It tells a retry from a different post with the same id.
 
     Equal numbers give the same hash, whatever their spelling and the scale of the board's column.
     """
     columns = board.spec.columns
-    values = sorted(make_comparable(columns[change.index], change) for change in changes)
-    text = msgspec.json.encode((owner, values, at_us))
-    return hashlib.blake2b(text, digest_size=FINGERPRINT_BYTES).hexdigest()
+    values = sorted(_comparable(columns[change.index], change) for change in changes)
+    text = msgspec.json.encode((owner, values, at_us, *([] if facets is None else [sorted(facets.items())])))
+    return hashlib.blake2b(text, digest_size=_FINGERPRINT_BYTES).hexdigest()
 
 
-def make_comparable(column: ColumnSpec, change: ColumnChange) -> tuple[str, str, bool]:
+def _comparable(column: ColumnSpec, change: ColumnChange) -> tuple[str, str, bool]:
     """Return the part of a fingerprint for one value: column name, value, and whether the value overwrites."""
     value = change.value
     if isinstance(value, int):
@@ -282,64 +287,86 @@ def format_stats(board: Board, values: Sequence[StatValue | None]) -> Stats:
     }
 
 
-def _result(post: Post, parts: list[PartOutcome], *, named: bool, single: bool) -> tuple[PostResult, PostStatus]:
-    if not named:
-        part = parts[0]
-        if part.error is not None and single:
-            raise post_problem_of(part.error)
-        if part.error is not None:
-            error = post_problem_of(part.error).to_document()
-            return PostResult(owner=post.owner, status="rejected", error=error), part.status
-        return (
-            PostResult(
-                owner=post.owner,
-                status=part.status.value,
-                updated_at=format_us(part.updated_at_us or 0),
-                stats=format_stats(post.parts[0].board, part.stats or ()),
-            ),
-            part.status,
+class PostOutcome(msgspec.Struct, frozen=True):
+    """The outcomes of a post on its boards, or one outcome of the whole post, which then is not `named`.
+
+    Each is a board, or only the id of a board that was not looked up, with what the writer made of the post there. An
+    error stands in its place if the post did not reach the writer.
+    """
+
+    boards: Sequence[tuple[Board | str, PartOutcome | Exception]]
+    status: PostStatus  # the best of the statuses that the post has on its boards
+    named: bool = True
+
+    def find_cause(self) -> Exception:
+        """Return the error that caused the others: the first that is no `PostRejectedError`, or else the first."""
+        errors = [error for _, part in self.boards if (error := _error_of(part)) is not None] or [PostRejectedError()]
+        return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
+
+    def list_unknown_boards(self) -> list[Board]:
+        """Return the boards that the writer did not find."""
+        return [
+            board
+            for board, part in self.boards
+            if isinstance(board, Board) and isinstance(_error_of(part), UnknownBoardError)
+        ]
+
+
+def name_boards(boards: Sequence[tuple[Board | str, PartOutcome | Exception]]) -> PostOutcome:
+    """Return the outcome of a post whose result lists its boards."""
+    best = PostStatus.REJECTED
+    for _, part in boards:
+        if isinstance(part, PartOutcome):
+            best = min(best, part.status, key=_BEST_FIRST.index)
+            if best is PostStatus.APPLIED:
+                break
+    return PostOutcome(boards, best)
+
+
+def _error_of(part: PartOutcome | Exception) -> Exception | None:
+    return part if isinstance(part, Exception) else part.error
+
+
+def make_results(
+    context: Context, posts: Sequence[ReceivedPost], outcomes: Sequence[PostOutcome], *, single: bool
+) -> PostResults:
+    """Return the results of the posts of a request.
+
+    Raises:
+        ProblemError: the body was a single post, which is rejected.
+    """
+    results = []
+    for post, outcome in zip(posts, outcomes, strict=True):
+        name: StatusName = outcome.status.value
+        context.metrics.posts_settled(name)
+        if outcome.status is PostStatus.REJECTED:
+            problem = post_problem_of(outcome.find_cause())
+            if single:
+                raise problem
+            result = PostResult(owner=post.owner, status=name, error=problem.to_document())
+        elif outcome.named:
+            result = PostResult(owner=post.owner, status=name)
+        else:
+            [(board, part)] = outcome.boards
+            assert isinstance(board, Board)
+            assert isinstance(part, PartOutcome)
+            updated_at = _time_text(part.updated_at_us or 0)
+            stats = format_stats(board, part.stats or ())
+            result = PostResult(owner=post.owner, status=name, updated_at=updated_at, stats=stats)
+        if outcome.named:
+            result.boards = [_board_result(board, part) for board, part in outcome.boards]
+        results.append(result)
+    return PostResults(results)
+
+
+def _board_result(board: Board | str, part: PartOutcome | Exception) -> BoardResult:
+    if isinstance(board, Board) and isinstance(part, PartOutcome) and part.error is None:
+        return BoardResult(
+            board=board.id,
+            status=part.status.value,
+            updated_at=_time_text(part.updated_at_us or 0),
+            stats=format_stats(board, part.stats or ()),
         )
-    status = min((part.status for part in parts), key=BEST_FIRST.index)
-    boards = [board_result(target.board, part) for target, part in zip(post.parts, parts, strict=True)]
-    result = PostResult(owner=post.owner, status=status.value, boards=boards)
-    if status is PostStatus.REJECTED:
-        problem = post_problem_of(first_cause([part.error for part in parts if part.error is not None]))
-        if single:
-            raise problem
-        result.error = problem.to_document()
-    return result, status
-
-
-def board_result(board: Board, part: PartOutcome) -> BoardResult:
-    if part.error is not None:
-        return BoardResult(board=board.id, status="rejected", error=post_problem_of(part.error).to_document())
-    return BoardResult(
-        board=board.id,
-        status=part.status.value,
-        updated_at=_time_text(part.updated_at_us or 0),
-        stats=format_stats(board, part.stats or ()),
-    )
-
-
-def first_cause(errors: Sequence[Exception]) -> Exception:
-    """Return the error that caused the others: the first that is no `PostRejectedError`, or else the first error."""
-    return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
-
-
-def _refused(post: ReceivedPost, errors: Mapping[str, Exception], *, named: bool, single: bool) -> PostResult:
-    problem = post_problem_of(first_cause(list(errors.values())))
-    if single:
-        raise problem
-    if not named:
-        return PostResult(
-            owner=post.owner, status="rejected", error=post_problem_of(next(iter(errors.values()))).to_document()
-        )
-    boards = [
-        BoardResult(
-            board=board_id,
-            status="rejected",
-            error=post_problem_of(errors.get(board_id, PostRejectedError())).to_document(),
-        )
-        for board_id in post.boards or ()
-    ]
-    return PostResult(owner=post.owner, status="rejected", boards=boards, error=problem.to_document())
+    problem = post_problem_of(_error_of(part) or PostRejectedError())
+    board_id = board.id if isinstance(board, Board) else board
+    return BoardResult(board=board_id, status="rejected", error=problem.to_document())

@@ -1,24 +1,107 @@
-"""Handlers that show the ingest queue to operators, and the outcome of one post to its sender.
+"""Posting with `mode=queued`, and the state of the ingest queue for operators.
 
-Both handlers read from the store, so every process gives the same answer. Only a post with a `post_id` can be looked
-up, for example after its sender queued it or received no response to it.
+A queued request is accepted as a whole, and answered before its posts are applied.
+
+A retry of an applied post is no fault. It counts as a duplicate, even if all boards of the post are closed now.
 """
 
 from __future__ import annotations
 
-from service.context import Context
-from service.contract.problems import post_problem_of
-from service.contract.responses.boards import PostState, QueueAnswer, ShardAnswer
-from service.contract.routes import Call
-from service.contract.values import format_us
-from storage.queue.outcomes import find_post_fate
-from storage.queue.queue_status import read_queue_state
+from collections.abc import Awaitable, Callable
 
-from .posts import format_stats
+from msgspec import UNSET
+
+from service.context import Context
+from service.contract.problems import FieldError, ProblemError, post_problem_of
+from service.contract.responses.boards import Accepted, QueueAnswer, ShardAnswer
+from service.contract.routes import Answer, Call, Reply
+from storage.boards.closed_boards import derive_closure
+from storage.errors import BoardChangedError, PeriodClosedError, UnknownBoardError, UnknownFamilyError
+from storage.posting.post_ids import find_repeats
+from storage.queue.queue_status import read_queue_state
+from storage.records import Post, PostStatus
+
+QUEUED = "queued"  # the value of the parameter `mode`
+_RENEWALS_MAX = 3  # the most tries of a request whose boards change
+
+
+async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Post]]], *, single: bool) -> Answer:
+    """Queue the posts of a request. `resolve` returns the posts, or raises the `ProblemError` of a faulty post.
+
+    Posts that none of their boards takes now are not queued. Each must be a duplicate of an applied post.
+
+    Raises:
+        ProblemError: a post is faulty or too late.
+        BoardChangedError: the boards changed during every try.
+    """
+    for _ in range(_RENEWALS_MAX):
+        found, now_us = await resolve(), context.now_us()
+        errors = {
+            index: error for index, post in enumerate(found) if (error := _find_closure(post, now_us)) is not None
+        }
+        closed = [found[index] for index in errors]
+        repeats = await context.store.read(lambda: find_repeats(context.posting.post_ids, closed)) if closed else []  # noqa: B023 - run at once
+        for (index, error), repeat in zip(errors.items(), repeats, strict=True):
+            if repeat is not True:
+                raise make_refusal(repeat or error, None if single else index)
+        posts = [post for index, post in enumerate(found) if index not in errors]
+        try:
+            if posts:
+                await context.posting.enqueuer.submit(posts)
+        except BoardChangedError:
+            await _reread(context, posts)
+            continue
+        if closed:
+            context.metrics.posts_settled(PostStatus.DUPLICATE.value, len(closed))
+        return Reply(Accepted(len(found), len(closed) or UNSET), status=202)
+    raise BoardChangedError
+
+
+async def _reread(context: Context, posts: list[Post]) -> None:
+    """Read the boards and families of the posts from the store again."""
+    for family_id in {post.family.id for post in posts if post.family is not None}:
+        for part in (part for post in posts for part in post.parts):
+            if part.board.family_key is not None:
+                context.catalog.forget_board(part.board.id)
+        try:
+            await context.catalog.families.reread_family(family_id)
+        except UnknownFamilyError:
+            continue  # `resolve` raises this error when it runs again
+    for board_id in {part.board.id for post in posts if post.family is None for part in post.parts}:
+        try:
+            await context.catalog.reread_board(board_id)
+        except UnknownBoardError:
+            continue
+
+
+def _find_closure(post: Post, now_us: int) -> PeriodClosedError | None:
+    """Return an error if all of a post's boards are closed or not yet open. Otherwise return None."""
+    if post.family is not None:
+        return None if post.parts else PeriodClosedError("every period of the post is closed", pointer="/at")
+    error = None
+    for part in post.parts:
+        if not part.board.may_close:
+            return None
+        try:
+            derive_closure(part.board, now_us).check(part.board, now_us if post.at_us is None else post.at_us)
+        except PeriodClosedError as closed:
+            error = closed
+        else:
+            return None
+    return error
+
+
+def make_refusal(error: Exception, index: int | None) -> ProblemError:
+    """Return the problem that refuses a request because of one post. `index` is None if the post is the whole body."""
+    problem = post_problem_of(error)
+    if index is None:
+        return problem
+    errors = [FieldError(f"/posts/{index}{each.pointer}", each.detail) for each in problem.errors]
+    errors = errors or [FieldError(f"/posts/{index}", problem.detail)]
+    return ProblemError(problem.code, f"post {index + 1}: {problem.detail}", errors=errors, status=problem.status)
 
 
 async def show_queue(context: Context, _call: Call) -> QueueAnswer:
-    """Handle `GET /v1/queue`."""
     queue = context.posting.queue
     state = await context.store.read(lambda: read_queue_state(queue.leases, queue.semaphore))
     now_us = context.now_us()
@@ -47,20 +130,4 @@ async def show_queue(context: Context, _call: Call) -> QueueAnswer:
         capacity=state.sizing.capacity or None,
         speed=state.sizing.speed or None,
         shards=shards,
-    )
-
-
-async def post_state(context: Context, call: Call) -> PostState:
-    """Handle `GET /v1/leaderboards/{board}/posts/{post_id}`."""
-    board, post_id = await context.catalog.find_board(call.path["board"]), call.path["post_id"]
-    fate = await find_post_fate(context.store, context.posting.post_ids, board, post_id)
-    if fate.error is not None:
-        return PostState(post_id=post_id, status="rejected", error=post_problem_of(fate.error).to_document())
-    if fate.status is None:
-        return PostState(post_id=post_id, status="pending")
-    return PostState(
-        post_id=post_id,
-        status=fate.status.value,  # type: ignore[arg-type]  # `duplicate` is never stored as an outcome
-        updated_at=format_us(fate.updated_at_us or 0),
-        stats=format_stats(board, fate.stats or ()),
     )

@@ -74,7 +74,6 @@ class StreamClient:
 
 
 async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse:
-    """Handle `GET …/stream`."""
     query: StreamQuery = call.query
     board, index = await find_column(context, call.path["board"], query.column)
     if call.request.method == hdrs.METH_HEAD:

@@ -1,8 +1,8 @@
 """Handlers of one ranking, that is of one ranked column of a leaderboard.
 
-`rankings` has pages, positions of values, values of ranks, the distribution, the curve and its refresh. `around` has
-the rows around an owner or a value. `several_boards` adds up positions on several leaderboards. `curve_documents` makes
-the document with which a client ranks offline.
+`rankings` has pages, positions of values (added up over several leaderboards, if the request names some), values of
+ranks, and the distribution. `around` has the rows around an owner or a value. `curves` has the document with which a
+client ranks offline, and the refresh and the audit of a curve.
 
 Ranks come from `service.ranks`. A handler decides what is read in one snapshot, so that the ranks and totals of one
 answer agree with each other even while posts arrive.

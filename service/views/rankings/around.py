@@ -7,6 +7,8 @@ counted, the count and the rows come from one snapshot.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from service.context import Context
 from service.contract.queries import AroundOwnerQuery, AroundValueQuery
 from service.contract.responses.boards import Page
@@ -17,7 +19,6 @@ from service.views.owners.owners import find_column
 from service.views.owners.profiles import add_profiles
 from storage.entries.neighbours import Neighbours
 from storage.errors import NotRankedError, UnknownOwnerError
-from storage.records import Entry
 from storage.store import Program
 
 from .rankings import parse_wanted_value
@@ -26,134 +27,116 @@ from .rankings import parse_wanted_value
 # of the first row begins before the window.
 MORE = 1
 
+_Located = tuple[WantedRank, LocatedRank, Window]
+
 
 async def around_owner(context: Context, call: Call) -> Page:
-    """Handle `GET …/entries/{owner}/around`."""
     query: AroundOwnerQuery = call.query
     owner = call.path["owner"]
     board, index = await find_column(context, call.path["board"], query.column)
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
-    better, worse = query.better, query.worse + 1
+    around = _RowsAround(locator, pager, query.better, query.worse + 1)
     found = await context.reads.read_around_owner(
-        board, index, owner, better_rows=better + MORE, worse_rows=worse + MORE
+        board, index, owner, better_rows=around.better + MORE, worse_rows=around.worse + MORE
     )
     if found is not None:
         near, totals = found
         wanted = WantedRank(index, cell_of(pager.ranking, near.after[0]), owner)
         known = locator.locate_without_count(wanted, "auto")
         if known is not None:
-            shared = _window(pager, wanted, known, near, totals, better=better, worse=worse)
-            return await _answer(context, pager, shared, known, wanted, profiles=query.profiles)
+            return await _answer(context, query, pager, wanted, known, around.make_window(wanted, known, near, totals))
     starts = locator.find_count_starts([index])
-    wanted, window, located = await context.store_for_board(board).read(
-        lambda: _around_owner(context, locator, pager, owner, query, starts), heavy=locator.find_curve(index) is None
-    )
-    return await _answer(context, pager, window, located, wanted, profiles=query.profiles)
 
+    def program() -> Program[_Located]:
+        entries = yield from locator.entries.find_entries([owner])
+        if owner not in entries:
+            raise UnknownOwnerError(f"{owner!r} has no entry in this leaderboard")
+        cell = entries[owner].cells[index]
+        if not isinstance(cell, str):
+            raise NotRankedError(f"{owner!r} has no value in {query.column!r}")
+        return (yield from around.read(WantedRank(index, cell, owner), starts))
 
-def _wanted_owner(entry: Entry | None, owner: str, index: int, column: str) -> WantedRank:
-    if entry is None:
-        raise UnknownOwnerError(f"{owner!r} has no entry in this leaderboard")
-    cell = entry.cells[index]
-    if not isinstance(cell, str):
-        raise NotRankedError(f"{owner!r} has no value in {column!r}")
-    return WantedRank(index, cell, owner)
-
-
-def _around_owner(
-    context: Context, locator: Locator, pager: Pager, owner: str, query: AroundOwnerQuery, starts: CountStarts
-) -> Program[tuple[WantedRank, Window, LocatedRank]]:
-    found = yield from locator.entries.find_entries([owner])
-    wanted = _wanted_owner(found.get(owner), owner, pager.ranking.index, query.column)
-    around = yield from _around(context, locator, pager, wanted, starts, better=query.better, worse=query.worse + 1)
-    return wanted, *around
+    located = await context.store_for_board(board).read(program, heavy=locator.find_curve(index) is None)
+    return await _answer(context, query, pager, *located)
 
 
 async def around_value(context: Context, call: Call) -> Page:
-    """Handle `GET …/rankings/{column}/around`."""
     query: AroundValueQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
     wanted = parse_wanted_value(locator, index, query.value, "value")
     starts = locator.find_count_starts([index])
-    window, located = await context.store_for_board(board).read(
-        lambda: _around(context, locator, pager, wanted, starts, better=query.better, worse=query.worse),
-        heavy=locator.find_curve(index) is None,
+    around = _RowsAround(locator, pager, query.better, query.worse)
+    located = await context.store_for_board(board).read(
+        lambda: around.read(wanted, starts), heavy=locator.find_curve(index) is None
     )
-    return await _answer(context, pager, window, located, wanted, profiles=query.profiles)
+    return await _answer(context, query, pager, *located)
 
 
-def _around(
-    context: Context,
-    locator: Locator,
-    pager: Pager,
-    wanted: WantedRank,
-    starts: CountStarts,
-    *,
-    better: int,
-    worse: int,
-) -> Program[tuple[Window, LocatedRank]]:
-    ranking = pager.ranking
-    located = yield from locator.locate_rank(wanted, "auto", starts)
-    near = yield from ranking.read_rows_around(
-        wanted.cell, wanted.owner or "", better_rows=better + MORE, worse_rows=worse + MORE
-    )
-    totals = yield from read_board_totals(locator.board)
-    return _window(pager, wanted, located, near, totals, better=better, worse=worse), located
+class _RowsAround(NamedTuple):
+    """Reads at most `better` and `worse` rows on the two sides of a cell."""
 
+    locator: Locator
+    pager: Pager
+    better: int
+    worse: int
 
-def _window(
-    pager: Pager,
-    wanted: WantedRank,
-    located: LocatedRank,
-    near: Neighbours,
-    totals: dict[int, int],
-    *,
-    better: int,
-    worse: int,
-) -> Window:
-    """Return the wanted rows as a window, without the `MORE` further rows at each end."""
-    ranking = pager.ranking
-    before = near.before[max(0, len(near.before) - better) :]
-    rows = before + near.after[:worse]
-    ties_before = 0 if ranking.timed else near.ties_before
-    first_row_number = located.rank + ties_before - len(before)
-    more_before = len(near.before) > len(before)
-    more_after = len(near.after) > worse or pager.has_rows_past(first_row_number + len(rows) - 1, totals)
-    if located.method not in COUNTED_METHODS:
-        # The row number is estimated. Keep it within the ranking, whose first and last row numbers are known.
-        last_first = totals.get(ranking.index, 0) - len(rows) + 1
-        if not more_before:
-            first_row_number = 1
-        elif not more_after:
-            first_row_number = last_first
+    def read(self, wanted: WantedRank, starts: CountStarts) -> Program[_Located]:
+        located = yield from self.locator.locate_rank(wanted, "auto", starts)
+        near = yield from self.pager.ranking.read_rows_around(
+            wanted.cell, wanted.owner or "", better_rows=self.better + MORE, worse_rows=self.worse + MORE
+        )
+        totals = yield from read_board_totals(self.locator.board)
+        return wanted, located, self.make_window(wanted, located, near, totals)
+
+    def make_window(self, wanted: WantedRank, located: LocatedRank, near: Neighbours, totals: dict[int, int]) -> Window:
+        """Return the wanted rows as a window, without the `MORE` further rows at each end."""
+        pager, ranking = self.pager, self.pager.ranking
+        before = near.before[max(0, len(near.before) - self.better) :]
+        rows = before + near.after[: self.worse]
+        ties_before = 0 if ranking.timed else near.ties_before
+        first_row_number = located.rank + ties_before - len(before)
+        more_before = len(near.before) > len(before)
+        more_after = len(near.after) > self.worse or pager.has_rows_past(first_row_number + len(rows) - 1, totals)
+        if located.method not in COUNTED_METHODS:
+            # The row number is estimated. Keep it within the ranking, whose first and last row numbers are known.
+            last_first = totals.get(ranking.index, 0) - len(rows) + 1
+            if not more_before:
+                first_row_number = 1
+            elif not more_after:
+                first_row_number = last_first
+            else:
+                first_row_number = max(2, min(first_row_number, last_first - 1))
+        if ranking.timed or not rows or not more_before:
+            first_ties = 0
+        elif cell_of(ranking, rows[0]) == wanted.cell:
+            first_ties = ties_before - len(before)
+        elif cell_of(ranking, near.before[0]) == cell_of(ranking, rows[0]):
+            first_ties = near.edge_ties + MORE
         else:
-            first_row_number = max(2, min(first_row_number, last_first - 1))
-    if ranking.timed or not rows or not more_before:
-        first_ties = 0
-    elif cell_of(ranking, rows[0]) == wanted.cell:
-        first_ties = ties_before - len(before)
-    elif cell_of(ranking, near.before[0]) == cell_of(ranking, rows[0]):
-        first_ties = near.edge_ties + MORE
-    else:
-        first_ties = 0
-    return Window(
-        rows,
-        first_row_number,
-        max(1, first_row_number - first_ties),
-        located.method in COUNTED_METHODS,
-        totals,
-        more_before=more_before,
-        more_after=more_after,
-    )
+            first_ties = 0
+        return Window(
+            rows,
+            first_row_number,
+            max(1, first_row_number - first_ties),
+            located.method in COUNTED_METHODS,
+            totals,
+            more_before=more_before,
+            more_after=more_after,
+        )
 
 
 async def _answer(
-    context: Context, pager: Pager, window: Window, located: LocatedRank, wanted: WantedRank, *, profiles: bool
+    context: Context,
+    query: AroundOwnerQuery | AroundValueQuery,
+    pager: Pager,
+    wanted: WantedRank,
+    located: LocatedRank,
+    window: Window,
 ) -> Page:
     context.metrics.count_ranks_read("around" if wanted.owner is not None else "rankings", located.method)
     page = pager.make_page(window, _known(pager, window, located, wanted))
-    if profiles:
+    if query.profiles:
         await add_profiles(context, page.entries)
     return page
 

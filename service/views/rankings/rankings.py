@@ -1,70 +1,64 @@
-"""Handlers of one ranking: pages, positions of values, values of ranks, distribution, the curve and its refresh."""
+"""Handlers of one ranking: pages, positions of values on one or several boards, values of ranks, distribution."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from math import floor
 
-from predictor import RankCurve
+from predictor import BoundedRank, RankCurve, add_up_ranks
 from service.context import Context
 from service.contract.problems import ProblemError
 from service.contract.queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
 from service.contract.responses.boards import (
     Bucket,
     Buckets,
-    CurveAnswer,
     Page,
     PercentileValue,
     RankValue,
-    RefreshAnswer,
     Values,
 )
-from service.contract.responses.positions import Position, Positions
-from service.contract.routes import Answer, Call, Reply, match_entity_tag
-from service.contract.values import Number, format_us, parse_decimal, to_wire_number
-from service.ranks.curve_buckets import EstimatedBucket, estimate_buckets, split_range
-from service.ranks.locator import Locator, WantedRank, read_board_totals
+from service.contract.responses.positions import Position, PositionMethod, Positions
+from service.contract.routes import Call
+from service.contract.values import Number, parse_decimal, to_wire_number
+from service.ranks.curve_buckets import estimate_buckets, split_range
+from service.ranks.locator import Locator, WantedRank, percentile, read_board_totals
 from service.views.owners.owners import find_column
 from service.views.owners.profiles import add_profiles
-from storage.archive.archive_reader import ArchivedEntries
-from storage.archive.archive_writer import build_exact_curve
 from storage.entries.rankings import Ranking
-from storage.errors import ArchivedError, NoCurveError
+from storage.errors import UnknownColumnError
 from storage.records import Board
 from storage.store import Program
 
-from .curve_documents import curve_document, curve_etag
-from .several_boards import add_up_positions, find_added_boards
+# From the best method to the worst. The answer has the worst of the boards' methods, because a sum is no more exact
+# than its least exact part.
+_METHODS: tuple[PositionMethod, ...] = ("count", "knot", "gap", "curve")
 
 
 async def get_page(context: Context, call: Call) -> Page | bytes:
-    """Handle `GET …/rankings/{column}`."""
     query: PageQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
     limit = query.limit or context.settings.page_entries_default
     pager = context.ranks.make_pager(board, index)
-    light = context.settings.light_read_rows_max
-    start = pager.find_count_start() if query.cursor is not None or query.from_rank is not None else None
-    if query.cursor is not None:
-        place = pager.decode_cursor(query.cursor)
-        far = start is None and place.row_number > light
-        window = await context.store_for_board(board).read(
-            lambda: pager.find_rows_at_cursor(place, limit, start), heavy=far
-        )
-    elif query.from_rank is not None:
-        rank = query.from_rank
-        far = start is None and rank > light
-        window = await context.store_for_board(board).read(
-            lambda: pager.find_rows_from_rank(rank, limit, start), heavy=far
-        )
+    store = context.store_for_board(board)
+    if query.cursor is not None or query.from_rank is not None:
+        start = pager.find_count_start()
+        if query.cursor is not None:
+            place = pager.decode_cursor(query.cursor)
+            program, row_number = partial(pager.find_rows_at_cursor, place, limit, start), place.row_number
+        else:
+            assert query.from_rank is not None
+            program, row_number = partial(pager.find_rows_from_rank, query.from_rank, limit, start), query.from_rank
+        far = start is None and row_number > context.settings.light_read_rows_max
+        window = await store.read(program, heavy=far)
     elif query.profiles:
         window = await pager.read_first(limit)
     else:
         # Most requests are for the top. Requests that arrive at the same time share one read and one encoded answer.
         kind = (board.key, board.epoch, len(board.spec.columns), index, limit)
-        first = await context.ranks.first_pages.ask(context.store_for_board(board), kind, (pager, limit))
+        first = await context.ranks.first_pages.ask(store, kind, (pager, limit))
         context.metrics.count_ranks_read("page", "count", first.rows)
         return first.body
     context.metrics.count_ranks_read("page", "count", len(window.rows))
@@ -75,15 +69,14 @@ async def get_page(context: Context, call: Call) -> Page | bytes:
 
 
 async def value_positions(context: Context, call: Call) -> Positions:
-    """Handle `GET …/rankings/{column}/positions`."""
     query: ValuePositionsQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    others = await find_added_boards(context, call, board, index) if query.with_ else []
+    others = await _find_added_boards(context, call, board, index) if query.with_ else []
     found = await _value_positions(context, board, index, query)
     if not others:
         return Positions(found)
     shards = [found, *[await _value_positions(context, *other, query) for other in others]]
-    return Positions([add_up_positions(list(parts)) for parts in zip(*shards, strict=True)])
+    return Positions([_add_up_positions(list(parts)) for parts in zip(*shards, strict=True)])
 
 
 async def _value_positions(context: Context, board: Board, index: int, query: ValuePositionsQuery) -> list[Position]:
@@ -93,6 +86,62 @@ async def _value_positions(context: Context, board: Board, index: int, query: Va
     for position in found:
         context.metrics.count_ranks_read("rankings", position.method)
     return found
+
+
+async def _find_added_boards(context: Context, call: Call, first: Board, index: int) -> list[tuple[Board, int]]:
+    """Return the boards that `with` names, each with the index of the column there.
+
+    Raises:
+        UnknownBoardError, UnknownColumnError: one of the boards, or the column on one of them, does not exist.
+        ProblemError: a board is named twice or ranks the column in another way, or there are too many values.
+    """
+    query: ValuePositionsQuery = call.query
+    column = first.spec.columns[index]
+    asked, most = len(query.values) * (1 + len(query.with_)), context.settings.query_values_max
+    if asked > most:
+        raise ProblemError(
+            "too_many_values",
+            f"{asked} values, counted once for each leaderboard, are more than {most}",
+            pointer="values",
+        )
+    found: list[tuple[Board, int]] = []
+    for position, board_id in enumerate(query.with_):
+        pointer = f"with/{position}"
+        if board_id in (first.id, *query.with_[:position]):
+            raise ProblemError("bad_request", f"{board_id!r} would be counted twice", pointer=pointer)
+        try:
+            board, other_index = await find_column(context, board_id, column.name)
+        except UnknownColumnError as error:
+            raise UnknownColumnError(error.detail, pointer=pointer) from error
+        other = board.spec.columns[other_index]
+        if (other.best, other.scale) != (column.best, column.scale):
+            raise ProblemError(
+                "bad_request", f"{column.name!r} of {board_id!r} has another best or scale", pointer=pointer
+            )
+        found.append((board, other_index))
+    return found
+
+
+def _add_up_positions(parts: list[Position]) -> Position:
+    """Return the position of a value among the entries of all boards, from its position on each board.
+
+    The numbers of better entries on all boards are added up, and so are the ends of the brackets. Therefore the bracket
+    of the sum is as reliable as the brackets of the boards.
+    """
+    rank, low, high = add_up_ranks(BoundedRank(part.rank, part.low, part.high) for part in parts)
+    total = sum(part.total for part in parts)
+    return Position(
+        column=parts[0].column,
+        value=parts[0].value,
+        rank=rank,
+        low=low,
+        high=high,
+        exact=low == high,
+        method=max((part.method for part in parts), key=_METHODS.index),
+        total=total,
+        percentile=percentile(rank, total),
+        as_of=min(part.as_of for part in parts),
+    )
 
 
 def parse_wanted_value(locator: Locator, index: int, text: str, pointer: str) -> WantedRank:
@@ -112,7 +161,6 @@ def parse_wanted_value(locator: Locator, index: int, text: str, pointer: str) ->
 
 
 async def get_values(context: Context, call: Call) -> Values:
-    """Handle `GET …/rankings/{column}/values`."""
     query: ValuesQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
     count = len(query.ranks) + len(query.percentiles)
@@ -121,11 +169,11 @@ async def get_values(context: Context, call: Call) -> Values:
             "too_many_values", f"{count} is more than {context.settings.query_values_max}", pointer="ranks"
         )
     finder = _ValueFinder(context, board, index)
-    ranks, percentiles = await context.store_for_board(board).read(
-        lambda: finder.run(query.ranks, query.percentiles), heavy=finder.curve is None
+    values = await context.store_for_board(board).read(
+        lambda: finder.find_values(query.ranks, query.percentiles), heavy=finder.curve is None
     )
     context.metrics.count_ranks_read("rankings", "count" if finder.curve is None else "curve", count)
-    return Values([*ranks, *percentiles])
+    return Values(values)
 
 
 class _ValueFinder:
@@ -140,23 +188,22 @@ class _ValueFinder:
         self._ranking: Ranking = context.boards.open_board(board)[0].rankings[index]
         self._scale = board.spec.columns[index].scale
 
-    def run(
+    def find_values(
         self, ranks: Sequence[int], percentiles: Sequence[float]
-    ) -> Program[tuple[list[RankValue], list[PercentileValue]]]:
+    ) -> Program[list[RankValue | PercentileValue]]:
         totals = yield from read_board_totals(self._board)
         total = totals.get(self._index, 0)
-        for_ranks, for_percentiles = [], []
+        found: list[RankValue | PercentileValue] = []
         for rank in ranks:
-            value, low, high = yield from self._value(rank, total)
-            for_ranks.append(RankValue(rank, value, low, high, low == high))
-        for percentile in percentiles:
-            value, low, high = yield from self._value(rank_of_percentile(percentile, total), total)
-            for_percentiles.append(PercentileValue(percentile, value, low, high, low == high))
-        return for_ranks, for_percentiles
+            found.append(RankValue(rank, *(yield from self._value(rank, total))))
+        for share in percentiles:
+            found.append(PercentileValue(share, *(yield from self._value(rank_of_percentile(share, total), total))))
+        return found
 
-    def _value(self, rank: int, total: int) -> Program[tuple[Number | None, Number | None, Number | None]]:
+    def _value(self, rank: int, total: int) -> Program[tuple[Number | None, Number | None, Number | None, bool]]:
+        """Return a value, the bounds between which the true value lies, and whether the value is exact."""
         if total == 0:
-            return None, None, None
+            return None, None, None, True
         rank = min(rank, total)
         padding = self._ranking.padding
         near = self.curve is None or not self.curve.total or rank <= self._board.spec.predictor.exact_top
@@ -172,7 +219,8 @@ class _ValueFinder:
                 landed = yield from self._ranking.find_worst_row()
             assert landed is not None
             value = low = high = padding.decode_value(landed[0])
-        return to_wire_number(value, self._scale), to_wire_number(low, self._scale), to_wire_number(high, self._scale)
+        shown, least, most = (to_wire_number(each, self._scale) for each in (value, low, high))
+        return shown, least, most, low == high
 
     def _takes(self, rank: int) -> bool:
         """Return whether the row of a deep rank may be found by a count from an anchor knot.
@@ -193,87 +241,25 @@ def rank_of_percentile(percentile: float, total: int) -> int:
     return max(1, floor(total - Fraction(str(percentile)) * (total - 1) / 100))
 
 
-async def curve(context: Context, call: Call) -> Answer:
-    """Handle `GET …/rankings/{column}/curve`."""
-    board, index = await find_column(context, call.path["board"], call.path["column"])
-    # If another process has emptied the board, this process's curve still describes the former entries. This read
-    # raises an error in that case.
-    await context.store_for_board(board).read(lambda: read_board_totals(board))
-    served = context.curves.book.find_served(board, index)
-    if served is None and board.closed_us is not None:
-        return await _final_curve(context, call, board, index)
-    if served is None:
-        raise NoCurveError(f"{call.path['column']!r} of {board.id!r} has no curve yet")
-    return _curve_reply(context, call, curve_etag(served), lambda: curve_document(board, index, served.curve))
-
-
-async def _final_curve(context: Context, call: Call, board: Board, index: int) -> Answer:
-    """Answer with the final curve of a closed board, if this process has no curve of the board.
-
-    The curve of an archived board comes from the archive. For another board with few entries, make a curve that has a
-    knot for each value.
-    """
-    entries, _ = context.boards.open_board(board)
-    archived = isinstance(entries, ArchivedEntries)
-    found = await context.store_for_board(board).read(
-        lambda: entries.read_curve(index) if isinstance(entries, ArchivedEntries) else build_exact_curve(entries, index)
-    )
-    if found is None or not (archived or found.total <= board.spec.predictor.exact_top):
-        raise NoCurveError(f"{call.path['column']!r} of {board.id!r} has no curve yet")
-    etag = f'W/"{board.key}-{index}-final-{found.total}"'
-    return _curve_reply(context, call, etag, lambda: curve_document(board, index, found))
-
-
-def _curve_reply(context: Context, call: Call, etag: str, document: Callable[[], CurveAnswer]) -> Reply:
-    headers = {"ETag": etag, "Cache-Control": "no-cache"}
-    if match_entity_tag(call.request.headers.get("If-None-Match", ""), etag):
-        return Reply(None, status=304, headers=headers)
-    context.metrics.count_ranks_read("rankings", "curve")
-    return Reply(document(), headers=headers)
-
-
-async def refresh_curve(context: Context, call: Call) -> RefreshAnswer:
-    """Handle `POST …/rankings/{column}/refresh`."""
-    board, index = await find_column(context, call.path["board"], call.path["column"])
-    if board.archived_us is not None:
-        raise ArchivedError(f"{board.id!r} was archived, and its curves are final")
-    done = await context.curves.refreshes.refresh_now(board, index)
-    return RefreshAnswer(
-        column=board.spec.columns[index].name,
-        method=done.curve.method,
-        total=done.curve.total,
-        as_of=format_us(done.curve.as_of_us),
-        certificate=done.curve.certificate,
-        seconds=done.seconds,
-    )
-
-
 async def buckets(context: Context, call: Call) -> Buckets:
-    """Handle `GET …/rankings/{column}/buckets`."""
     query: BucketsQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
     ranking = context.boards.open_board(board)[0].rankings[index]
-    scale = board.spec.columns[index].scale
+    store, to_wire = context.store_for_board(board), partial(to_wire_number, scale=board.spec.columns[index].scale)
     curve = context.curves.book.find_curve(board, index) if query.rank == "estimate" else None
     if curve is not None:
-        # As in `curve`: this read raises an error if another process has emptied the board.
-        await context.store_for_board(board).read(lambda: read_board_totals(board))
-        parts = estimate_buckets(curve, ranking.padding, query.buckets)
-        context.metrics.count_ranks_read("rankings", "curve", len(parts))
-        return Buckets([_estimated(part, scale) for part in parts])
-    found = await context.store_for_board(board).read(lambda: count_buckets(ranking, query.buckets), heavy=True)
-    context.metrics.count_ranks_read("rankings", "count", len(found))
-    return Buckets(
-        [
-            Bucket(from_=to_wire_number(least, scale), to=to_wire_number(past, scale), entries=entries)
-            for least, past, entries in found
+        # As in `get_curve`: this read raises an error if another process has emptied the board.
+        await store.read(lambda: read_board_totals(board))
+        estimated = estimate_buckets(curve, ranking.padding, query.buckets)
+        found = [
+            Bucket(to_wire(least), to_wire(past), entries, low, high, low == high)
+            for least, past, entries, low, high in estimated
         ]
-    )
-
-
-def _estimated(part: EstimatedBucket, scale: int) -> Bucket:
-    least, past = to_wire_number(part.least, scale), to_wire_number(part.past, scale)
-    return Bucket(least, past, part.entries, part.low, part.high, part.low == part.high)
+    else:
+        counted = await store.read(lambda: count_buckets(ranking, query.buckets), heavy=True)
+        found = [Bucket(to_wire(least), to_wire(past), entries) for least, past, entries in counted]
+    context.metrics.count_ranks_read("rankings", "count" if curve is None else "curve", len(found))
+    return Buckets(found)
 
 
 def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int, int]]]:

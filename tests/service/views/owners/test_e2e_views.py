@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from service.views.rankings.curve_documents import curve_etag
+from service.views.rankings.curves import curve_etag
 from tests.service.real_service import WAIT_S, Service, escaped, without
 
 B = "/v1/leaderboards/b"

@@ -14,7 +14,7 @@ import pytest
 
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
 from service.contract.values import format_us
-from service.views.rankings.curve_documents import curve_document
+from service.views.rankings.curves import curve_document
 from storage.log.cells import Padding
 from storage.records import Best, Board, Ties
 from tests.service.offline_ranks import rank_of

@@ -1,0 +1,292 @@
+"""Handlers of an owner's positions: on one board, compared with the previous period, and on many boards.
+
+Positions on many boards take few statements, whatever the number of boards. Each store is read at most twice, each time
+in one snapshot: first all entries, then the counts of all ranks that must be counted.
+
+A comparison says how many places the owner gained by the owner's own value (`moved`), and how many by the values of
+others (`field_moved`). To compute `moved`, the owner's current value is ranked on the earlier board, without the
+owner's own earlier entry. `moved` is the owner's earlier rank minus that rank. `field_moved` is the remaining part of
+the change of rank.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import wraps
+from typing import NamedTuple
+
+import msgspec
+
+from service.context import Context
+from service.contract.problems import ProblemError
+from service.contract.queries import PositionsQuery, RankMode
+from service.contract.requests import ManyBoards
+from service.contract.responses.positions import (
+    BoardPosition,
+    BoardPositions,
+    NoBoardPosition,
+    NoPosition,
+    OwnerPositions,
+    Position,
+    Previous,
+)
+from service.contract.routes import Answer, Call, Handler
+from service.contract.values import parse_decimal
+from service.ranks.locator import CountStarts, LocatedRank, Locator, WantedRank
+from service.ranks.next_better import NextBetterFinder
+from service.views.retry_on_change import retry_with_boards
+from storage.boards.family_ids import board_id, parse_board_id
+from storage.errors import NotRankedError, UnknownOwnerError
+from storage.reads.point_reads import read_owner_on_boards, read_totals
+from storage.records import Best, Board
+from storage.store import Program, Store
+
+from .owners import check_count, find_column, find_hidden_entries, list_wanted_ranks
+
+
+def unless_hidden(handler: Handler) -> Handler:
+    """Return a handler that raises `NotRankedError` for a hidden owner, instead of `UnknownOwnerError`."""
+
+    @wraps(handler)
+    async def handle(context: Context, call: Call) -> Answer:
+        try:
+            return await handler(context, call)
+        except UnknownOwnerError:
+            board, owner = await context.catalog.find_board(call.path["board"]), call.path["owner"]
+            if not await find_hidden_entries(context, board, [owner]):
+                raise
+            raise NotRankedError(f"{owner!r} is hidden") from None
+
+    return handle
+
+
+async def get_positions(context: Context, call: Call) -> OwnerPositions:
+    query: PositionsQuery = call.query
+    if query.compare is None:
+        return await _positions_now(context, call, query)
+    board = await context.catalog.find_board(call.path["board"])
+    before_id = _find_board_before(board)
+    absent: UnknownOwnerError | NotRankedError | None = None
+    try:
+        answer = await _positions_now(context, call, query)
+    except (UnknownOwnerError, NotRankedError) as error:  # owners without a value in this period are compared too
+        absent, board = error, await context.catalog.find_board(board.id)
+        columns = query.columns or [board.spec.columns[index].name for index in board.sorted_indexes]
+        answer = OwnerPositions(call.path["owner"], [NoPosition(column=name) for name in columns])
+    await _add_previous(context, await context.catalog.find_board(board.id), before_id, answer, query.rank)
+    if absent is not None and not any(each.previous and each.previous.position for each in answer.positions):
+        raise absent
+    return answer
+
+
+async def _positions_now(context: Context, call: Call, query: PositionsQuery) -> OwnerPositions:
+    owner = call.path["owner"]
+    board = context.catalog.find_known(call.path["board"]) or await context.catalog.find_board(call.path["board"])
+    indexes: Sequence[int] = board.sorted_indexes
+    locator = context.ranks.find_locator(board)
+    if query.columns:
+        named = locator.find_ranked_indexes(query.columns)
+        if named is None:
+            columns = [await find_column(context, board.id, name) for name in query.columns]
+            board, named = columns[-1][0], [index for _, index in columns]
+            locator = context.ranks.find_locator(board)
+        indexes = named
+    if query.next:
+        return await _positions_with_next(context, locator, owner, indexes, query.rank)
+    read = await context.reads.read_entry(board, owner)
+    if read.entry is None:
+        raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
+    cells, totals, mode = read.entry.cells, read.totals, query.rank
+    answers: list[Position] = []
+    for index in indexes:
+        cell = cells[index]
+        position = locator.find_position_by_curve(index, cell, mode, totals) if isinstance(cell, str) else None
+        if position is None:
+            break
+        answers.append(position)
+    else:
+        for position in answers:
+            context.metrics.count_ranks_read("positions", position.method)
+        return OwnerPositions(owner, [*answers])
+    wanted = list_wanted_ranks(read.entry, indexes)
+    ranked = await locator.find_positions(wanted, mode, totals)
+    found = {each.column_index: position for each, position in zip(wanted, ranked, strict=True)}
+    return _owner_positions(context, board, owner, indexes, found)
+
+
+async def _positions_with_next(
+    context: Context, locator: Locator, owner: str, indexes: Sequence[int], mode: RankMode
+) -> OwnerPositions:
+    board = locator.board
+    places = NextBetterFinder(locator, mode)
+    far = mode == "exact" or any(locator.find_curve(index) is None for index in indexes)
+    entry, found = await context.store_for_board(board).read(
+        lambda: places.of(owner, lambda entry: list_wanted_ranks(entry, indexes)), heavy=far
+    )
+    if entry is None:
+        raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
+    return _owner_positions(context, board, owner, indexes, found)
+
+
+def _owner_positions(
+    context: Context, board: Board, owner: str, indexes: Sequence[int], found: Mapping[int, Position]
+) -> OwnerPositions:
+    if not found:
+        raise NotRankedError(f"{owner!r} has no value in the columns asked for")
+    for position in found.values():
+        context.metrics.count_ranks_read("positions", position.method)
+    columns = board.spec.columns
+    return OwnerPositions(owner, [found.get(index) or NoPosition(column=columns[index].name) for index in indexes])
+
+
+async def get_positions_on_boards(context: Context, call: Call) -> BoardPositions:
+    body: ManyBoards = call.body
+    check_count(len(body.boards), context.settings.query_values_max, "too_many_boards", "/boards")
+    owner = call.path["owner"]
+    await context.catalog.find_stored_boards(body.boards)
+    asked = [BoardColumn(*(await find_column(context, each, body.column))) for each in body.boards]
+    answers: list[BoardPosition | NoBoardPosition] = []
+    for each, position in zip(body.boards, await find_positions(context, asked, owner), strict=True):
+        if position is None:
+            context.metrics.count_ranks_read("owners", "row")
+            answers.append(NoBoardPosition(board=each, column=body.column))
+            continue
+        context.metrics.count_ranks_read("owners", position.method)
+        answers.append(BoardPosition(board=each, **msgspec.structs.asdict(position)))
+    return BoardPositions(owner, answers)
+
+
+class BoardColumn(NamedTuple):
+    board: Board
+    column_index: int
+
+
+async def find_positions(
+    context: Context, asked: Sequence[BoardColumn], owner: str, mode: RankMode = "auto"
+) -> list[Position | None]:
+    """Return the owner's positions in the order of `asked`; None where the owner has no value.
+
+    Raises:
+        UnknownBoardError, BoardChangedError: a board was deleted or has changed since this process read it.
+    """
+    by_store: dict[Store, list[int]] = defaultdict(list)
+    for number, each in enumerate(asked):
+        by_store[context.store_for_board(each.board)].append(number)
+    found: list[Position | None] = [None] * len(asked)
+    for store, numbers in by_store.items():
+        these = await _of_store(context, store, [asked[number] for number in numbers], owner, mode)
+        for number, position in zip(numbers, these, strict=True):
+            found[number] = position
+    return found
+
+
+async def _of_store(
+    context: Context, store: Store, asked: Sequence[BoardColumn], owner: str, mode: RankMode
+) -> list[Position | None]:
+    boards = [context.boards.open_board(each.board)[0] for each in asked]
+    found: list[Position | None] = [None] * len(asked)
+    counts: dict[int, tuple[Locator, WantedRank, CountStarts]] = {}  # ranks for which no curve is good enough
+    far = False
+    for number, (entry, totals) in enumerate(await store.read(lambda: read_owner_on_boards(boards, owner))):
+        board, index = asked[number]
+        cell = None if entry is None else entry.cells[index]
+        if not isinstance(cell, str):
+            continue
+        locator, wanted = context.ranks.find_locator(board), WantedRank(index, cell, owner)
+        located = locator.locate_without_count(wanted, mode)
+        if located is not None:
+            found[number] = locator.make_position(wanted, located, totals)
+            continue
+        starts = locator.find_count_starts([index])
+        counts[number] = locator, wanted, starts
+        if totals.get(index, 0) > context.settings.light_read_rows_max:
+            far = far or locator.may_read_many_rows(wanted, mode, starts)
+
+    def count_ranks() -> Program[dict[int, Position]]:
+        totals = yield from read_totals([locator.board for locator, _, _ in counts.values()])
+        counted = {}
+        for number, (locator, wanted, starts) in counts.items():
+            at = yield from locator.count_rank(wanted, mode, starts)
+            counted[number] = locator.make_position(wanted, at, totals[locator.board.key])
+        return counted
+
+    if counts:
+        for number, position in (await store.read(count_ranks, heavy=far)).items():
+            found[number] = position
+    return found
+
+
+def _find_board_before(board: Board) -> str | None:
+    """Return the id of the board for the previous period, or None.
+
+    Raises:
+        ProblemError: the board belongs to no family.
+    """
+    named = None if board.family_key is None else parse_board_id(board.id)
+    if named is None:
+        detail = f"{board.id!r} is not the leaderboard of a period, so no period comes before it"
+        raise ProblemError("bad_request", detail, pointer="compare")
+    before = named.period.previous
+    return None if before is None else board_id(named.family, before.id, named.facets)
+
+
+async def _add_previous(
+    context: Context, board: Board, before_id: str | None, answer: OwnerPositions, mode: RankMode
+) -> None:
+    """Set `previous` in each position of the answer. Without `before_id`, `previous` is None."""
+    for position in answer.positions:
+        position.previous = None
+    if before_id is None:
+        return
+    indexes = [board.column_index[position.column] for position in answer.positions]
+    values = {
+        index: _scaled(board, index, position)
+        for index, position in zip(indexes, answer.positions, strict=True)
+        if isinstance(position, Position)
+    }
+
+    async def compare_positions(made: Mapping[str, Board]) -> None:
+        before, then = made.get(before_id), list[Position | None]([None] * len(indexes))
+        if before is not None:
+            then = await find_positions(context, [BoardColumn(before, index) for index in indexes], answer.owner, mode)
+        ranked = await _ranked(context, board, before, values, mode)
+        for index, position, earlier in zip(indexes, answer.positions, then, strict=True):
+            previous = position.previous = Previous(
+                board=before_id, position=earlier, value_position=ranked.get(index), moved=None, field_moved=None
+            )
+            if isinstance(position, Position) and earlier is not None:
+                own = _scaled(board, index, earlier)
+                previous.moved = earlier.rank - _rank_instead(board, index, values[index], own, earlier, ranked[index])
+                previous.field_moved = earlier.rank - position.rank - previous.moved
+
+    await retry_with_boards(context.catalog, [before_id], compare_positions)
+
+
+def _scaled(board: Board, index: int, position: Position) -> int:
+    """Return the value of a position in units of the column's last digit."""
+    value = position.value
+    return parse_decimal(str(value) if isinstance(value, int) else value, board.spec.columns[index].scale)
+
+
+def _rank_instead(board: Board, index: int, value: int, own: int, earlier: Position, ranked: Position) -> int:
+    """Return the rank that the owner would have had on the earlier board with `value` instead of `own`."""
+    if value == own:
+        return earlier.rank
+    own_is_better = own > value if board.spec.columns[index].best is Best.HIGH else own < value
+    return max(1, ranked.rank - own_is_better)
+
+
+async def _ranked(
+    context: Context, board: Board, before: Board | None, values: Mapping[int, int], mode: RankMode
+) -> dict[int, Position]:
+    """Return, by column index, the positions that newcomers with these values would have on the earlier board."""
+    locator = context.ranks.find_locator(board if before is None else before)
+    rankings = locator.entries.rankings
+    wanted = [WantedRank(index, rankings[index].padding.pad_arrival(value), None) for index, value in values.items()]
+    if before is None:  # no post has reached the earlier board, so every value would have ranked first
+        first = LocatedRank(1, 1, 1, "count", context.now_us())
+        found = [locator.make_position(each, first, {}) for each in wanted]
+    else:
+        found = await locator.find_positions(wanted, mode)
+    return dict(zip(values, found, strict=True))

@@ -1,0 +1,185 @@
+"""Handlers of curves: the document of a curve, its refresh, and its audit for operators.
+
+The document has everything that a client needs to calculate ranks offline with the same curve. A client that calculates
+ranks as docs/rank_offline.py does gets exactly the ranks of the service. An audit counts the exact ranks of random
+entries, and compares the curve with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from time import perf_counter
+
+from msgspec import UNSET, UnsetType
+
+from predictor import Curve, LiveCurve, RankCurve
+from service.context import Context
+from service.contract.queries import AuditQuery
+from service.contract.responses.boards import (
+    AuditAnswer,
+    AuditedRank,
+    CurveAnswer,
+    EndAnswer,
+    KnotAnswer,
+    OutsideAnswer,
+    RefreshAnswer,
+)
+from service.contract.routes import Call, Reply, match_entity_tag
+from service.contract.values import Number, format_us, to_wire_number
+from service.ranks.locator import read_board_totals
+from service.views.owners.owners import find_column
+from storage.archive.archive_reader import ArchivedEntries
+from storage.archive.archive_writer import build_exact_curve
+from storage.curves.stored_curves import ServedCurve
+from storage.errors import ArchivedError, NoCurveError
+from storage.log.cells import Padding
+from storage.records import Board
+
+SHOWN_MAX = 10  # the most wrong brackets that the answer to an audit lists
+
+
+async def get_curve(context: Context, call: Call) -> Reply:
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    # If another process has emptied the board, this process's curve still describes the former entries. This read
+    # raises an error in that case.
+    await context.store_for_board(board).read(lambda: read_board_totals(board))
+    served = context.curves.book.find_served(board, index)
+    found: RankCurve | None
+    if served is not None:
+        found, etag = served.curve, curve_etag(served)
+    elif (found := await _find_final_curve(context, board, index)) is not None:
+        etag = f'W/"{board.key}-{index}-final-{found.total}"'
+    else:
+        raise NoCurveError(f"{call.path['column']!r} of {board.id!r} has no curve yet")
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if match_entity_tag(call.request.headers.get("If-None-Match", ""), etag):
+        return Reply(None, status=304, headers=headers)
+    context.metrics.count_ranks_read("rankings", "curve")
+    return Reply(curve_document(board, index, found), headers=headers)
+
+
+async def _find_final_curve(context: Context, board: Board, index: int) -> Curve | None:
+    """Return the final curve of a closed board of which this process has no curve, or None.
+
+    The curve of an archived board comes from the archive. For another board with few entries, make a curve that has a
+    knot for each value.
+    """
+    if board.closed_us is None:
+        return None
+    store, entries = context.store_for_board(board), context.boards.open_board(board)[0]
+    if isinstance(entries, ArchivedEntries):
+        return await store.read(lambda: entries.read_curve(index))
+    found = await store.read(lambda: build_exact_curve(entries, index))
+    return found if found.total <= board.spec.predictor.exact_top else None
+
+
+def curve_etag(served: ServedCurve) -> str:
+    """Return the entity tag of a curve's document. The tag changes whenever a rank may have changed.
+
+    The tag is weak, because the `as_of` of a live curve becomes later even while no rank changes.
+    """
+    as_fitted = not isinstance(served.curve, LiveCurve) or served.curve.is_as_fitted
+    live_version = 0 if as_fitted else served.live_version
+    return f'W/"{served.board_key}-{served.column_index}-{served.version}-{live_version}"'
+
+
+def curve_document(board: Board, column_index: int, curve: RankCurve) -> CurveAnswer:
+    column = board.spec.columns[column_index]
+    padding = Padding.for_column(board.spec, column)
+
+    def place_of(key: int) -> tuple[Number, str | UnsetType]:
+        """Return the value and the time that clients read for a key."""
+        cell = padding.cell_of_key(key)
+        reached_at = format_us(padding.reached_us(cell)) if padding.timed else UNSET
+        return to_wire_number(padding.decode_value(cell), column.scale), reached_at
+
+    knots = []
+    for key, better_count, ties in curve.knots:
+        value, reached_at = place_of(key)
+        knots.append(KnotAnswer(value, 1 + better_count, ties, reached_at))
+    return CurveAnswer(
+        column=column.name,
+        best=column.best.value,
+        scale=column.scale,
+        ties=board.spec.ties.value,
+        method=curve.method,
+        total=curve.total,
+        as_of=format_us(curve.as_of_us),
+        certificate=curve.certificate,
+        step=curve.grid,
+        snaps=curve.rounds_to_lattice,
+        knots=knots,
+        errors=None if curve.error_bounds is None else list(curve.error_bounds[1:-1]),
+        shapes=None if curve.cubics is None else [list(shape) for shape in curve.cubics],
+        outside=_outside(curve, place_of),
+    )
+
+
+def _outside(curve: RankCurve, place_of: Callable[[int], tuple[Number, str | UnsetType]]) -> OutsideAnswer | None:
+    """Return what is known about entries beyond the outer knots, which came after the fit, or None."""
+    if curve.ends is None:
+        return None
+    best_key, worst_key = curve.ends
+    knots = curve.knots
+    better = knots[0].better_count if knots else curve.total
+    worse = curve.total - (knots[-1].better_count + knots[-1].ties) if knots else curve.total
+    if not better and not worse:
+        return None
+    reaches = curve.error_bounds
+    return OutsideAnswer(
+        best=EndAnswer(*place_of(best_key)) if better else None,
+        worst=EndAnswer(*place_of(worst_key)) if worse else None,
+        errors=None if reaches is None else [reaches[0], reaches[-1]],
+    )
+
+
+async def refresh_curve(context: Context, call: Call) -> RefreshAnswer:
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    if board.archived_us is not None:
+        raise ArchivedError(f"{board.id!r} was archived, and its curves are final")
+    done = await context.curves.refreshes.refresh_now(board, index)
+    return RefreshAnswer(
+        column=board.spec.columns[index].name,
+        method=done.curve.method,
+        total=done.curve.total,
+        as_of=format_us(done.curve.as_of_us),
+        certificate=done.curve.certificate,
+        seconds=done.seconds,
+    )
+
+
+async def audit_curve(context: Context, call: Call) -> AuditAnswer:
+    query: AuditQuery = call.query
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    started_s = perf_counter()
+    found = await context.curves.auditor.audit_column(board, index, owners=query.owners)
+    column, curve = board.spec.columns[index], found.curve
+    padding = Padding.for_column(board.spec, column)
+    errors = sorted(each.error for each in found.compared)
+    broken = [
+        AuditedRank(
+            value=to_wire_number(padding.decode_value(each.cell), column.scale),
+            true_rank=each.true_rank,
+            rank=each.rank,
+            low=each.low,
+            high=each.high,
+        )
+        for each in found.broken[:SHOWN_MAX]
+    ]
+    return AuditAnswer(
+        column=column.name,
+        outcome=found.outcome,
+        method=curve.method,
+        total=curve.total,
+        as_of=format_us(curve.as_of_us),
+        certificate=curve.certificate,
+        owners=len(errors),
+        mean_error=sum(errors) / len(errors) if errors else None,
+        p99_error=errors[ceil(0.99 * len(errors)) - 1] if errors else None,
+        worst_error=errors[-1] if errors else None,
+        brackets_broken=len(found.broken),
+        certificates_broken=len(found.beyond_certificate),
+        broken=broken,
+        seconds=perf_counter() - started_s,
+    )
