@@ -36,5 +36,5 @@ class JobContext:
     controls: JobControls | None = None  # lets operators pause jobs
 
     def make_sleep(self, job: str) -> Sleep:
-        """Return the sleep of one task of a job. Operators can end or extend it."""
+        """Return the function with which one task of a job sleeps. Operators can end or extend each sleep."""
         return self.sleep if self.controls is None else self.controls.make_sleep(job)

@@ -37,7 +37,7 @@ HALF = 0.5 - 1e-6  # for a whole n: if an error is at most n + HALF before round
 EPSILON_MIN = 1e-6
 GUESS = 1000.0  # the search first tries the tolerance GUESS / knots^2, which was measured on lognormal boards
 STEPS_MAX = 18  # largest number of tolerances that a search tries
-CLOSE = 0.008  # the search ends if its upper bound of the least tolerance is at most 1 + CLOSE times its lower bound
+CLOSE = 0.008  # the search keeps an upper and a lower bound, and ends if upper <= (1 + CLOSE) * lower
 SPARED = 0.003  # the search also ends if a tolerance fits and leaves at most this fraction of the knots unused
 STRIDE = 16.0  # largest factor between two tolerances tried, until one that fits and one that does not are known
 WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # least and largest number of values processed at a time

@@ -74,7 +74,7 @@ class ColumnSpec:
 
 @dataclass(frozen=True, slots=True)
 class PredictorSpec:
-    """The client's choices for the curves of a board and for exact ranks."""
+    """The settings of a board's curves and of its exact ranks, as its creator chose them."""
 
     samples: int  # the number of knots of a curve
     exact_top: int  # ranks from 1 to this one are always counted exactly

@@ -82,7 +82,7 @@ class Resource(NamedTuple):
     holder: str | None
     version: int
     expires_at_us: int
-    free_since_us: int | None  # None: the resource is leased, even if the lease has expired
+    free_since_us: int | None  # None: not free; after its lease expires, the resource is free once it is liberated
     acquired_at_us: int = 0  # 0: the resource is free
 
     @property

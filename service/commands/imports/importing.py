@@ -298,7 +298,7 @@ async def send_lines(
                     show_rejection(screen, rejection, next(shown))
                 if tally.applied or tally.accepted or tally.duplicate:
                     note.record_import()
-                # The rejected lines are in their file before the position moves past them.
+                # The file of rejects holds the rejected lines before the saved position moves past these lines.
                 state.rejects = rejects.current_position() if rejects else None
                 state.offset, state.line = batch.end.offset, batch.end.line
                 if resume.writable and not resume.save_state():

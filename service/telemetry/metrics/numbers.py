@@ -68,10 +68,10 @@ class Cells:
         self._indexes = {key: index for key, index, _ in read_keys(self.content)}
 
     def index_of(self, family: Family, sample: str, labels: Mapping[str, str]) -> int:
-        """Return the index of a sample's number. If the sample is new, add a number for it.
+        """Return the index at which the value of a metric's sample is stored. Add a place for a new sample.
 
         Raises:
-            ValueError: the file is full. That happens only if callers can choose labels.
+            ValueError: no place is left in the file of values. That happens only if callers can choose labels.
         """
         key = json.dumps((family.name, sample, labels, family.documentation))
         if key not in self._indexes:
