@@ -50,7 +50,7 @@ class ServedCurve:
     epoch: int
     version: int  # greater than the version of every curve that was stored earlier
     curve: RankCurve
-    mark: LogMark | None = None  # the curve counts the changes up to this mark; None: nobody knows which changes it counts
+    mark: LogMark | None = None  # the curve counts the changes up to this mark; None: the mark is unknown
     live_version: int = 0  # the version of the live counts; 0: the curve is as it was fitted
 
     @property

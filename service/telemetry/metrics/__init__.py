@@ -3,7 +3,7 @@
     observers ──> Metrics ──> Numbers: memory, or files in the node's folder ──> Totals: sums over files ──> /metrics
 
 `families` is the table of all metrics. `process.Metrics` observes all parts of the service: each of its methods changes
-a few numbers. An observer of jobs or storage says when each method is called. `views` are the metrics that are
+a few numbers. The observers of jobs and storage document when each method is called. `views` are the metrics that are
 computed at each scrape.
 
 `numbers` counts without locks, and only on the event loop. `totals` adds up the numbers of the processes that one

@@ -1,4 +1,4 @@
-"""Handlers and routes of leases: lease a resource for a key, extend, show and give back its lease, read the journal."""
+"""Handlers of leases, which lease a resource for a key or end a key's lease, and of the lease journal."""
 
 from __future__ import annotations
 
