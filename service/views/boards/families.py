@@ -271,7 +271,7 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
         PastPosition(board, make_period_answer(context, family, period), position)
         for board, period, position in zip(boards, periods, found, strict=True)
     ]
-    following = context.cursors.encode_cursor(BoardCursor(periods[-1].id, list_id)) if more else None
+    following = context.cursors.encode_cursor(BoardCursor(list_id, periods[-1].id)) if more else None
     return HistoryAnswer(call.path["owner"], query.column, answers, following)
 
 
