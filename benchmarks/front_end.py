@@ -49,7 +49,6 @@ async def start_job_side(context: Context, settings: Settings, stack: AsyncExitS
         book=CurveBook(
             context.store, shared, poll_rows_max=settings.curve_poll_rows_max, on_corrupt=metrics.curve_corrupt
         ),
-        post_ids=context.posting.post_ids,
         refresh_queue=RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max),
         leases=make_work_leases(settings, context.store),
         holder=make_holder(),

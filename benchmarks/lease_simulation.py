@@ -50,7 +50,6 @@ from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.pools import lease_pools
 from storage.leases.region_counts import lease_counts
 from storage.leases.work_leases import WorkLeases
-from storage.posting.post_ids import PostIds
 from storage.reads.open_boards import OpenBoards
 from storage.schema.creation import create_schema
 from storage.store import Program, Store
@@ -90,7 +89,6 @@ class World(JobObserver):
             catalog=Catalog(store),
             book=CurveBook(store, None, poll_rows_max=1, on_corrupt=lambda: None),
             open_boards=OpenBoards(open_boards_max=1),
-            post_ids=PostIds(""),
             leases=leases,
             holder="simulation",
             limits=settings.model_copy(update={"lease_margin_s": 0.5}),

@@ -10,7 +10,6 @@ from config.settings import Settings
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
 from storage.leases.work_leases import WorkLeases
-from storage.posting.post_ids import PostIds
 from storage.reads.open_boards import OpenBoards
 from storage.store import Store
 
@@ -24,7 +23,6 @@ class JobContext:
     catalog: Catalog
     book: CurveBook
     open_boards: OpenBoards
-    post_ids: PostIds
     leases: WorkLeases
     holder: str  # unique name of this process; no other process ever used this name on this store
     limits: Settings

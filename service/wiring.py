@@ -55,8 +55,8 @@ from storage.leases.claims import store_clock
 from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.work_leases import WorkLeases
 from storage.posting.post_ids import PostIds
-from storage.posting.writer import Writer, WriterObserver, Writers
-from storage.queue.ingest_queue import ingest_queue
+from storage.posting.writer import Writer, Writers
+from storage.queue import ingest_queue
 from storage.queue.intake import Enqueuer, QueueBacklog
 from storage.queue.workers import Semaphore
 from storage.reads.open_boards import OpenBoards
@@ -196,14 +196,15 @@ async def _open_posting(
     stack: AsyncExitStack,
 ) -> PostingContext:
     monotonic = time.monotonic
-    post_ids = PostIds(salt)
 
-    def make_writer(by: Store, observer: WriterObserver) -> Writer:
-        return Writer(by, boards, post_ids, settings, observer, now_us=clock, monotonic=monotonic, rng=random.Random())
+    def make_writer(by: Store, siblings: list[Writer]) -> Writer:
+        return Writer(
+            by, boards, settings, metrics, siblings=siblings, now_us=clock, monotonic=monotonic, rng=random.Random()
+        )
 
-    writer = Writers(store, make_writer, metrics)
+    writer = Writers(store, make_writer)
     stack.push_async_callback(writer.close)
-    shards = await store.read(ingest_queue.shards)
+    shards = await store.read(ingest_queue.count_shards)
     if not shards:
         shards = await store.write(lambda: ingest_queue.make_shards(settings.ingest_shards))
     wake = asyncio.Event()
@@ -216,7 +217,7 @@ async def _open_posting(
     leases = WorkLeases(store_clock, margin_us=0)
     semaphore = Semaphore(leases, "ingest", size=settings.ingest_workers_max)
     queue = QueueParts(shards, leases, wake, semaphore)
-    return PostingContext(writer, enqueuer, queue, post_ids)
+    return PostingContext(writer, enqueuer, queue, PostIds(salt))
 
 
 def _lease_margin_us(settings: Settings) -> int:
@@ -256,7 +257,6 @@ async def _start_jobs(
         catalog=context.catalog,
         open_boards=context.boards,
         book=context.curves.book,
-        post_ids=context.posting.post_ids,
         queue=context.posting.queue,
         refresh_queue=refresh_queue,
         leases=make_work_leases(settings, store),

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import msgspec
 
-from .errors import StorageError
+from .errors import PostError
 from .periods import Period, PeriodKind, calendar_of
 
 INT64_MAX = 2**63 - 1
@@ -273,5 +273,5 @@ class PartOutcome:
     status: PostStatus
     updated_at_us: int | None = None
     stats: list[StatValue | None] | None = None
-    error: StorageError | None = None
+    error: PostError | None = None
     board_key: int | None = None  # the board's key; needed where outcomes are not in the order of the post's parts

@@ -17,7 +17,8 @@ from storage.curves.live_counts import find_fold_position
 from storage.entries.erasure import erasure_statements
 from storage.log.change_log import change_log
 from storage.log.owner_index import owner_blocks
-from storage.queue.outcomes import rejected_posts
+from storage.posting.post_ids import prune_ids
+from storage.queue.outcomes import prune_rejected
 from storage.store import Program
 
 log = structlog.get_logger(__name__)
@@ -32,7 +33,7 @@ class PruneJob:
         unread_from: Callable[[], Program[int | None]] = find_fold_position,
     ) -> None:
         """Create the job. `unread_from` returns the first position of the change log that is not folded yet."""
-        self._store, self._post_ids, self._limits = context.store, context.post_ids, context.limits
+        self._store, self._limits = context.store, context.limits
         self._changes = change_log
         self._ownership, self._observer = Ownership(context), context.observer
         self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
@@ -62,9 +63,7 @@ class PruneJob:
         before_us = self._now_us() - round(self._limits.post_id_retention_s * 1e6)
         rows_max = self._limits.prune_rows_max
         # If a step leaves old ids, it has deleted more than `rows_max` rows. Fewer rows mean that no old id is left.
-        return await self._in_steps(
-            lambda: self._post_ids.prune_ids(before_us=before_us, rows_max=rows_max), rows_max + 1
-        )
+        return await self._in_steps(lambda: prune_ids(before_us=before_us, rows_max=rows_max), rows_max + 1)
 
     async def prune_changes(self) -> int:
         """Delete logged changes past their retention; return the number of bundles.
@@ -87,9 +86,9 @@ class PruneJob:
     async def prune_rejected(self) -> int:
         """Delete rejections past their retention, and all but the newest `rejected_posts_max`; return their number."""
         before_us = self._now_us() - round(self._limits.rejected_post_retention_s * 1e6)
-        rejected, rows_max = rejected_posts, self._limits.prune_rows_max
+        rows_max = self._limits.prune_rows_max
         keep = self._limits.rejected_posts_max
-        return await self._in_steps(lambda: rejected.prune(before_us=before_us, keep=keep, rows_max=rows_max), rows_max)
+        return await self._in_steps(lambda: prune_rejected(before_us=before_us, keep=keep, rows_max=rows_max), rows_max)
 
     async def blank_erased(self) -> int:
         """Remove the cells of erased owners from the change log; return the number of changed bundles.

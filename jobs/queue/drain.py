@@ -18,7 +18,7 @@ import structlog
 from jobs.controls import Sleep, sleep_until_set
 from jobs.job_context import JobContext
 from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreDamagedError
-from storage.queue.ingest_queue import ingest_queue
+from storage.queue import ingest_queue
 from storage.queue.queue_application import Drainer
 from storage.queue.workers import ShardLeases, Share
 from storage.store import read_single
@@ -43,7 +43,6 @@ class DrainWorker:
         """Create a worker. The caller must set `wake` whenever posts are queued in this process."""
         self._store, self._drainer, self._leases, self._limits = context.store, drainer, leases, context.limits
         self._observer, self._wake, self._now_us = context.observer, wake, context.now_us
-        self._queue = ingest_queue
         self._monotonic, self._sleep = context.monotonic, sleep
         self._share = Share()
         self._renewed_s: float | None = None
@@ -125,7 +124,7 @@ class DrainWorker:
             return
         self._measured_s, self._reported_empty = now_s, empty
         self._reports_backlog |= not empty
-        backlog = {} if empty else await read_single(self._store, self._queue.backlog)
+        backlog = {} if empty else await read_single(self._store, ingest_queue.read_backlog)
         self._observer.backlog_seen(backlog, self._now_us())
 
     async def _gather(self) -> None:

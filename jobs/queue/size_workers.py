@@ -27,7 +27,8 @@ import structlog
 
 from jobs.job_context import JobContext
 from storage.errors import StorageError
-from storage.queue.ingest_queue import ShardCount, ingest_queue
+from storage.queue import ingest_queue
+from storage.queue.ingest_queue import ShardCount
 from storage.queue.workers import Semaphore, Sizing
 from storage.store import Program
 
@@ -168,9 +169,8 @@ class SizeWorkersJob:
             log.info("workers_resized", workers=size, before=seen.sizing.size, capacity=capacity, speed=speed)
 
     def _look(self) -> Program[_Seen]:
-        queue = ingest_queue
-        counts = yield from queue.counts()
-        backlog = yield from queue.backlog()
+        counts = yield from ingest_queue.read_counts()
+        backlog = yield from ingest_queue.read_backlog()
         holders = yield from self._semaphore.holders()
         sizing = yield from self._semaphore.sizing()
         oldest_us = min((shard.oldest_us for shard in backlog.values()), default=None)

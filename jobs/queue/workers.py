@@ -41,7 +41,6 @@ def _make_worker(parts: QueueParts, context: JobContext, *, holder: str) -> Drai
     drainer = Drainer(
         context.store,
         context.open_boards,
-        context.post_ids,
         parts.leases,
         context.limits,
         now_us=context.now_us,

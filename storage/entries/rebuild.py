@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from querybuilder import Lock
 from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board, find_totals, remove_rows, store_state
@@ -43,7 +42,8 @@ class RebuildCounts:
     entries_before: int = 0  # entries that the board had before the rebuild
 
 
-class OwnerRow(NamedTuple):
+@dataclass(slots=True)
+class OwnerRow:
     """The last state of an owner in the journal. `cells` is None if the owner was erased."""
 
     order: int

@@ -174,7 +174,8 @@ class WriteLimit:
         if not self._saturated and not self._move:
             self._base = None
             return
-        if self._move and not self._paid(posts_per_s):
+        needed = UP_RATIO if self._move > 0 else DOWN_RATIO
+        if self._move and self._base is not None and posts_per_s <= self._base * needed:
             self._step(-self._move)
             self._next_move, self._move = -self._move, 0
             self._misses += 1
@@ -188,16 +189,8 @@ class WriteLimit:
         if self._rest_windows:
             self._rest_windows -= 1
             return
-        self._try()
-
-    def _paid(self, posts_per_s: float) -> bool:
-        assert self._base is not None, "a move follows a window"
-        return posts_per_s > self._base * (UP_RATIO if self._move > 0 else DOWN_RATIO)
-
-    def _try(self) -> None:
-        move = self._next_move if 1 <= self._limit + self._next_move <= self._groups_max else -self._next_move
-        self._move = move
-        self._step(move)
+        self._move = self._next_move if 1 <= self._limit + self._next_move <= self._groups_max else -self._next_move
+        self._step(self._move)
 
     def _step(self, move: int) -> None:
         self._limit = min(self._groups_max, max(1, self._limit + move))

@@ -10,151 +10,81 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
-from querybuilder import (
-    INTEGER,
-    TEXT,
-    Select,
-    all_of,
-    asc,
-    col,
-    delete,
-    insert,
-    null,
-    param,
-    rows,
-    select,
-    union_all,
-)
+from querybuilder import INTEGER, TEXT, all_of, asc, col, delete, insert, null, param, rows, select, union_all
 from storage.errors import PostIdConflictError, UnknownBoardError
-from storage.records import PartOutcome, Post, PostStatus, StatValue
+from storage.records import Board, PartOutcome, Post, PostStatus
 from storage.schema.tables import BOARDS, POST_IDS
-from storage.store import Program
-
-
-@dataclass(frozen=True, slots=True)
-class RememberedPost:
-    fingerprint: str
-    status: PostStatus
-    updated_at_us: int
-    stats: list[StatValue | None]
-
-
-@dataclass(frozen=True, slots=True)
-class RememberedFamilyPost:
-    """A post id that a family has seen, with the outcomes on all boards that the post reached."""
-
-    fingerprint: str
-    parts: list[PartOutcome]  # each outcome names its board
+from storage.store import Program, Row
 
 
 class PostIds:
-    """Programs over the remembered post ids of a store."""
+    """Hashes post ids with the salt of a store."""
 
     def __init__(self, salt: str) -> None:
         self._salt = bytes.fromhex(salt)
-        # The statement also reads the board's epoch: the board may have been emptied since the caller last saw it.
-        self._find = (
-            union_all(
-                select(null(TEXT), null(TEXT), null(TEXT), col("epoch"))
-                .from_(BOARDS)
-                .where(col("board_key").eq(param("board_key"))),
-                _known(),
-            )
-            .packed()
-            .prepared()
-        )
-        self._find_in_family = _known().packed().prepared()
-        self._remember = (
-            insert(POST_IDS)
-            .rows(
-                param("rows"), board_key=INTEGER, post_hash=TEXT, fingerprint=TEXT, outcome=TEXT, remembered_at=INTEGER
-            )
-            .prepared()
-        )
-        old = select(col("remembered_at")).from_(POST_IDS).where(col("remembered_at").lt(param("before_us")))
-        self._horizon = old.order_by(asc(col("remembered_at"))).limit(1).offset(param("rows_max")).prepared()
-        self._prune = delete(POST_IDS).where(col("remembered_at").lt(param("before_us"))).prepared()
 
     def hash_post_id(self, post_id: str) -> str:
         return hashlib.blake2b(post_id.encode(), digest_size=16, key=self._salt).hexdigest()
 
-    def find_known(
-        self, board_key: int, epoch: int, hashes: Collection[str]
-    ) -> Program[tuple[int, dict[str, RememberedPost]]]:
-        """Return the board's epoch, and by hash the posts with these hashes that the board has seen in this epoch.
 
-        `epoch`: the epoch that the caller expects. If it is still the board's epoch, the look-up takes one round trip.
+class RememberedPost(msgspec.Struct):
+    """A post id that a board or a family has seen, with the outcomes on the boards that the post reached.
 
-        Raises:
-            UnknownBoardError: the board was deleted.
-        """
-        by_stored = {_stored(post_hash, epoch): post_hash for post_hash in hashes}
-        found = yield self._find.bind(board_key=board_key, asked=[(board_key, stored) for stored in by_stored])
-        live = next((row[3] for row in found if row[0] is None), None)
-        if live is None:
-            raise UnknownBoardError("the leaderboard was deleted meanwhile")
-        if live != epoch:
-            return (yield from self.find_known(board_key, live, hashes))
-        known = {}
-        for stored, fingerprint, outcome, _ in found:
-            if stored is not None:
-                status, updated_at_us, stats = msgspec.json.decode(outcome)
-                known[by_stored[stored]] = RememberedPost(fingerprint, PostStatus(status), updated_at_us, stats)
-        return live, known
+    A struct is made in a third of the time of a named tuple, and each post makes one.
+    """
 
-    def find_in_family(self, family_key: int, hashes: Collection[str]) -> Program[dict[str, RememberedFamilyPost]]:
-        found = yield self._find_in_family.bind(asked=[(family_key, post_hash) for post_hash in hashes])
-        return {
-            post_hash: RememberedFamilyPost(fingerprint, _decode_parts(outcome))
-            for post_hash, fingerprint, outcome, _ in found
-        }
-
-    def remember_posts_in_family(
-        self, rows: Iterable[tuple[int, str, str, Sequence[PartOutcome]]], now_us: int
-    ) -> Program[None]:
-        """Store post ids of families, given as rows (family key, hash, fingerprint, outcomes)."""
-        yield self._remember.bind(
-            rows=[
-                (
-                    family_key,
-                    post_hash,
-                    fingerprint,
-                    msgspec.json.encode([_part_fields(part) for part in parts]).decode(),
-                    now_us,
-                )
-                for family_key, post_hash, fingerprint, parts in rows
-            ]
-        )
-
-    def remember_posts(self, rows: Iterable[tuple[int, int, str, str, PartOutcome]], now_us: int) -> Program[None]:
-        """Store post ids of boards, given as rows (board key, epoch, hash, fingerprint, outcome)."""
-        yield self._remember.bind(
-            rows=[
-                (
-                    board_key,
-                    _stored(post_hash, epoch),
-                    fingerprint,
-                    msgspec.json.encode((outcome.status, outcome.updated_at_us, outcome.stats)).decode(),
-                    now_us,
-                )
-                for board_key, epoch, post_hash, fingerprint, outcome in rows
-            ]
-        )
-
-    def prune_ids(self, *, before_us: int, rows_max: int) -> Program[int]:
-        """Delete at most about `rows_max` ids older than `before_us`; return how many were deleted."""
-        horizon = yield self._horizon.bind(before_us=before_us, rows_max=rows_max)
-        # All ids of a transaction have the same time. One call deletes either all ids with a time or none of them.
-        limit_us = horizon[0][0] + 1 if horizon else before_us
-        rows = yield self._prune.bind(before_us=limit_us)
-        return int(rows[0][0])
+    key: int  # the key of the family, or of the board if the caller did not post to a family
+    post_hash: str
+    fingerprint: str
+    parts: Sequence[PartOutcome]  # each outcome names its board
 
 
-def find_repeats(post_ids: PostIds, posts: Sequence[Post]) -> Program[list[bool | PostIdConflictError]]:
+def find_known(board_key: int, epoch: int, hashes: Collection[str]) -> Program[tuple[int, dict[str, RememberedPost]]]:
+    """Return the board's epoch, and by hash the posts with these hashes that the board has seen in this epoch.
+
+    `epoch`: the epoch that the caller expects. If it is still the board's epoch, the look-up takes one round trip.
+
+    Raises:
+        UnknownBoardError: the board was deleted.
+    """
+    by_stored = {_stored_hash(post_hash, epoch): post_hash for post_hash in hashes}
+    found = yield _FIND_WITH_EPOCH.bind(board_key=board_key, asked=[(board_key, stored) for stored in by_stored])
+    live = next((row[3] for row in found if row[0] is None), None)
+    if live is None:
+        raise UnknownBoardError("the leaderboard was deleted meanwhile")
+    if live != epoch:
+        return (yield from find_known(board_key, live, hashes))
+    known = [_decode(board_key, by_stored[row[0]], row) for row in found if row[0] is not None]
+    return live, {post.post_hash: post for post in known}
+
+
+def find_in_family(family_key: int, hashes: Collection[str]) -> Program[dict[str, RememberedPost]]:
+    found = yield _FIND.bind(asked=[(family_key, post_hash) for post_hash in hashes])
+    return {row[0]: _decode(family_key, row[0], row) for row in found}
+
+
+def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], now_us: int) -> Program[None]:
+    """Store post ids. `epochs`: the current epochs of the boards among their keys."""
+    rows = [
+        (post.key, _stored_hash(post.post_hash, epochs.get(post.key, 1)), post.fingerprint, _encode_parts(post), now_us)
+        for post in posts
+    ]
+    yield _REMEMBER.bind(rows=sorted(rows))
+
+
+def prune_ids(*, before_us: int, rows_max: int) -> Program[int]:
+    """Delete at most about `rows_max` ids older than `before_us`; return how many were deleted."""
+    horizon = yield _HORIZON.bind(before_us=before_us, rows_max=rows_max)
+    # All ids of a transaction have the same time. One call deletes either all ids with a time or none of them.
+    limit_us = horizon[0][0] + 1 if horizon else before_us
+    rows = yield _PRUNE.bind(before_us=limit_us)
+    return int(rows[0][0])
+
+
+def find_repeats(posts: Sequence[Post]) -> Program[list[bool | PostIdConflictError]]:
     """Return for each post whether it was applied before, on any of its boards or in its family.
 
     If a different post with the same id was applied, return a `PostIdConflictError` instead.
@@ -162,59 +92,80 @@ def find_repeats(post_ids: PostIds, posts: Sequence[Post]) -> Program[list[bool 
     Raises:
         UnknownBoardError: a board was deleted.
     """
-    asked = [(post, _remembering(post)) for post in posts if post.post_hash is not None]
-    boards = {part.board.key: part.board for post, _ in asked if post.family is None for part in post.parts}
     hashes: dict[int, set[str]] = defaultdict(set)
-    for post, keys in asked:
-        for key in keys:
-            hashes[key].add(post.post_hash or "")
-    fingerprints: dict[int, dict[str, str]] = {}
+    boards: dict[int, Board] = {}
+    for post in posts:
+        if post.post_hash is not None:
+            for key in _keys_of(post):
+                hashes[key].add(post.post_hash)
+            if post.family is None:
+                boards |= {part.board.key: part.board for part in post.parts}
+    known: dict[int, dict[str, RememberedPost]] = {}
     for key, theirs in hashes.items():
-        known: Mapping[str, RememberedPost | RememberedFamilyPost]
         if (board := boards.get(key)) is None:
-            known = yield from post_ids.find_in_family(key, theirs)
+            known[key] = yield from find_in_family(key, theirs)
         else:
-            _, known = yield from post_ids.find_known(key, board.epoch, theirs)
-        fingerprints[key] = {post_hash: each.fingerprint for post_hash, each in known.items()}
-    return [_repeats(post, fingerprints) for post in posts]
+            _, known[key] = yield from find_known(key, board.epoch, theirs)
+    return [_repeats(post, known) for post in posts]
 
 
-def _remembering(post: Post) -> list[int]:
+def _keys_of(post: Post) -> list[int]:
     """Return the keys under which a post's id is stored: the key of its family, or else those of its boards."""
     return [part.board.key for part in post.parts] if post.family is None else [post.family.key]
 
 
-def _repeats(post: Post, fingerprints: Mapping[int, Mapping[str, str]]) -> bool | PostIdConflictError:
+def _repeats(post: Post, known: Mapping[int, Mapping[str, RememberedPost]]) -> bool | PostIdConflictError:
     if post.post_hash is None:
         return False
-    found = [fingerprints[key].get(post.post_hash) for key in _remembering(post)]
+    found = [known[key][post.post_hash].fingerprint for key in _keys_of(post) if post.post_hash in known[key]]
     if post.fingerprint in found:
         return True
-    return PostIdConflictError(pointer="/post_id") if any(found) else False
+    return PostIdConflictError(pointer="/post_id") if found else False
 
 
-def _part_fields(part: PartOutcome) -> tuple[object, ...]:
-    fields = (part.board_key, part.updated_at_us, part.stats)
-    return (*fields, part.status) if part.status is PostStatus.UNCHANGED else fields  # APPLIED is the default
-
-
-def _decode_parts(outcome: str) -> list[PartOutcome]:
-    return [
-        PartOutcome(PostStatus(status[0]) if status else PostStatus.APPLIED, updated_at_us, stats, board_key=board_key)
-        for board_key, updated_at_us, stats, *status in msgspec.json.decode(outcome)
+def _encode_parts(post: RememberedPost) -> str:
+    fields = [
+        (part.board_key, part.updated_at_us, part.stats, part.status)
+        if part.status is PostStatus.UNCHANGED
+        else (part.board_key, part.updated_at_us, part.stats)  # APPLIED is the default
+        for part in post.parts
     ]
+    return _encode(fields).decode()
 
 
-def _known() -> Select:
-    # Join by the board key and the hash of each wanted row. If the board key were a condition of its own, the planner
-    # could choose to read all rows of the board, because its statistics may be older than a burst of posts.
-    same = (col("board_key", "p").eq(col("board_key", "v")), col("post_hash", "p").eq(col("post_hash", "v")))
-    return (
-        select(col("post_hash", "p"), col("fingerprint", "p"), col("outcome", "p"), null(INTEGER))
-        .from_(rows("v", param("asked"), board_key=INTEGER, post_hash=TEXT))
-        .join(POST_IDS, all_of(*same), alias="p")
-    )
+def _decode(key: int, post_hash: str, row: Row) -> RememberedPost:
+    parts = [
+        PartOutcome(PostStatus(status[0]) if status else PostStatus.APPLIED, updated_at_us, stats, board_key=board_key)
+        for board_key, updated_at_us, stats, *status in msgspec.json.decode(row[2])
+    ]
+    return RememberedPost(key, post_hash, row[1], parts)
 
 
-def _stored(post_hash: str, epoch: int) -> str:
+def _stored_hash(post_hash: str, epoch: int) -> str:
     return post_hash if epoch == 1 else f"{post_hash}.{epoch}"
+
+
+_encode = msgspec.json.Encoder().encode
+# Join by the board key and the hash of each wanted row. If the board key were a condition of its own, the planner could
+# choose to read all rows of the board, because its statistics may be older than a burst of posts.
+_KNOWN = (
+    select(col("post_hash", "p"), col("fingerprint", "p"), col("outcome", "p"), null(INTEGER))
+    .from_(rows("v", param("asked"), board_key=INTEGER, post_hash=TEXT))
+    .join(
+        POST_IDS,
+        all_of(col("board_key", "p").eq(col("board_key", "v")), col("post_hash", "p").eq(col("post_hash", "v"))),
+        alias="p",
+    )
+)
+_FIND = _KNOWN.packed().prepared()
+# The board's epoch is read in the same statement: the board may have been emptied since the caller last saw it.
+_EPOCH = select(null(TEXT), null(TEXT), null(TEXT), col("epoch")).from_(BOARDS)
+_FIND_WITH_EPOCH = union_all(_EPOCH.where(col("board_key").eq(param("board_key"))), _KNOWN).packed().prepared()
+_REMEMBER = (
+    insert(POST_IDS)
+    .rows(param("rows"), board_key=INTEGER, post_hash=TEXT, fingerprint=TEXT, outcome=TEXT, remembered_at=INTEGER)
+    .prepared()
+)
+_TIMES = select(col("remembered_at")).from_(POST_IDS).where(col("remembered_at").lt(param("before_us")))
+_HORIZON = _TIMES.order_by(asc(col("remembered_at"))).limit(1).offset(param("rows_max")).prepared()
+_PRUNE = delete(POST_IDS).where(col("remembered_at").lt(param("before_us"))).prepared()

@@ -17,7 +17,6 @@ deletion wants the posts before it too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from storage.boards.boards import begin_epoch, store_state
@@ -31,28 +30,18 @@ from storage.errors import (
     StoreBusyError,
     ValueOutOfRangeError,
 )
-from storage.log.cells import Cell
 from storage.log.journal import JournalRow, journal
 from storage.log.log_record import ChangeKind, ChangeRecord
 from storage.records import Board, ColumnChange, PartOutcome, PostStatus
 from storage.store import Program
 
-from .post_ids import PostIds
+from .post_ids import PostIds, RememberedPost, find_known, remember_posts
 
 # Computes the fingerprint of a post from its owner, board, changes and `at`. See `Post.fingerprint`.
 FingerprintOf = Callable[[str, Board, Sequence[ColumnChange], int | None], str]
 
 WAITING_MAX = 100_000  # most changes that are held back, because a change made before them may be on a later page
 _POSTS = (ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.UNSEEN)
-
-
-@dataclass(slots=True)
-class _OwnerState:
-    """An owner's row after the posts merged so far. `cells` is None if the owner was erased."""
-
-    order: int
-    updated_at_us: int
-    cells: list[Cell] | None
 
 
 def replay_board(
@@ -78,68 +67,66 @@ def replay_board(
     board, done, changes = yield from empty_board(board_id)
     board = yield from begin_epoch(board)
     boards = {board.key: board, **(yield from journal.find_deleted_boards(board_id, since=since))}
-    entries, in_order = Entries(board), _ChangeSorter()
-    replay = _Replay(entries, boards, fingerprint_of, done)
+    entries = Entries(board)
+    waiting: list[tuple[int, JournalRow]] = []
+    replay = _Replay(entries, boards, post_ids, fingerprint_of, done)
     after: int | None = since - 1
     while after is not None:
         rows = yield from journal.read_changes(after, limit=PAGE_ROWS, boards=list(boards), held=True)
         done.rows += len(rows)
         after = rows[-1].number if len(rows) == PAGE_ROWS else None
-        ready = in_order.sort_changes(rows, keep=0 if after is None else WAITING_MAX)
+        ready = _take_in_order(waiting, rows, keep=0 if after is None else WAITING_MAX)
         for start in range(0, len(ready), PAGE_ROWS):
-            page = ready[start : start + PAGE_ROWS]
-            known = yield from _known_ids(post_ids, board, page)
-            if fresh := replay.merge(page, known, post_ids):
-                yield from post_ids.remember_posts(fresh, now_us)
+            yield from replay.merge_page(ready[start : start + PAGE_ROWS], now_us)
     if not done.replayed:
         raise NothingReplayedError(f"the journal has no post to {board_id!r} since {since}")
-    yield from store_owner_rows(entries, (yield from _owner_rows(replay.owners)), changes, done)
+    yield from _mark_hidden(replay.owners)
+    yield from store_owner_rows(entries, replay.owners, changes, done)
     yield from store_state(board)
     return done
 
 
-class _ChangeSorter:
-    """Puts changes into the order in which they were made.
+def _take_in_order(waiting: list[tuple[int, JournalRow]], rows: Iterable[JournalRow], *, keep: int) -> list[JournalRow]:
+    """Add changes to a heap. Remove and return all changes but the last `keep`, in the order in which they were made.
 
     The pages of the journal are in the order of transaction ids. Of two transactions that ran at the same time, the one
     with the higher id may have changed an owner first.
     """
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[int, JournalRow]] = []
-
-    def sort_changes(self, rows: Iterable[JournalRow], *, keep: int) -> list[JournalRow]:
-        """Add changes. Remove and return, in order, all changes but the last `keep`."""
-        for row in rows:
-            heappush(self._waiting, (row.order, row))
-        return [heappop(self._waiting)[1] for _ in range(len(self._waiting) - keep)]
+    for row in rows:
+        heappush(waiting, (row.order, row))
+    return [heappop(waiting)[1] for _ in range(len(waiting) - keep)]
 
 
 class _Replay:
     def __init__(
-        self, entries: Entries, boards: Mapping[int, Board], fingerprint_of: FingerprintOf, done: RebuildCounts
+        self,
+        entries: Entries,
+        boards: Mapping[int, Board],
+        post_ids: PostIds,
+        fingerprint_of: FingerprintOf,
+        done: RebuildCounts,
     ) -> None:
         self._board, self._merger = entries.board, entries.pattern.merger
-        self._boards, self._fingerprint_of, self._done = boards, fingerprint_of, done
+        self._boards, self._post_ids, self._fingerprint_of, self._done = boards, post_ids, fingerprint_of, done
         self._columns = {key: _column_map(board, entries.board) for key, board in boards.items()}
-        self.owners: dict[str, _OwnerState] = {}
+        self.owners: dict[str, OwnerRow] = {}
 
-    def merge(
-        self, rows: Iterable[JournalRow], known: set[str], post_ids: PostIds
-    ) -> list[tuple[int, int, str, str, PartOutcome]]:
-        """Merge changes, except posts whose id has a hash in `known`.
-
-        Return the ids of the merged posts, as rows for `PostIds.remember_posts`, and add their hashes to `known`.
-        """
-        fresh: list[tuple[int, int, str, str, PartOutcome]] = []
+    def merge_page(self, rows: Sequence[JournalRow], now_us: int) -> Program[None]:
+        """Merge changes, except posts whose id was remembered before. Remember the ids of the merged posts."""
+        posted = [row.record.post_id for row in rows if row.record is not None]
+        hashes = {self._post_ids.hash_post_id(post_id) for post_id in posted if post_id is not None}
+        known: set[str] = set()
+        if hashes:
+            known |= (yield from find_known(self._board.key, self._board.epoch, hashes))[1].keys()
+        fresh: list[RememberedPost] = []
         for row in rows:
             if row.owner is None or row.record is None:
                 continue
             if row.record.kind is ChangeKind.ERASED:
-                self.owners[row.owner] = _OwnerState(row.order, 0, None)
+                self.owners[row.owner] = OwnerRow(row.order, 0, None, False)
             if row.record.kind not in _POSTS:
                 continue
-            post_hash = None if row.record.post_id is None else post_ids.hash_post_id(row.record.post_id)
+            post_hash = None if row.record.post_id is None else self._post_ids.hash_post_id(row.record.post_id)
             if post_hash in known:
                 self._done.duplicates += 1
                 continue
@@ -153,8 +140,9 @@ class _Replay:
             if post_hash is not None:
                 known.add(post_hash)
                 fingerprint = self._fingerprint_of(row.owner, self._board, changes, row.record.at_us)
-                fresh.append((self._board.key, self._board.epoch, post_hash, fingerprint, outcome))
-        return fresh
+                fresh.append(RememberedPost(self._board.key, post_hash, fingerprint, [outcome]))
+        if fresh:
+            yield from remember_posts(fresh, {self._board.key: self._board.epoch}, now_us)
 
     def _changes(self, board_key: int, posted: ChangeRecord) -> list[ColumnChange]:
         columns, changes = self._columns[board_key], []
@@ -180,7 +168,7 @@ class _Replay:
         changed = self._merger.merge_changes(before, changes, at_us)
         if state is None or before is None:
             before = [None] * len(self._board.spec.columns)
-            state = self.owners[owner] = _OwnerState(row.order, row.at_us, before)
+            state = self.owners[owner] = OwnerRow(row.order, row.at_us, before, False)
             status = PostStatus.APPLIED
         else:
             status = PostStatus.APPLIED if changed else PostStatus.UNCHANGED
@@ -189,7 +177,8 @@ class _Replay:
             state.updated_at_us = max(state.updated_at_us, row.at_us)
         for index, cell in changed.items():
             before[index] = cell
-        return PartOutcome(status, state.updated_at_us, self._merger.decode_stats(before))
+        stats, board_key = self._merger.decode_stats(before), self._board.key
+        return PartOutcome(status, state.updated_at_us, stats, board_key=board_key)
 
 
 def _column_map(earlier: Board, board: Board) -> list[int | None]:
@@ -203,24 +192,11 @@ def _column_map(earlier: Board, board: Board) -> list[int | None]:
     return found
 
 
-def _known_ids(post_ids: PostIds, board: Board, rows: Iterable[JournalRow]) -> Program[set[str]]:
-    named = (row.record.post_id for row in rows if row.record is not None)
-    hashes = {post_ids.hash_post_id(post_id) for post_id in named if post_id is not None}
-    if not hashes:
-        return set()
-    _, known = yield from post_ids.find_known(board.key, board.epoch, hashes)
-    return set(known)
-
-
-def _owner_rows(owners: Mapping[str, _OwnerState]) -> Program[dict[str, OwnerRow]]:
-    """Return the rows of the owners. Each row says whether its owner is currently hidden."""
-    names, hidden_owners = list(owners), set[str]()
+def _mark_hidden(owners: Mapping[str, OwnerRow]) -> Program[None]:
+    names = list(owners)
     for start in range(0, len(names), PAGE_ROWS):
         found = yield from hidden_statements.find_hidden([], names[start : start + PAGE_ROWS])
         if found.changing:
             raise StoreBusyError("an owner is being hidden or shown: rebuild the leaderboard once that is done")
-        hidden_owners |= found.hidden_owners
-    return {
-        owner: OwnerRow(state.order, state.updated_at_us, state.cells, owner in hidden_owners)
-        for owner, state in owners.items()
-    }
+        for owner in found.hidden_owners:
+            owners[owner].is_hidden = True

@@ -7,10 +7,14 @@ the transaction is rolled back, and the writer runs the whole group again.
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
+from config.settings import PostingSettings
 from querybuilder import Dialect
 from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.closed_boards import Closure, hold_closures
@@ -31,10 +35,11 @@ from storage.log.cells import Cell
 from storage.log.change_log import change_log
 from storage.log.log_record import ChangeKind, record_of_post
 from storage.log.merging import Merger
-from storage.records import BoardPost, Entry, Family, PartOutcome, Post, PostStatus
+from storage.reads.open_boards import OpenBoards
+from storage.records import Board, BoardPost, Entry, Family, PartOutcome, Post, PostStatus
 from storage.store import Program
 
-from .post_ids import PostIds, RememberedFamilyPost, RememberedPost
+from .post_ids import RememberedPost, find_in_family, find_known, remember_posts
 
 
 @dataclass(slots=True)
@@ -42,8 +47,26 @@ class TransactionResult:
     """Outcomes in the order of the posts, and how many rows were written."""
 
     outcomes: list[list[PartOutcome]]
-    rows_written: dict[int, int]  # by board key
+    rows_written: int
     logged: int  # number of changes that the transaction has logged
+
+
+def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[tuple[Entries, Merger]]:
+    # A group may hold posts that were parsed before and after a column was added. The version of the board with more
+    # columns fits both.
+    boards: dict[int, Board] = {}
+    for post in posts:
+        for part in post.parts:
+            known = boards.get(part.board.key)
+            if known is None or len(known.spec.columns) < len(part.board.spec.columns):
+                boards[part.board.key] = part.board
+    return [open_boards.open_board(board) for board in boards.values()]
+
+
+def draw_pause_s(limits: PostingSettings, races_lost: int, rng: random.Random) -> float:
+    """Return how long to wait after a lost race. It is random, so that the losers of a race do not retry together."""
+    longest_s = min(limits.write_backoff_s_max, limits.write_backoff_base_s * 2 ** (races_lost - 1))
+    return rng.uniform(0, longest_s)
 
 
 class PostTransaction:
@@ -53,7 +76,6 @@ class PostTransaction:
         self,
         dialect: Dialect,
         boards: Iterable[tuple[Entries, Merger]],
-        post_ids: PostIds,
         now_us: int,
         *,
         check_boards: bool,
@@ -65,19 +87,12 @@ class PostTransaction:
         self._boards = {
             entries.board.key: BoardState(entries, merger, entries.board.rows_key) for entries, merger in by_key
         }
-        self._dialect, self._post_ids = dialect, post_ids
-        self._now_us = now_us
-        self._logged = logged
+        self._dialect, self._now_us, self._logged = dialect, now_us, logged
         self._hidden: set[str] = set()  # hidden owners, whose new rows go to the hidden table
         self._hides = False  # whether any owner or row of the group is hidden
-        # The keys of `_seen` and `_fresh` are the board key and then the post hash. `_seen` holds the remembered
-        # earlier posts. `_fresh` holds the fingerprint and the outcome of each post of this group.
-        self._seen: dict[int, dict[str, RememberedPost]] = defaultdict(dict)
-        self._fresh: dict[int, dict[str, tuple[str, PartOutcome]]] = defaultdict(dict)
-        # `_in_families` holds the remembered posts to families, by family key and post hash. `_fresh_in_families` holds
-        # the rows to store for the posts of this group.
-        self._in_families: dict[int, dict[str, RememberedFamilyPost]] = defaultdict(dict)
-        self._fresh_in_families: list[tuple[int, str, str, Sequence[PartOutcome]]] = []
+        # The posts that boards and families remember, by board or family key and post hash, and those of this group.
+        self._known: dict[int, dict[str, RememberedPost]] = defaultdict(dict)
+        self._fresh: list[RememberedPost] = []
         # False: assume that all boards exist. If one does not, the store raises `UnknownBoardError`.
         self._check_boards = check_boards
 
@@ -150,12 +165,11 @@ class PostTransaction:
         # Look up post ids only after the rows are locked. By then, every other transaction with the same post has
         # ended.
         for family_key, asked in of_families.items():
-            self._in_families[family_key] = yield from self._post_ids.find_in_family(family_key, asked)
+            self._known[family_key] = yield from find_in_family(family_key, asked)
         for key, asked in hashes.items():
             state = self._boards[key]
             if state.exists:
-                assumed = state.entries.board.epoch
-                state.epoch, self._seen[key] = yield from self._post_ids.find_known(key, assumed, asked)
+                state.epoch, self._known[key] = yield from find_known(key, state.entries.board.epoch, asked)
         yield from self._find_hidden(owners)
 
     def _find_moved(self) -> Program[None]:
@@ -190,13 +204,14 @@ class PostTransaction:
         if post.family is not None:
             return self._apply_in_family(post, post.family, at_us)
         if len(post.parts) == 1:
-            return [self._apply_to_one(post, post.parts[0], at_us)]
+            part = post.parts[0]
+            plan = self._plan(post, part, at_us)
+            return [self._take(post, part, plan) if isinstance(plan, dict) else plan]
         return self._apply_to_all(post, at_us)
 
     def _apply_in_family(self, post: Post, family: Family, at_us: int) -> list[PartOutcome]:
         """Apply a post to boards of a family. The family remembers the post, because a retry may reach other boards."""
-        seen = self._in_families[family.key]
-        if post.post_hash is not None and (known := seen.get(post.post_hash)) is not None:
+        if post.post_hash is not None and (known := self._known[family.key].get(post.post_hash)) is not None:
             if known.fingerprint == post.fingerprint:
                 return [replace(part, status=PostStatus.DUPLICATE) for part in known.parts]
             conflict = PostIdConflictError(pointer="/post_id")
@@ -204,70 +219,50 @@ class PostTransaction:
         outcomes = self._apply_to_all(post, at_us)
         taken = [outcome for outcome in outcomes if outcome.status is not PostStatus.REJECTED]
         if post.post_hash is not None and taken:
-            seen[post.post_hash] = RememberedFamilyPost(post.fingerprint, taken)
-            self._fresh_in_families.append((family.key, post.post_hash, post.fingerprint, taken))
+            self._remember(RememberedPost(family.key, post.post_hash, post.fingerprint, taken))
         return outcomes
 
     def _apply_to_all(self, post: Post, at_us: int) -> list[PartOutcome]:
-        plans: list[tuple[BoardState, PartOutcome | dict[int, Cell] | PostError]] = []
-        refused = False
-        for part in post.parts:
-            state = self._boards[part.board.key]
-            try:
-                plans.append((state, self._plan(state, post, part, at_us)))
-            except PeriodClosedError as error:  # only this board refuses the post
-                plans.append((state, _refused(state, error)))
-            except PostError as error:
-                plans.append((state, error))
-                refused = True
-        if refused:
-            return [_refused(state, plan) for state, plan in plans]
-        return [
-            self._take(state, post, part, plan) if isinstance(plan, dict) else plan  # type: ignore[misc]  # no error
-            for part, (state, plan) in zip(post.parts, plans, strict=True)
-        ]
+        plans = [(part, self._plan(post, part, at_us)) for part in post.parts]
+        errors = [plan.error for _, plan in plans if isinstance(plan, PartOutcome) and plan.error is not None]
+        # A board whose period is closed refuses only its own part of the post.
+        if not all(isinstance(error, PeriodClosedError) for error in errors):
+            return [_refuse(part, PostRejectedError()) if isinstance(plan, dict) else plan for part, plan in plans]
+        return [self._take(post, part, plan) if isinstance(plan, dict) else plan for part, plan in plans]
 
-    def _apply_to_one(self, post: Post, part: BoardPost, at_us: int) -> PartOutcome:
+    def _remember(self, fresh: RememberedPost) -> None:
+        self._known[fresh.key][fresh.post_hash] = fresh
+        self._fresh.append(fresh)
+
+    def _plan(self, post: Post, part: BoardPost, at_us: int) -> PartOutcome | dict[int, Cell]:
+        """Return the cells that the post changes, or else its outcome: refused, or that of an earlier post."""
         state = self._boards[part.board.key]
-        try:
-            plan = self._plan(state, post, part, at_us)
-        except PostError as error:
-            return _refused(state, error)
-        return self._take(state, post, part, plan) if isinstance(plan, dict) else plan
-
-    def _plan(self, state: BoardState, post: Post, part: BoardPost, at_us: int) -> PartOutcome | dict[int, Cell]:
-        """Return the outcome of an earlier post with this id, or else the cells that the post changes."""
         if not state.exists:
-            raise UnknownBoardError(f"no leaderboard {part.board.id!r}")
+            return _refuse(part, UnknownBoardError(f"no leaderboard {part.board.id!r}"))
         if post.post_hash is not None and post.family is None:
-            known = self._known(part.board.key, post, post.post_hash)
+            known = self._known[part.board.key].get(post.post_hash)
             if known is not None:
-                return known
-        if state.closure is not None:
-            state.closure.check(state.entries.board, at_us)
-        row = state.rows.get(post.owner)
-        return state.merger.merge_changes(None if row is None else row.entry.cells, part.changes, at_us)
+                if known.fingerprint != post.fingerprint:
+                    return _refuse(part, PostIdConflictError(pointer="/post_id"))
+                first = known.parts[0]
+                return PartOutcome(PostStatus.DUPLICATE, first.updated_at_us, first.stats)
+        try:
+            if state.closure is not None:
+                state.closure.check(state.entries.board, at_us)
+            row = state.rows.get(post.owner)
+            return state.merger.merge_changes(None if row is None else row.entry.cells, part.changes, at_us)
+        except PostError as error:
+            return _refuse(part, error)
 
-    def _known(self, board_key: int, post: Post, post_hash: str) -> PartOutcome | None:
-        if (fresh := self._fresh[board_key].get(post_hash)) is not None:
-            fingerprint, first = fresh
-            found = PartOutcome(PostStatus.DUPLICATE, first.updated_at_us, first.stats)
-        elif (remembered := self._seen[board_key].get(post_hash)) is not None:
-            fingerprint = remembered.fingerprint
-            found = PartOutcome(PostStatus.DUPLICATE, remembered.updated_at_us, remembered.stats)
-        else:
-            return None
-        if fingerprint != post.fingerprint:
-            raise PostIdConflictError(pointer="/post_id")
-        return found
-
-    def _take(self, state: BoardState, post: Post, part: BoardPost, changed: dict[int, Cell]) -> PartOutcome:
+    def _take(self, post: Post, part: BoardPost, changed: dict[int, Cell]) -> PartOutcome:
+        state = self._boards[part.board.key]
         row = state.rows.get(post.owner)
         status = PostStatus.APPLIED if changed or row is None else PostStatus.UNCHANGED
         if row is None:
             empty: list[Cell] = [None] * len(state.entries.board.spec.columns)
             row = state.rows[post.owner] = TransactionRow(Entry(post.owner, self._now_us, empty), None)
             row.is_hidden = post.owner in self._hidden
+            row.ranked = None if row.is_hidden else state.entries.ranked_cells.none
         entry = row.entry
         cells = entry.cells
         if self._logged and row.ranked is None and not row.is_hidden:
@@ -288,7 +283,7 @@ class PostTransaction:
         stats, board_key = state.merger.decode_stats(cells), part.board.key
         outcome = PartOutcome(status, entry.updated_at_us, stats, board_key=board_key)
         if post.post_hash is not None and post.family is None:
-            self._fresh[board_key][post.post_hash] = (post.fingerprint, outcome)
+            self._remember(RememberedPost(board_key, post.post_hash, post.fingerprint, [outcome]))
         return outcome
 
     def _log(self, state: BoardState, row: TransactionRow, post: Post, part: BoardPost, status: PostStatus) -> None:
@@ -308,30 +303,20 @@ class PostTransaction:
         state.begin_draft().add_change(entry.owner, before, after, record)
         row.ranked = after
 
-    def _write(self) -> Program[dict[int, int]]:
+    def _write(self) -> Program[int]:
         totals: dict[int, dict[int, int]] = {}
         for writes, states in self._tables():
-            changes = TableChanges()
-            for state in states:
-                changes.add_board(state, totals)
-            yield from changes.write_rows(writes)
+            yield from _write_table(writes, states, totals)
         yield from self._write_hidden()
-        if remembered := [
-            (key, self._boards[key].epoch, post_hash, *fresh)
-            for key in sorted(self._fresh)
-            for post_hash, fresh in self._fresh[key].items()
-        ]:
-            yield from self._post_ids.remember_posts(sorted(remembered, key=lambda row: row[:3]), self._now_us)
-        if self._fresh_in_families:
-            yield from self._post_ids.remember_posts_in_family(
-                sorted(self._fresh_in_families, key=_family_and_hash), self._now_us
-            )
+        if self._fresh:
+            epochs = {key: state.epoch for key, state in self._boards.items()}
+            yield from remember_posts(self._fresh, epochs, self._now_us)
         if changed := [state.log for state in self._boards.values() if state.log is not None]:
             # Log after all writes to owners' rows, so that an owner's changes are numbered in the order of commits.
             yield from change_log.append_drafts(changed, now_us=self._now_us)
         if totals:
             yield from add_totals(totals, share=self._now_us % count_shares(self._dialect))
-        return {key: by_index[CHANGES] for key, by_index in totals.items()}
+        return sum(by_index[CHANGES] for by_index in totals.values())
 
     def _write_hidden(self) -> Program[None]:
         new: list[HiddenEntry] = []
@@ -348,8 +333,7 @@ class PostTransaction:
             _check_all_written((yield from hidden_statements.insert_rows(new)), len(new))
 
 
-@dataclass(slots=True)
-class TransactionRow:
+class TransactionRow(msgspec.Struct):
     """An entry as the group of posts will leave it."""
 
     entry: Entry
@@ -382,47 +366,38 @@ class BoardState:
         return board.key if board.table_key is None else board.table_key
 
 
-@dataclass(slots=True)
-class TableChanges:
-    new: list[tuple[int, Entry]] = field(default_factory=list)  # pairs (the board's key in the table, entry)
-    # By the indexes of the changed columns: (the board's key in the table, entry, expected version).
-    updates: dict[tuple[int, ...], list[tuple[int, Entry, int]]] = field(default_factory=lambda: defaultdict(list))
+def _write_table(writes: RowWrites, states: Iterable[BoardState], totals: dict[int, dict[int, int]]) -> Program[None]:
+    """Write the changed rows of the boards in one table. Add their effect to `totals`, by board key and column index.
 
-    def add_board(self, state: BoardState, totals: dict[int, dict[int, int]]) -> None:
-        """Add a board's changed rows, and add their effect to `totals`, by board key and column index."""
-        rows_key, changes = state.rows_key, 0
-        more: dict[int, int] = {}
+    Raises:
+        LostRaceError: another transaction changed one of the rows meanwhile.
+    """
+    new: list[tuple[int, Entry]] = []  # pairs (the board's key in the table, entry)
+    # By the indexes of the changed columns: (the board's key in the table, entry, expected version).
+    updates: dict[tuple[int, ...], list[tuple[int, Entry, int]]] = defaultdict(list)
+    for state in states:
+        rows_key, inserted, changes = state.rows_key, 0, 0
+        more: dict[int, int] = defaultdict(int)
         for row in state.rows.values():
             if row.is_hidden:
                 continue
             if row.expected is None:
-                self.new.append((rows_key, row.entry))
-                _count_new(state, row, more)
+                new.append((rows_key, row.entry))
+                inserted += 1
             elif row.changed:
                 indexes = tuple(row.changed) if len(row.changed) == 1 else tuple(sorted(row.changed))
-                self.updates[indexes].append((rows_key, row.entry, row.expected))
-                for index in row.first_values:
-                    more[index] = more.get(index, 0) + 1
+                updates[indexes].append((rows_key, row.entry, row.expected))
             else:
                 continue
             changes += 1
+            for index in row.first_values:
+                more[index] += 1
         if changes:
-            more[CHANGES] = changes
-            totals[state.entries.board.key] = more
-
-    def write_rows(self, writes: RowWrites) -> Program[None]:
-        """Write all these rows. Raise `LostRaceError` if another transaction changed one of them meanwhile."""
-        for indexes, changed in self.updates.items():
-            _check_all_written((yield from writes.update_rows(indexes, changed)), len(changed))
-        if self.new:
-            _check_all_written((yield from writes.insert_rows(self.new)), len(self.new))
-
-
-def _count_new(state: BoardState, row: TransactionRow, more: dict[int, int]) -> None:
-    more[ALL_ENTRIES] = more.get(ALL_ENTRIES, 0) + 1
-    for index in state.entries.pattern.sorted_indexes:
-        if row.entry.cells[index] is not None:
-            more[index] = more.get(index, 0) + 1
+            totals[state.entries.board.key] = {**more, ALL_ENTRIES: inserted, CHANGES: changes}
+    for indexes, changed in updates.items():
+        _check_all_written((yield from writes.update_rows(indexes, changed)), len(changed))
+    if new:
+        _check_all_written((yield from writes.insert_rows(new)), len(new))
 
 
 def _check_all_written(written: int, expected: int) -> None:
@@ -443,12 +418,5 @@ def _hold(
     return (yield from writes.lock_rows(wanted))
 
 
-def _refused(state: BoardState, plan: PartOutcome | dict[int, Cell] | PostError) -> PartOutcome:
-    if isinstance(plan, PartOutcome):
-        return plan
-    error = plan if isinstance(plan, PostError) else PostRejectedError()
-    return PartOutcome(PostStatus.REJECTED, error=error, board_key=state.entries.board.key)
-
-
-def _family_and_hash(remembered: tuple[int, str, str, Sequence[PartOutcome]]) -> tuple[int, str]:
-    return remembered[:2]
+def _refuse(part: BoardPost, error: PostError) -> PartOutcome:
+    return PartOutcome(PostStatus.REJECTED, error=error, board_key=part.board.key)

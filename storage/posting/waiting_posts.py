@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from storage.records import PartOutcome, Post
+from storage.errors import StorageError
+from storage.records import Post
 
 STEPPED_OVER_MAX = 1_000  # most requests that `take_group` passes over, because their owners are in flight
 
@@ -32,12 +33,17 @@ W = TypeVar("W")
 class WaitingRequest:
     posts: Sequence[Post]
     parts: int  # number of posts, each counted once per board; it measures the work of a transaction
-    done: asyncio.Future[list[list[PartOutcome]]]
+    done: asyncio.Future[Any]
     owners: set[str] = field(default_factory=set)  # the owners of the posts; filled when first needed
 
     def fail(self, error: Exception) -> None:
         if not self.done.done():
             self.done.set_exception(error)
+
+
+def refuse_group(group: Sequence[WaitingRequest], error: StorageError) -> None:
+    for waiting in group:
+        waiting.fail(type(error)(error.detail))
 
 
 class RequestQueue:
@@ -118,12 +124,12 @@ def _owners(waiting: WaitingRequest) -> set[str]:
     return waiting.owners
 
 
-class RequestIntake(ABC, Generic[W]):
+class RequestIntake(ABC):
     """A task that takes requests from their queue until it is closed, and the timer that ends their wait."""
 
     def __init__(self, name: str, *, wait_s_max: float) -> None:
         self._name = name  # name of the task
-        self._expiry: WaitTimer[W] = WaitTimer(wait_s_max, self._expire)
+        self._expiry: WaitTimer[WaitingRequest] = WaitTimer(wait_s_max, self._expire)
         self._wake = asyncio.Event()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
@@ -148,7 +154,7 @@ class RequestIntake(ABC, Generic[W]):
         """Take requests until `_closing` is set and no request waits. `_wake` is set when either may have changed."""
 
     @abstractmethod
-    def _expire(self, waiting: W) -> None:
+    def _expire(self, waiting: WaitingRequest) -> None:
         """Fail one request because it waited too long."""
 
 

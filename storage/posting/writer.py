@@ -24,7 +24,6 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol
 
 from config.settings import PostingSettings
-from storage.entries.entries import Entries
 from storage.errors import (
     LostRaceError,
     OutcomeUnknownError,
@@ -39,16 +38,16 @@ from storage.errors import (
     UnknownBoardError,
     WaitTooLongError,
 )
-from storage.log.merging import Merger
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, PartOutcome, Post
+from storage.records import PartOutcome, Post
 from storage.store import Program, Store
 
 from .admission import DrainRate, WriteLimit
-from .post_ids import PostIds
-from .transaction import PostTransaction, TransactionResult
-from .waiting_posts import GATHER_TURNS, RequestIntake, RequestQueue, WaitingRequest
+from .transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
+from .waiting_posts import GATHER_TURNS, RequestIntake, RequestQueue, WaitingRequest, refuse_group
 
+# The errors that any group of posts would get at the moment.
+FAULTS_OF_STORE = (RacesLostError, StoreAwayError, StoreDamagedError, StoreFullError, OutcomeUnknownError)
 # With this many posts, each counted once per board, the fixed cost of a transaction is small compared with the cost of
 # the posts. With larger batches, the store would be idle while the event loop answers one batch and reads the next.
 BATCH_POSTS = 500
@@ -80,24 +79,24 @@ class WriterObserver(Protocol):
         """Report posts that were refused or waited too long, each counted once per board."""
 
 
-class Writer(RequestIntake[WaitingRequest]):
+class Writer(RequestIntake):
     """Forms groups of posts, and applies each group in one transaction of the store."""
 
     def __init__(
         self,
         store: Store,
         boards: OpenBoards,
-        post_ids: PostIds,
         limits: PostingSettings,
         observer: WriterObserver,
         *,
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
         rng: random.Random,
+        siblings: list[Writer] | None = None,
     ) -> None:
+        """Make a writer and add it to `siblings`, the writers whose numbers are reported together."""
         super().__init__("writer", wait_s_max=limits.post_wait_s_max)
-        self._store, self._boards, self._post_ids = store, boards, post_ids
-        self._limits, self._observer = limits, observer
+        self._store, self._boards, self._limits, self._observer = store, boards, limits, observer
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
         groups_max = min(limits.writes_in_flight_max, store.writes_at_once)
         self._queue = RequestQueue(
@@ -108,6 +107,8 @@ class Writer(RequestIntake[WaitingRequest]):
         self._limit = WriteLimit(groups_max=groups_max)
         self._drain = DrainRate()
         self._begun: asyncio.Event | None = None
+        self._siblings = [] if siblings is None else siblings
+        self._siblings.append(self)
 
     def start(self) -> None:
         self._tell_in_flight()
@@ -126,13 +127,13 @@ class Writer(RequestIntake[WaitingRequest]):
         loop = asyncio.get_running_loop()
         waiting = WaitingRequest(posts, parts, loop.create_future())
         self._queue.append_request(waiting)
-        self._observer.queue_depth(self._queue.parts)
+        self._tell_depth()
         self._wake.set()
         # The caller waits for a bare future, and one timer for all callers ends the wait. asyncio's timeout and shield
         # together would take a tenth of the time of a single post.
         self._expiry.add_waiting(waiting, waiting.done)
         try:
-            return await waiting.done
+            return await waiting.done  # type: ignore[no-any-return]
         except asyncio.CancelledError:
             self._withdraw(waiting)
             raise
@@ -166,7 +167,7 @@ class Writer(RequestIntake[WaitingRequest]):
         # Posts that a group has already taken from the queue are still applied, but nobody gets their outcome.
         withdrawn = self._queue.withdraw_request(waiting)
         if withdrawn:
-            self._observer.queue_depth(self._queue.parts)
+            self._tell_depth()
         return withdrawn
 
     async def _run(self) -> None:
@@ -178,7 +179,7 @@ class Writer(RequestIntake[WaitingRequest]):
                     group = self._queue.take_group()
                     self._drain.record_left_behind(self._queue.parts, now_s=self._monotonic())
                     if group:
-                        self._observer.queue_depth(self._queue.parts)
+                        self._tell_depth()
                         groups.create_task(self._write(group))
                         taken = True
                         continue
@@ -222,8 +223,12 @@ class Writer(RequestIntake[WaitingRequest]):
             self._begun.set()
             self._begun = None
 
+    def _tell_depth(self) -> None:
+        self._observer.queue_depth(sum(writer._queue.parts for writer in self._siblings))
+
     def _tell_in_flight(self) -> None:
-        self._observer.writes_in_flight(self._queue.groups_in_flight, limit=self._limit.limit)
+        groups = sum(writer._queue.groups_in_flight for writer in self._siblings)
+        self._observer.writes_in_flight(groups, limit=sum(writer._limit.limit for writer in self._siblings))
 
     async def _settle(self, group: list[WaitingRequest], *, unknown: bool = False) -> TransactionResult | None:
         # Return the result if callers still have to be answered. Return None if every caller has already got an answer
@@ -232,18 +237,12 @@ class Writer(RequestIntake[WaitingRequest]):
         try:
             posts = [post for waiting in group for post in waiting.posts]
             result = await self._apply(posts, check_boards=False)
-        except (
-            RacesLostError,
-            StoreAwayError,
-            StoreDamagedError,
-            StoreFullError,
-            OutcomeUnknownError,
-        ) as error:  # each request of the group would get the same error if it ran alone
+        except FAULTS_OF_STORE as error:  # each request of the group would get the same error if it ran alone
             self._limit.record_failure(now_s=self._monotonic())
             if isinstance(error, OutcomeUnknownError) and not unknown:
                 await self._settle_unknown(group)
             else:
-                _refuse(group, OutcomeUnknownError() if unknown else error)
+                refuse_group(group, OutcomeUnknownError() if unknown else error)
             return None
         except Exception as error:
             if isinstance(error, StoreBusyError):
@@ -253,17 +252,15 @@ class Writer(RequestIntake[WaitingRequest]):
                     # If the future is done, the caller got `WaitTooLongError` or has left. The posts of the request
                     # need not be applied then.
                     if not waiting.done.done():
-                        alone = await self._settle([waiting], unknown=unknown)
-                        if alone is not None:
-                            _answer([waiting], alone)
+                        await self._settle_and_answer([waiting], unknown=unknown)
                 return None
             failure = error if isinstance(error, StorageError) else StoreBusyError("the posts could not be applied")
             failure.__cause__ = error if failure is not error else error.__cause__
             group[0].fail(failure)
             return None
         # The transaction is committed, so nothing below may fail the group.
-        rows, now_s = sum(result.rows_written.values()), self._monotonic()
-        self._observer.group_written(posts=len(posts), rows=rows, seconds=now_s - started)
+        now_s = self._monotonic()
+        self._observer.group_written(posts=len(posts), rows=result.rows_written, seconds=now_s - started)
         parts = sum(waiting.parts for waiting in group)
         self._drain.record_commit(parts, now_s=now_s)
         self._limit.record_commit(parts, seconds=now_s - started, now_s=now_s, waiting=bool(self._queue))
@@ -275,32 +272,30 @@ class Writer(RequestIntake[WaitingRequest]):
         The posts of the other requests could be applied twice, so these requests get `OutcomeUnknownError`.
         """
         again = [waiting for waiting in group if all(post.post_hash is not None for post in waiting.posts)]
-        _refuse([waiting for waiting in group if waiting not in again], OutcomeUnknownError())
+        refuse_group([waiting for waiting in group if waiting not in again], OutcomeUnknownError())
         if again:
-            settled = await self._settle(again, unknown=True)
-            if settled is not None:
-                _answer(again, settled)
+            await self._settle_and_answer(again, unknown=True)
+
+    async def _settle_and_answer(self, group: list[WaitingRequest], *, unknown: bool) -> None:
+        result = await self._settle(group, unknown=unknown)
+        if result is not None:
+            _answer(group, result)
 
     async def _apply(self, posts: list[Post], *, check_boards: bool) -> TransactionResult:
-        opened = self._open_boards(posts)
+        opened = open_boards_of(posts, self._boards)
         loop = asyncio.get_running_loop()
 
         def program() -> Program[TransactionResult]:
             if self._begun is not None:
                 loop.call_soon_threadsafe(self._let_answer)  # the store has begun to run this group
             group = PostTransaction(
-                self._store.dialect,
-                opened,
-                self._post_ids,
-                self._now_us(),
-                check_boards=check_boards,
-                logged=self._limits.change_log,
+                self._store.dialect, opened, self._now_us(), check_boards=check_boards, logged=self._limits.change_log
             )
             return group.apply_posts(posts)
 
         for attempt in range(self._limits.write_attempts_max):
             if attempt > 0:
-                await asyncio.sleep(self._pause_s(attempt - 1))
+                await asyncio.sleep(draw_pause_s(self._limits, attempt, self._rng))
             try:
                 return await self._store.write(program)
             except LostRaceError:
@@ -313,22 +308,6 @@ class Writer(RequestIntake[WaitingRequest]):
                 return await self._apply(posts, check_boards=True)
         raise RacesLostError(f"rows kept changing during {self._limits.write_attempts_max} attempts")
 
-    def _open_boards(self, posts: list[Post]) -> list[tuple[Entries, Merger]]:
-        # A group may hold posts that were parsed before and after a column was added. The version of the board with
-        # more columns fits both.
-        boards: dict[int, Board] = {}
-        for post in posts:
-            for part in post.parts:
-                known = boards.get(part.board.key)
-                if known is None or len(known.spec.columns) < len(part.board.spec.columns):
-                    boards[part.board.key] = part.board
-        return [self._boards.open_board(board) for board in boards.values()]
-
-    def _pause_s(self, pauses_before: int) -> float:
-        # The whole pause is random, so that the losers of one race do not retry at the same moment.
-        longest = min(self._limits.write_backoff_s_max, self._limits.write_backoff_base_s * 2**pauses_before)
-        return self._rng.uniform(0, longest)
-
 
 def _answer(group: Sequence[WaitingRequest], result: TransactionResult) -> None:
     start = 0
@@ -338,64 +317,33 @@ def _answer(group: Sequence[WaitingRequest], result: TransactionResult) -> None:
         start += len(waiting.posts)
 
 
-def _refuse(group: Sequence[WaitingRequest], error: StorageError) -> None:
-    for waiting in group:
-        waiting.fail(type(error)(error.detail))
-
-
-class _ShareObserver:
-    """The observer of one writer. It reports the sums of queue depths, groups and limits over all writers."""
-
-    def __init__(self, whole: WriterObserver, shares: list[_ShareObserver]) -> None:
-        self._whole, self._shares = whole, shares
-        self._depth = self._groups = self._limit = 0
-        shares.append(self)
-
-    def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
-        self._whole.group_written(posts=posts, rows=rows, seconds=seconds)
-
-    def race_lost(self) -> None:
-        self._whole.race_lost()
-
-    def queue_depth(self, posts: int) -> None:
-        self._depth = posts
-        self._whole.queue_depth(sum(share._depth for share in self._shares))
-
-    def writes_in_flight(self, groups: int, *, limit: int) -> None:
-        self._groups, self._limit = groups, limit
-        limits = sum(share._limit for share in self._shares)
-        self._whole.writes_in_flight(sum(share._groups for share in self._shares), limit=limits)
-
-    def posts_refused(self, reason: str, posts: int) -> None:
-        self._whole.posts_refused(reason, posts)
-
-
 class Writers:
     """Hands posts to the writer of their connection pool. A writer is started when it gets its first posts."""
 
-    def __init__(self, store: Store, make: Callable[[Store, WriterObserver], Writer], observer: WriterObserver) -> None:
-        self._store, self._make, self._observer = store, make, observer
-        self._shares: list[_ShareObserver] = []
+    def __init__(self, store: Store, make: Callable[[Store, list[Writer]], Writer]) -> None:
+        """Make the common writer. `make` makes a writer for a store and adds it to the others."""
+        self._store, self._make = store, make
+        self._all: list[Writer] = []
         self._writers: dict[Store, Writer] = {}
         self._writer_of(store)
 
     def _writer_of(self, store: Store) -> Writer:
         writer = self._writers.get(store)
         if writer is None:
-            writer = self._writers[store] = self._make(store, _ShareObserver(self._observer, self._shares))
+            writer = self._writers[store] = self._make(store, self._all)
             writer.start()
         return writer
 
     @property
     def alive(self) -> bool:
-        return all(writer.alive for writer in self._writers.values())
+        return all(writer.alive for writer in self._all)
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
         stores = {self._store.for_board(board_id) for board_id in _boards_of(posts)}
         return await self._writer_of(stores.pop() if len(stores) == 1 else self._store).submit(posts)
 
     async def close(self) -> None:
-        await asyncio.gather(*(writer.close() for writer in self._writers.values()))
+        await asyncio.gather(*(writer.close() for writer in self._all))
 
 
 def _boards_of(posts: Sequence[Post]) -> set[str]:

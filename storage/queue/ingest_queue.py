@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple
 
 from querybuilder import (
@@ -27,7 +29,9 @@ from querybuilder import (
 )
 from storage.errors import LostRaceError
 from storage.schema.ingest_tables import INGEST_BLOCKS, INGEST_SHARDS
-from storage.store import Program, Row
+from storage.store import Program
+
+from .post_blocks import Block, encode_json
 
 _HEAD = tuple(map(col, ("shard", "number", "queued_at", "posts", "edition")))
 
@@ -46,10 +50,6 @@ class BlockHead(NamedTuple):
     queued_at_us: int
     posts: int
     edition: int
-
-    @property
-    def block_id(self) -> tuple[int, int]:
-        return self[:2]
 
 
 class WaitingBlock(NamedTuple):
@@ -73,162 +73,105 @@ class ShardCount:
     busy_us: int  # total time that workers were busy
 
 
-class IngestQueue:
-    """Programs on the queue."""
-
-    def __init__(self) -> None:
-        self._append = (
-            insert(INGEST_BLOCKS)
-            .rows(param("rows"), shard=INTEGER, queued_at=INTEGER, posts=INTEGER, block=TEXT, edition=INTEGER)
-            .prepared()
-        )
-        self._heads: dict[int, Prepared] = {}  # statements of `heads`, by the number of shards that they read
-        one = (col("shard").in_(param("shards")), col("number").in_(param("numbers")))
-        blocks = select(col("shard"), col("number"), col("block")).from_(INGEST_BLOCKS).where(*one)
-        self._blocks = blocks.packed().prepared()
-        self._delete = (
-            delete(INGEST_BLOCKS).where(*one).returning(col("shard"), col("number"), col("edition")).prepared()
-        )
-        as_read = (col(name).eq(param(name)) for name in ("shard", "number", "edition"))
-        self._rewrite = (
-            update(INGEST_BLOCKS)
-            .set(posts=param("posts"), block=param("block"), edition=plus(col("edition"), 1))
-            .where(*as_read)
-            .prepared()
-        )
-        self._backlog = (
-            select(col("shard"), sum_(col("posts")), min_(col("queued_at")))
-            .from_(INGEST_BLOCKS)
-            .group_by(col("shard"))
-            .packed()
-            .prepared()
-        )
-        any_block = select(col("number")).from_(INGEST_BLOCKS).order_by(asc(col("shard")), asc(col("number"))).limit(1)
-        self._any = any_block.prepared()
-        found = select(*_HEAD, col("block")).from_(INGEST_BLOCKS).where(contains_text(col("block"), param("text")))
-        found = found.order_by(asc(col("number"))).limit(param("limit")).packed()
-        self._mentioning = found.prepared()
-        past = (col("shard").eq(param("shard")), col("number").gt(param("past")))
-        self._mentioning_in = found.where(*past).prepared()
-        self._shards = select(count()).from_(INGEST_SHARDS).prepared()
-        self._make_shards = (
-            insert(INGEST_SHARDS)
-            .rows(param("rows"), shard=INTEGER, applied=INTEGER, busy_us=INTEGER)
-            .on_conflict("shard")
-            .do_nothing()
-            .prepared()
-        )
-        self._counts = select(col("shard"), col("applied"), col("busy_us")).from_(INGEST_SHARDS).packed().prepared()
-        self._count = (
-            insert(INGEST_SHARDS)
-            .rows(param("rows"), shard=INTEGER, applied=INTEGER, busy_us=INTEGER)
-            .on_conflict("shard")
-            .do_update(
-                applied=plus(col("applied", INGEST_SHARDS), excluded("applied")),
-                busy_us=plus(col("busy_us", INGEST_SHARDS), excluded("busy_us")),
-            )
-            .prepared()
-        )
-
-    def shards(self) -> Program[int]:
-        """Return the number of shards in the store, or 0 if the queue was not divided yet."""
-        [[shards]] = yield self._shards.bind()
-        return int(shards)
-
-    def make_shards(self, wanted: int) -> Program[int]:
-        """Divide the queue into `wanted` shards, unless it is divided already. Return the final number of shards.
-
-        An owner's posts must never be in two shards.
-        """
-        shards = yield from self.shards()
-        if not shards:
-            yield self._make_shards.bind(rows=[(shard, 0, 0) for shard in range(wanted)])
-            shards = yield from self.shards()
-        return shards
-
-    def append_blocks(self, blocks: Iterable[NewBlock]) -> Program[None]:
-        yield self._append.bind(rows=blocks)
-
-    def heads(self, shards: Sequence[int], *, blocks_max: int) -> Program[list[BlockHead]]:
-        """Return the heads of the oldest blocks, up to `blocks_max` of each shard, in one list, oldest first."""
-        if not shards:
-            return []
-        statement = self._heads.get(len(shards))
-        if statement is None:
-            statement = self._heads[len(shards)] = self._compile_heads(len(shards))
-        rows = yield statement.bind(limit=blocks_max, **{f"shard_{index}": each for index, each in enumerate(shards)})
-        return sorted((BlockHead(*row) for row in rows), key=_number)
-
-    def _compile_heads(self, shards: int) -> Prepared:
-        # Each shard has its own part of the union, which reads from the shard's oldest block up to the limit. So a
-        # shard with many blocks does not slow down the others.
-        heads = select(*_HEAD).from_(INGEST_BLOCKS)
-        ordered = heads.order_by(asc(col("number"))).limit(param("limit", INTEGER))
-        arms = [ordered.where(col("shard").eq(param(f"shard_{index}", INTEGER))) for index in range(shards)]
-        return union_all(*arms).packed().prepared()
-
-    def blocks(self, heads: Sequence[BlockHead]) -> Program[list[WaitingBlock]]:
-        """Return these blocks with their posts, in the same order. Leave out blocks that were removed meanwhile."""
-        rows = yield self._blocks.bind(**_named(heads))
-        texts = {(shard, number): block for shard, number, block in rows}
-        return [WaitingBlock(head, texts[head.block_id]) for head in heads if head.block_id in texts]
-
-    def take_blocks(self, heads: Sequence[BlockHead]) -> Program[None]:
-        """Remove these blocks in the current transaction; raise `LostRaceError` if one of them has changed."""
-        rows = yield self._delete.bind(**_named(heads))
-        taken = {(shard, number): edition for shard, number, edition in rows}
-        if any(taken.get(head.block_id) != head.edition for head in heads):
-            raise LostRaceError("a block was deleted or replaced meanwhile")
-
-    def rewrite(self, head: BlockHead, *, posts: int, block: str) -> Program[bool]:
-        """Replace the text of a block and return True, or return False if the block has changed since `head` was read.
-
-        `posts` is the number of posts in the new text.
-        """
-        rows = yield self._rewrite.bind(
-            posts=posts, block=block, shard=head.shard, number=head.number, edition=head.edition
-        )
-        return bool(rows[0][0])
-
-    def backlog(self) -> Program[dict[int, ShardBacklog]]:
-        """Return the backlog of each shard that has posts. The statement reads the head of every block."""
-        rows = yield self._backlog.bind()
-        return {shard: ShardBacklog(posts, oldest_us) for shard, posts, oldest_us in rows}
-
-    def is_empty(self) -> Program[bool]:
-        """Return whether no block waits. Workers call this very often, so it is one short statement."""
-        return not (yield self._any.bind())
-
-    def find_mentions(self, text: str, *, blocks_max: int) -> Program[list[WaitingBlock]]:
-        """Return up to `blocks_max` blocks whose text contains `text`, oldest first."""
-        rows = yield self._mentioning.bind(text=text, limit=blocks_max)
-        return [_waiting(row) for row in rows]
-
-    def find_mentions_in_shard(
-        self, shard: int, text: str, *, past: int, blocks_max: int
-    ) -> Program[list[WaitingBlock]]:
-        """Return up to `blocks_max` blocks of a shard whose number is above `past` and whose text contains `text`."""
-        rows = yield self._mentioning_in.bind(shard=shard, text=text, past=past, limit=blocks_max)
-        return [_waiting(row) for row in rows]
-
-    def counts(self) -> Program[dict[int, ShardCount]]:
-        rows = yield self._counts.bind()
-        return {shard: ShardCount(applied, busy_us) for shard, applied, busy_us in rows}
-
-    def add_counts(self, applied: dict[int, int], *, busy_us: int) -> Program[None]:
-        """Add applied posts to the counts of their shards. Add the whole busy time to the first of the shards."""
-        shards = sorted(applied)  # all writers use one order, so they cannot deadlock
-        rows = [(shard, applied[shard], busy_us if shard == shards[0] else 0) for shard in shards]
-        yield self._count.bind(rows=rows)
+def count_shards() -> Program[int]:
+    """Return the number of shards in the store, or 0 if the queue was not divided yet."""
+    rows = yield _SHARDS.bind()
+    return int(rows[0][0])
 
 
-def _waiting(row: Row) -> WaitingBlock:
-    *head, block = row
-    return WaitingBlock(BlockHead(*head), block)
+def make_shards(wanted: int) -> Program[int]:
+    """Divide the queue into `wanted` shards, unless it is divided already. Return the final number of shards.
+
+    An owner's posts must never be in two shards.
+    """
+    shards = yield from count_shards()
+    if not shards:
+        yield _MAKE_SHARDS.bind(rows=[(shard, 0, 0) for shard in range(wanted)])
+        shards = yield from count_shards()
+    return shards
 
 
-def _number(head: BlockHead) -> int:
-    return head.number
+def append_blocks(blocks: Iterable[NewBlock]) -> Program[None]:
+    yield _APPEND.bind(rows=blocks)
+
+
+def read_heads(shards: Sequence[int], *, blocks_max: int) -> Program[list[BlockHead]]:
+    """Return the heads of the oldest blocks, up to `blocks_max` of each shard, in one list, oldest first."""
+    if not shards:
+        return []
+    numbered = {f"shard_{index}": shard for index, shard in enumerate(shards)}
+    rows = yield _heads_of(len(shards)).bind(limit=blocks_max, **numbered)
+    return sorted((BlockHead(*row) for row in rows), key=attrgetter("number"))
+
+
+@lru_cache
+def _heads_of(shards: int) -> Prepared:
+    # Each part of the union reads from the oldest block of one shard up to the limit. So a shard with many blocks does
+    # not slow down the others.
+    heads = select(*_HEAD).from_(INGEST_BLOCKS)
+    ordered = heads.order_by(asc(col("number"))).limit(param("limit", INTEGER))
+    arms = [ordered.where(col("shard").eq(param(f"shard_{index}", INTEGER))) for index in range(shards)]
+    return union_all(*arms).packed().prepared()
+
+
+def read_blocks(heads: Sequence[BlockHead]) -> Program[list[WaitingBlock]]:
+    """Return these blocks with their posts, in the same order. Leave out blocks that were removed meanwhile."""
+    rows = yield _BLOCKS.bind(**_named(heads))
+    texts = {row[0]: row[1] for row in rows}
+    return [WaitingBlock(head, texts[head.number]) for head in heads if head.number in texts]
+
+
+def take_blocks(heads: Sequence[BlockHead]) -> Program[None]:
+    """Remove these blocks in the current transaction; raise `LostRaceError` if one of them has changed."""
+    rows = yield _DELETE.bind(**_named(heads))
+    taken = {row[0]: row[1] for row in rows}
+    if any(taken.get(head.number) != head.edition for head in heads):
+        raise LostRaceError("a block was deleted or replaced meanwhile")
+
+
+def rewrite_block(head: BlockHead, block: Block) -> Program[bool]:
+    """Replace a block and return True, or return False if the block has changed since `head` was read."""
+    rows = yield _REWRITE.bind(
+        posts=len(block.posts), block=encode_json(block), shard=head.shard, number=head.number, edition=head.edition
+    )
+    return bool(rows[0][0])
+
+
+def read_backlog() -> Program[dict[int, ShardBacklog]]:
+    """Return the backlog of each shard that has posts. The statement reads the head of every block."""
+    rows = yield _BACKLOG.bind()
+    return {shard: ShardBacklog(posts, oldest_us) for shard, posts, oldest_us in rows}
+
+
+def is_empty() -> Program[bool]:
+    """Return whether no block waits. Workers call this very often, so it is one short statement."""
+    return not (yield _ANY.bind())
+
+
+def find_mentions(
+    text: str, *, blocks_max: int, shard: int | None = None, past: int = 0
+) -> Program[list[WaitingBlock]]:
+    """Return up to `blocks_max` blocks whose text contains `text`, oldest first.
+
+    `shard`: return only blocks of this shard with a number above `past`.
+    """
+    if shard is None:
+        rows = yield _MENTIONING.bind(text=text, limit=blocks_max)
+    else:
+        rows = yield _MENTIONING_IN.bind(text=text, limit=blocks_max, shard=shard, past=past)
+    return [WaitingBlock(BlockHead(*head), block) for *head, block in rows]
+
+
+def read_counts() -> Program[dict[int, ShardCount]]:
+    rows = yield _COUNTS.bind()
+    return {shard: ShardCount(applied, busy_us) for shard, applied, busy_us in rows}
+
+
+def add_counts(applied: dict[int, int], *, busy_us: int) -> Program[None]:
+    """Add applied posts to the counts of their shards. Add the whole busy time to the first of the shards."""
+    shards = sorted(applied)  # all writers use one order, so they cannot deadlock
+    rows = [(shard, applied[shard], busy_us if shard == shards[0] else 0) for shard in shards]
+    yield _COUNT.bind(rows=rows)
 
 
 def _named(heads: Sequence[BlockHead]) -> dict[str, object]:
@@ -236,4 +179,48 @@ def _named(heads: Sequence[BlockHead]) -> dict[str, object]:
     return {"shards": sorted({head.shard for head in heads}), "numbers": [head.number for head in heads]}
 
 
-ingest_queue = IngestQueue()
+_APPEND = (
+    insert(INGEST_BLOCKS)
+    .rows(param("rows"), shard=INTEGER, queued_at=INTEGER, posts=INTEGER, block=TEXT, edition=INTEGER)
+    .prepared()
+)
+_chosen = (col("shard").in_(param("shards")), col("number").in_(param("numbers")))
+_BLOCKS = select(col("number"), col("block")).from_(INGEST_BLOCKS).where(*_chosen).packed().prepared()
+_DELETE = delete(INGEST_BLOCKS).where(*_chosen).returning(col("number"), col("edition")).prepared()
+_REWRITE = (
+    update(INGEST_BLOCKS)
+    .set(posts=param("posts"), block=param("block"), edition=plus(col("edition"), 1))
+    .where(*(col(name).eq(param(name)) for name in ("shard", "number", "edition")))
+    .prepared()
+)
+_BACKLOG = (
+    select(col("shard"), sum_(col("posts")), min_(col("queued_at")))
+    .from_(INGEST_BLOCKS)
+    .group_by(col("shard"))
+    .packed()
+    .prepared()
+)
+_ANY = select(col("number")).from_(INGEST_BLOCKS).order_by(asc(col("shard")), asc(col("number"))).limit(1).prepared()
+_found = select(*_HEAD, col("block")).from_(INGEST_BLOCKS).where(contains_text(col("block"), param("text")))
+_found = _found.order_by(asc(col("number"))).limit(param("limit")).packed()
+_MENTIONING = _found.prepared()
+_MENTIONING_IN = _found.where(col("shard").eq(param("shard")), col("number").gt(param("past"))).prepared()
+_SHARDS = select(count()).from_(INGEST_SHARDS).prepared()
+_MAKE_SHARDS = (
+    insert(INGEST_SHARDS)
+    .rows(param("rows"), shard=INTEGER, applied=INTEGER, busy_us=INTEGER)
+    .on_conflict("shard")
+    .do_nothing()
+    .prepared()
+)
+_COUNTS = select(col("shard"), col("applied"), col("busy_us")).from_(INGEST_SHARDS).packed().prepared()
+_COUNT = (
+    insert(INGEST_SHARDS)
+    .rows(param("rows"), shard=INTEGER, applied=INTEGER, busy_us=INTEGER)
+    .on_conflict("shard")
+    .do_update(
+        applied=plus(col("applied", INGEST_SHARDS), excluded("applied")),
+        busy_us=plus(col("busy_us", INGEST_SHARDS), excluded("busy_us")),
+    )
+    .prepared()
+)

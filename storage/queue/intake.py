@@ -10,9 +10,8 @@ process are queued in the order of their arrival.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from config.settings import QueueSettings, Settings
@@ -27,11 +26,12 @@ from storage.errors import (
     StoreBusyError,
     WaitTooLongError,
 )
-from storage.posting.waiting_posts import GATHER_TURNS, RequestIntake
+from storage.posting.waiting_posts import GATHER_TURNS, RequestIntake, RequestQueue, WaitingRequest, refuse_group
 from storage.records import Post
 from storage.store import Program, Store, read_single
 
-from .ingest_queue import NewBlock, ingest_queue
+from . import ingest_queue
+from .ingest_queue import NewBlock
 from .post_blocks import encode_posts, shard_of
 
 
@@ -46,13 +46,7 @@ class EnqueueObserver(Protocol):
         """
 
 
-@dataclass(slots=True, eq=False)
-class _Request:
-    posts: Sequence[Post]
-    done: asyncio.Future[None] = field(repr=False)
-
-
-class Enqueuer(RequestIntake[_Request]):
+class Enqueuer(RequestIntake):
     def __init__(
         self,
         store: Store,
@@ -68,8 +62,7 @@ class Enqueuer(RequestIntake[_Request]):
         super().__init__("enqueuer", wait_s_max=limits.post_wait_s_max)
         self._store, self._backlog, self._shards = store, backlog, shards
         self._limits, self._observer, self._now_us, self._appended = limits, observer, now_us, appended
-        self._waiting: deque[_Request] = deque()
-        self._posts_waiting = 0
+        self._queue = RequestQueue(group_posts_max=limits.ingest_group_posts_max, grouping=True)
 
     async def submit(self, posts: Sequence[Post]) -> None:
         """Return once all of the posts are durable in the queue.
@@ -82,78 +75,59 @@ class Enqueuer(RequestIntake[_Request]):
         if self._closing:
             self._observer.queueing_refused("stopping", len(posts))
             raise QueueFullError("the service is shutting down")
-        if self._posts_waiting + len(posts) > max(self._limits.queue_posts_max, len(posts)):
+        waiting = self._queue.parts
+        if waiting + len(posts) > max(self._limits.queue_posts_max, len(posts)):
             self._observer.queueing_refused("queue_full", len(posts))
-            raise QueueFullError(f"{self._posts_waiting} posts are waiting to be queued")
+            raise QueueFullError(f"{waiting} posts are waiting to be queued")
         try:
-            await self._backlog.admit_posts(self._posts_waiting + len(posts))
+            await self._backlog.admit_posts(waiting + len(posts))
         except StorageError as error:
             reason = "queue_full" if isinstance(error, QueueFullError) else "overloaded"
             self._observer.queueing_refused(reason, len(posts))
             raise
-        request = _Request(posts, asyncio.get_running_loop().create_future())
-        self._waiting.append(request)
-        self._posts_waiting += len(posts)
+        request = WaitingRequest(posts, len(posts), asyncio.get_running_loop().create_future())
+        self._queue.append_request(request)
         self._wake.set()
         self._expiry.add_waiting(request, request.done)
-        await request.done
+        try:
+            await request.done
+        except asyncio.CancelledError:
+            self._queue.withdraw_request(request)
+            raise
 
-    def _expire(self, request: _Request) -> None:
-        if request in self._waiting:
-            self._waiting.remove(request)
-            self._posts_waiting -= len(request.posts)
-            self._observer.queueing_refused("expired", len(request.posts))
-            _fail(request, WaitTooLongError())
+    def _expire(self, waiting: WaitingRequest) -> None:
+        if self._queue.withdraw_request(waiting):
+            self._observer.queueing_refused("expired", waiting.parts)
+            waiting.fail(WaitTooLongError())
         else:
-            _fail(request, OutcomeUnknownError())
+            waiting.fail(OutcomeUnknownError())
 
     async def _run(self) -> None:
-        while self._waiting or not self._closing:
-            if not self._waiting:
+        while self._queue or not self._closing:
+            if not self._queue:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
             for _ in range(GATHER_TURNS):
                 await asyncio.sleep(0)
-            group = self._take_group()
-            if group:
+            if group := self._queue.take_group():
                 await self._append(group)
+                self._queue.release_group(group)
 
-    def _take_group(self) -> list[_Request]:
-        group: list[_Request] = []
-        posts = 0
-        while self._waiting:
-            request = self._waiting[0]
-            if group and posts + len(request.posts) > self._limits.ingest_group_posts_max:
-                break
-            self._waiting.popleft()
-            self._posts_waiting -= len(request.posts)
-            if not request.done.done():  # otherwise the caller has given up
-                group.append(request)
-                posts += len(request.posts)
-        return group
+    async def _append(self, group: list[WaitingRequest]) -> None:
+        blocks = self._blocks(group)
 
-    async def _append(self, group: list[_Request]) -> None:
-        posts = [post for request in group for post in request.posts]
-        blocks, targets = self._blocks(posts), _targets(posts)
-
-        def program() -> Program[None]:
-            yield from targets.check()
-            yield from ingest_queue.append_blocks(blocks)
+        def program() -> Program[list[WaitingRequest]]:
+            changed = yield from _find_changed(group)
+            left = [request for request in group if request not in changed]
+            if left:
+                yield from ingest_queue.append_blocks(self._blocks(left) if changed else blocks)
+            return changed
 
         try:
-            await self._store.write(program)
-        except _TargetsChangedError as changed:
-            unchanged = [request for request in group if _targets(request.posts).isdisjoint(changed)]
-            for request in group:
-                if request not in unchanged:
-                    _fail(request, BoardChangedError())
-            if unchanged:
-                await self._append(unchanged)
-            return
+            changed = await self._store.write(program)
         except StorageError as error:  # each request would also fail in a transaction of its own
-            for request in group:
-                _fail(request, type(error)(error.detail))
+            refuse_group(group, error)
             return
         except Exception as error:
             if len(group) > 1:  # try the requests one by one: a bad request must not make the others fail
@@ -162,20 +136,24 @@ class Enqueuer(RequestIntake[_Request]):
                 return
             failure = StoreBusyError("the posts could not be queued")
             failure.__cause__ = error
-            _fail(group[0], failure)
+            group[0].fail(failure)
             return
-        self._backlog.count_queued(len(posts))
-        self._observer.posts_queued(len(posts))
+        refuse_group(changed, BoardChangedError())
+        queued = sum(request.parts for request in group if request not in changed)
+        if queued:
+            self._backlog.count_queued(queued)
+            self._observer.posts_queued(queued)
+            self._appended()
         for request in group:
             if not request.done.done():
                 request.done.set_result(None)
-        self._appended()
 
-    def _blocks(self, posts: Sequence[Post]) -> list[NewBlock]:
+    def _blocks(self, group: Sequence[WaitingRequest]) -> list[NewBlock]:
         now_us, most = self._now_us(), self._limits.ingest_block_posts_max
         by_shard: dict[int, list[Post]] = defaultdict(list)
-        for post in posts:
-            by_shard[shard_of(post.owner, self._shards)].append(post)
+        for request in group:
+            for post in request.posts:
+                by_shard[shard_of(post.owner, self._shards)].append(post)
         return [
             NewBlock(shard, now_us, len(block), encode_posts(block, now_us))
             for shard, theirs in sorted(by_shard.items())
@@ -183,46 +161,25 @@ class Enqueuer(RequestIntake[_Request]):
         ]
 
 
-class _TargetsChangedError(Exception):
-    """Boards or families of the posts changed after the posts had been checked."""
+def _find_changed(group: Sequence[WaitingRequest]) -> Program[list[WaitingRequest]]:
+    """Return the requests with a post to a board that was deleted or emptied, or to a family that was deleted.
 
-    def __init__(self, boards: set[int], families: set[int]) -> None:
-        super().__init__("boards or families of the posts changed")
-        self.boards, self.families = boards, families
-
-
-@dataclass(frozen=True, slots=True)
-class _Targets:
-    """The boards and families that posts go to. Other processes may have deleted or emptied them meanwhile."""
-
-    epochs: dict[int, int]  # the epoch of each board without a family, by board key
-    families: set[int]
-
-    def check(self) -> Program[None]:
-        """Raise `_TargetsChangedError` if a board was deleted or emptied, or if a family was deleted."""
-        boards: set[int] = set()
-        families: set[int] = set()
-        if self.epochs:
-            found = yield from read_live_epochs(sorted(self.epochs))
-            boards = {key for key, epoch in self.epochs.items() if found.get(key) != epoch}
-        if self.families:
-            families = self.families - (yield from find_families_by_key(sorted(self.families))).keys()
-        if boards or families:
-            raise _TargetsChangedError(boards, families)
-
-    def isdisjoint(self, changed: _TargetsChangedError) -> bool:
-        return changed.boards.isdisjoint(self.epochs) and changed.families.isdisjoint(self.families)
-
-
-def _targets(posts: Sequence[Post]) -> _Targets:
-    alone = [part.board for post in posts if post.family is None for part in post.parts]
+    Another process may have done that after the posts were checked.
+    """
+    posts = [post for request in group for post in request.posts]
+    epochs = {part.board.key: part.board.epoch for post in posts if post.family is None for part in post.parts}
     families = {post.family.key for post in posts if post.family is not None}
-    return _Targets({board.key: board.epoch for board in alone}, families)
+    live = (yield from read_live_epochs(sorted(epochs))) if epochs else {}
+    found = (yield from find_families_by_key(sorted(families))) if families else {}
+    if live == epochs and found.keys() == families:
+        return []
 
+    def is_changed(post: Post) -> bool:
+        if post.family is not None:
+            return post.family.key not in found
+        return any(live.get(part.board.key) != part.board.epoch for part in post.parts)
 
-def _fail(request: _Request, error: Exception) -> None:
-    if not request.done.done():
-        request.done.set_exception(error)
+    return [request for request in group if any(map(is_changed, request.posts))]
 
 
 RETRY_S_MIN = 1.0
@@ -275,19 +232,13 @@ class QueueBacklog:
 
     async def read_queue(self) -> None:
         """Read the backlog from the store. Calls that come during a read wait for the same read."""
-        if self._looking is None:
+        if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
-            self._looking.add_done_callback(self._looked)
         await asyncio.shield(self._looking)
-
-    def _looked(self, done: asyncio.Task[None]) -> None:
-        self._looking = None
-        if not done.cancelled():
-            done.exception()  # mark the exception as retrieved, because all callers may be cancelled
 
     async def _look(self) -> None:
         began_s, since = self._monotonic(), self._since
-        by_shard = await read_single(self._store, ingest_queue.backlog)
+        by_shard = await read_single(self._store, ingest_queue.read_backlog)
         posts = sum(shard.posts for shard in by_shard.values())
         if self._looked_s is not None and began_s > self._looked_s and self._posts:
             self._rate = max(0.0, self._posts + since - posts) / (began_s - self._looked_s)

@@ -7,10 +7,13 @@ worker has read such a block but not taken it yet, that worker's transaction is 
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from storage.store import Program, Store
 
-from .ingest_queue import WaitingBlock, ingest_queue
-from .post_blocks import Block, QueuedPost, decode_block, encode_block, encode_text, shard_of
+from . import ingest_queue
+from .ingest_queue import WaitingBlock
+from .post_blocks import Block, QueuedPost, decode_block, encode_json, shard_of
 
 BLOCKS_A_PAGE = 100
 
@@ -20,14 +23,14 @@ async def drop_queued(store: Store, owner: str, *, board_key: int | None = None)
 
     Each block has a transaction of its own. A transaction that waited for a second block could deadlock with a worker.
     """
-    shards = await store.read(ingest_queue.shards)
+    shards = await store.read(ingest_queue.count_shards)
     if not shards:
         return 0
-    shard, text = shard_of(owner, shards), encode_text(owner)
+    shard, text = shard_of(owner, shards), encode_json(owner)
     dropped = past = 0
 
     def page() -> Program[list[WaitingBlock]]:
-        return (yield from ingest_queue.find_mentions_in_shard(shard, text, past=past, blocks_max=BLOCKS_A_PAGE))
+        return (yield from ingest_queue.find_mentions(text, shard=shard, past=past, blocks_max=BLOCKS_A_PAGE))
 
     while found := await store.read(page):
         for waiting in found:
@@ -39,41 +42,24 @@ async def drop_queued(store: Store, owner: str, *, board_key: int | None = None)
 
 
 async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, board_key: int | None) -> int | None:
-    changed, posts, text = _without_owner(waiting, owner, board_key)
+    """Rewrite a block without the owner's posts. Return how many posts were dropped or changed."""
+    block = decode_block(waiting.block)
+    kept = [_without(post, block, board_key) if post.owner == owner else post for post in block.posts]
+    changed = sum(before is not after for before, after in zip(block.posts, kept, strict=True))
     if not changed:
         return 0
-    written = await store.write(lambda: ingest_queue.rewrite(waiting.head, posts=posts, block=text))
+    # A block without posts stays in the queue. It counts as 0 posts, and a worker takes it like any other block.
+    left = Block(block.boards, [post for post in kept if post is not None])
+    written = await store.write(lambda: ingest_queue.rewrite_block(waiting.head, left))
     return changed if written else None
 
 
-def _without_owner(waiting: WaitingBlock, owner: str, board_key: int | None) -> tuple[int, int, str]:
-    """Return how many posts are changed or dropped, how many posts are left, and the block's new text."""
-    block = decode_block(waiting.block)
-    kept = [_without(post, block, board_key) if post.owner == owner else post for post in block.posts]
-    left = [post for post in kept if post is not None]
-    changed = sum(before is not after for before, after in zip(block.posts, kept, strict=True))
-    # A block without posts stays in the queue. It counts as 0 posts, and a worker takes it like any other block.
-    return changed, len(left), encode_block(Block(block.boards, left))
-
-
 def _without(post: QueuedPost, block: Block, board_key: int | None) -> QueuedPost | None:
-    if board_key is None:
+    """Return the post without its part for a board; None if no part is left, or if `board_key` is None."""
+    kept = [index for index, place in enumerate(post.boards) if block.boards[place][0] != board_key]
+    if board_key is None or not kept:
         return None
-    places = [place for place in post.boards if block.boards[place][0] != board_key]
-    if len(places) == len(post.boards):
+    if len(kept) == len(post.boards):
         return post
-    if not places:
-        return None
-    one_for_all = len(post.stats) == 1
-    kept = [index for index, place in enumerate(post.boards) if place in places]
-    return QueuedPost(
-        post.owner,
-        places,
-        post.stats if one_for_all else [post.stats[index] for index in kept],
-        post.overwrite if one_for_all or not post.overwrite else [post.overwrite[index] for index in kept],
-        post.at_us,
-        post.fingerprint,
-        post.post_hash,
-        post.post_id,
-        post.family_key,
-    )
+    changes = post.changes if len(post.changes) == 1 else [post.changes[index] for index in kept]
+    return replace(post, boards=[post.boards[index] for index in kept], changes=changes)

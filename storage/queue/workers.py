@@ -14,13 +14,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from querybuilder import col, excluded, insert, param, select
 from storage.errors import LeaseLostError, LeaseTakenError
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.schema.ingest_tables import SEMAPHORES
 from storage.store import Program
+
+from . import ingest_queue
+from .ingest_queue import ShardBacklog, ShardCount
 
 SHARD_POOL = "ingest"
 
@@ -48,11 +53,11 @@ class ShardLeases:
             share.permit, holder=self._holder, lease_us=self._lease_us
         )
         if permit is None:
-            yield from self._release(share.shards.values())
+            yield from release_leases(self._leases, share.shards.values())
             return Share(None, {}, workers)
         held = yield from self._leases.renew_leases(list(share.shards.values()), lease_us=self._lease_us)
         due = self._due(workers)
-        yield from self._release(held[due:])
+        yield from release_leases(self._leases, held[due:])
         return Share(permit, {int(lease.resource): lease for lease in held[:due]}, workers)
 
     def claim_shards(self, share: Share) -> Program[Share]:
@@ -84,16 +89,16 @@ class ShardLeases:
 
     def release_share(self, share: Share) -> Program[None]:
         """Release the permit and all shards, so that other workers can claim them without delay."""
-        yield from self._release(share.shards.values())
+        yield from release_leases(self._leases, share.shards.values())
         if share.permit is not None:
-            yield from self._semaphore.release_permit(share.permit)
+            yield from release_leases(self._leases, [share.permit])
 
-    def _release(self, leases: Iterable[WorkLease]) -> Program[None]:
-        for lease in sorted(leases, key=lambda lease: lease.resource):
-            try:
-                yield from self._leases.release(lease)
-            except LeaseLostError:
-                continue
+
+def release_leases(leases: WorkLeases, held: Iterable[WorkLease]) -> Program[None]:
+    """Release leases, except those that other workers have taken."""
+    for lease in sorted(held, key=attrgetter("resource")):
+        with suppress(LeaseLostError):
+            yield from leases.release(lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,31 +115,12 @@ class Semaphore:
     """The programs of one semaphore."""
 
     def __init__(self, leases: WorkLeases, name: str, *, size: int) -> None:
-        """Compile the statements. `size` is used as long as the database stores no size."""
+        """Make the programs. `size` is used as long as the database stores no size."""
         self._leases, self._name, self._size = leases, name, size
         self._pool = f"semaphore {name}"
-        named = col("name").eq(param("name"))
-        columns = [col("size"), col("capacity"), col("speed"), col("sized_at")]
-        self._find = select(*columns).from_(SEMAPHORES).where(named).prepared()
-        self._store = (
-            insert(SEMAPHORES)
-            .values(
-                name=param("name"),
-                size=param("size"),
-                capacity=param("capacity"),
-                speed=param("speed"),
-                sized_at=param("sized_at"),
-            )
-            .on_conflict("name")
-            .do_update(
-                **{name: excluded(name) for name in ("size", "capacity", "speed", "sized_at")},
-                where=col("sized_at", SEMAPHORES).eq(param("found_at")),
-            )
-            .prepared()
-        )
 
     def sizing(self) -> Program[Sizing]:
-        rows = yield self._find.bind(name=self._name)
+        rows = yield _FIND.bind(name=self._name)
         return Sizing(*rows[0]) if rows else Sizing(self._size, 0, 0, 0)
 
     def resize(self, sizing: Sizing, *, found: Sizing) -> Program[bool]:
@@ -142,7 +128,7 @@ class Semaphore:
 
         Any process with new measurements may call this.
         """
-        rows = yield self._store.bind(
+        rows = yield _STORE.bind(
             name=self._name,
             size=sizing.size,
             capacity=sizing.capacity,
@@ -179,16 +165,40 @@ class Semaphore:
         return permit, len(others) + (permit is not None)
 
     def _kept(self, permit: WorkLease, size: int, lease_us: int) -> Program[WorkLease | None]:
-        try:
-            if int(permit.resource) <= size:
-                return (yield from self._leases.renew(permit, lease_us=lease_us))
-            yield from self._leases.release(permit)
-        except LeaseLostError:
-            pass
+        if int(permit.resource) > size:
+            yield from release_leases(self._leases, [permit])
+            return None
+        with suppress(LeaseLostError):
+            return (yield from self._leases.renew(permit, lease_us=lease_us))
         return None
 
-    def release_permit(self, permit: WorkLease) -> Program[None]:
-        try:
-            yield from self._leases.release(permit)
-        except LeaseLostError:
-            return
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """The state of the ingest queue, for operators. The keys of all dictionaries are numbers of shards."""
+
+    backlog: dict[int, ShardBacklog]
+    counts: dict[int, ShardCount]
+    workers: dict[int, str]  # the worker that leases each shard
+    holders: int  # number of workers that have a permit
+    sizing: Sizing
+
+
+def read_queue_state(leases: WorkLeases, semaphore: Semaphore) -> Program[QueueState]:
+    backlog = yield from ingest_queue.read_backlog()
+    counts = yield from ingest_queue.read_counts()
+    held, _ = yield from leases.find_held(SHARD_POOL)
+    holders = yield from semaphore.holders()
+    sizing = yield from semaphore.sizing()
+    return QueueState(backlog, counts, {int(name): lease.holder for name, lease in held.items()}, holders, sizing)
+
+
+_SIZING = ("size", "capacity", "speed", "sized_at")
+_FIND = select(*map(col, _SIZING)).from_(SEMAPHORES).where(col("name").eq(param("name"))).prepared()
+_STORE = (
+    insert(SEMAPHORES)
+    .values(name=param("name"), **{name: param(name) for name in _SIZING})
+    .on_conflict("name")
+    .do_update(**{name: excluded(name) for name in _SIZING}, where=col("sized_at", SEMAPHORES).eq(param("found_at")))
+    .prepared()
+)

@@ -246,7 +246,6 @@ class World:
             catalog=self.catalog,
             book=self.book,
             open_boards=self.deployment.boards,
-            post_ids=self.deployment.post_ids,
             leases=self.leases,
             holder=self.holder,
             limits=limits,

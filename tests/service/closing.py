@@ -60,7 +60,6 @@ def close_job(
         catalog=catalog,
         book=book,
         open_boards=boards,
-        post_ids=context.posting.post_ids,
         leases=leases,
         holder="test",
         limits=context.settings,

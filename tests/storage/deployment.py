@@ -21,7 +21,7 @@ from storage.entries.entries import Entries
 from storage.entries.hidden_owners import hidden_statements
 from storage.log.merging import Merger
 from storage.posting.post_ids import PostIds
-from storage.posting.transaction import PostTransaction
+from storage.posting.transaction import PostTransaction, open_boards_of
 from storage.posting.writer import Writer, WriterObserver
 from storage.reads.open_boards import OpenBoards
 from storage.records import (
@@ -218,11 +218,10 @@ class Deployment:
 
     async def apply(self, *posts: Post) -> list[list[PartOutcome]]:
         """Apply all posts as one group, in one transaction."""
-        boards = {one.board.key: one.board for post in posts for one in post.parts}
 
         def group() -> PostTransaction:
-            opened = [self.boards.open_board(board) for board in boards.values()]
-            return PostTransaction(self.dialect, opened, self.post_ids, self.clock(), check_boards=True)
+            opened = open_boards_of(posts, self.boards)
+            return PostTransaction(self.dialect, opened, self.clock(), check_boards=True)
 
         return (await self.store.write(lambda: group().apply_posts(posts))).outcomes
 
@@ -266,10 +265,11 @@ class Deployment:
         limits: PostingSettings = LIMITS,
         rng: random.Random | None = None,
         monotonic: Callable[[], float] | None = None,
+        siblings: list[Writer] | None = None,
     ) -> Writer:
-        parts = store or self.store, self.boards, self.post_ids, limits, observer
+        parts = store or self.store, self.boards, limits, observer
         monotonic, rng = monotonic or asyncio.get_running_loop().time, rng or random.Random(7)
-        return Writer(*parts, now_us=self.clock, monotonic=monotonic, rng=rng)
+        return Writer(*parts, now_us=self.clock, monotonic=monotonic, rng=rng, siblings=siblings)
 
 
 class Session:

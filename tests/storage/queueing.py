@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from config.settings import Settings
 from storage.leases.work_leases import WorkLease, WorkLeases
-from storage.queue.ingest_queue import NewBlock, ingest_queue
-from storage.queue.outcomes import PostFate, find_post_fate
+from storage.queue import ingest_queue
+from storage.queue.ingest_queue import NewBlock
+from storage.queue.outcomes import find_post_fate
 from storage.queue.post_blocks import encode_posts, shard_of
 from storage.queue.queue_application import DrainedRound, Drainer
 from storage.queue.workers import Semaphore, ShardLeases, Share
-from storage.records import Board, Post
+from storage.records import Board, PartOutcome, Post
 from storage.store import Program, Store
 from tests.storage.deployment import Deployment
 
@@ -85,7 +86,7 @@ class QueueDesk:
 
     def worker(self, name: str, *, store: Store | None = None, limits: Settings = LIMITS) -> Worker:
         chance = random.Random(name)
-        parts = store or self.store, self.deployment.boards, self.deployment.post_ids, self.leases, limits
+        parts = store or self.store, self.deployment.boards, self.leases, limits
         drainer = Drainer(*parts, now_us=self.clock, monotonic=lambda: self.clock() / 1e6, sleep=no_sleep, rng=chance)
         leases = ShardLeases(self.leases, self.semaphore, shards=SHARDS, holder=name, lease_us=LEASE_US, rng=chance)
         return Worker(drainer, leases)
@@ -111,8 +112,11 @@ class QueueDesk:
         return rounds
 
     async def count_waiting(self) -> int:
-        backlog = await self.store.read(self.queue.backlog)
+        backlog = await self.store.read(self.queue.read_backlog)
         return sum(shard.posts for shard in backlog.values())
 
-    async def find_fate(self, board: Board, post_id: str) -> PostFate:
-        return await find_post_fate(self.store, self.deployment.post_ids, board, post_id)
+    async def find_fate(self, board: Board, post_id: str) -> PartOutcome:
+        """Return the outcome of a post that no longer waits."""
+        fate = await find_post_fate(self.store, self.deployment.post_ids, board, post_id)
+        assert fate is not None
+        return fate

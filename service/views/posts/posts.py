@@ -77,10 +77,10 @@ async def get_post_state(context: Context, call: Call) -> PostState:
     """Return the outcome of a post from the store. Only a post with a `post_id` can be looked up."""
     board, post_id = await context.catalog.find_board(call.path["board"]), call.path["post_id"]
     fate = await find_post_fate(context.store, context.posting.post_ids, board, post_id)
+    if fate is None:
+        return PostState(post_id=post_id, status="pending")
     if fate.error is not None:
         return PostState(post_id=post_id, status="rejected", error=post_problem_of(fate.error).to_document())
-    if fate.status is None:
-        return PostState(post_id=post_id, status="pending")
     return PostState(
         post_id=post_id,
         status=fate.status.value,  # type: ignore[arg-type]  # `duplicate` is never stored as an outcome

@@ -18,7 +18,7 @@ from service.contract.routes import Answer, Call, Reply
 from storage.boards.closed_boards import derive_closure
 from storage.errors import BoardChangedError, PeriodClosedError, UnknownBoardError, UnknownFamilyError
 from storage.posting.post_ids import find_repeats
-from storage.queue.queue_status import read_queue_state
+from storage.queue.workers import read_queue_state
 from storage.records import Post, PostStatus
 
 QUEUED = "queued"  # the value of the parameter `mode`
@@ -40,7 +40,7 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
             index: error for index, post in enumerate(found) if (error := _find_closure(post, now_us)) is not None
         }
         closed = [found[index] for index in errors]
-        repeats = await context.store.read(lambda: find_repeats(context.posting.post_ids, closed)) if closed else []  # noqa: B023 - run at once
+        repeats = await context.store.read(lambda: find_repeats(closed)) if closed else []  # noqa: B023 - run at once
         for (index, error), repeat in zip(errors.items(), repeats, strict=True):
             if repeat is not True:
                 raise make_refusal(repeat or error, None if single else index)

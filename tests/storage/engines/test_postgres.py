@@ -151,7 +151,7 @@ async def test_a_blocked_connection_pool_delays_only_its_boards(processes: Proce
     store = deployment.store
     assert store.for_board("arena-1") is store.for_board("arena-2") is not store.for_board("b") is store
     stuck, free = await deployment.create("arena-1", XP), await deployment.create("b", XP)
-    writers = Writers(store, lambda by, observer: deployment.writer(observer, store=by), Observed())
+    writers = Writers(store, lambda by, siblings: deployment.writer(Observed(), store=by, siblings=siblings))
     await writers.submit([deployment.post("ada", part(stuck, {"xp": 1}))])
     reads = PointReads(store, deployment.boards, point_reads_per_batch_max=9, reads_waiting_max=99, lanes=1)
     async with raw.transaction():

@@ -3,6 +3,7 @@
 import pytest
 
 from storage.errors import PostIdConflictError
+from storage.posting.post_ids import prune_ids
 from storage.records import TableSharing
 from tests.storage.deployment import Deployment, label, part, ranked
 
@@ -54,7 +55,7 @@ async def test_emptying_or_deleting_a_board_leaves_its_void_ids_to_expire(deploy
 
 
 async def pruned(deployment: Deployment, before_us: int, rows_max: int) -> int:
-    return await deployment.store.write(lambda: deployment.post_ids.prune_ids(before_us=before_us, rows_max=rows_max))
+    return await deployment.store.write(lambda: prune_ids(before_us=before_us, rows_max=rows_max))
 
 
 async def test_old_ids_are_deleted_oldest_first_in_bounded_steps(deployment: Deployment) -> None:

@@ -65,8 +65,8 @@ class Intake:
         self.desk.clock.now_us += round(seconds * 1e6)
 
     async def blocks(self) -> list[tuple[int, list[str]]]:
-        heads = await self.desk.store.read(lambda: self.desk.queue.heads(range(SHARDS), blocks_max=100))
-        waiting = await self.desk.store.read(lambda: self.desk.queue.blocks(heads))
+        heads = await self.desk.store.read(lambda: self.desk.queue.read_heads(range(SHARDS), blocks_max=100))
+        waiting = await self.desk.store.read(lambda: self.desk.queue.read_blocks(heads))
         return [(each.head.shard, [post.owner for post in decode_block(each.block).posts]) for each in waiting]
 
 

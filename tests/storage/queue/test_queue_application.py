@@ -17,7 +17,7 @@ from storage.errors import (
     ValueOutOfRangeError,
 )
 from storage.periods import calendar_of, parse_period
-from storage.queue.outcomes import RejectedPost, rejected_posts
+from storage.queue.outcomes import find_error, find_post_fate, prune_rejected, store_rejected
 from storage.queue.queue_erasure import drop_queued
 from storage.records import Board, Merge, Post, PostStatus
 from storage.store import Program, Store
@@ -59,7 +59,7 @@ async def test_posts_are_applied_in_the_order_of_each_owner_and_leave_the_queue(
         assert await desk.deployment.stats(board, owner) == {"xp": 28, "last": 7}
     assert await desk.deployment.totals(board) == {ALL_ENTRIES: len(OWNERS), CHANGES: len(OWNERS), 0: len(OWNERS)}
     assert await desk.count_waiting() == 0
-    counts = await desk.store.read(desk.queue.counts)
+    counts = await desk.store.read(desk.queue.read_counts)
     assert sum(count.applied for count in counts.values()) == 7 * len(OWNERS)
 
 
@@ -111,7 +111,7 @@ async def test_the_first_of_two_posts_with_one_id_counts_wherever_they_wait(desk
 async def test_the_fate_of_a_post_is_known_while_it_waits_and_afterwards(desk: QueueDesk) -> None:
     board, other = await make_board(desk), await make_board(desk, "other")
     await desk.enqueue(make_post(desk, board, "ada", 5, post_id='match "8"/漢'))
-    assert (await desk.find_fate(board, 'match "8"/漢')).status is None
+    assert await find_post_fate(desk.store, desk.deployment.post_ids, board, 'match "8"/漢') is None
     for board_asked, post_id in ((other, 'match "8"/漢'), (board, "match"), (board, "nobody's")):
         with pytest.raises(UnknownPostError):
             await desk.find_fate(board_asked, post_id)
@@ -255,18 +255,17 @@ async def test_a_full_disk_rejects_no_post_however_long_it_lasts(desk: QueueDesk
 
 
 async def test_rejections_are_deleted_past_their_time_or_their_number(desk: QueueDesk) -> None:
-    kept = rejected_posts
     for number in range(6):
-        at_us, one = number, RejectedPost(1, f"hash {number}", PostRejectedError())
-        await desk.store.write(lambda one=one, at_us=at_us: kept.store_rejected([one], at_us))  # type: ignore[misc]
+        at_us, one = number, (1, f"hash {number}", PostRejectedError())
+        await desk.store.write(lambda one=one, at_us=at_us: store_rejected([one], at_us))  # type: ignore[misc]
 
     async def left() -> list[int]:
-        found = [await desk.store.read(lambda n=n: kept.find_error(1, f"hash {n}")) for n in range(6)]  # type: ignore[misc]
+        found = [await desk.store.read(lambda n=n: find_error(1, f"hash {n}")) for n in range(6)]  # type: ignore[misc]
         return [number for number, error in enumerate(found) if error is not None]
 
-    assert await desk.store.write(lambda: kept.prune(before_us=1, keep=100, rows_max=100)) == 2
+    assert await desk.store.write(lambda: prune_rejected(before_us=1, keep=100, rows_max=100)) == 2
     assert await left() == [2, 3, 4, 5]
-    assert await desk.store.write(lambda: kept.prune(before_us=0, keep=2, rows_max=100)) == 2
+    assert await desk.store.write(lambda: prune_rejected(before_us=0, keep=2, rows_max=100)) == 2
     assert await left() == [4, 5]
 
 
