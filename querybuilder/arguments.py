@@ -151,11 +151,3 @@ def _json_text(items: list[Any]) -> str:
 def _texts(row: object) -> Iterable[str]:
     cells = row if isinstance(row, tuple) else (row,)
     return (cell for cell in cells if isinstance(cell, str))
-
-
-def list_encoder(dialect: Dialect) -> Encoder:
-    return Encoder(kinds=None, arrays=dialect.arrays)
-
-
-def rows_encoder(dialect: Dialect, kinds: tuple[SqlType, ...]) -> Encoder:
-    return Encoder(kinds=kinds, arrays=dialect.arrays)

@@ -9,11 +9,9 @@ only statements of this package name tables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from querybuilder.dialect import Dialect
 from querybuilder.errors import InexpressibleError
-from querybuilder.render import Query, Rendering, Statement
+from querybuilder.render import Command, Query, Rendering, Written
+from querybuilder.schema import Definition
 from querybuilder.select import Select
 from querybuilder.terms import RowSource, Term
 
@@ -26,68 +24,25 @@ _READER_TEXT = (
 CURSOR_ROWS_MAX = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class CreateRowReader(Query):
-    def compile(self, dialect: Dialect) -> Statement:
-        out = Rendering(_with_cursors(dialect), without_arguments="a definition")
-        return out.statement(f"CREATE FUNCTION {out.name(_READER)}{_READER_TEXT}")
-
-
-@dataclass(frozen=True, slots=True)
-class OpenCursor(Query):
-    name: str
-    query: Select
-
-    def compile(self, dialect: Dialect) -> Statement:
-        out = Rendering(_with_cursors(dialect))
-        name = out.name(self.name)
-        return out.statement(f"DECLARE {name} NO SCROLL CURSOR FOR {self.query.render(out)}")
-
-
-@dataclass(frozen=True, slots=True)
-class CloseCursor(Query):
-    name: str
-
-    def compile(self, dialect: Dialect) -> Statement:
-        out = Rendering(_with_cursors(dialect))
-        return out.statement(f"CLOSE {out.name(self.name)}")
-
-
-@dataclass(frozen=True, slots=True)
-class RowAt(RowSource):
-    cursor: str
-    rank: Term
-    names: tuple[str, str]
-
-    def render(self, out: Rendering) -> str:
-        _with_cursors(out.dialect)
-        first, second = (out.name(name) for name in self.names)
-        place = f"{out.constant(self.cursor)}::refcursor"
-        return (
-            f"SELECT first_text AS {first}, second_text AS {second} "
-            f"FROM {out.name(_READER)}({place}, {self.rank.render(out)})"
-        )
-
-
-def _with_cursors(dialect: Dialect) -> Dialect:
-    if not dialect.cursors:
-        raise InexpressibleError("this dialect has no cursors: a statement can't go on where an earlier one ended")
-    return dialect
-
-
-def create_row_reader() -> CreateRowReader:
+def create_row_reader() -> Query:
     """Return the statement that creates the database function for `row_at`. Run it once in each database."""
-    return CreateRowReader()
+    return Definition(lambda out: f"CREATE FUNCTION {_with_cursors(out).name(_READER)}{_READER_TEXT}")
 
 
-def open_cursor(name: str, query: Select) -> OpenCursor:
+def open_cursor(name: str, query: Select) -> Query:
     """Return a statement that opens a cursor before the first row of a select."""
-    return OpenCursor(name, query)
+    return Command(lambda out: f"DECLARE {_with_cursors(out).name(name)} NO SCROLL CURSOR FOR {query.render(out)}")
 
 
-def close_cursor(name: str) -> CloseCursor:
+def close_cursor(name: str) -> Query:
     """Return a statement that closes a cursor, so that the transaction can use the name for another cursor."""
-    return CloseCursor(name)
+    return Command(lambda out: f"CLOSE {_with_cursors(out).name(name)}")
+
+
+class RowAt(Written, RowSource):
+    """One row of a cursor."""
+
+    __slots__ = ()
 
 
 def row_at(cursor: str, rank: Term, *names: str) -> RowAt:
@@ -97,5 +52,17 @@ def row_at(cursor: str, rank: Term, *names: str) -> RowAt:
     no row. Read the ranks in ascending order, because a cursor only moves forward. A read costs more the more rows it
     skips.
     """
-    first, second = names
-    return RowAt(cursor, rank, (first, second))
+
+    def write(out: Rendering) -> str:
+        first, second = map(_with_cursors(out).name, names)
+        place = f"{out.constant(cursor)}::refcursor"
+        reader = f"{out.name(_READER)}({place}, {rank.render(out)})"
+        return f"SELECT first_text AS {first}, second_text AS {second} FROM {reader}"
+
+    return RowAt(write)
+
+
+def _with_cursors(out: Rendering) -> Rendering:
+    if not out.dialect.cursors:
+        raise InexpressibleError("this dialect has no cursors: a statement can't go on where an earlier one ended")
+    return out

@@ -10,13 +10,14 @@ Binding has to be fast, so `Statement.__init__` computes everything that does no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from querybuilder.arguments import Encoder, array_type, constant_kind, list_encoder, rows_encoder
+from querybuilder.arguments import Encoder, array_type, constant_kind
 from querybuilder.dialect import POSTGRES, Dialect, SqlType, quote
 from querybuilder.errors import IncompleteQueryError, InexpressibleError, UnboundParameterError
 
@@ -39,26 +40,15 @@ class Built(msgspec.Struct, frozen=True, gc=False):
 class Statement:
     """A compiled query. It is immutable: threads and requests may share it."""
 
-    __slots__ = ("_constants", "_encoders", "_pick", "dialect", "packed", "parameters", "sql")
+    __slots__ = ("_constants", "_encoders", "_pick", "packed", "parameters", "sql")
 
-    def __init__(
-        self,
-        *,
-        dialect: Dialect,
-        sql: str,
-        slots: tuple[Slot, ...],
-        constants: tuple[object, ...],
-        encoders: Mapping[str, Encoder],
-        unused: Set[str],
-        packed: bool,
-    ) -> None:
-        self.dialect = dialect
-        self.sql = sql
-        self.packed = packed
-        self.parameters = frozenset(slot for slot in slots if isinstance(slot, str)) | frozenset(encoders) | unused
-        self._constants: dict[Any, object] = dict(enumerate(constants))
-        self._encoders = dict(encoders)
-        self._pick = _picker(slots)
+    def __init__(self, sql: str, out: Rendering, *, packed: bool) -> None:
+        self.sql, self.packed = sql, packed
+        self._constants: dict[Any, object] = dict(enumerate(out.constants))
+        self._encoders = out.encoders
+        self._pick = _picker(tuple(out.slots))
+        scalars = frozenset(slot for slot in out.slots if isinstance(slot, str))
+        self.parameters = scalars | out.encoders.keys() | out.unused
 
     def build(self, params: Mapping[str, object]) -> Built:
         """Return the query with these arguments, ready to execute.
@@ -108,15 +98,15 @@ class Rendering:
     The placeholder `?` is positional. So callers must render the parts of a statement in their order in the SQL.
     """
 
-    def __init__(self, dialect: Dialect, *, without_arguments: str | None = None) -> None:
+    def __init__(self, dialect: Dialect, *, binds_values: bool = True) -> None:
         self.dialect = dialect
-        self._without_arguments = without_arguments  # for errors: the kind of statement, if it takes no arguments
-        self._slots: list[Slot] = []
-        self._constants: list[object] = []
-        self._encoders: dict[str, Encoder] = {}
+        self._binds_values = binds_values
+        self.slots: list[Slot] = []
+        self.constants: list[object] = []
+        self.encoders: dict[str, Encoder] = {}
         self._numbers: dict[tuple[object, ...], str] = {}  # PostgreSQL only: the placeholder $n of each value so far
         self._names: set[str] = set()  # the names so far, in lower case, because SQLite ignores case
-        self._unused: set[str] = set()
+        self.unused: set[str] = set()  # parameters of parts that this dialect leaves out
 
     def name(self, identifier: str) -> str:
         """Return the quoted identifier, and remember it for `fresh_name`."""
@@ -133,51 +123,43 @@ class Rendering:
     def constant(self, value: object) -> str:
         """Return a placeholder for a constant. On PostgreSQL it has a cast, or the server would infer the type text."""
         kind = constant_kind(value)
-        return self._placeholder(("constant", kind, value), len(self._constants), cast=kind, constant=value)
+        return self._placeholder(("constant", kind, value), len(self.constants), cast=kind, constant=value)
 
     def parameter(self, name: str, kind: SqlType | None) -> str:
-        if name in self._encoders:
+        if name in self.encoders:
             raise IncompleteQueryError(f"parameter {name} is used both as a scalar and as a list")
         return self._placeholder(("parameter", kind, name), name, cast=kind)
 
     def list_parameter(self, name: str) -> str:
-        return self._encoded(name, list_encoder(self.dialect), [None])[0]
+        return self._encoded(name, Encoder(None, self.dialect.arrays), [None])[0]
 
     def list_constant(self, values: tuple[object, ...]) -> str:
-        (argument,) = list_encoder(self.dialect).encode(values)
-        return self._placeholder(("list", *map(type, values), *values), len(self._constants), constant=argument)
+        (argument,) = Encoder(None, self.dialect.arrays).encode(values)
+        return self._placeholder(("list", *map(type, values), *values), len(self.constants), constant=argument)
 
     def rows_parameter(self, name: str, kinds: tuple[SqlType, ...]) -> list[str]:
         """Return one placeholder for the rows as JSON text, or one for each column as an array."""
+        casts: list[str | None] = [None]
         if self.dialect.arrays:
             casts = [array_type(self.dialect, kind) for kind in kinds]
-            return self._encoded(name, rows_encoder(self.dialect, kinds), casts)
-        if SqlType.BLOB in kinds:
+        elif SqlType.BLOB in kinds:
             raise InexpressibleError("bytes cannot travel in bulk on SQLite: JSON has no form for them")
-        return self._encoded(name, rows_encoder(self.dialect, kinds), [None])
+        return self._encoded(name, Encoder(kinds, self.dialect.arrays), casts)
 
     def statement(self, sql: str, *, packed: bool = False) -> Statement:
         """Return the statement with the text `sql`. Call this after all parts of the text have been rendered."""
-        return Statement(
-            dialect=self.dialect,
-            sql=sql,
-            slots=tuple(self._slots),
-            constants=tuple(self._constants),
-            encoders=self._encoders,
-            unused=self._unused,
-            packed=packed,
-        )
+        return Statement(sql, self, packed=packed)
 
     def skip(self, *nodes: Node) -> None:
         """Accept the parameters of parts that this dialect leaves out, so that `bind` is the same for all dialects."""
         other = Rendering(POSTGRES)  # the dialect that can express every part
         for node in nodes:
             node.render(other)
-        self._unused |= other.statement("").parameters
+        self.unused |= other.statement("").parameters
 
     def _encoded(self, name: str, encoder: Encoder, casts: Sequence[str | None]) -> list[str]:
-        known = self._encoders.setdefault(name, encoder)
-        if known != encoder or name in self._slots:
+        known = self.encoders.setdefault(name, encoder)
+        if known != encoder or name in self.slots:
             raise IncompleteQueryError(f"parameter {name} is used in two different ways")
         return [
             self._placeholder(("encoded", name, index), (name, index)) + (f"::{cast}" if cast else "")
@@ -187,8 +169,8 @@ class Rendering:
     def _placeholder(
         self, identity: tuple[object, ...], slot: Slot, *, cast: SqlType | None = None, constant: object = None
     ) -> str:
-        if self._without_arguments is not None:
-            raise InexpressibleError(f"{self._without_arguments} cannot bind values")
+        if not self._binds_values:
+            raise InexpressibleError("a definition cannot bind values")
         if not self.dialect.numbered:
             self._add(slot, constant)
             return "?"
@@ -196,13 +178,13 @@ class Rendering:
         number = self._numbers.get(identity)
         if number is None:
             self._add(slot, constant)
-            number = self._numbers[identity] = f"${len(self._slots)}"
+            number = self._numbers[identity] = f"${len(self.slots)}"
         return f"{number}::{self.dialect.type_names[cast]}" if cast else number
 
     def _add(self, slot: Slot, constant: object) -> None:
-        self._slots.append(slot)
+        self.slots.append(slot)
         if isinstance(slot, int):
-            self._constants.append(constant)
+            self.constants.append(constant)
 
 
 class Node(ABC):
@@ -215,14 +197,25 @@ class Node(ABC):
         """Return the SQL of this piece. Request names and placeholders from `out` in the order of the SQL text."""
 
 
-class Query(ABC):
+@dataclass(frozen=True, slots=True)
+class Written(Node):
+    """A piece whose SQL a function writes, by the rule of `Node.render`."""
+
+    write: Callable[[Rendering], str]
+
+    def render(self, out: Rendering) -> str:
+        return self.write(out)
+
+
+class Query(Node):
     """A whole statement. Builders are immutable: every method returns a new one."""
 
     __slots__ = ()
 
-    @abstractmethod
     def compile(self, dialect: Dialect) -> Statement:
         """Return the statement for this dialect. Raises a QueryError if the dialect cannot express the query."""
+        out = Rendering(dialect)
+        return out.statement(self.render(out))
 
     def prepared(self) -> Prepared:
         return Prepared(self)
@@ -232,14 +225,20 @@ class Query(ABC):
         return Bound(Prepared(self), params)
 
 
+class Command(Written, Query):
+    """A statement to which callers add nothing."""
+
+    __slots__ = ()
+
+
 class Prepared:
     """A query that is compiled once for each dialect, when a store of that dialect first runs it."""
 
-    __slots__ = ("_query", "_statements")
+    __slots__ = ("_query", "statements")
 
     def __init__(self, query: Query) -> None:
         self._query = query
-        self._statements: dict[Dialect, Statement] = {}
+        self.statements: dict[Dialect, Statement] = {}
 
     def bind(self, /, **params: object) -> Bound:
         """Return the query with these arguments: scalars, sequences for `in_`, and iterables of rows for bulk writes.
@@ -249,9 +248,9 @@ class Prepared:
         return Bound(self, params)
 
     def compile(self, dialect: Dialect) -> Statement:
-        statement = self._statements.get(dialect)
+        statement = self.statements.get(dialect)
         if statement is None:
-            statement = self._statements[dialect] = self._query.compile(dialect)
+            statement = self.statements[dialect] = self._query.compile(dialect)
         return statement
 
 
@@ -266,4 +265,6 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
 
         Raises the errors of `Query.compile` and `Statement.build`.
         """
-        return self.query.compile(dialect).build(self.params)
+        query = self.query
+        statement = query.statements.get(dialect) or query.compile(dialect)  # mostly saves the second call
+        return statement.build(self.params)

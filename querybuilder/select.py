@@ -6,27 +6,18 @@ Packing exists because SQLite fetches rows in another thread, and each row may w
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Self
 
 from querybuilder.arguments import constant_kind
 from querybuilder.dialect import Dialect, SqlType
 from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
-from querybuilder.render import Node, Query, Rendering, Statement
-from querybuilder.sources import Derived, Pieces, Rows, Source, source
-from querybuilder.terms import (
-    Aliased,
-    Condition,
-    Operand,
-    Ordering,
-    RowSource,
-    Scalar,
-    Term,
-    asc,
-    lit,
-    term,
-)
+from querybuilder.render import Command, Node, Query, Rendering, Statement, Written
+from querybuilder.sources import Rows, derived, pieces, source
+from querybuilder.terms import Aliased, Condition, Expression, Operand, Ordering, RowSource, Term, asc, lit, term
 
 
 class Lock(Enum):
@@ -62,46 +53,106 @@ def as_outputs(outputs: Sequence[Operand | Aliased]) -> tuple[Output, ...]:
     return tuple(one if isinstance(one, Aliased) else term(one) for one in outputs)
 
 
-@dataclass(frozen=True, slots=True)
-class Join(Node):
-    source: Source
-    on: Condition
-    outer: bool
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowQuery(RowSource, Query):
+    """What selects and unions have in common."""
 
-    def render(self, out: Rendering) -> str:
-        text = self.source.render(out)
-        return f" {'LEFT ' if self.outer else ''}JOIN {text} ON {self.on.render(out)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Select(RowSource, Query):
-    outputs: tuple[Output, ...]
-    source: Source | None = None
-    joins: tuple[Join, ...] = ()
-    laterals: tuple[Derived, ...] = ()
-    pieces: Pieces | None = None
-    conditions: tuple[Condition, ...] = ()
-    groups: tuple[Term, ...] = ()
     orders: tuple[Ordering, ...] = ()
     limit_rows: Term | None = None
+    is_packed: bool = False
+
+    @abstractmethod
+    def kinds(self) -> tuple[SqlType | None, ...]:
+        """Return the kind of each output, or None if the kind is unknown."""
+
+    def order_by(self, *orders: Term | Ordering) -> Self:
+        """Add terms to the sort order. The databases sort nulls differently, so exclude nulls with `not_null`.
+
+        In a union, each term is the name of an output that every arm has.
+        """
+        return replace(self, orders=self.orders + _orderings(orders))
+
+    def limit(self, limit_rows: RowBound) -> Self:
+        """Limit the number of rows. A union needs an order for this, and its limit counts the rows of all arms.
+
+        If an index has the order of a union, the database reads at most this many rows of each arm.
+        """
+        return replace(self, limit_rows=_bound(limit_rows))
+
+    def packed(self) -> Self:
+        """Return the whole result as one JSON row if the dialect supports it. `Built.packed` is True in this case."""
+        return replace(self, is_packed=True)
+
+    def scalar(self) -> Term:
+        """Return this query of one column as a term, which is null if the query has no row."""
+        return Expression(lambda out: f"({self.render(out)})")
+
+    def nested(self) -> Term:
+        """Return all rows of this query as one term, a JSON array of arrays. It may use columns of the outer select.
+
+        The value of the term is the text of the array. Within a packed row it may be the array itself, depending on
+        the version of SQLite.
+        """
+
+        def write(out: Rendering) -> str:
+            head, cells, rows = self._head(out, "nested")
+            if out.dialect.packs:
+                return f"({head} SELECT json_group_array(json_array({cells})) FROM {rows})"
+            return f"({head} SELECT coalesce(json_agg(json_build_array({cells})), '[]')::text FROM {rows})"
+
+        return Expression(write, SqlType.TEXT)
+
+    def compile(self, dialect: Dialect) -> Statement:
+        out = Rendering(dialect)
+        if not (self.is_packed and dialect.packs):
+            return out.statement(self.render(out))
+        # SQLite keeps the order of the inner query: it drops an inner ORDER BY only under count, min and max.
+        head, cells, rows = self._head(out, "packed")
+        return out.statement(f"{head} SELECT json_group_array(json_array({cells})) FROM {rows}", packed=True)
+
+    def _head(self, out: Rendering, verb: str) -> tuple[str, str, str]:
+        """Return a WITH that gives this query and its outputs names, then the names of the outputs and of the query.
+
+        The outputs get their names outside the query. Inside, an alias could hide a column that the ORDER BY names.
+        """
+        if SqlType.BLOB in self.kinds():
+            raise InexpressibleError(f"bytes cannot be {verb}: JSON has no form for them")
+        inner = self.render(out)
+        rows = out.fresh_name("p")
+        cells = ", ".join(out.name(f"p{index}") for index in range(len(self.kinds())))
+        return f"WITH {rows}({cells}) AS ({inner})", cells, rows
+
+
+@dataclass(frozen=True, slots=True)
+class Select(RowQuery):
+    outputs: tuple[Output, ...]
+    source: Node | None = None
+    joins: tuple[Node, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    groups: tuple[Term, ...] = ()
     offset_rows: Term | None = None
     lock: Lock | None = None
     lock_orders: tuple[Ordering, ...] = ()
-    is_packed: bool = False
 
     def from_(self, given: str | RowSource | Rows, alias: str | None = None) -> Select:
         """Set the source of the rows. A subquery gets the alias `s` unless another one is given."""
         return replace(self, source=source(given, alias))
 
     def join(self, given: str | RowSource | Rows, on: Condition, *, alias: str | None = None) -> Select:
-        return replace(self, joins=(*self.joins, Join(source(given, alias), on, outer=False)))
+        return self._joined("JOIN", source(given, alias), on)
 
     def left_join(self, given: str | RowSource | Rows, on: Condition, *, alias: str | None = None) -> Select:
-        return replace(self, joins=(*self.joins, Join(source(given, alias), on, outer=True)))
+        return self._joined("LEFT JOIN", source(given, alias), on)
 
     def join_lateral(self, given: RowSource, alias: str) -> Select:
         """Join each row with a select, which may use that row's columns. Rows without a match are dropped."""
-        return replace(self, laterals=(*self.laterals, Derived(given, alias)))
+
+        def write(out: Rendering) -> str:
+            if not out.dialect.lateral:
+                raise InexpressibleError("a joined select can't use the rows before it in this dialect")
+            return derived(given, alias).render(out)
+
+        return self._joined("CROSS JOIN LATERAL", Written(write))
 
     def each_piece(self, text: Term, alias: str) -> Select:
         """Join each row with the pieces of a text that is split at commas. `col("value", alias)` is the piece.
@@ -109,7 +160,13 @@ class Select(RowSource, Query):
         The text must not contain quotes or backslashes. An empty text has one empty piece or none, depending on the
         database.
         """
-        return replace(self, pieces=Pieces(text, alias))
+        return self._joined("CROSS JOIN", pieces(text, alias))
+
+    def _joined(self, words: str, given: Node, on: Condition | None = None) -> Select:
+        def write(out: Rendering) -> str:
+            return f" {words} {given.render(out)}" + ("" if on is None else f" ON {on.render(out)}")
+
+        return replace(self, joins=(*self.joins, Written(write)))
 
     def where(self, *conditions: Condition) -> Select:
         return replace(self, conditions=self.conditions + conditions)
@@ -117,19 +174,8 @@ class Select(RowSource, Query):
     def group_by(self, *groups: Term) -> Select:
         return replace(self, groups=self.groups + groups)
 
-    def order_by(self, *orders: Term | Ordering) -> Select:
-        """Add terms to the sort order. The databases sort nulls differently, so exclude nulls with `not_null`."""
-        return replace(self, orders=self.orders + _orderings(orders))
-
-    def limit(self, limit_rows: RowBound) -> Select:
-        return replace(self, limit_rows=_bound(limit_rows))
-
     def offset(self, offset_rows: RowBound) -> Select:
         return replace(self, offset_rows=_bound(offset_rows))
-
-    def packed(self) -> Select:
-        """Return the whole result as one JSON row if the dialect supports it. `Built.packed` is True in this case."""
-        return replace(self, is_packed=True)
 
     def locked(self, lock: Lock, *in_order: Term | Ordering) -> Select:
         """Lock the rows that are found, one after the other, in the order of `in_order`.
@@ -138,24 +184,8 @@ class Select(RowSource, Query):
         """
         return replace(self, lock=lock, lock_orders=_orderings(in_order))
 
-    def scalar(self) -> Scalar:
-        """Return this select of one column as a term, which is null if the select has no row."""
-        return Scalar(replace(self, is_packed=False))
-
-    def nested(self) -> Nested:
-        """Return all rows of this select as one term, a JSON array of arrays. It may use columns of the outer select.
-
-        The value of the term is the text of the array. Within a packed row it may be the array itself, depending on
-        the version of SQLite.
-        """
-        return Nested(replace(self, is_packed=False))
-
-    def compile(self, dialect: Dialect) -> Statement:
-        return _compile(self, dialect, packed=self.is_packed)
-
     def kinds(self) -> tuple[SqlType | None, ...]:
-        """Return the kind of each output, or None if the kind is unknown."""
-        return tuple((one.inner if isinstance(one, Aliased) else one).value_kind for one in self.outputs)
+        return tuple((one.inner if isinstance(one, Aliased) else one).kind for one in self.outputs)
 
     def render(self, out: Rendering) -> str:
         if not self.outputs:
@@ -165,12 +195,6 @@ class Select(RowSource, Query):
             sql += " FROM " + self.source.render(out)
         for join in self.joins:
             sql += join.render(out)
-        for lateral in self.laterals:
-            if not out.dialect.lateral:
-                raise InexpressibleError("a joined select can't use the rows before it in this dialect")
-            sql += f" CROSS JOIN LATERAL {lateral.render(out)}"
-        if self.pieces is not None:
-            sql += f" CROSS JOIN {self.pieces.render(out)}"
         sql += render_where(out, self.conditions)
         if self.groups:
             sql += " GROUP BY " + ", ".join(one.render(out) for one in self.groups)
@@ -185,56 +209,8 @@ class Select(RowSource, Query):
 
 
 @dataclass(frozen=True, slots=True)
-class Nested(Term):
-    query: Select | Union
-
-    @property
-    def value_kind(self) -> SqlType | None:
-        return SqlType.TEXT
-
-    def render(self, out: Rendering) -> str:
-        if SqlType.BLOB in self.query.kinds():
-            raise InexpressibleError("bytes cannot be nested: JSON has no form for them")
-        inner = self.query.render(out)
-        rows = out.fresh_name("p")
-        cells = ", ".join(out.name(f"p{index}") for index in range(len(self.query.kinds())))
-        if out.dialect.packs:
-            return f"(WITH {rows}({cells}) AS ({inner}) SELECT json_group_array(json_array({cells})) FROM {rows})"
-        return (
-            f"(WITH {rows}({cells}) AS ({inner}) "
-            f"SELECT coalesce(json_agg(json_build_array({cells})), '[]')::text FROM {rows})"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Union(RowSource, Query):
+class Union(RowQuery):
     arms: tuple[Select, ...]
-    orders: tuple[Ordering, ...] = ()
-    limit_rows: Term | None = None
-    is_packed: bool = False
-
-    def order_by(self, *orders: Term | Ordering) -> Union:
-        """Add terms to the sort order of all rows. Each term is the name of an output that every arm has."""
-        return replace(self, orders=self.orders + _orderings(orders))
-
-    def limit(self, limit_rows: RowBound) -> Union:
-        """Limit the rows of all arms together. A union with a limit needs an order.
-
-        If an index has the same order, the database reads at most this many rows of each arm.
-        """
-        return replace(self, limit_rows=_bound(limit_rows))
-
-    def packed(self) -> Union:
-        return replace(self, is_packed=True)
-
-    def scalar(self) -> Scalar:
-        return Scalar(replace(self, is_packed=False))
-
-    def nested(self) -> Nested:
-        return Nested(replace(self, is_packed=False))
-
-    def compile(self, dialect: Dialect) -> Statement:
-        return _compile(self, dialect, packed=self.is_packed)
 
     def kinds(self) -> tuple[SqlType | None, ...]:
         """Return BLOB for each output that is bytes in at least one arm, and None for the others.
@@ -272,36 +248,6 @@ class Union(RowSource, Query):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Recursive(Query):
-    name: str
-    columns: tuple[str, ...]
-    seed: Select
-    step: Select
-    final: Select
-
-    def compile(self, dialect: Dialect) -> Statement:
-        out = Rendering(dialect)
-        columns = ", ".join(out.name(column) for column in self.columns)
-        arms = f"{self.seed.render(out)} UNION ALL {self.step.render(out)}"
-        return out.statement(f"WITH RECURSIVE {out.name(self.name)}({columns}) AS ({arms}) {self.final.render(out)}")
-
-
-def _compile(query: Select | Union, dialect: Dialect, *, packed: bool) -> Statement:
-    out = Rendering(dialect)
-    if not (packed and dialect.packs):
-        return out.statement(query.render(out))
-    if SqlType.BLOB in query.kinds():
-        raise InexpressibleError("bytes cannot be packed: JSON has no form for them")
-    inner = query.render(out)
-    # The outputs get their names outside the query. Inside, an alias could hide a column that the ORDER BY names.
-    # SQLite keeps the order of the inner query: it drops an inner ORDER BY only under count, min and max.
-    whole = out.fresh_name("p")
-    cells = ", ".join(out.name(f"p{index}") for index in range(len(query.kinds())))
-    head = f"WITH {whole}({cells}) AS ({inner})"
-    return out.statement(f"{head} SELECT json_group_array(json_array({cells})) FROM {whole}", packed=True)
-
-
 def _orderings(orders: Sequence[Term | Ordering]) -> tuple[Ordering, ...]:
     return tuple(one if isinstance(one, Ordering) else asc(one) for one in orders)
 
@@ -326,10 +272,16 @@ def union_all(*arms: Select) -> Union:
     return Union(arms)
 
 
-def recursive(name: str, *columns: str, seed: Select, step: Select, final: Select) -> Recursive:
+def recursive(name: str, *columns: str, seed: Select, step: Select, final: Select) -> Query:
     """Return a recursive query: `final` selects from the rows of `seed` and of every step.
 
     Each step starts from the rows of the step before. `step` and `final` read the rows from a table called `name`,
     which has these columns.
     """
-    return Recursive(name, columns, seed, step, final)
+
+    def write(out: Rendering) -> str:
+        names = ", ".join(out.name(column) for column in columns)
+        arms = f"{seed.render(out)} UNION ALL {step.render(out)}"
+        return f"WITH RECURSIVE {out.name(name)}({names}) AS ({arms}) {final.render(out)}"
+
+    return Command(write)

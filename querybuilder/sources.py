@@ -6,29 +6,11 @@ from dataclasses import dataclass
 
 from querybuilder.dialect import SqlType
 from querybuilder.errors import IncompleteQueryError
-from querybuilder.render import Node, Rendering
+from querybuilder.render import Node, Rendering, Written
 from querybuilder.terms import Param, RowSource, Term
 
 SUBQUERY_ALIAS = "s"
 PIECE = "value"  # the name that json_each gives the column of pieces
-
-
-@dataclass(frozen=True, slots=True)
-class Table(Node):
-    name: str
-    alias: str | None = None
-
-    def render(self, out: Rendering) -> str:
-        return out.name(self.name) + ("" if self.alias is None else f" AS {out.name(self.alias)}")
-
-
-@dataclass(frozen=True, slots=True)
-class Derived(Node):
-    source: RowSource
-    alias: str
-
-    def render(self, out: Rendering) -> str:
-        return f"({self.source.render(out)}) AS {out.name(self.alias)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +39,28 @@ def rows(alias: str, parameter: Param, /, **kinds: SqlType) -> Rows:
     return Rows(alias, parameter, tuple(kinds.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class Pieces(Node):
-    text: Term
-    alias: str
+def derived(inner: RowSource, alias: str) -> Node:
+    return Written(lambda out: f"({inner.render(out)}) AS {out.name(alias)}")
 
-    def render(self, out: Rendering) -> str:
-        text, alias = self.text.render(out), out.name(self.alias)
+
+def pieces(text: Term, alias: str) -> Node:
+    """Return a source of the pieces of a text: see `Select.each_piece`."""
+
+    def write(out: Rendering) -> str:
+        whole, name = text.render(out), out.name(alias)
         if out.dialect.arrays:
-            return f"unnest(string_to_array({text}, ',')) AS {alias}({out.name(PIECE)})"
-        return f"""json_each('["' || replace({text}, ',', '","') || '"]') AS {alias}"""
+            return f"unnest(string_to_array({whole}, ',')) AS {name}({out.name(PIECE)})"
+        return f"""json_each('["' || replace({whole}, ',', '","') || '"]') AS {name}"""
+
+    return Written(write)
 
 
-Source = Table | Derived | Rows
-
-
-def source(given: str | RowSource | Rows, alias: str | None) -> Source:
+def source(given: str | RowSource | Rows, alias: str | None) -> Node:
     """Return the source for an argument of FROM: the name of a table, a select, a union or rows."""
     if isinstance(given, Rows):
         if alias is not None:
             raise IncompleteQueryError("rows have an alias of their own already")
         return given
     if isinstance(given, RowSource):
-        return Derived(given, alias or SUBQUERY_ALIAS)
-    return Table(given, alias)
+        return derived(given, alias or SUBQUERY_ALIAS)
+    return Written(lambda out: out.name(given) + ("" if alias is None else f" AS {out.name(alias)}"))

@@ -2,6 +2,10 @@
 
 Compound parts have their own parentheses, so nesting never depends on precedence. A plain Python value always becomes a
 bound constant.
+
+Some terms tell a database what it cannot infer: the kind of a null, the order of a text. Others stand for values that
+only the server knows: the time of its clock, and the numbers of transactions. Use these in selects only. If a write
+needs a time, read the time first and bind it, because Citus accepts no volatile function in `do_update`.
 """
 
 from __future__ import annotations
@@ -11,9 +15,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from querybuilder.arguments import Value, constant_kind
-from querybuilder.dialect import SqlType
-from querybuilder.errors import BadValueError, IncompleteQueryError
-from querybuilder.render import Node, Rendering
+from querybuilder.dialect import INTEGER, TEXT, SqlType
+from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
+from querybuilder.render import Node, Rendering, Written
 
 
 class Direction(Enum):
@@ -25,54 +29,7 @@ ASC = Direction.ASC
 DESC = Direction.DESC
 
 
-class Term(Node):
-    """An expression, which has a value in every row."""
-
-    __slots__ = ()
-
-    @property
-    def value_kind(self) -> SqlType | None:
-        """Return the kind of the values, or None if the kind is unknown."""
-        return None
-
-    def eq(self, other: Operand) -> Condition:
-        return Comparison("=", self, comparand(other))
-
-    def ne(self, other: Operand) -> Condition:
-        return Comparison("<>", self, comparand(other))
-
-    def lt(self, other: Operand) -> Condition:
-        return Comparison("<", self, comparand(other))
-
-    def le(self, other: Operand) -> Condition:
-        return Comparison("<=", self, comparand(other))
-
-    def gt(self, other: Operand) -> Condition:
-        return Comparison(">", self, comparand(other))
-
-    def ge(self, other: Operand) -> Condition:
-        return Comparison(">=", self, comparand(other))
-
-    def is_null(self) -> Condition:
-        return NullTest(self, wanted=True)
-
-    def not_null(self) -> Condition:
-        return NullTest(self, wanted=False)
-
-    def in_(self, values: Param | Sequence[Value] | RowSource) -> Condition:
-        """Return whether the value is in a list or in a select of one column. A list holds texts or integers."""
-        if isinstance(values, Param | RowSource):
-            return Membership(self, values)
-        if isinstance(values, str | bytes):
-            raise BadValueError("in_ takes a sequence of values, not one text")
-        return Membership(self, tuple(values))
-
-    def as_(self, name: str) -> Aliased:
-        """Name this term in the outputs of a select or of `returning`."""
-        return Aliased(self, name)
-
-
-class Condition(Node):
+class Condition(Written):
     """An expression that is true, false or unknown in every row."""
 
     __slots__ = ()
@@ -84,6 +41,62 @@ class RowSource(Node):
     __slots__ = ()
 
 
+class Term(Node):
+    """An expression, which has a value in every row."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> SqlType | None:
+        """Return the kind of the values, or None if the kind is unknown."""
+        return None
+
+    def eq(self, other: Operand) -> Condition:
+        return _compare(self, "=", other)
+
+    def ne(self, other: Operand) -> Condition:
+        return _compare(self, "<>", other)
+
+    def lt(self, other: Operand) -> Condition:
+        return _compare(self, "<", other)
+
+    def le(self, other: Operand) -> Condition:
+        return _compare(self, "<=", other)
+
+    def gt(self, other: Operand) -> Condition:
+        return _compare(self, ">", other)
+
+    def ge(self, other: Operand) -> Condition:
+        return _compare(self, ">=", other)
+
+    def is_null(self) -> Condition:
+        return Condition(lambda out: f"{self.render(out)} IS NULL")
+
+    def not_null(self) -> Condition:
+        return Condition(lambda out: f"{self.render(out)} IS NOT NULL")
+
+    def in_(self, values: Param | Sequence[Value] | RowSource) -> Condition:
+        """Return whether the value is in a list or in a select of one column. A list holds texts or integers."""
+        if isinstance(values, RowSource):
+            return Condition(lambda out: f"{self.render(out)} IN ({values.render(out)})")
+        if isinstance(values, str | bytes):
+            raise BadValueError("in_ takes a sequence of values, not one text")
+        listed = values if isinstance(values, Param) else tuple(values)
+
+        def write(out: Rendering) -> str:
+            left = self.render(out)
+            bound = out.list_parameter(listed.name) if isinstance(listed, Param) else out.list_constant(listed)
+            if out.dialect.arrays:
+                return f"{left} = ANY({bound})"
+            return f"{left} IN (SELECT value FROM json_each({bound}))"
+
+        return Condition(write)
+
+    def as_(self, name: str) -> Aliased:
+        """Name this term in the outputs of a select or of `returning`."""
+        return Aliased(self, name)
+
+
 Operand = Term | Value
 
 
@@ -92,11 +105,18 @@ def term(operand: Operand) -> Term:
     return operand if isinstance(operand, Term) else lit(operand)
 
 
-def comparand(operand: Operand) -> Term:
-    """Return the operand as a term. Raise BadValueError for None, because no comparison with null is true."""
+def _compare(left: Term, operator: str, operand: Operand) -> Condition:
     if operand is None:
         raise BadValueError("a comparison with None is never true: use is_null() or not_null()")
-    return term(operand)
+    right = term(operand)
+    return Condition(lambda out: f"{left.render(out)} {operator} {right.render(out)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Expression(Written, Term):
+    """A term without parts that other code looks at."""
+
+    kind: SqlType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +131,9 @@ class Column(Term):
     table: str | None = None
     kind: SqlType | None = None
 
-    @property
-    def value_kind(self) -> SqlType | None:
-        return self.kind
-
     def render(self, out: Rendering) -> str:
         prefix = "" if self.table is None else out.name(self.table) + "."
         return prefix + out.name(self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class Excluded(Term):
-    name: str
-
-    def render(self, out: Rendering) -> str:
-        return f"excluded.{out.name(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,140 +141,8 @@ class Param(Term):
     name: str
     kind: SqlType | None = None
 
-    @property
-    def value_kind(self) -> SqlType | None:
-        return self.kind
-
     def render(self, out: Rendering) -> str:
         return out.parameter(self.name, self.kind)
-
-
-@dataclass(frozen=True, slots=True)
-class Literal(Term):
-    value: Value
-
-    @property
-    def value_kind(self) -> SqlType | None:
-        return constant_kind(self.value)
-
-    def render(self, out: Rendering) -> str:
-        return out.constant(self.value)
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Term):
-    function: str  # the name of an SQL function: always a constant of this package, never text from a caller
-    operands: tuple[Term, ...]
-    kind: SqlType | None = None
-
-    @property
-    def value_kind(self) -> SqlType | None:
-        return self.kind or next((kind for kind in (one.value_kind for one in self.operands) if kind), None)
-
-    def render(self, out: Rendering) -> str:
-        return f"{self.function}({', '.join(one.render(out) for one in self.operands)})"
-
-
-@dataclass(frozen=True, slots=True)
-class Sum(Term):
-    operand: Term
-
-    def render(self, out: Rendering) -> str:
-        # On PostgreSQL the sum of a bigint column is numeric, which drivers return as Decimal.
-        cast = "::bigint" if out.dialect.arrays else ""
-        return f"sum({self.operand.render(out)}){cast}"
-
-
-@dataclass(frozen=True, slots=True)
-class Count(Term):
-    condition: Condition | None = None
-
-    def render(self, out: Rendering) -> str:
-        return "count(*)" if self.condition is None else f"count(*) FILTER (WHERE {self.condition.render(out)})"
-
-
-@dataclass(frozen=True, slots=True)
-class Arithmetic(Term):
-    operator: str
-    left: Term
-    right: Term
-
-    def render(self, out: Rendering) -> str:
-        left = self.left.render(out)
-        return f"({left} {self.operator} {self.right.render(out)})"
-
-
-@dataclass(frozen=True, slots=True)
-class Smaller(Term):
-    left: Term
-    right: Term
-
-    def render(self, out: Rendering) -> str:
-        left = self.left.render(out)
-        return f"{out.dialect.smaller}({left}, {self.right.render(out)})"
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar(Term):
-    source: RowSource
-
-    def render(self, out: Rendering) -> str:
-        return f"({self.source.render(out)})"
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison(Condition):
-    operator: str
-    left: Term
-    right: Term
-
-    def render(self, out: Rendering) -> str:
-        left = self.left.render(out)
-        return f"{left} {self.operator} {self.right.render(out)}"
-
-
-@dataclass(frozen=True, slots=True)
-class NullTest(Condition):
-    operand: Term
-    wanted: bool
-
-    def render(self, out: Rendering) -> str:
-        return f"{self.operand.render(out)} {'IS NULL' if self.wanted else 'IS NOT NULL'}"
-
-
-@dataclass(frozen=True, slots=True)
-class Membership(Condition):
-    operand: Term
-    values: Param | RowSource | tuple[Value, ...]
-
-    def render(self, out: Rendering) -> str:
-        left = self.operand.render(out)
-        if isinstance(self.values, RowSource):
-            return f"{left} IN ({self.values.render(out)})"
-        if isinstance(self.values, Param):
-            bound = out.list_parameter(self.values.name)
-        else:
-            bound = out.list_constant(self.values)
-        return f"{left} = ANY({bound})" if out.dialect.arrays else f"{left} IN (SELECT value FROM json_each({bound}))"
-
-
-@dataclass(frozen=True, slots=True)
-class Junction(Condition):
-    word: str
-    conditions: tuple[Condition, ...]
-
-    def render(self, out: Rendering) -> str:
-        if not self.conditions:
-            return "TRUE" if self.word == "AND" else "FALSE"
-        return "(" + f" {self.word} ".join(one.render(out) for one in self.conditions) + ")"
-
-
-@dataclass(frozen=True, slots=True)
-class Negation(Condition):
-    condition: Condition
-
-    def render(self, out: Rendering) -> str:
-        return f"NOT ({self.condition.render(out)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,9 +162,9 @@ def col(name: str, table: str | None = None, *, kind: SqlType | None = None) -> 
     return Column(name, table, kind)
 
 
-def excluded(name: str) -> Excluded:
+def excluded(name: str) -> Term:
     """Return the value that the insert would have written. Use it in `do_update`."""
-    return Excluded(name)
+    return Expression(lambda out: f"excluded.{out.name(name)}")
 
 
 def param(name: str, kind: SqlType | None = None) -> Param:
@@ -296,71 +172,164 @@ def param(name: str, kind: SqlType | None = None) -> Param:
     return Param(name, kind)
 
 
-def lit(value: Value) -> Literal:
+def lit(value: Value) -> Term:
     """Return a bound constant. Raises BadValueError for floats, booleans and integers past 64 bits."""
-    constant_kind(value)
-    return Literal(value)
+    return Expression(lambda out: out.constant(value), constant_kind(value))
+
+
+def null(kind: SqlType) -> Term:
+    """Return a null for an arm of a union where another arm has a column of this kind."""
+    # Without the cast, PostgreSQL would infer the type text for a null in an arm of a union.
+    return Expression(lambda out: f"CAST(NULL AS {out.dialect.type_names[kind]})", kind)
 
 
 def count() -> Term:
-    return Count()
+    return Expression(lambda out: "count(*)")
 
 
 def count_if(condition: Condition) -> Term:
-    return Count(condition)
+    return Expression(lambda out: f"count(*) FILTER (WHERE {condition.render(out)})")
 
 
 def min_(operand: Term) -> Term:
-    return Call("min", (operand,))
+    return _call("min", operand)
 
 
 def max_(operand: Term) -> Term:
-    return Call("max", (operand,))
+    return _call("max", operand)
 
 
 def sum_(operand: Term) -> Term:
     """Return the sum as a 64-bit integer, or null if there are no rows. The statement fails if the sum is too large."""
-    return Sum(operand)
+    # On PostgreSQL the sum of a bigint column is numeric, which drivers return as Decimal.
+    return Expression(lambda out: f"sum({operand.render(out)}){'::bigint' if out.dialect.arrays else ''}")
 
 
 def coalesce(first: Operand, second: Operand, *more: Operand) -> Term:
-    return Call("coalesce", tuple(map(term, (first, second, *more))))
+    return _call("coalesce", first, second, *more)
+
+
+def length(text: Operand) -> Term:
+    return Expression(_call("length", text).write, INTEGER)
 
 
 def plus(left: Operand, right: Operand) -> Term:
-    return Arithmetic("+", term(left), term(right))
+    return _calculate(left, "+", right)
 
 
 def minus(left: Operand, right: Operand) -> Term:
-    return Arithmetic("-", term(left), term(right))
+    return _calculate(left, "-", right)
 
 
 def times(left: Operand, right: Operand) -> Term:
-    return Arithmetic("*", term(left), term(right))
+    return _calculate(left, "*", right)
 
 
 def whole_part(left: Operand, right: Operand) -> Term:
     """Return `left` divided by `right` as a whole number. Both databases cut the fraction off."""
-    return Arithmetic("/", term(left), term(right))
+    return _calculate(left, "/", right)
 
 
 def smaller_of(left: Operand, right: Operand) -> Term:
     """Return the smaller of two values. If one of them is null, the result depends on the database."""
-    return Smaller(term(left), term(right))
+    first, second = term(left), term(right)
+    return Expression(lambda out: f"{out.dialect.smaller}({first.render(out)}, {second.render(out)})")
+
+
+def collated(text: Term) -> Term:
+    """Return a text that is compared by code points, as in a sortable column. A `seed` of `recursive` needs this."""
+    return Expression(lambda out: f"({text.render(out)}{out.dialect.collation})")
+
+
+def part(text: Operand, start: int | Term, width: int) -> Term:
+    """Return `width` characters of a text from the 1-based `start`, or fewer if the text ends earlier."""
+    if (isinstance(start, int) and start < 1) or width < 1:
+        raise BadValueError("a part of a text starts at character 1 or later and has at least 1 character")
+    whole, first = term(text), term(start)
+
+    def write(out: Rendering) -> str:
+        cast = "::int" if out.dialect.arrays else ""  # PostgreSQL's substr does not accept 64-bit integers
+        return f"substr({whole.render(out)}, {first.render(out)}{cast}, {out.constant(width)}{cast})"
+
+    return Expression(write, TEXT)
+
+
+def contains_text(text: Operand, piece: Operand) -> Condition:
+    """Return whether a text contains a piece. Case matters, and no character is a wildcard."""
+    whole, sought = term(text), term(piece)
+
+    def write(out: Rendering) -> str:
+        find = "strpos" if out.dialect.arrays else "instr"
+        return f"({find}({whole.render(out)}, {sought.render(out)}) > 0)"
+
+    return Condition(write)
+
+
+def clock_us() -> Term:
+    """Return the time in microseconds since 1970, by the clock of the store's machine. SQLite gives whole milliseconds.
+
+    It is the time at which the statement runs, not the time at which the transaction began.
+    """
+    return Expression(lambda out: out.dialect.clock_us, INTEGER)
+
+
+def oldest_transaction() -> Term:
+    """Return a number; every transaction with a lower number had ended when the snapshot was taken.
+
+    A standby server can compute this number too.
+    """
+    return Expression(lambda out: require_numbers(out.dialect.oldest_transaction), INTEGER)
+
+
+def this_transaction() -> Term:
+    """Return the number of the current writing transaction. If the transaction has no number yet, it gets one now.
+
+    On a store with one writer at a time, the number is 0. A reader must not use this term: replicas cannot number
+    transactions, and writers wait for transactions that have a number.
+    """
+    return Expression(lambda out: out.dialect.transaction or "0", INTEGER)
+
+
+def next_transaction() -> Term:
+    """Return a number greater than the numbers of all transactions whose writes this snapshot sees."""
+    return Expression(lambda out: require_numbers(out.dialect.next_transaction), INTEGER)
+
+
+def require_numbers(sql: str) -> str:
+    """Return the SQL of a number of a transaction. Raises InexpressibleError if the dialect has no such SQL."""
+    if not sql:
+        raise InexpressibleError("transactions have no numbers in this dialect")
+    return sql
 
 
 def all_of(*conditions: Condition) -> Condition:
     """Return whether all conditions are true. Without conditions the result is true."""
-    return Junction("AND", conditions)
+    return _join(" AND ", conditions, "TRUE")
 
 
 def any_of(*conditions: Condition) -> Condition:
     """Return whether at least one condition is true. Without conditions the result is false."""
-    return Junction("OR", conditions)
+    return _join(" OR ", conditions, "FALSE")
 
 
 def not_(condition: Condition) -> Condition:
-    return Negation(condition)
+    return Condition(lambda out: f"NOT ({condition.render(out)})")
+
+
+def _call(function: str, *operands: Operand) -> Expression:
+    """Return a call of an SQL function. `function` is always a constant of this module, never text from a caller."""
+    terms = [term(one) for one in operands]
+    kind = next((one.kind for one in terms if one.kind), None)
+    return Expression(lambda out: f"{function}({', '.join(one.render(out) for one in terms)})", kind)
+
+
+def _calculate(left: Operand, operator: str, right: Operand) -> Term:
+    first, second = term(left), term(right)
+    return Expression(lambda out: f"({first.render(out)} {operator} {second.render(out)})")
+
+
+def _join(word: str, conditions: tuple[Condition, ...], empty: str) -> Condition:
+    return Condition(lambda out: f"({word.join(one.render(out) for one in conditions)})" if conditions else empty)
 
 
 def asc(operand: Term) -> Ordering:

@@ -5,11 +5,12 @@ An update or delete without a condition needs `everything()`, so no statement ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Self
 
-from querybuilder.dialect import Dialect, SqlType
-from querybuilder.errors import BadIdentifierError, IncompleteQueryError
-from querybuilder.render import Query, Rendering, Statement
+from querybuilder.dialect import SqlType
+from querybuilder.errors import BadIdentifierError, IncompleteQueryError, InexpressibleError
+from querybuilder.render import Command, Node, Query, Rendering, Written
 from querybuilder.select import Output, as_outputs, render_outputs, render_where
 from querybuilder.sources import Rows
 from querybuilder.terms import Aliased, Condition, Operand, Param, Term, excluded, term
@@ -20,17 +21,27 @@ Assignments = tuple[tuple[str, Term], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class OnConflict:
-    keys: tuple[str, ...]
-    assignments: Assignments = ()  # changes of the existing row; empty: keep the row unchanged
-    condition: Condition | None = None
+class Change(Query):
+    """What inserts, updates and deletes have in common."""
 
-    def render(self, out: Rendering) -> str:
-        target = f" ({', '.join(map(out.name, self.keys))})" if self.keys else ""
-        if not self.assignments:
-            return f" ON CONFLICT{target} DO NOTHING"
-        sql = f" ON CONFLICT{target} DO UPDATE SET {_assignments(out, self.assignments)}"
-        return sql + render_where(out, () if self.condition is None else (self.condition,))
+    table: str
+    _: KW_ONLY
+    conditions: tuple[Condition, ...] = ()
+    outputs: tuple[Output, ...] = ()
+
+    def where(self, *conditions: Condition) -> Self:
+        """Change only the rows that meet all conditions.
+
+        An insert takes conditions for a batch of rows only. In them, col(name, BULK_ALIAS) is a cell of the batch.
+        """
+        return replace(self, conditions=self.conditions + conditions)
+
+    def returning(self, *outputs: Operand | Aliased) -> Self:
+        """Make the statement return columns of the changed rows. With `from_rows`, write col("owner", table)."""
+        return replace(self, outputs=as_outputs(outputs))
+
+    def _returning(self, out: Rendering) -> str:
+        return f" RETURNING {render_outputs(out, self.outputs)}" if self.outputs else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +50,7 @@ class Conflict:
     keys: tuple[str, ...]
 
     def do_nothing(self) -> Insert:
-        return replace(self.insert, conflict=OnConflict(self.keys))
+        return replace(self.insert, conflict=Written(lambda out: f" ON CONFLICT{self._target(out)} DO NOTHING"))
 
     def do_update(self, /, *, where: Condition | None = None, **assignments: Operand) -> Insert:
         """Change the existing row if the condition holds. Name its columns with their table: col("n", table)."""
@@ -55,17 +66,22 @@ class Conflict:
             raise IncompleteQueryError("an upsert needs the key columns and at least one assignment")
         if self.insert.table.lower() == "excluded":
             raise BadIdentifierError("in an upsert `excluded` is the row that was not inserted, not a table")
-        return replace(self.insert, conflict=OnConflict(self.keys, assignments, where))
+
+        def write(out: Rendering) -> str:
+            sql = f" ON CONFLICT{self._target(out)} DO UPDATE SET {_assignments(out, assignments)}"
+            return sql + render_where(out, () if where is None else (where,))
+
+        return replace(self.insert, conflict=Written(write))
+
+    def _target(self, out: Rendering) -> str:
+        return f" ({', '.join(map(out.name, self.keys))})" if self.keys else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Insert(Query):
-    table: str
+class Insert(Change):
     single: Assignments = ()
     bulk: Rows | None = None
-    conditions: tuple[Condition, ...] = ()
-    conflict: OnConflict | None = None
-    outputs: tuple[Output, ...] = ()
+    conflict: Node | None = None
     numbered_only: tuple[str, ...] = ()
 
     def values(self, /, **assignments: Operand) -> Insert:
@@ -78,10 +94,6 @@ class Insert(Query):
         """
         return replace(self, single=(), bulk=Rows(BULK_ALIAS, parameter, tuple(kinds.items())))
 
-    def where(self, *conditions: Condition) -> Insert:
-        """Insert only the rows of a batch that meet all conditions. In them, col(name, BULK_ALIAS) is a cell."""
-        return replace(self, conditions=self.conditions + conditions)
-
     def only_numbered(self, *names: str) -> Insert:
         """Leave these columns out if the dialect's transactions have no numbers. `bind` takes their values anyway."""
         return replace(self, numbered_only=names)
@@ -92,13 +104,6 @@ class Insert(Query):
         Without key columns, a conflict with any unique key counts, and only `do_nothing` is possible.
         """
         return Conflict(self, keys)
-
-    def returning(self, *outputs: Operand | Aliased) -> Insert:
-        return replace(self, outputs=as_outputs(outputs))
-
-    def compile(self, dialect: Dialect) -> Statement:
-        out = Rendering(dialect)
-        return out.statement(self.render(out))
 
     def render(self, out: Rendering) -> str:
         into = f"INSERT INTO {out.name(self.table)}"
@@ -117,17 +122,30 @@ class Insert(Query):
             raise IncompleteQueryError("an insert needs values or rows")
         if self.conflict is not None:
             sql += self.conflict.render(out)
-        return sql + _returning(out, self.outputs)
+        return sql + self._returning(out)
 
 
 @dataclass(frozen=True, slots=True)
-class Update(Query):
-    table: str
+class ExistingRows(Change):
+    """What updates and deletes have in common."""
+
+    _: KW_ONLY
+    all_rows: bool = False
+
+    def everything(self) -> Self:
+        return replace(self, all_rows=True)
+
+    def _where(self, out: Rendering) -> str:
+        if bool(self.conditions) == self.all_rows:
+            what = type(self).__name__.lower()
+            raise IncompleteQueryError(f"the {what} needs either where() or everything(), and not both")
+        return render_where(out, self.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Update(ExistingRows):
     assignments: Assignments = ()
     bulk: Rows | None = None
-    conditions: tuple[Condition, ...] = ()
-    all_rows: bool = False
-    outputs: tuple[Output, ...] = ()
 
     def set(self, /, **assignments: Operand) -> Update:
         return replace(self, assignments=self.assignments + _terms(assignments))
@@ -136,71 +154,51 @@ class Update(Query):
         """Join the table with rows that `bind` gets. In `set` and `where`, a cell of these rows is col(name, alias)."""
         return replace(self, bulk=Rows(alias, parameter, tuple(kinds.items())))
 
-    def where(self, *conditions: Condition) -> Update:
-        return replace(self, conditions=self.conditions + conditions)
-
-    def everything(self) -> Update:
-        return replace(self, all_rows=True)
-
-    def returning(self, *outputs: Operand | Aliased) -> Update:
-        """Make the statement return columns of the changed rows. With `from_rows`, write col("owner", table)."""
-        return replace(self, outputs=as_outputs(outputs))
-
-    def compile(self, dialect: Dialect) -> Statement:
-        out = Rendering(dialect)
-        return out.statement(self.render(out))
-
     def render(self, out: Rendering) -> str:
         if not self.assignments:
             raise IncompleteQueryError("an update needs at least one assignment")
-        _check_extent("an update", self.conditions, all_rows=self.all_rows)
         sql = f"UPDATE {out.name(self.table)} SET {_assignments(out, self.assignments)}"
         if self.bulk is not None:
             sql += " FROM " + self.bulk.render(out)
-        sql += render_where(out, self.conditions)
-        return sql + _returning(out, self.outputs)
+        sql += self._where(out)
+        return sql + self._returning(out)
+
+
+class Delete(ExistingRows):
+    __slots__ = ()
+
+    def render(self, out: Rendering) -> str:
+        return f"DELETE FROM {out.name(self.table)}{self._where(out)}{self._returning(out)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Delete(Query):
-    table: str
-    conditions: tuple[Condition, ...] = ()
-    all_rows: bool = False
-    outputs: tuple[Output, ...] = ()
+class Chained(Query):
+    name: str
+    first: Update
+    inserts: tuple[Insert, ...]
+    changes: Param | None = None
 
-    def where(self, *conditions: Condition) -> Delete:
-        return replace(self, conditions=self.conditions + conditions)
+    def require_changes(self, changes: Param) -> Chained:
+        """Make the statement fail, by a division by zero, unless the update changes exactly this many rows.
 
-    def everything(self) -> Delete:
-        return replace(self, all_rows=True)
+        A statement that succeeds returns 1.
+        """
+        return replace(self, changes=changes)
 
-    def returning(self, *outputs: Operand | Aliased) -> Delete:
-        return replace(self, outputs=as_outputs(outputs))
-
-    def compile(self, dialect: Dialect) -> Statement:
-        _check_extent("a delete", self.conditions, all_rows=self.all_rows)
-        out = Rendering(dialect)
-        sql = f"DELETE FROM {out.name(self.table)}{render_where(out, self.conditions)}"
-        return out.statement(sql + _returning(out, self.outputs))
-
-
-@dataclass(frozen=True, slots=True)
-class Truncate(Query):
-    table: str
-
-    def compile(self, dialect: Dialect) -> Statement:
-        out = Rendering(dialect)
-        return out.statement(f"{dialect.empty_table} {out.name(self.table)}")
-
-
-@dataclass(frozen=True, slots=True)
-class HoldTable(Query):
-    table: str
-
-    def compile(self, dialect: Dialect) -> Statement:
-        out = Rendering(dialect)
-        lock = f"LOCK TABLE {out.name(self.table)} IN EXCLUSIVE MODE"
-        return out.statement(lock if dialect.row_locks else "SELECT 1")
+    def render(self, out: Rendering) -> str:
+        if not out.dialect.chains:
+            raise InexpressibleError("a statement can change only one table in this dialect")
+        if not self.first.outputs:
+            raise IncompleteQueryError(
+                "the update that begins a chain needs returning(), because its inserts read its rows"
+            )
+        answer = out.name(self.name)
+        parts = [f"{answer} AS ({self.first.render(out)})"]
+        parts += [f"{out.fresh_name('n')} AS ({insert.render(out)})" for insert in self.inserts]
+        with_ = f"WITH {', '.join(parts)} SELECT "
+        if self.changes is None:
+            return f"{with_}* FROM {answer}"
+        return f"{with_}1 / CASE count(*) WHEN {self.changes.render(out)} THEN 1 ELSE 0 END FROM {answer}"
 
 
 def _terms(assignments: dict[str, Operand]) -> Assignments:
@@ -211,15 +209,6 @@ def _assignments(out: Rendering, assignments: Assignments) -> str:
     return ", ".join(f"{out.name(name)} = {one.render(out)}" for name, one in assignments)
 
 
-def _returning(out: Rendering, outputs: tuple[Output, ...]) -> str:
-    return f" RETURNING {render_outputs(out, outputs)}" if outputs else ""
-
-
-def _check_extent(what: str, conditions: tuple[Condition, ...], *, all_rows: bool) -> None:
-    if bool(conditions) == all_rows:
-        raise IncompleteQueryError(f"{what} needs either where() or everything(), and not both")
-
-
 def insert(table: str) -> Insert:
     return Insert(table)
 
@@ -228,22 +217,33 @@ def update(table: str) -> Update:
     return Update(table)
 
 
-def truncate(table: str) -> Truncate:
+def delete(table: str) -> Delete:
+    return Delete(table)
+
+
+def truncate(table: str) -> Query:
     """Return a statement that deletes all rows of a table.
 
     Other writers of the table wait until the transaction ends. The statement does not return the number of rows.
     """
-    return Truncate(table)
+    return Command(lambda out: f"{out.dialect.empty_table} {out.name(table)}")
 
 
-def hold_table(table: str) -> HoldTable:
+def hold_table(table: str) -> Query:
     """Return a statement that makes all writers of a table wait until the transaction ends.
 
     The statement itself waits for transactions that have written to the table or locked its rows. With a dialect
     without row locks it does nothing.
     """
-    return HoldTable(table)
+    return Command(
+        lambda out: f"LOCK TABLE {out.name(table)} IN EXCLUSIVE MODE" if out.dialect.row_locks else "SELECT 1"
+    )
 
 
-def delete(table: str) -> Delete:
-    return Delete(table)
+def chained(name: str, first: Update, *inserts: Insert) -> Chained:
+    """Return one statement that runs an update and some inserts. The inserts may run in any order.
+
+    The inserts see the tables as they were before the statement. Of the update they see only the rows that it returns:
+    their conditions may select these rows from `name`. The statement returns these rows too.
+    """
+    return Chained(name, first, inserts)

@@ -122,7 +122,7 @@ def create_row_table(layout: Layout) -> Program[None]:
 def add_columns(layout: Layout, added: Iterable[RowColumn]) -> Program[None]:
     for column in added:
         sortable = column.best is not None
-        yield add_column(layout.table, column.name, column.kind, null=True, sortable=sortable).bind()
+        yield add_column(layout.table, column.name, column.kind, sortable=sortable).bind()
         if sortable:
             yield from create_ranking_index(layout, column)
 

@@ -72,10 +72,10 @@ def test_a_statement_without_parameters_takes_none() -> None:
 
 
 def test_one_parameter_cannot_be_a_scalar_and_a_list() -> None:
-    for condition in (col("b").in_(param("x")), col("b").eq(param("x"))):
-        other = col("a").eq(param("x")) if condition != col("b").eq(param("x")) else col("a").in_(param("x"))
+    scalar, listed = col("b").eq(param("x")), col("a").in_(param("x"))
+    for conditions in ((scalar, listed), (listed, scalar)):
         with pytest.raises(IncompleteQueryError):
-            select(col("a")).from_("t").where(condition, other).compile(SQLITE)
+            select(col("a")).from_("t").where(*conditions).compile(SQLITE)
 
 
 def test_a_built_query_cannot_be_changed() -> None:

@@ -145,8 +145,8 @@ WANTED: list[tuple[Any, str]] = [
         '"c1" text COLLATE "C", "note" text, "d" bytea NOT NULL, PRIMARY KEY ("owner"))',
     ),
     (
-        create_index("b7_c1", "b7", desc(col("c1")), col("owner"), where=col("c1").not_null()).if_not_exists(),
-        'CREATE INDEX IF NOT EXISTS "b7_c1" ON "b7" ("c1" DESC, "owner" ASC) WHERE "c1" IS NOT NULL',
+        create_index("b7_c1", "b7", desc(col("c1")), col("owner"), where=col("c1").not_null()),
+        'CREATE INDEX "b7_c1" ON "b7" ("c1" DESC, "owner" ASC) WHERE "c1" IS NOT NULL',
     ),
     (add_column("b7", "c2", TEXT), 'ALTER TABLE "b7" ADD COLUMN "c2" text COLLATE "C"'),
     (
@@ -205,7 +205,7 @@ WANTED: list[tuple[Any, str]] = [
         'SELECT 1 / CASE count(*) WHEN $3::bigint THEN 1 ELSE 0 END FROM "changed"',
     ),
     (close_cursor("walk"), 'CLOSE "walk"'),
-    (drop_table("b7").if_exists(), 'DROP TABLE IF EXISTS "b7"'),
+    (drop_table("b7"), 'DROP TABLE "b7"'),
 ]  # fmt: skip
 
 
