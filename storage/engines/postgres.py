@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import structlog
 
@@ -20,8 +19,8 @@ from querybuilder import POSTGRES, Bound, Built, Dialect
 from storage.errors import StoreBusyError, StoreUnsupportedError
 from storage.store import Program, Rows, StoreSize
 
-from .connection_pool import ConnectionPool, ConnectionPoolLimits
-from .postgres_connection import Connector, PostgresConnection, SessionLimits
+from .connection_pool import ConnectionPool
+from .postgres_connection import Connector, Kind, PostgresConnection
 from .postgres_errors import is_lost
 from .postgres_retries import Retrier
 from .store_observer import StoreObserver, report_statements_to
@@ -33,16 +32,12 @@ VERSION_MIN = 12
 POOL_CHOICES_MAX = 100_000  # the largest number of board ids in the cache that `for_board` uses
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Connections:
+class _Connections(NamedTuple):
     """The connection pools of one set of boards."""
 
-    writers: ConnectionPool[PostgresConnection]
-    light: ConnectionPool[PostgresConnection]
-    heavy: ConnectionPool[PostgresConnection]
-
-    def __iter__(self) -> Iterator[ConnectionPool[PostgresConnection]]:
-        return iter((self.writers, self.light, self.heavy))
+    writers: ConnectionPool
+    light: ConnectionPool
+    heavy: ConnectionPool
 
 
 class PostgresStore:
@@ -58,7 +53,7 @@ class PostgresStore:
         self.damaged = asyncio.Event()  # never set: a server reports damaged files in the server's own log
         self._chosen: dict[str, PostgresStore] = {}
         self._ran = report_statements_to(attempts.observer)
-        self.writes_at_once = connections.writers.limits.connections
+        self.writes_at_once = connections.writers.connections
 
     @classmethod
     async def open(
@@ -190,38 +185,20 @@ class PostgresStore:
 def _connect(url: str, limits: Settings, observer: StoreObserver, pool: BoardConnectionPool | None) -> _Connections:
     name = COMMON_CONNECTION_POOL if pool is None else pool.name
 
-    def connections_for(
-        kind: str, count: int, timeout_s: float, *, read_only: bool
-    ) -> ConnectionPool[PostgresConnection]:
-        session = SessionLimits(
-            connect_timeout_s=limits.connect_timeout_s,
-            statement_timeout_s=timeout_s,
-            lock_timeout_s=limits.lock_timeout_s,
-            statement_cache=limits.statement_cache,
-            read_only=read_only,
-            whole_tables=kind == "heavy",
-        )
-        bounds = ConnectionPoolLimits(
-            connections=count,
-            waiting_max=limits.reads_waiting_max,
-            wait_s_max=limits.connection_wait_s_max,
-            close_s_max=limits.connect_timeout_s,
-        )
+    def open_pool(kind: Kind, count: int) -> ConnectionPool:
         return ConnectionPool(
             f"{name} {kind}",
-            Connector(url, session),
-            bounds,
+            Connector(url, limits, kind),
+            count,
+            limits,
             waited=lambda seconds: observer.connection_waited(name, kind, seconds),
             lent=lambda lent, waiting: observer.connections_lent(name, kind, lent, waiting=waiting, limit=count),
         )
 
-    light_s, heavy_s = limits.statement_timeout_s, limits.heavy_statement_timeout_s
     return _Connections(
-        connections_for("write", limits.writer_connections if pool is None else 1, light_s, read_only=False),
-        connections_for(
-            "read", limits.reader_connections if pool is None else pool.connections, light_s, read_only=True
-        ),
-        connections_for("heavy", limits.heavy_reader_connections if pool is None else 1, heavy_s, read_only=True),
+        open_pool("write", limits.writer_connections if pool is None else 1),
+        open_pool("read", limits.reader_connections if pool is None else pool.connections),
+        open_pool("heavy", limits.heavy_reader_connections if pool is None else 1),
     )
 
 

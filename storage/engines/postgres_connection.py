@@ -7,13 +7,13 @@ that does not answer.
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
+from config.settings import Settings
 from querybuilder import Built
 from storage.store import Rows
 
@@ -23,16 +23,7 @@ APPLICATION_NAME = "rankcurve"
 KEEPALIVE_IDLE_S = 10
 KEEPALIVE_INTERVAL_S = 5
 KEEPALIVE_PROBES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    connect_timeout_s: float
-    statement_timeout_s: float
-    lock_timeout_s: float
-    statement_cache: int
-    read_only: bool
-    whole_tables: bool  # whether the planner may read a whole table where this looks cheaper than using an index
+Kind = Literal["write", "read", "heavy"]  # what a session is for
 
 
 @lru_cache(maxsize=4096)
@@ -76,9 +67,11 @@ class Connector:
     up the whole timeout and leave no time for the next host.
     """
 
-    def __init__(self, url: str, limits: SessionLimits) -> None:
+    def __init__(self, url: str, limits: Settings, kind: Kind) -> None:
         self._urls = hosts_of(url)
         self._limits = limits
+        self._kind = kind
+        self._timeout_s = limits.heavy_statement_timeout_s if kind == "heavy" else limits.statement_timeout_s
         self._first = 0
         # Only one of several hosts accepts writes. This attribute makes the driver refuse the other hosts. If the URL
         # contains the attribute, the driver uses the URL's value.
@@ -111,43 +104,42 @@ class Connector:
             timeout=limits.connect_timeout_s,
             # This timeout of the driver ends the wait for a server that does not answer. If the server works, its own
             # timeout ends a long statement earlier.
-            command_timeout=limits.statement_timeout_s + limits.connect_timeout_s,
+            command_timeout=self._timeout_s + limits.connect_timeout_s,
             statement_cache_size=limits.statement_cache,
             max_cached_statement_lifetime=0,
             **self._attributes,
         )
         try:
             _keep_alive(connection)
-            await connection.execute(_session_settings(limits))
+            await connection.execute(self._session_settings())
         except BaseException:
             connection.terminate()
             raise
         return connection
 
-
-def _session_settings(limits: SessionLimits) -> str:
-    # Use SET and not start-up parameters: a connection pooler in front of the server refuses unknown parameters.
-    settings: dict[str, Any] = {
-        "application_name": f"'{APPLICATION_NAME}'",
-        "statement_timeout": round(limits.statement_timeout_s * 1000),
-        "lock_timeout": round(limits.lock_timeout_s * 1000),
-        # If a process stops or loses the network inside a transaction, the server must release the process's locks.
-        "idle_in_transaction_session_timeout": round(limits.statement_timeout_s * 1000),
-        "client_min_messages": "warning",  # a warning is the only sign of an unsafe COMMIT
-        "cursor_tuple_fraction": 0,  # a cursor follows an index and never sorts, however many rows it skips
-        "jit": "off",  # compiling a statement takes longer than the compiled code saves
-        # Every join of this service should look up keys in an index. If statistics are missing or old, the planner
-        # assumes that a table is small. It would then read the whole table to join a few thousand rows.
-        "enable_hashjoin": "off",
-        "enable_mergejoin": "off",
-    }
-    if limits.read_only:
-        settings["default_transaction_read_only"] = "on"
-    if not limits.whole_tables:
-        # The server plans to read a small table as a whole, and keeps this plan until it updates the table's
-        # statistics. If the table grows meanwhile, each query reads all of it, which takes milliseconds.
-        settings["enable_seqscan"] = "off"
-    return "; ".join(f"SET {name} = {value}" for name, value in settings.items())
+    def _session_settings(self) -> str:
+        # Use SET and not start-up parameters: a connection pooler in front of the server refuses unknown parameters.
+        settings: dict[str, Any] = {
+            "application_name": f"'{APPLICATION_NAME}'",
+            "statement_timeout": round(self._timeout_s * 1000),
+            "lock_timeout": round(self._limits.lock_timeout_s * 1000),
+            # If a process stops or loses the network inside a transaction, the server must release the process's locks.
+            "idle_in_transaction_session_timeout": round(self._timeout_s * 1000),
+            "client_min_messages": "warning",  # a warning is the only sign of an unsafe COMMIT
+            "cursor_tuple_fraction": 0,  # a cursor follows an index and never sorts, however many rows it skips
+            "jit": "off",  # compiling a statement takes longer than the compiled code saves
+            # Every join of this service should look up keys in an index. If statistics are missing or old, the planner
+            # assumes that a table is small. It would then read the whole table to join a few thousand rows.
+            "enable_hashjoin": "off",
+            "enable_mergejoin": "off",
+        }
+        if self._kind != "write":
+            settings["default_transaction_read_only"] = "on"
+        if self._kind != "heavy":
+            # The server plans to read a small table as a whole, and keeps this plan until it updates the table's
+            # statistics. If the table grows meanwhile, each query reads all of it, which takes milliseconds.
+            settings["enable_seqscan"] = "off"
+        return "; ".join(f"SET {name} = {value}" for name, value in settings.items())
 
 
 def _keep_alive(connection: PostgresConnection) -> None:

@@ -60,7 +60,7 @@ class Retrier:
         self._idle.set()
         self._background: set[asyncio.Task[None]] = set()
 
-    async def run(self, pool: ConnectionPool[PostgresConnection], attempt: Attempt[T]) -> T:
+    async def run(self, pool: ConnectionPool, attempt: Attempt[T]) -> T:
         """Run an attempt on a connection of `pool` and return its result. Run it again if that may help.
 
         Raises:
@@ -82,7 +82,7 @@ class Retrier:
             if not self._running:
                 self._idle.set()
 
-    async def _run_again(self, pool: ConnectionPool[PostgresConnection], attempt: Attempt[T]) -> T:
+    async def _run_again(self, pool: ConnectionPool, attempt: Attempt[T]) -> T:
         tries = 0
         while True:
             try:
@@ -97,7 +97,7 @@ class Retrier:
                 log.info("transaction_retried", pool=pool.name, detail=describe_error(error))
             await asyncio.sleep(self._pause_s(tries - 1))
 
-    async def _once(self, pool: ConnectionPool[PostgresConnection], attempt: Attempt[T]) -> T:
+    async def _once(self, pool: ConnectionPool, attempt: Attempt[T]) -> T:
         connection = await pool.lend_connection()
         try:
             return await attempt(connection)

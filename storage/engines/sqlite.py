@@ -25,9 +25,9 @@ from querybuilder import SQLITE, Bound, Built
 from storage.errors import StoreBusyError, StoreDamagedError, StoreFullError, StoreUnsupportedError, UnknownBoardError
 from storage.store import Program, Rows, StoreSize
 
-from .file_lock import FileLock
 from .sqlite_file import (
     NO_DATABASE,
+    FileLock,
     check_content,
     check_file,
     create_file,

@@ -24,7 +24,7 @@ from storage.errors import BackupFailedError
 from storage.schema.creation import SCHEMA_VERSION
 from storage.schema.tables import META
 
-from .file_lock import FileLock
+from .sqlite_file import FileLock
 
 REPLACED = ".replaced"
 _PARTIAL = ".partial"

@@ -1,4 +1,4 @@
-"""Checks the file of a SQLite store before SQLite opens it, and later interprets SQLite's errors about the file.
+"""Locks and checks the file of a SQLite store before SQLite opens it, and interprets SQLite's errors about the file.
 
 The most important rule: a bad file is refused before any file in its folder changes. If the database file is empty,
 SQLite would delete the write-ahead log beside it, and the posts in that log.
@@ -7,6 +7,7 @@ SQLite would delete the write-ahead log beside it, and the posts in that log.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import sqlite3
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from storage.errors import StoreDamagedError, StoreUnsupportedError
+from storage.errors import StoreDamagedError, StoreLockedError, StoreUnsupportedError
 from storage.store import StoreSize
 
 log = structlog.get_logger(__name__)
@@ -28,6 +29,40 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _PRIMARY = 0xFF  # the bits of an extended error code that hold the primary code
 _CHECKS = {"quick": "PRAGMA quick_check(1)", "full": "PRAGMA integrity_check(1)"}
+
+
+class FileLock:
+    """Lets only one process own a store, by an exclusive advisory lock on a second file in the same folder.
+
+    The operating system releases the lock when the process ends, even if the process crashes.
+    """
+
+    def __init__(self, database: Path) -> None:
+        real = database.resolve()  # a store opened through a symbolic link has the same lock as its file
+        self._path = real.with_name(real.name + ".lock")
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock. Raise `StoreLockedError` if another process holds the lock."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise StoreLockedError(f"process {holder or 'unknown'} owns {self._path.with_suffix('')}") from None
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Release the lock. The lock file is not deleted, because the next holder may already have opened it."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def check_file(path: Path, *, create: bool) -> None:

@@ -46,7 +46,7 @@ async def test_a_second_opener_is_told_who_owns_the_file(opened: SqliteStore, pa
 async def test_another_process_is_refused_until_the_owner_has_ended(path: Path) -> None:
     code = (
         "import pathlib, sys\n"
-        "from storage.engines.file_lock import FileLock\n"
+        "from storage.engines.sqlite_file import FileLock\n"
         "FileLock(pathlib.Path(sys.argv[1])).acquire()\n"
         "print('mine', flush=True)\n"
         "sys.stdin.read()\n"
