@@ -54,6 +54,10 @@ class CreateTable(Query):
         """Add a column. If it is a `sortable` column of text, both databases order its text by code point."""
         return self._with(_define_column(name, kind, null=null, default=default, sortable=sortable))
 
+    def with_columns(self, /, **kinds: SqlType) -> CreateTable:
+        """Add columns that are not null and have no default."""
+        return self._with(*(_define_column(name, kind, null=False, sortable=True) for name, kind in kinds.items()))
+
     def numbered(self, name: str) -> CreateTable:
         """Add a column that the database fills with numbers, in the order in which rows are inserted.
 
@@ -73,8 +77,8 @@ class CreateTable(Query):
 
         return self._with(Written(write))
 
-    def _with(self, column: Node) -> CreateTable:
-        return replace(self, columns=(*self.columns, column))
+    def _with(self, *columns: Node) -> CreateTable:
+        return replace(self, columns=self.columns + columns)
 
     def primary_key(self, *names: str) -> CreateTable:
         return replace(self, keys=names)

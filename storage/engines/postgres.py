@@ -57,12 +57,7 @@ class PostgresStore:
 
     @classmethod
     async def open(
-        cls,
-        url: str,
-        limits: Settings,
-        *,
-        rng: random.Random | None = None,
-        observer: StoreObserver | None = None,
+        cls, url: str, limits: Settings, *, rng: random.Random | None = None, observer: StoreObserver | None = None
     ) -> PostgresStore:
         """Create the connection pools, and check the server over one connection.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querybuilder import INTEGER, TEXT, Dialect, Query, asc, col, create_index, create_table
+from querybuilder import INTEGER, TEXT, Dialect, Query, col, create_index, create_table
 
 INGEST_BLOCKS = "ingest_blocks"
 INGEST_SHARDS = "ingest_shards"
@@ -15,9 +15,7 @@ def create_ingest_tables(dialect: Dialect) -> list[Query]:
     blocks = (
         create_table(INGEST_BLOCKS)
         .numbered("number")  # a transaction that begins after another one was committed gets a greater number
-        .column("shard", INTEGER)
-        .column("queued_at", INTEGER)
-        .column("posts", INTEGER)
+        .with_columns(shard=INTEGER, queued_at=INTEGER, posts=INTEGER)
         .column("edition", INTEGER)  # grows when the block is rewritten, so that an earlier reader notices it
         .column("block", TEXT, sortable=False)
     )
@@ -32,13 +30,10 @@ def create_ingest_tables(dialect: Dialect) -> list[Query]:
         .primary_key("shard")
         .clustered(),
         create_table(REJECTED_POSTS)
-        .column("board_key", INTEGER)
-        .column("post_hash", TEXT)
-        .column("error", TEXT)
-        .column("rejected_at", INTEGER)
+        .with_columns(board_key=INTEGER, post_hash=TEXT, error=TEXT, rejected_at=INTEGER)
         .primary_key("board_key", "post_hash")
         .clustered(),
-        create_index("rejected_posts_rejected_at", REJECTED_POSTS, asc(col("rejected_at"))),
+        create_index("rejected_posts_rejected_at", REJECTED_POSTS, col("rejected_at")),
         create_table(SEMAPHORES)
         .column("name", TEXT)
         .column("size", INTEGER)  # how many workers may hold the semaphore at the same time

@@ -8,7 +8,6 @@ from querybuilder import (
     Dialect,
     Query,
     Update,
-    asc,
     coalesce,
     col,
     create_index,
@@ -43,17 +42,12 @@ def create_lease_tables(dialect: Dialect) -> list[Query]:
 def _pools() -> list[Query]:
     return [
         create_table(LEASE_CLIENTS)
-        .column("client_id", TEXT, sortable=True)
-        .column("name", TEXT)
-        .column("created_at", INTEGER)
+        .with_columns(client_id=TEXT, name=TEXT, created_at=INTEGER)
         .primary_key("client_id")
         .clustered(),
         create_table(LEASE_POOLS)
         .column("pool_key", INTEGER)  # from a sequence that only pools use
-        .column("client_id", TEXT, sortable=True)
-        .column("pool_id", TEXT, sortable=True)
-        .column("spec", TEXT)
-        .column("created_at", INTEGER)
+        .with_columns(client_id=TEXT, pool_id=TEXT, spec=TEXT, created_at=INTEGER)
         .column("deleted_at", INTEGER, null=True)  # the row of a deleted pool stays: the lease journal names the pool
         .column("swept", INTEGER)  # 1: the pool is deleted, and all its resources have been deleted too
         .column("floor", INTEGER)  # greater than the version of every removed resource
@@ -61,8 +55,8 @@ def _pools() -> list[Query]:
         create_index(
             "lease_pools_id",
             LEASE_POOLS,
-            asc(col("client_id")),
-            asc(col("pool_id")),
+            col("client_id"),
+            col("pool_id"),
             where=col("deleted_at").is_null(),
             unique=True,
         ),
@@ -76,9 +70,7 @@ def create_resource_tables() -> list[Query]:
     by_holder, held = map(col, ("pool_key", "holder")), col("holder").not_null()
     return [
         create_table(LEASE_RESOURCES)
-        .column("pool_key", INTEGER)
-        .column("resource", TEXT)
-        .column("region", TEXT)
+        .with_columns(pool_key=INTEGER, resource=TEXT, region=TEXT)
         .column("partition", INTEGER)  # a part of the region, so that concurrent requests do not meet in the same rows
         .column("holder", TEXT, null=True)  # the lease key that has the resource, or had it last and may get it again
         .column("version", INTEGER)  # the fencing number: grows with every new lease and with every move
@@ -96,19 +88,16 @@ def create_resource_tables() -> list[Query]:
 def _counts() -> list[Query]:
     return [
         create_table(LEASE_COUNTS)
-        .column("pool_key", INTEGER)
-        .column("region", TEXT, sortable=True)
+        .with_columns(pool_key=INTEGER, region=TEXT)
         .column("share", INTEGER)  # one of the rows that add up to the region's counts, see `leases.region_counts`
-        .column("total", INTEGER)
-        .column("held", INTEGER)
+        .with_columns(total=INTEGER, held=INTEGER)
         .column("acquired", INTEGER)  # leases acquired since the pool was created
         .column("freed", INTEGER)  # leases released or liberated since the pool was created
         .column("refused", INTEGER)  # requests refused since the pool was created
         .primary_key("pool_key", "region", "share")
         .clustered(),
         create_table(LEASE_LOADS)
-        .column("pool_key", INTEGER)
-        .column("region", TEXT)
+        .with_columns(pool_key=INTEGER, region=TEXT)
         .column("load", TEXT)  # measurements of the rebalancing job, which its next round reads
         .primary_key("pool_key", "region")
         .clustered(),
@@ -118,14 +107,8 @@ def _counts() -> list[Query]:
 def _elsewhere() -> list[Query]:
     return [
         create_table(LEASE_ELSEWHERE)  # leases in peers (other stores), as the peers' journals report them
-        .column("pool_key", INTEGER)
-        .column("holder", TEXT)
-        .column("peer", TEXT)
-        .column("resource", TEXT)
-        .column("region", TEXT)
-        .column("version", INTEGER)
-        .column("expires_at", INTEGER)
-        .column("acquired_at", INTEGER)
+        .with_columns(pool_key=INTEGER, holder=TEXT, peer=TEXT, resource=TEXT, region=TEXT, version=INTEGER)
+        .with_columns(expires_at=INTEGER, acquired_at=INTEGER)
         .column("wanted_until", INTEGER)  # until when the peer was asked to extend the lease
         .primary_key("pool_key", "holder", "peer")
         .clustered(),
@@ -144,14 +127,9 @@ def _journal(dialect: Dialect) -> list[Query]:
     table = (
         table.numbered("seq")
         .column("place", INTEGER)  # the row's place within its transaction
-        .column("pool_key", INTEGER)
-        .column("kind", TEXT)
-        .column("resource", TEXT)
+        .with_columns(pool_key=INTEGER, kind=TEXT, resource=TEXT)
         .column("holder", TEXT, null=True)
-        .column("region", TEXT)
-        .column("version", INTEGER)
-        .column("at", INTEGER)
-        .column("expires_at", INTEGER)
+        .with_columns(region=TEXT, version=INTEGER, at=INTEGER, expires_at=INTEGER)
     )
     if ordered:
         return [table.primary_key("seq")]

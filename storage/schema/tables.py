@@ -5,17 +5,7 @@ Names of tables are constants here, so that every room calls a table by one name
 
 from __future__ import annotations
 
-from querybuilder import (
-    BLOB,
-    INTEGER,
-    TEXT,
-    Dialect,
-    Query,
-    asc,
-    col,
-    create_index,
-    create_table,
-)
+from querybuilder import BLOB, INTEGER, TEXT, Dialect, Query, col, create_index, create_table
 
 META = "meta"
 BOARDS = "boards"
@@ -45,11 +35,7 @@ CHANGES_PRUNED = "changes_pruned"
 CATALOG_TABLES: tuple[Query, ...] = (
     create_table(SEQUENCES).column("name", TEXT).column("next", INTEGER).primary_key("name").clustered(),
     create_table(BOARDS)
-    .column("board_key", INTEGER)
-    .column("id", TEXT, sortable=True)
-    .column("spec", TEXT)
-    .column("created_at", INTEGER)
-    .column("epoch", INTEGER)
+    .with_columns(board_key=INTEGER, id=TEXT, spec=TEXT, created_at=INTEGER, epoch=INTEGER)
     .column("family_key", INTEGER, null=True)
     .column("shelf", TEXT, null=True)  # the period and the names of the facets, as `family_ids.shelf` returns them
     .column("table_key", INTEGER, null=True)  # the shared table; null: the board has a table of its own
@@ -62,95 +48,67 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("due_at", INTEGER, null=True)
     .column("stage", INTEGER, default=0)
     .primary_key("board_key"),
-    create_index("boards_id", BOARDS, asc(col("id")), unique=True),
+    create_index("boards_id", BOARDS, col("id"), unique=True),
     create_index(
-        "boards_shelf",
-        BOARDS,
-        asc(col("family_key")),
-        asc(col("shelf")),
-        asc(col("id")),
-        where=col("family_key").not_null(),
+        "boards_shelf", BOARDS, col("family_key"), col("shelf"), col("id"), where=col("family_key").not_null()
     ),
     # The boards that are due for a job, by time. A job that searches them nearly always finds none.
-    create_index("boards_due_at", BOARDS, asc(col("stage")), asc(col("due_at")), where=col("due_at").not_null()),
+    create_index("boards_due_at", BOARDS, col("stage"), col("due_at"), where=col("due_at").not_null()),
     # The boards that have rows. With this index, counting these boards never reads the archived boards.
-    create_index("boards_with_rows", BOARDS, asc(col("board_key")), where=col("archived_at").is_null()),
+    create_index("boards_with_rows", BOARDS, col("board_key"), where=col("archived_at").is_null()),
     create_table(FAMILIES)
     .column("family_key", INTEGER)  # from the sequence of board keys
-    .column("id", TEXT, sortable=True)
-    .column("spec", TEXT)
-    .column("created_at", INTEGER)
+    .with_columns(id=TEXT, spec=TEXT, created_at=INTEGER)
     .column(
         "closed_through", INTEGER, default=0
     )  # all boards of the family that close at this time or earlier are closed
     .primary_key("family_key"),
-    create_index("families_id", FAMILIES, asc(col("id")), unique=True),
+    create_index("families_id", FAMILIES, col("id"), unique=True),
     # The shared tables of boards that belong to no family: one table for each list of columns.
     create_table(SHARED_TABLES)
     .column("table_key", INTEGER)  # from the sequence of board keys
     .column("layout", TEXT)  # the columns with which the table was created; a new board needs equal columns
     .column("columns", TEXT)  # all columns that the table currently has
     .primary_key("table_key"),
-    create_index("shared_tables_layout", SHARED_TABLES, asc(col("layout")), unique=True),
+    create_index("shared_tables_layout", SHARED_TABLES, col("layout"), unique=True),
     create_table(DROPPED_ROWS)
-    .column("table_key", INTEGER)
-    .column("rows_key", INTEGER)
+    .with_columns(table_key=INTEGER, rows_key=INTEGER)
     .primary_key("table_key", "rows_key")
     .clustered(),
     create_table(API_KEYS)
-    .column("id", TEXT)
-    .column("name", TEXT)
-    .column("role", TEXT)
-    .column("hash", TEXT)
-    .column("created_at", INTEGER)
+    .with_columns(id=TEXT, name=TEXT, role=TEXT, hash=TEXT, created_at=INTEGER)
     .column("revoked_at", INTEGER, null=True)
     .primary_key("id"),
-    create_table(PROFILES)
-    .column("owner", TEXT)
-    .column("profile", TEXT)
-    .column("updated_at", INTEGER)
-    .primary_key("owner")
-    .clustered(),
+    create_table(PROFILES).with_columns(owner=TEXT, profile=TEXT, updated_at=INTEGER).primary_key("owner").clustered(),
 )
 
 
 # Totals, post ids, hidden entries and archives.
 ENTRY_TABLES: tuple[Query, ...] = (
     create_table(TOTALS)
-    .column("board_key", INTEGER)
-    .column("column_index", INTEGER)
-    .column("entries", INTEGER)
+    .with_columns(board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
     .primary_key("board_key", "column_index")
     .clustered(),
     # Post ids are stored as keyed hashes, because such hashes are short and hold no personal data.
     create_table(POST_IDS)
-    .column("board_key", INTEGER)
-    .column("post_hash", TEXT)
-    .column("fingerprint", TEXT)
-    .column("outcome", TEXT)
-    .column("remembered_at", INTEGER)
+    .with_columns(board_key=INTEGER, post_hash=TEXT, fingerprint=TEXT, outcome=TEXT, remembered_at=INTEGER)
     .primary_key("board_key", "post_hash")
     .clustered(),
-    create_index("post_ids_remembered_at", POST_IDS, asc(col("remembered_at"))),
+    create_index("post_ids_remembered_at", POST_IDS, col("remembered_at")),
     # Entries of hidden owners. They are not in the tables of their boards, so no ranking has to filter them out.
     create_table(HIDDEN_ENTRIES)
     .column("board_key", INTEGER)  # 0: the owner is hidden, also on future boards
-    .column("owner", TEXT)
-    .column("updated_at", INTEGER)
+    .with_columns(owner=TEXT, updated_at=INTEGER)
     .column("cells", TEXT)  # a JSON array
     .primary_key("board_key", "owner")
     .clustered(),
-    create_index("hidden_entries_owner", HIDDEN_ENTRIES, asc(col("owner"))),
+    create_index("hidden_entries_owner", HIDDEN_ENTRIES, col("owner")),
     create_table(ARCHIVE_BLOCKS)
-    .column("board_key", INTEGER)
-    .column("section", INTEGER)
+    .with_columns(board_key=INTEGER, section=INTEGER)
     .column("number", INTEGER)  # how many entries of the section come before the block
-    .column("entries", INTEGER)
-    .column("first", TEXT)
-    .column("last", TEXT)
-    .column("document", BLOB)
+    .with_columns(entries=INTEGER, first=TEXT, last=TEXT, document=BLOB)
     .primary_key("board_key", "section", "number"),
-    create_index("archive_blocks_first", ARCHIVE_BLOCKS, *map(asc, map(col, ("board_key", "section", "first")))),
+    create_index("archive_blocks_first", ARCHIVE_BLOCKS, *map(col, ("board_key", "section", "first"))),
 )
 
 
@@ -160,8 +118,7 @@ def create_log(dialect: Dialect) -> list[Query]:
     table = create_table(CHANGE_LOG) if ordered else create_table(CHANGE_LOG).in_transaction("position")
     table = (
         table.numbered("seq")
-        .column("board_key", INTEGER)
-        .column("updated_at", INTEGER)
+        .with_columns(board_key=INTEGER, updated_at=INTEGER)
         .column("changes", INTEGER)  # how many changes the row holds
         .column("owners", TEXT, sortable=False)  # the owner of each change, see `log.bundles`
         .column("cells", TEXT, sortable=False)  # the ranked cells before and after each change
@@ -181,22 +138,14 @@ def create_log(dialect: Dialect) -> list[Query]:
         # This partial index is nearly always empty.
         create_index("changes_erased", CHANGE_LOG, col("seq"), where=col("erased").not_null()),
         # The change log has no index by owner. The filters in this table replace it, see `log.owner_index`.
-        create_table(JOURNAL_BLOCKS)
-        .column("first", INTEGER)
-        .column("last", INTEGER)
-        .column("owners", BLOB)
-        .primary_key("first"),
+        create_table(JOURNAL_BLOCKS).with_columns(first=INTEGER, last=INTEGER, owners=BLOB).primary_key("first"),
     ]
 
 
 # Curves, live counts, refresh requests, and leases of work.
 CURVE_TABLES: tuple[Query, ...] = (
     create_table(CURVES)
-    .column("board_key", INTEGER)
-    .column("column_index", INTEGER)
-    .column("epoch", INTEGER)
-    .column("version", INTEGER)
-    .column("as_of", INTEGER)
+    .with_columns(board_key=INTEGER, column_index=INTEGER, epoch=INTEGER, version=INTEGER, as_of=INTEGER)
     .column("document", BLOB)
     .column("changes", INTEGER, null=True)
     .column("rules", TEXT, null=True)
@@ -204,49 +153,34 @@ CURVE_TABLES: tuple[Query, ...] = (
     .column("mark_position", INTEGER, null=True)
     .column("mark_seen", TEXT, null=True)
     .primary_key("board_key", "column_index"),
-    create_index("curves_version", CURVES, asc(col("version"))),
+    create_index("curves_version", CURVES, col("version")),
     create_table(LIVE_COUNTS)
-    .column("board_key", INTEGER)
-    .column("column_index", INTEGER)
-    .column("epoch", INTEGER)
+    .with_columns(board_key=INTEGER, column_index=INTEGER, epoch=INTEGER)
     .column("curve_version", INTEGER)  # the version of the curve that the counts belong to
     .column("version", INTEGER)  # grows with every document
     .column("document", BLOB)
     .column("counted", INTEGER)  # 0: the curve has no live counts, and the document is empty
     .primary_key("board_key", "column_index"),
-    create_index("live_counts_version", LIVE_COUNTS, asc(col("version"))),
+    create_index("live_counts_version", LIVE_COUNTS, col("version")),
     create_table(LIVE_MARK)
-    .column("mark_key", INTEGER)
-    .column("position", INTEGER)
-    .column("seen", TEXT)
-    .column("as_of", INTEGER)
+    .with_columns(mark_key=INTEGER, position=INTEGER, seen=TEXT, as_of=INTEGER)
     .column("version", INTEGER)  # the version of the newest document
     .primary_key("mark_key"),
     create_table(REFRESH_REQUESTS)
-    .column("board_key", INTEGER)
-    .column("column_index", INTEGER)
-    .column("epoch", INTEGER)
-    .column("board_id", TEXT)
+    .with_columns(board_key=INTEGER, column_index=INTEGER, epoch=INTEGER, board_id=TEXT)
     # Numbers from one sequence:
     .column("demanded", INTEGER)  # the newest request
     .column("taken", INTEGER)  # the newest request that a job process works on
     .column("answered", INTEGER)  # the newest answered request; the columns that follow hold its answer
-    .column("outcome", TEXT)
-    .column("detail", TEXT)
-    .column("version", INTEGER)
-    .column("took_us", INTEGER)
+    .with_columns(outcome=TEXT, detail=TEXT, version=INTEGER, took_us=INTEGER)
     .column("origin", TEXT, null=True)
     .primary_key("board_key", "column_index")
     .clustered(),
     # A search for open requests nearly always finds none. With this partial index, the search costs nearly nothing,
     # however large the table is.
-    create_index(
-        "refresh_demands_open", REFRESH_REQUESTS, asc(col("demanded")), where=col("demanded").gt(col("taken"))
-    ),
+    create_index("refresh_demands_open", REFRESH_REQUESTS, col("demanded"), where=col("demanded").gt(col("taken"))),
     create_table(WORK_LEASES)
-    .column("pool", TEXT)
-    .column("resource", TEXT)
-    .column("holder", TEXT)
+    .with_columns(pool=TEXT, resource=TEXT, holder=TEXT)
     .column("version", INTEGER)  # the fencing number: grows with every new lease
     .column("expires_at", INTEGER)  # by the store's clock; 0: released
     .primary_key("pool", "resource")
