@@ -37,25 +37,5 @@ ways:
 - A conditional write of the program changes fewer rows than it should, and the program raises `LostRaceError`. The
   store rolls back, and the exception reaches the caller, which reads again and tries again (see `posting.writer`).
 
-These are the rooms and modules, with the lowest first. A room imports only rooms above it in this list. Rooms in
-brackets never import each other:
-
-    [ errors     the errors that storage raises
-      periods ]  calendar periods in a time zone
-    records      the values that rooms pass to each other
-    store        the interface that every store implements
-    coalesce     answers many concurrent questions with few statements
-    schema       the tables of a store and the steps that create them
-    [ engines    the stores on SQLite and PostgreSQL, and how a store is opened
-      boards     the catalog: boards, families, seasons, API keys, and the tables that hold rows
-      leases ]   resources that clients lease, and leases on the store's own work
-    log          the change log and the journal, which record what every post changed
-    entries      the rows of a board: reads, conditional writes, rankings, exact ranks
-    [ archive    closed boards as compressed blocks instead of rows
-      curves ]   stored curves, their live counts, and the scans that they are fitted from
-    reads        the point reads that nearly every request makes, many in one statement
-    posting      from posts to transactions: grouping, admission, post ids
-    queue        the ingest queue: posts that are accepted now and applied later
-
-Begin with `store`. Then read `boards.api_keys`, a short module of programs.
+`docs/architecture.md` describes the rooms. Begin with `store`. Then read `boards.api_keys`, a short module of programs.
 """

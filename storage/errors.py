@@ -50,10 +50,6 @@ class UnknownColumnError(PostError):
     """No such column in this leaderboard."""
 
 
-class NotASortedColumnError(PostError):
-    """The column is not ranked."""
-
-
 class ValueOutOfRangeError(PostError):
     """The value is outside the column's range."""
 

@@ -89,7 +89,6 @@ CODES: dict[str, tuple[int, str]] = {
 STORAGE_CODES: dict[type[BaseException], str] = {
     storage_errors.UnknownBoardError: "unknown_board",
     storage_errors.UnknownColumnError: "unknown_column",
-    storage_errors.NotASortedColumnError: "unknown_column",
     storage_errors.ValueOutOfRangeError: "value_out_of_range",
     storage_errors.PostIdConflictError: "post_id_conflict",
     storage_errors.AtInFutureError: "at_in_future",

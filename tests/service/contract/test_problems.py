@@ -33,7 +33,7 @@ def test_every_code_of_a_storage_error_is_known() -> None:
     ("error", "code", "status"),
     [
         (storage_errors.UnknownBoardError(), "unknown_board", 404),
-        (storage_errors.NotASortedColumnError(), "unknown_column", 404),
+        (storage_errors.UnknownColumnError(), "unknown_column", 404),
         (storage_errors.QueueFullError(), "queue_full", 429),
         (storage_errors.StoreBusyError(), "store_busy", 503),
         (storage_errors.StoreDamagedError(), "store_damaged", 500),
