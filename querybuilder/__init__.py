@@ -69,4 +69,14 @@ from querybuilder.terms import (
     times,
     whole_part,
 )
-from querybuilder.write import Insert, Update, chained, delete, hold_table, insert, truncate, update
+from querybuilder.write import (
+    Insert,
+    Update,
+    chained,
+    create_change_check,
+    delete,
+    hold_table,
+    insert,
+    truncate,
+    update,
+)

@@ -11,11 +11,17 @@ from typing import Self
 from querybuilder.dialect import SqlType
 from querybuilder.errors import BadIdentifierError, IncompleteQueryError, InexpressibleError
 from querybuilder.render import Command, Node, Query, Rendering, Written
+from querybuilder.schema import Definition
 from querybuilder.select import Output, as_outputs, render_outputs, render_where
 from querybuilder.sources import Rows
 from querybuilder.terms import Aliased, Condition, Operand, Param, Term, excluded, term
 
 BULK_ALIAS = "v"
+_CHECK = "require_changes"
+_CHECK_TEXT = (
+    "(changed bigint, wanted bigint) RETURNS bigint LANGUAGE plpgsql AS $$BEGIN IF changed <> wanted THEN "
+    "RAISE EXCEPTION 'rows changed meanwhile' USING ERRCODE = 'serialization_failure'; END IF; RETURN changed; END$$"
+)
 
 Assignments = tuple[tuple[str, Term], ...]
 
@@ -179,9 +185,9 @@ class Chained(Query):
     changes: Param | None = None
 
     def require_changes(self, changes: Param) -> Chained:
-        """Make the statement fail, by a division by zero, unless the update changes exactly this many rows.
+        """Make the statement fail with a serialization failure unless the update changes exactly this many rows.
 
-        A statement that succeeds returns 1.
+        The database function of `create_change_check` raises the error. A statement that succeeds returns the number.
         """
         return replace(self, changes=changes)
 
@@ -198,7 +204,7 @@ class Chained(Query):
         with_ = f"WITH {', '.join(parts)} SELECT "
         if self.changes is None:
             return f"{with_}* FROM {answer}"
-        return f"{with_}1 / CASE count(*) WHEN {self.changes.render(out)} THEN 1 ELSE 0 END FROM {answer}"
+        return f"{with_}{out.name(_CHECK)}(count(*), {self.changes.render(out)}) FROM {answer}"
 
 
 def _terms(assignments: dict[str, Operand]) -> Assignments:
@@ -247,3 +253,8 @@ def chained(name: str, first: Update, *inserts: Insert) -> Chained:
     their conditions may select these rows from `name`. The statement returns these rows too.
     """
     return Chained(name, first, inserts)
+
+
+def create_change_check() -> Query:
+    """Return the statement that creates the database function for `require_changes`. Run it once in each database."""
+    return Definition(lambda out: f"CREATE FUNCTION {out.name(_CHECK)}{_CHECK_TEXT}")

@@ -3,7 +3,6 @@
 - Lost: the connection is useless, but the attempt may succeed on another connection.
 - Raced: another transaction interfered, and the same transaction may succeed now.
 - Late: the server did not answer in time.
-- Failed check: the check of `Chained.require_changes` in a single statement failed.
 - Board deleted: the table of a board does not exist.
 
 `translate_error` turns these and all other errors into errors of the store.
@@ -33,7 +32,7 @@ _LOST = (
 
 
 _RACED = (
-    asyncpg.SerializationError,
+    asyncpg.SerializationError,  # also of a statement with `Chained.require_changes`
     asyncpg.DeadlockDetectedError,
     # Two transactions created the same thing at the same time: a post id, a board, or a table of the schema.
     asyncpg.UniqueViolationError,
@@ -58,11 +57,6 @@ def is_lost(error: BaseException) -> bool:
 
 def is_raced(error: BaseException) -> bool:
     return isinstance(error, _RACED)
-
-
-def is_failed_check(error: BaseException) -> bool:
-    """Return whether the check of `Chained.require_changes` in a single statement failed, which divides by zero."""
-    return isinstance(error, asyncpg.DivisionByZeroError)
 
 
 def is_board_deleted(error: BaseException) -> bool:

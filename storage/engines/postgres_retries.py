@@ -31,7 +31,6 @@ from .postgres_errors import (
     DRIVER_ERRORS,
     describe_error,
     is_board_deleted,
-    is_failed_check,
     is_lost,
     is_raced,
     translate_error,
@@ -121,13 +120,13 @@ class Retrier:
             raise StoreBusyError("the store rolled the transaction back")
 
     async def run_single_statement(self, connection: PostgresConnection, query: Built) -> Rows:
-        """Run a statement as a transaction of its own. Raise `LostRaceError` after a lost race or a failed check."""
+        """Run a statement as a transaction of its own. Raise `LostRaceError` after a lost race."""
         try:
             # The server's statement timeout bounds the statement up to its commit, and `_confirm_commit` bounds the
             # commit. So the driver needs no timeout of its own, and must not end the statement or the commit.
             return await self._confirm_commit(connection, lambda: connection.run_query(query, timeout_s=NO_TIMEOUT_S))
         except DRIVER_ERRORS as error:
-            if is_raced(error) or is_failed_check(error):
+            if is_raced(error):
                 raise LostRaceError("another transaction changed the same rows") from error
             raise
 

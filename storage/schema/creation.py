@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import secrets
 
-from querybuilder import TEXT, Dialect, Query, col, create_row_reader, create_table, insert, select
+from querybuilder import (
+    TEXT,
+    Dialect,
+    Query,
+    col,
+    create_change_check,
+    create_row_reader,
+    create_table,
+    insert,
+    select,
+)
 from storage.errors import SchemaTooNewError, StoreDamagedError
 from storage.store import Program
 
@@ -38,8 +48,8 @@ def create_schema(dialect: Dialect) -> Program[str]:
             raise SchemaTooNewError(f"the store has schema {version}, this version knows {SCHEMA_VERSION}")
         return meta["salt"]
     tables = (*CATALOG_TABLES, *ENTRY_TABLES, *CURVE_TABLES, *create_log(dialect))
-    readers = (create_row_reader(),) if dialect.cursors else ()
-    for query in (*tables, *create_lease_tables(dialect), *create_ingest_tables(dialect), *readers):
+    functions = (create_row_reader(), create_change_check()) if dialect.cursors and dialect.chains else ()
+    for query in (*tables, *create_lease_tables(dialect), *create_ingest_tables(dialect), *functions):
         yield query.bind()
     salt = secrets.token_hex(16)
     for name, content in (("schema_version", str(SCHEMA_VERSION)), ("salt", salt)):

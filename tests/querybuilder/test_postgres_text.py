@@ -202,7 +202,7 @@ WANTED: list[tuple[Any, str]] = [
         .require_changes(param("changes", INTEGER)),
         'WITH "changed" AS (UPDATE "b7" SET "n" = $1::bigint RETURNING "n"), '
         '"n_" AS (INSERT INTO "log" ("n") VALUES ($2::bigint)) '
-        'SELECT 1 / CASE count(*) WHEN $3::bigint THEN 1 ELSE 0 END FROM "changed"',
+        'SELECT "require_changes"(count(*), $3::bigint) FROM "changed"',
     ),
     (close_cursor("walk"), 'CLOSE "walk"'),
     (drop_table("b7"), 'DROP TABLE "b7"'),
