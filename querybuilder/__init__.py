@@ -28,8 +28,7 @@ from querybuilder.errors import (
 )
 from querybuilder.render import Bound, Built, Prepared, Query
 from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table, renumber
-from querybuilder.select import Lock, Select, Union, recursive, select, union_all
-from querybuilder.sources import rows
+from querybuilder.select import Lock, Select, Union, recursive, rows, select, union_all
 from querybuilder.terms import (
     ASC,
     DESC,

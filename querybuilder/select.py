@@ -1,4 +1,4 @@
-"""Select and union, with packing of a whole result into one row.
+"""Select and union, the sources that they read, and the packing of a whole result into one row.
 
 Packing exists because SQLite fetches rows in another thread, and each row may wait for the interpreter lock
 (docs/decisions.md, "Packed statements").
@@ -16,8 +16,10 @@ from querybuilder.arguments import constant_kind
 from querybuilder.dialect import Dialect, SqlType
 from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
 from querybuilder.render import Command, Node, Query, Rendering, Statement, Written
-from querybuilder.sources import Rows, derived, pieces, source
-from querybuilder.terms import Aliased, Condition, Expression, Operand, Ordering, RowSource, Term, asc, lit, term
+from querybuilder.terms import Aliased, Condition, Expression, Operand, Ordering, Param, RowSource, Term, asc, lit, term
+
+SUBQUERY_ALIAS = "s"
+PIECE = "value"  # the name that json_each gives the column of pieces
 
 
 class Lock(Enum):
@@ -51,6 +53,47 @@ def render_outputs(out: Rendering, outputs: Sequence[Output]) -> str:
 
 def as_outputs(outputs: Sequence[Operand | Aliased]) -> tuple[Output, ...]:
     return tuple(one if isinstance(one, Aliased) else term(one) for one in outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Node):
+    alias: str
+    parameter: Param
+    columns: tuple[tuple[str, SqlType], ...]
+
+    def render(self, out: Rendering) -> str:
+        if not self.columns:
+            raise IncompleteQueryError("rows need at least one column")
+        kinds = tuple(kind for _, kind in self.columns)
+        if out.dialect.arrays:
+            arrays = ", ".join(out.rows_parameter(self.parameter.name, kinds))
+            names = ", ".join(out.name(name) for name, _ in self.columns)
+            return f"unnest({arrays}) AS {out.name(self.alias)}({names})"
+        cells = ", ".join(
+            f"json_extract(value, '$[{index}]') AS {out.name(name)}" for index, (name, _) in enumerate(self.columns)
+        )
+        (bound,) = out.rows_parameter(self.parameter.name, kinds)
+        return f"(SELECT {cells} FROM json_each({bound})) AS {out.name(self.alias)}"
+
+
+def rows(alias: str, parameter: Param, /, **kinds: SqlType) -> Rows:
+    """Return a source of rows. `bind` takes them as tuples or lists, with one cell for each column named here."""
+    return Rows(alias, parameter, tuple(kinds.items()))
+
+
+def _derived(inner: RowSource, alias: str) -> Node:
+    return Written(lambda out: f"({inner.render(out)}) AS {out.name(alias)}")
+
+
+def _source(given: str | RowSource | Rows, alias: str | None) -> Node:
+    """Return the source for an argument of FROM: the name of a table, a select, a union or rows."""
+    if isinstance(given, Rows):
+        if alias is not None:
+            raise IncompleteQueryError("rows have an alias of their own already")
+        return given
+    if isinstance(given, RowSource):
+        return _derived(given, alias or SUBQUERY_ALIAS)
+    return Written(lambda out: out.name(given) + ("" if alias is None else f" AS {out.name(alias)}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,13 +179,13 @@ class Select(RowQuery):
 
     def from_(self, given: str | RowSource | Rows, alias: str | None = None) -> Select:
         """Set the source of the rows. A subquery gets the alias `s` unless another one is given."""
-        return replace(self, source=source(given, alias))
+        return replace(self, source=_source(given, alias))
 
     def join(self, given: str | RowSource | Rows, on: Condition, *, alias: str | None = None) -> Select:
-        return self._joined("JOIN", source(given, alias), on)
+        return self._joined("JOIN", _source(given, alias), on)
 
     def left_join(self, given: str | RowSource | Rows, on: Condition, *, alias: str | None = None) -> Select:
-        return self._joined("LEFT JOIN", source(given, alias), on)
+        return self._joined("LEFT JOIN", _source(given, alias), on)
 
     def join_lateral(self, given: RowSource, alias: str) -> Select:
         """Join each row with a select, which may use that row's columns. Rows without a match are dropped."""
@@ -150,7 +193,7 @@ class Select(RowQuery):
         def write(out: Rendering) -> str:
             if not out.dialect.lateral:
                 raise InexpressibleError("a joined select can't use the rows before it in this dialect")
-            return derived(given, alias).render(out)
+            return _derived(given, alias).render(out)
 
         return self._joined("CROSS JOIN LATERAL", Written(write))
 
@@ -160,7 +203,14 @@ class Select(RowQuery):
         The text must not contain quotes or backslashes. An empty text has one empty piece or none, depending on the
         database.
         """
-        return self._joined("CROSS JOIN", pieces(text, alias))
+
+        def write(out: Rendering) -> str:
+            whole, name = text.render(out), out.name(alias)
+            if out.dialect.arrays:
+                return f"unnest(string_to_array({whole}, ',')) AS {name}({out.name(PIECE)})"
+            return f"""json_each('["' || replace({whole}, ',', '","') || '"]') AS {name}"""
+
+        return self._joined("CROSS JOIN", Written(write))
 
     def _joined(self, words: str, given: Node, on: Condition | None = None) -> Select:
         def write(out: Rendering) -> str:

@@ -12,8 +12,7 @@ from querybuilder.dialect import SqlType
 from querybuilder.errors import BadIdentifierError, IncompleteQueryError, InexpressibleError
 from querybuilder.render import Command, Node, Query, Rendering, Written
 from querybuilder.schema import Definition
-from querybuilder.select import Output, as_outputs, render_outputs, render_where
-from querybuilder.sources import Rows
+from querybuilder.select import Output, Rows, as_outputs, render_outputs, render_where
 from querybuilder.terms import Aliased, Condition, Operand, Param, Term, excluded, term
 
 BULK_ALIAS = "v"

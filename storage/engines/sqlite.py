@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import aiosqlite
 import msgspec
@@ -54,6 +54,15 @@ class _Connection(aiosqlite.Connection):
 
     def join(self) -> None:
         self._thread.join()
+
+
+class _Readers(NamedTuple):
+    """The connections of one kind that read."""
+
+    kind: str  # "read" or "heavy"
+    connections: int
+    # Last in, first out: the most recently used connection still has pages and statements in its caches.
+    idle: asyncio.LifoQueue[_Connection]
 
 
 Ran = Callable[[Built, Rows], None]
@@ -105,9 +114,8 @@ class SqliteStore:
         self._path, self._limits, self._lock = path, limits, lock
         self._observer, self._ran = observer, report_statements_to(observer)
         self._writer: _Connection
-        # Last in, first out: the most recently used connection still has pages and statements in its caches.
-        self._light: asyncio.Queue[_Connection] = asyncio.LifoQueue()
-        self._heavy: asyncio.Queue[_Connection] = asyncio.LifoQueue()
+        self._light = _Readers("read", limits.reader_connections, asyncio.LifoQueue())
+        self._heavy = _Readers("heavy", limits.heavy_reader_connections, asyncio.LifoQueue())
         self._connections: list[_Connection] = []  # the writer comes first
         self.damaged = asyncio.Event()
         self._closed = self._full = False
@@ -152,14 +160,11 @@ class SqliteStore:
     async def _connect(self) -> None:
         uri = self._path.absolute().as_uri()
         self._writer = await self._open_connection(uri, self._prepare_writer)
-        for queue, connections in (
-            (self._light, self._limits.reader_connections),
-            (self._heavy, self._limits.heavy_reader_connections),
-        ):
-            for _ in range(connections):
+        for readers in (self._light, self._heavy):
+            for _ in range(readers.connections):
                 # SQLite makes a checkpoint when the last connection closes, and only the writer may make checkpoints.
                 # With mode=ro, a reader can't make one.
-                queue.put_nowait(await self._open_connection(uri + "?mode=ro", self._prepare_reader))
+                readers.idle.put_nowait(await self._open_connection(uri + "?mode=ro", self._prepare_reader))
 
     async def _open_connection(self, uri: str, prepare: Callable[[sqlite3.Connection], None]) -> _Connection:
         def connect() -> sqlite3.Connection:
@@ -204,26 +209,26 @@ class SqliteStore:
         return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        return await self._reading(
-            lambda raw: _in_transaction(raw, "BEGIN", program, self._ran), self._heavy if heavy else self._light
-        )
+        readers = self._heavy if heavy else self._light
+        return await self._reading(lambda raw: _in_transaction(raw, "BEGIN", program, self._ran), readers)
 
     async def read_query(self, query: Bound) -> Rows:
         built = query.build(SQLITE)
         return await self._reading(lambda raw: _execute(raw, built, self._ran), self._light)
 
-    async def _reading(self, work: Callable[[sqlite3.Connection], T], queue: asyncio.Queue[_Connection]) -> T:
+    async def _reading(self, work: Callable[[sqlite3.Connection], T], readers: _Readers) -> T:
         if self._waiting >= self._limits.reads_waiting_max:
             raise StoreBusyError(f"{self._waiting} reads are waiting")
         self._waiting += 1
-        began_s = 0.0 if queue.qsize() else monotonic()
+        began_s = 0.0 if readers.idle.qsize() else monotonic()
         try:
-            connection = await queue.get()
+            connection = await readers.idle.get()
         finally:
             self._waiting -= 1
-        kind, _ = self._kind(queue)
-        self._observer.connection_waited(COMMON_CONNECTION_POOL, kind, monotonic() - began_s if began_s else 0.0)
-        self._tell_lent(queue)
+        self._observer.connection_waited(
+            COMMON_CONNECTION_POOL, readers.kind, monotonic() - began_s if began_s else 0.0
+        )
+        self._tell_lent(readers)
         idle = True
         try:
             self._check_open()
@@ -232,33 +237,26 @@ class SqliteStore:
             raise self._translated(error) from error
         except asyncio.CancelledError:
             idle = False  # the connection's thread still runs the cancelled read, so do not lend the connection yet
-            self._in_background(self._give_back(connection, queue))
+            self._in_background(self._give_back(connection, readers))
             raise
         finally:
             if idle:
-                queue.put_nowait(connection)
-                self._tell_lent(queue)
+                readers.idle.put_nowait(connection)
+                self._tell_lent(readers)
 
-    def _kind(self, queue: asyncio.Queue[_Connection]) -> tuple[str, int]:
-        """Return the kind of the connections in a queue ("heavy" or "read"), and how many connections of it exist."""
-        limits = self._limits
-        return (
-            ("heavy", limits.heavy_reader_connections) if queue is self._heavy else ("read", limits.reader_connections)
-        )
-
-    def _tell_lent(self, queue: asyncio.Queue[_Connection]) -> None:
-        kind, limit = self._kind(queue)
-        waiting = 0 if queue.qsize() else self._waiting
+    def _tell_lent(self, readers: _Readers) -> None:
+        idle, limit = readers.idle.qsize(), readers.connections
+        waiting = 0 if idle else self._waiting
         self._observer.connections_lent(
-            COMMON_CONNECTION_POOL, kind, limit - queue.qsize(), waiting=waiting, limit=limit
+            COMMON_CONNECTION_POOL, readers.kind, limit - idle, waiting=waiting, limit=limit
         )
 
-    async def _give_back(self, connection: _Connection, queue: asyncio.Queue[_Connection]) -> None:
+    async def _give_back(self, connection: _Connection, readers: _Readers) -> None:
         try:
             await connection.run(lambda _: None)  # waits until the thread is idle, because it runs functions in order
         finally:
-            queue.put_nowait(connection)
-            self._tell_lent(queue)
+            readers.idle.put_nowait(connection)
+            self._tell_lent(readers)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
