@@ -87,7 +87,7 @@ class DrainWorker:
 
     async def _turn(self) -> bool:
         if self._renewed_s is None or self._monotonic() - self._renewed_s >= self._renewal_s:
-            if await read_single(self._store, self._queue.is_empty):
+            if await read_single(self._store, ingest_queue.is_empty):
                 await self._measure(empty=True)
                 return False
             self._share = await self._store.write(lambda: self._leases.keep_share(self._share))
