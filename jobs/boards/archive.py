@@ -15,7 +15,7 @@ import structlog
 
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease
-from storage.archive.archive_writer import ArchiveBlock, ArchiveWriter, PartContent
+from storage.archive.archive_writer import ArchiveBlock, ArchiveWriter, DraftBlock
 from storage.records import Board
 from storage.store import Program
 
@@ -59,7 +59,7 @@ class Archiver:
         opened = [(board, self._open_boards.open_board(board)[0]) for board in boards]
         archivings = [ArchiveWriter(entries, self._limits) for _, entries in opened]
 
-        def read() -> Program[list[tuple[int, list[PartContent]] | None]]:
+        def read() -> Program[list[tuple[int, list[DraftBlock]] | None]]:
             found = []
             for archiving in archivings:
                 found.append((yield from archiving.read_whole_board()))
@@ -102,7 +102,7 @@ class Archiver:
         archiving = self._under_way
         assert archiving is not None, "it was begun"
         self._under_way = None
-        found, place, tied = await self._store.for_board(archiving.board.id).read(archiving.read_step, heavy=True)
+        found, place = await self._store.for_board(archiving.board.id).read(archiving.read_step, heavy=True)
         blocks = await asyncio.to_thread(archiving.encode_blocks, found)
         whole = archiving.is_complete(place)
 
@@ -116,6 +116,6 @@ class Archiver:
         if archived is not None:
             self._tell(archived, self._written)
         elif stored and not whole:
-            archiving.note_progress(place, tied)
+            archiving.progress = place
             self._under_way = archiving
         # If neither branch ran, an owner was erased meanwhile. Later `CloseJob` begins a new archive of this board.

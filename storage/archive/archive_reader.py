@@ -25,17 +25,7 @@ from storage.records import Board, Entry
 from storage.schema.tables import ARCHIVE_BLOCKS
 from storage.store import Program
 
-from .blocks import (
-    OWNERS,
-    Rows,
-    TallyBlock,
-    curve_section,
-    decode_rows,
-    decode_tally,
-    encode_rows,
-    tally_section,
-    top_section,
-)
+from .blocks import OWNERS, Rows, SectionKind, TallyBlock, decode_rows, decode_tally, encode_rows, section_of
 
 NOBODY = ""  # the owner of a row whose real owner was erased, or is hidden
 _AFTER_ALL = "\U0010ffff"  # the name returned for an unknown owner; it sorts after every owner
@@ -109,20 +99,20 @@ class ArchivedRanking(Ranking):
         This is the last block that begins with this cell or a better one. Return None if there is no such block.
         """
         statement = self._reads.first_from if self.padding.high else self._reads.first_up_to
-        found = yield from self._block(statement, tally_section(self.index), text=text)
+        found = yield from self._block(statement, section_of(SectionKind.TALLY, self.index), text=text)
         return None if found is None else (found[0], decode_tally(found[1]))
 
     def _tally_at(self, place: int) -> Program[tuple[int, TallyBlock] | None]:
-        found = yield from self._block(self._reads.at_place, tally_section(self.index), place=place)
+        found = yield from self._block(self._reads.at_place, section_of(SectionKind.TALLY, self.index), place=place)
         return None if found is None else (found[0], decode_tally(found[1]))
 
     def _total(self) -> Program[int]:
-        last = yield from find_last_block(self._board_key, tally_section(self.index))
+        last = yield from find_last_block(self._board_key, section_of(SectionKind.TALLY, self.index))
         return 0 if last is None else last[0] + last[1]
 
     def _top(self, rows_max: int) -> Program[list[Entry]]:
         rows = yield self._reads.up_to_place.bind(
-            board_key=self._board_key, section=top_section(self.index), place=rows_max
+            board_key=self._board_key, section=section_of(SectionKind.TOP, self.index), place=rows_max
         )
         top = [entry for _, document in rows for entry in _widened(document, self._columns)]
         unseen = yield from _hidden_of([entry.owner for entry in top])
@@ -132,7 +122,7 @@ class ArchivedRanking(Ranking):
         return (yield from self._top(2**62))
 
     def read_curve(self) -> Program[Curve | None]:
-        found = yield from self._block(self._reads.at_place, curve_section(self.index), place=0)
+        found = yield from self._block(self._reads.at_place, section_of(SectionKind.CURVE, self.index), place=0)
         return None if found is None else decode_curve(found[1])
 
     def count_better(self, cell: str) -> Program[int]:
@@ -323,7 +313,7 @@ class ArchivedEntries(Entries):
 
     def _leave_place(self, index: int, owner: str) -> Program[None]:
         """Replace an owner's row in the archived top of a column by a row of `NOBODY`."""
-        reads, key, section = _BLOCK_STATEMENTS, self.board.key, top_section(index)
+        reads, key, section = _BLOCK_STATEMENTS, self.board.key, section_of(SectionKind.TOP, index)
         for number, document in (yield reads.held.bind(board_key=key, section=section)):
             rows = decode_rows(document)
             if all(entry.owner != owner for entry in rows.entries):

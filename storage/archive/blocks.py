@@ -15,6 +15,7 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_left
 from collections.abc import Sequence
+from enum import IntEnum
 from itertools import accumulate, pairwise, repeat
 from typing import NamedTuple
 
@@ -29,16 +30,16 @@ _FORM = b"1"
 _LEVEL = 6
 
 
-def tally_section(column_index: int) -> int:
-    return _KINDS * column_index
+class SectionKind(IntEnum):
+    """A kind of section that each ranked column has."""
+
+    TALLY = 0
+    TOP = 1
+    CURVE = 2
 
 
-def top_section(column_index: int) -> int:
-    return _KINDS * column_index + 1
-
-
-def curve_section(column_index: int) -> int:
-    return _KINDS * column_index + 2
+def section_of(kind: SectionKind, column_index: int) -> int:
+    return _KINDS * column_index + kind
 
 
 class Rows(NamedTuple):
