@@ -9,10 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 from predictor import Curve, decode_curve
-from querybuilder import INTEGER, Lock, Prepared, Select, asc, col, desc, param, select, update
+from querybuilder import INTEGER, Lock, asc, col, desc, param, select, update
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CountStart
 from storage.entries.hidden_owners import hidden_statements
@@ -21,46 +21,31 @@ from storage.entries.rankings import Ranking
 from storage.errors import ArchivedError
 from storage.log.cells import Padding
 from storage.log.log_record import ChangeKind
-from storage.records import Board, Entry
+from storage.records import INT64_MAX, Board, Entry
 from storage.schema.tables import ARCHIVE_BLOCKS
-from storage.store import Program
+from storage.store import Program, Rows
 
-from .blocks import OWNERS, Rows, SectionKind, TallyBlock, decode_rows, decode_tally, encode_rows, section_of
+from .blocks import OWNERS, SectionKind, TallyBlock, decode_rows, decode_tally, encode_rows, section_of
 
 NOBODY = ""  # the owner of a row whose real owner was erased, or is hidden
 _AFTER_ALL = "\U0010ffff"  # the name returned for an unknown owner; it sorts after every owner
 
 
-class _BlockStatements:
-    def __init__(self) -> None:
-        number, first = col("number"), col("first")
-        of_section = self._of_section(col("number"), col("document"))
-        text, place = param("text"), param("place", INTEGER)
-
-        def one(query: Select) -> Prepared:
-            return query.limit(1).prepared()
-
-        self.first_up_to = one(of_section.where(first.le(text)).order_by(desc(first)))
-        self.first_from = one(of_section.where(first.ge(text)).order_by(asc(first)))
-        self.at_place = one(of_section.where(number.le(place)).order_by(desc(number)))
-        self.up_to_place = of_section.where(number.lt(place)).order_by(asc(number)).prepared()
-        self.last = one(self._of_section(number, col("entries"), col("last")).order_by(desc(number)))
-        self.directory = self._of_section(number, first).order_by(asc(first)).prepared()
-        self.numbered = of_section.where(number.in_(param("numbers"))).prepared()
-        self.held = of_section.locked(Lock.UPDATE, asc(number)).prepared()
-        self.held_at = of_section.where(number.eq(place)).locked(Lock.UPDATE).prepared()
-        changed = update(ARCHIVE_BLOCKS).set(document=param("document"))
-        self.change = changed.where(*self._one_section(), number.eq(place)).prepared()
-
-    def _of_section(self, *outputs: Any) -> Select:
-        return select(*outputs).from_(ARCHIVE_BLOCKS).where(*self._one_section())
-
-    @staticmethod
-    def _one_section() -> tuple[Any, ...]:
-        return col("board_key").eq(param("board_key")), col("section").eq(param("section"))
-
-
-_BLOCK_STATEMENTS = _BlockStatements()
+_TEXT, _PLACE = param("text"), param("place", INTEGER)
+_SECTION = col("board_key").eq(param("board_key")), col("section").eq(param("section"))
+_BLOCKS = select(col("number"), col("document")).from_(ARCHIVE_BLOCKS).where(*_SECTION)
+_FIRST_UP_TO = _BLOCKS.where(col("first").le(_TEXT)).order_by(desc(col("first"))).limit(1).prepared()
+_FIRST_FROM = _BLOCKS.where(col("first").ge(_TEXT)).order_by(asc(col("first"))).limit(1).prepared()
+_AT_PLACE = _BLOCKS.where(col("number").le(_PLACE)).order_by(desc(col("number"))).limit(1).prepared()
+_BEFORE_PLACE = _BLOCKS.where(col("number").lt(_PLACE)).order_by(asc(col("number"))).prepared()
+_NUMBERED = _BLOCKS.where(col("number").in_(param("numbers"))).prepared()
+_HELD = _BLOCKS.locked(Lock.UPDATE, asc(col("number"))).prepared()
+_HELD_AT = _BLOCKS.where(col("number").eq(_PLACE)).locked(Lock.UPDATE).prepared()
+_FIRSTS = select(col("number"), col("first")).from_(ARCHIVE_BLOCKS).where(*_SECTION)
+_DIRECTORY = _FIRSTS.order_by(asc(col("first"))).prepared()
+_ENDS = select(col("number"), col("entries"), col("last")).from_(ARCHIVE_BLOCKS).where(*_SECTION)
+_LAST = _ENDS.order_by(desc(col("number"))).limit(1).prepared()
+_CHANGE = update(ARCHIVE_BLOCKS).set(document=param("document")).where(*_SECTION, col("number").eq(_PLACE)).prepared()
 
 
 def find_last_block(board_key: int, section: int) -> Program[tuple[int, int, str] | None]:
@@ -69,61 +54,46 @@ def find_last_block(board_key: int, section: int) -> Program[tuple[int, int, str
     The facts are the number of entries in all earlier blocks, the number of entries in the last block, and the last
     owner or cell in that block.
     """
-    rows = yield _BLOCK_STATEMENTS.last.bind(board_key=board_key, section=section)
+    rows = yield _LAST.bind(board_key=board_key, section=section)
     return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
-
-
-class _Unavailable:
-    """Replaces an object that needs the removed rows. Reading any attribute raises `ArchivedError`."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise ArchivedError
 
 
 class ArchivedRanking(Ranking):
     def __init__(self, board: Board, index: int) -> None:
-        # Do not call the constructor of the base class: it compiles statements over a table that no longer exists.
+        # Do not call the constructor of the base class: it makes statements over a table that no longer exists.
         self.index, self._board_key, self._columns = index, board.key, len(board.spec.columns)
         self.padding = Padding.for_column(board.spec, board.spec.columns[index])
         self.timed = self.padding.timed
-        self._reads = _BLOCK_STATEMENTS
-        self._sql = self.neighbours = self.gaps = _Unavailable()  # type: ignore[assignment]
 
-    def _block(self, statement: Prepared, section: int, **bound: Any) -> Program[tuple[int, bytes] | None]:
-        rows = yield statement.bind(board_key=self._board_key, section=section, **bound)
-        return (rows[0][0], rows[0][1]) if rows else None
+    def _needs_rows(self, *_arguments: Any, **_options: Any) -> Any:
+        """Raise `ArchivedError`: the rows were removed."""
+        raise ArchivedError
+
+    count_from_anchor = sample_row = sample_worst_row = tally_cells = _needs_rows
 
     def _tally_of(self, text: str) -> Program[tuple[int, TallyBlock] | None]:
         """Find the tally block that can hold a cell; return the number of entries before the block, and the block.
 
         This is the last block that begins with this cell or a better one. Return None if there is no such block.
         """
-        statement = self._reads.first_from if self.padding.high else self._reads.first_up_to
-        found = yield from self._block(statement, section_of(SectionKind.TALLY, self.index), text=text)
-        return None if found is None else (found[0], decode_tally(found[1]))
+        statement = _FIRST_FROM if self.padding.high else _FIRST_UP_TO
+        return _decode_tally((yield statement.bind(**self._in(SectionKind.TALLY), text=text)))
 
     def _tally_at(self, place: int) -> Program[tuple[int, TallyBlock] | None]:
-        found = yield from self._block(self._reads.at_place, section_of(SectionKind.TALLY, self.index), place=place)
-        return None if found is None else (found[0], decode_tally(found[1]))
+        return _decode_tally((yield _AT_PLACE.bind(**self._in(SectionKind.TALLY), place=place)))
+
+    def _in(self, kind: SectionKind) -> dict[str, int]:
+        return {"board_key": self._board_key, "section": section_of(kind, self.index)}
 
     def _total(self) -> Program[int]:
         last = yield from find_last_block(self._board_key, section_of(SectionKind.TALLY, self.index))
         return 0 if last is None else last[0] + last[1]
 
-    def _top(self, rows_max: int) -> Program[list[Entry]]:
-        rows = yield self._reads.up_to_place.bind(
-            board_key=self._board_key, section=section_of(SectionKind.TOP, self.index), place=rows_max
-        )
+    def _top(self, rows_max: int = INT64_MAX) -> Program[list[Entry]]:
+        rows = yield _BEFORE_PLACE.bind(**self._in(SectionKind.TOP), place=rows_max)
         top = [entry for _, document in rows for entry in _widened(document, self._columns)]
         unseen = yield from _hidden_of([entry.owner for entry in top])
         return [_nobodys(entry, self.index) if entry.owner in unseen else entry for entry in top] if unseen else top
-
-    def _whole_top(self) -> Program[list[Entry]]:
-        return (yield from self._top(2**62))
-
-    def read_curve(self) -> Program[Curve | None]:
-        found = yield from self._block(self._reads.at_place, section_of(SectionKind.CURVE, self.index), place=0)
-        return None if found is None else decode_curve(found[1])
 
     def count_better(self, cell: str) -> Program[int]:
         found = yield from self._tally_of(cell)
@@ -160,15 +130,17 @@ class ArchivedRanking(Ranking):
             return ties, 0
         if self.timed:
             return ties, (yield from self._kept_place(owner))
-        tied = [entry.owner for entry in (yield from self._whole_top()) if entry.cells[self.index] == cell]
+        tied = [entry.owner for entry in (yield from self._top()) if entry.cells[self.index] == cell]
         return ties, tied.index(owner) if owner in tied else 0
 
     def _kept_place(self, owner: str) -> Program[int]:
-        found = yield from self._block(self._reads.first_up_to, OWNERS, text=owner)
-        rows = Rows([], {}) if found is None else decode_rows(found[1])
-        places = rows.ties_before.get(self.index, [])
-        owners = [entry.owner for entry in rows.entries]
-        return places[owners.index(owner)] if places and owner in owners else 0
+        found = yield _FIRST_UP_TO.bind(board_key=self._board_key, section=OWNERS, text=owner)
+        for _, document in found:
+            rows = decode_rows(document)
+            owners = [entry.owner for entry in rows.entries]
+            if owner in owners and self.index in rows.ties_before:
+                return rows.ties_before[self.index][owners.index(owner)]
+        return 0
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         return (yield from self.find_row_after_skip(rank - 1))
@@ -236,7 +208,7 @@ class ArchivedRanking(Ranking):
 
         If there is no such row, return the index of the first row that ranks after this cell and owner.
         """
-        top, key = (yield from self._whole_top()), self.padding.key_of_cell(cell)
+        top, key = (yield from self._top()), self.padding.key_of_cell(cell)
         for index, entry in enumerate(top):
             if self._is_at(entry, cell, owner):
                 return top, index
@@ -258,9 +230,9 @@ class ArchivedEntries(Entries):
         return {index: ArchivedRanking(self.board, index) for index in self.board.sorted_indexes}
 
     def read_curve(self, column_index: int) -> Program[Curve | None]:
-        ranking = self.rankings[column_index]
-        assert isinstance(ranking, ArchivedRanking)
-        return (yield from ranking.read_curve())
+        section = section_of(SectionKind.CURVE, column_index)
+        rows = yield _AT_PLACE.bind(board_key=self.board.key, section=section, place=0)
+        return decode_curve(rows[0][1]) if rows else None
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         """Return the entries of these owners, by owner. Owners who are currently hidden are left out."""
@@ -274,16 +246,17 @@ class ArchivedEntries(Entries):
     def _kept(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         if not owners:
             return {}
-        reads, key = _BLOCK_STATEMENTS, self.board.key
+        key, columns = self.board.key, len(self.board.spec.columns)
         if len(owners) == 1:
-            rows = yield reads.first_up_to.bind(board_key=key, section=OWNERS, text=owners[0])
+            rows = yield _FIRST_UP_TO.bind(board_key=key, section=OWNERS, text=owners[0])
         else:
-            directory = yield reads.directory.bind(board_key=key, section=OWNERS)
-            numbers = {number for owner in owners if (number := _last_up_to(directory, owner)) is not None}
-            rows = yield reads.numbered.bind(board_key=key, section=OWNERS, numbers=sorted(numbers))
-        wanted, columns = set(owners), len(self.board.spec.columns)
-        found = [entry for _, document in rows for entry in _widened(document, columns) if entry.owner in wanted]
-        return {entry.owner: entry for entry in found}
+            directory = yield _DIRECTORY.bind(board_key=key, section=OWNERS)
+            numbers, firsts = [number for number, _ in directory], [first for _, first in directory]
+            covering = {place - 1 for owner in owners if (place := bisect_right(firsts, owner))}
+            found = sorted(numbers[place] for place in covering)
+            rows = yield _NUMBERED.bind(board_key=key, section=OWNERS, numbers=found)
+        entries = {entry.owner: entry for _, document in rows for entry in _widened(document, columns)}
+        return {owner: entries[owner] for owner in owners if owner in entries}
 
     def remove_entry(self, owner: str, happened: ChangeKind, *, now_us: int, place: int = 0) -> Program[Entry | None]:
         """Erase an owner from the archive, and return the owner's entry, or None.
@@ -293,12 +266,12 @@ class ArchivedEntries(Entries):
         """
         if happened is not ChangeKind.ERASED:
             return None
-        reads, key = _BLOCK_STATEMENTS, self.board.key
-        covering = yield reads.first_up_to.bind(board_key=key, section=OWNERS, text=owner)
+        key = self.board.key
+        covering = yield _FIRST_UP_TO.bind(board_key=key, section=OWNERS, text=owner)
         if not covering:
             return None
-        held = yield reads.held_at.bind(board_key=key, section=OWNERS, place=covering[0][0])
-        rows = decode_rows(held[0][1])
+        [[number, document]] = yield _HELD_AT.bind(board_key=key, section=OWNERS, place=covering[0][0])
+        rows = decode_rows(document)
         owners = [entry.owner for entry in rows.entries]
         if owner not in owners:
             return None
@@ -306,22 +279,20 @@ class ArchivedEntries(Entries):
         entry = rows.entries.pop(gone)
         for places in rows.ties_before.values():
             del places[gone]
-        yield reads.change.bind(board_key=key, section=OWNERS, place=held[0][0], document=encode_rows(rows))
+        yield _CHANGE.bind(board_key=key, section=OWNERS, place=number, document=encode_rows(rows))
         for index in self.board.sorted_indexes:
             yield from self._leave_place(index, owner)
         return entry
 
     def _leave_place(self, index: int, owner: str) -> Program[None]:
         """Replace an owner's row in the archived top of a column by a row of `NOBODY`."""
-        reads, key, section = _BLOCK_STATEMENTS, self.board.key, section_of(SectionKind.TOP, index)
-        for number, document in (yield reads.held.bind(board_key=key, section=section)):
+        key, section = self.board.key, section_of(SectionKind.TOP, index)
+        for number, document in (yield _HELD.bind(board_key=key, section=section)):
             rows = decode_rows(document)
-            if all(entry.owner != owner for entry in rows.entries):
-                continue
-            for place, entry in enumerate(rows.entries):
-                if entry.owner == owner:
-                    rows.entries[place] = _nobodys(entry, index)
-            yield reads.change.bind(board_key=key, section=section, place=number, document=encode_rows(rows))
+            left = [_nobodys(entry, index) if entry.owner == owner else entry for entry in rows.entries]
+            if left != rows.entries:
+                changed = encode_rows(rows._replace(entries=left))
+                yield _CHANGE.bind(board_key=key, section=section, place=number, document=changed)
 
 
 def _hidden_of(owners: Sequence[str]) -> Program[set[str]]:
@@ -341,15 +312,13 @@ def list_archives_of_owner(owner: str, *, after_key: int, limit: int) -> Program
     return [row[0] for row in rows]
 
 
+def _decode_tally(found: Rows) -> tuple[int, TallyBlock] | None:
+    return (found[0][0], decode_tally(found[0][1])) if found else None
+
+
 def _widened(document: bytes, columns: int) -> list[Entry]:
     """Decode the rows of a block, with None in columns that were added after the board was archived."""
     entries = decode_rows(document).entries
     for entry in entries:
         entry.cells.extend([None] * (columns - len(entry.cells)))
     return entries
-
-
-def _last_up_to(directory: Sequence[Sequence[Any]], owner: str) -> int | None:
-    """Return `number` of the last block that begins with this owner or an earlier one, or None."""
-    place = bisect_right([first for _, first in directory], owner)
-    return directory[place - 1][0] if place else None
