@@ -32,7 +32,7 @@ from storage.archive.board_closing import (
     shut_boards,
 )
 from storage.boards.boards import ALL_ENTRIES, CHANGES, REFRESH_POOL, find_totals, refresh_resource
-from storage.curves.stored_curves import find_curve_summaries, read_documents
+from storage.curves.stored_curves import find_listed_curves, read_documents
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
 from storage.leases.claims import StoreClock
 from storage.records import Board
@@ -204,7 +204,7 @@ class CloseJob:
 
     async def _is_final(self, board: Board, index: int, changes: int) -> bool:
         """Return whether the stored curve is certified and counts every change of the board."""
-        mark = (await self._store.read(lambda: find_curve_summaries([board.key]))).get((board.key, index))
+        mark = (await self._store.read(lambda: find_listed_curves([board.key]))).get((board.key, index))
         if mark is None or mark.changes != changes or mark.epoch != board.epoch:
             return False
         documents = await self._store.read(lambda: read_documents([mark.version]))

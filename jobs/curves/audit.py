@@ -15,7 +15,7 @@ from config.settings import JobSettings
 from jobs.job_context import JobContext
 from jobs.observer import JobObserver
 from jobs.ownership import HeldLease, Ownership
-from storage.curves.auditing import Audit, AuditedCurve, audit_curve
+from storage.curves.auditing import Audit, audit_curve
 from storage.curves.stored_curves import CurveBook
 from storage.errors import BoardChangedError, NoCurveError, StorageError, UnknownBoardError
 from storage.reads.open_boards import OpenBoards
@@ -56,13 +56,12 @@ class Auditor:
         served = self._book.find_served(board, column_index)
         if served is None:
             raise NoCurveError(f"{board.spec.columns[column_index].name!r} of {board.id!r} has no curve yet")
-        moment = AuditedCurve(served.curve, served.mark, served.version)
         entries, _ = self._boards.open_board(board)
         limits = self._limits
         if owners is not None:
             limits = limits.model_copy(update={"audit_owners_max": min(owners, limits.audit_owners_max)})
         found = await self._store.for_board(board.id).read(
-            lambda: audit_curve(entries, column_index, moment, limits, rng=self._rng, monotonic=self._monotonic),
+            lambda: audit_curve(entries, column_index, served, limits, rng=self._rng, monotonic=self._monotonic),
             heavy=True,
         )
         self._observer.audited(found)

@@ -21,7 +21,8 @@ from predictor import Curve, RankCurve, Tally
 from storage.boards.boards import CHANGES, find_totals
 from storage.curves.sampling import sample_curve
 from storage.curves.scanning import scan_column
-from storage.curves.stored_curves import CurveSummary, find_curve_summaries
+from storage.curves.shared_curves import ListedCurve
+from storage.curves.stored_curves import find_listed_curves
 from storage.errors import ChangesUnorderedError
 from storage.log.change_log import LogMark, change_log
 from storage.records import Board, RefreshMethod
@@ -48,7 +49,7 @@ class ColumnState:
 
     entries: int
     changes: int
-    mark: CurveSummary | None
+    mark: ListedCurve | None
 
 
 class Fitting:
@@ -84,7 +85,7 @@ class Fitting:
 
     def _read_state(self, board: Board, column_index: int) -> Program[ColumnState]:
         totals = (yield from find_totals([board.key]))[board.key]
-        marks = yield from find_curve_summaries([board.key])
+        marks = yield from find_listed_curves([board.key])
         mark = marks.get((board.key, column_index))
         return ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
 

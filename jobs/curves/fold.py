@@ -21,8 +21,9 @@ import structlog
 from jobs.job_context import JobContext
 from jobs.ownership import JOB_POOL, HeldLease, Ownership
 from predictor import AsOf, Curve, CurveCorruptError, KnotsInvalidError, LiveCounts, LiveCurve, Move, decode_curve
-from storage.curves.folding import FoldBacklog, KnownCurves, Slot, read_fold_backlog
-from storage.curves.live_counts import FoldState, StoredCounts, StoredFit, store_folded
+from storage.curves.folding import FoldBacklog, KnownCurves, read_fold_backlog
+from storage.curves.live_counts import FoldState, StoredCounts, store_folded
+from storage.curves.shared_curves import ListedCurve, Slot
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError
 from storage.log.cells import CellSpan, RankedCells
 
@@ -48,7 +49,7 @@ def list_moves(rows: Iterable[tuple[str, str]], place: CellSpan) -> Iterator[Mov
 
 @dataclass(slots=True)
 class TrackedCurve:
-    fit: StoredFit
+    fit: ListedCurve
     curve: Curve
     counts: LiveCounts
 
@@ -67,12 +68,12 @@ class Counting:
         """Add a backlog to the live counts; return the counts to store, with empty documents for lost counts."""
         version = 0 if found.before is None else found.before.version
         written: list[StoredCounts] = []
-        gone: list[StoredFit] = []
+        gone: list[ListedCurve] = []
         if found.lost:
             self._held.clear()
             self.known.fits.clear()  # this backlog lists all fits again
         begun = self._learn(found)
-        gone += [fit for fit in found.fits if (fit.board_key, fit.column_index) in found.void]
+        gone += [fit for fit in found.fits if fit.slot in found.void]
         changed = {(key, index) for key in found.changes for index in self.known.fits.get(key, {})}
         for slot in sorted(changed | begun):
             tracked = self._tracked(slot, found, begun)
@@ -88,7 +89,7 @@ class Counting:
                 log.error("live_counts_void", board_key=slot[0], column_index=slot[1], detail=str(error))
                 gone.append(tracked.fit)
         for fit in gone:
-            slot = fit.board_key, fit.column_index
+            slot = fit.slot
             self._held.pop(slot, None)
             self.known.fits[slot[0]].pop(slot[1], None)
             number = version + len(written) + 1
@@ -102,7 +103,7 @@ class Counting:
         """Remember the new curves of a backlog; return those for which counting begins now."""
         begun = set()
         for fit in found.fits:
-            slot = fit.board_key, fit.column_index
+            slot = fit.slot
             self.known.version = max(self.known.version, fit.version)
             self._held.pop(slot, None)
             fits = self.known.fits.setdefault(fit.board_key, {})
@@ -144,7 +145,7 @@ class Counting:
 
     @staticmethod
     def _counted(tracked: TrackedCurve, found: FoldBacklog) -> bool:
-        slot = tracked.fit.board_key, tracked.fit.column_index
+        slot = tracked.fit.slot
         board = found.boards[slot[0]]
         rows = found.replays.get(slot)
         if rows is None:

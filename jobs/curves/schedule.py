@@ -22,7 +22,8 @@ from itertools import islice
 from jobs.job_context import JobContext
 from predictor import LiveCurve
 from storage.boards.boards import CHANGES, find_boards_by_key, find_totals, list_boards_after
-from storage.curves.stored_curves import CurveSummary, describe_rules, find_curve_summaries
+from storage.curves.shared_curves import ListedCurve
+from storage.curves.stored_curves import describe_rules, find_listed_curves
 from storage.records import Board
 from storage.store import Program
 
@@ -58,7 +59,7 @@ class _StoredState:
     boards: dict[int, Board]
     younger: list[Board]
     totals: dict[int, dict[int, int]]
-    marks: dict[tuple[int, int], CurveSummary]
+    marks: dict[tuple[int, int], ListedCurve]
 
 
 class Schedule:
@@ -211,7 +212,7 @@ class Schedule:
             else:
                 self._catalog.keep_board(found)
 
-    def _age_s(self, turn: _Turn, index: int, mark: CurveSummary, now_s: float) -> float:
+    def _age_s(self, turn: _Turn, index: int, mark: ListedCurve, now_s: float) -> float:
         version, since_s = turn.known.get(index, (0, now_s))
         if version != mark.version:
             turn.known[index] = (mark.version, now_s)
@@ -219,7 +220,7 @@ class Schedule:
         # If the clock was set back, the age by the clock is too low, and refreshes would stop. So take the greater age.
         return max((self._now_us() - mark.as_of_us) / 1e6, now_s - since_s)
 
-    def _need(self, mark: CurveSummary, totals: dict[int, int], age_intervals: float, index: int) -> float:
+    def _need(self, mark: ListedCurve, totals: dict[int, int], age_intervals: float, index: int) -> float:
         """Return the need of a column: changes divided by entries (at most 1), plus the waiting time.
 
         The waiting time begins when the curve is one refresh interval old. Its unit is `refresh_patience_intervals`
@@ -252,5 +253,5 @@ def _read_state(board_keys: list[int], after: int, limit: int) -> Program[_Store
         return _StoredState({}, younger, {}, {})
     boards = yield from find_boards_by_key(board_keys)
     totals = yield from find_totals(board_keys)
-    marks = yield from find_curve_summaries(board_keys)
+    marks = yield from find_listed_curves(board_keys)
     return _StoredState(boards, younger, totals, marks)

@@ -29,22 +29,15 @@ from storage.entries.entries import Entries, read_live_epochs
 from storage.entries.rankings import Ranking
 from storage.errors import UnknownBoardError
 from storage.log.cells import Padding, RankedCells
-from storage.log.change_log import AFTER_MARK, LogMark, change_log, mark_parameters
+from storage.log.change_log import AFTER_MARK, change_log, mark_parameters
 from storage.records import Board
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program
 
-from .stored_curves import find_curve_summaries
+from .stored_curves import ServedCurve, find_listed_curves
 
 AuditOutcome = Literal["compared", "changed", "empty"]
 _PIECE = "m"
-
-
-@dataclass(frozen=True, slots=True)
-class AuditedCurve:
-    curve: RankCurve
-    mark: LogMark | None  # which changes the curve counts; None: unknown
-    version: int  # the version under which the fit is stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +85,7 @@ class Audit:
 def audit_curve(
     entries: Entries,
     column_index: int,
-    moment: AuditedCurve,
+    moment: ServedCurve,
     limits: JobSettings,
     *,
     rng: random.Random,
@@ -120,77 +113,42 @@ def audit_curve(
     # The database goes over these rows twice: to find the cells, and to count. So `rows` is half of the limit.
     rows = min(total, limits.audit_rows_max // 2)
     row_numbers = sorted(rng.sample(range(rows), min(rows, limits.audit_owners_max)))
+    came, went = since
     compared: list[Compared] = []
-    counted = BetterCounter(ranking)
-    cells = _Landings(ranking)
+    cell: str | None = None
+    past_rows = better_count = 0  # number of rows up to the last tie of `cell`, and of entries better than `cell`
     for row_number in row_numbers:
         if monotonic() > ends_s:
             break
-        cell = yield from cells.at(row_number)
-        if cell is None:
-            break
-        better_count = (yield from counted.better_than(cell)) - since.better_than(ranking.padding.key_of_cell(cell))
-        bracket = moment.curve.locate(ranking.padding.key_of_cell(cell))
-        compared.append(Compared(cell, 1 + better_count, bracket.rank, bracket.low, bracket.high))
+        if cell is None or row_number >= past_rows:
+            found = yield from ranking.sample_row(row_number - past_rows, cell)
+            if found is None:
+                break
+            better_count += yield from _count_between(ranking, cell, found.cell)
+            cell, past_rows = found.cell, row_number - found.ties_before + found.ties
+        key = ranking.padding.key_of_cell(cell)
+        better_then = better_count - bisect_left(came, key) + bisect_left(went, key)
+        bracket = moment.curve.locate(key)
+        compared.append(Compared(cell, 1 + better_then, bracket.rank, bracket.low, bracket.high))
     return Audit("compared", moment.curve, compared)
 
 
-class _Landings:
-    """Finds cells by row number. Row numbers must ascend: each call skips only the rows after the previous cell."""
-
-    def __init__(self, ranking: Ranking) -> None:
-        self._ranking = ranking
-        self._cell: str | None = None
-        self._past = 0  # number of rows up to and including the last tie of `_cell`
-
-    def at(self, row_number: int) -> Program[str | None]:
-        if self._cell is None or row_number >= self._past:
-            found = yield from self._ranking.sample_row(row_number - self._past, self._cell)
-            if found is None:
-                return None
-            self._cell, self._past = found.cell, row_number - found.ties_before + found.ties
-        return self._cell
-
-
-class BetterCounter:
-    """Counts the entries strictly better than a cell. Cells must come best first: a call continues the last count."""
-
-    def __init__(self, ranking: Ranking) -> None:
-        self._ranking, self._high = ranking, ranking.padding.high
-        self._cell: str | None = None
-        self._better_count = 0  # number of entries better than `_cell`
-
-    def better_than(self, cell: str) -> Program[int]:
-        if cell != self._cell:
-            before = self._cell
-            # Count the entries with the previous cell and all entries between the two cells. Entries with this cell
-            # are not counted. The text of a cell followed by "0" sorts after the cell and before every larger cell.
-            if self._high:
-                least, past = cell + "0", ":" if before is None else before + "0"
-            else:
-                least, past = before or "", cell
-            self._better_count += yield from self._ranking.count_range(least=least, past=past)
-            self._cell = cell
-        return self._better_count
-
-
-class _ChangesSince:
-    def __init__(self, came: Iterable[int], went: Iterable[int]) -> None:
-        self._came, self._went = sorted(came), sorted(went)
-
-    def better_than(self, key: int) -> int:
-        """Return how many rows better than `key` were added, minus how many were removed."""
-        return bisect_left(self._came, key) - bisect_left(self._went, key)
+def _count_between(ranking: Ranking, above: str | None, cell: str) -> Program[int]:
+    """Count the entries with the cell `above` (None: the top) and those between the two cells, without `cell`."""
+    # The text of a cell followed by "0" sorts after the cell and before every larger cell.
+    if ranking.padding.high:
+        return (yield from ranking.count_range(least=cell + "0", past=":" if above is None else above + "0"))
+    return (yield from ranking.count_range(least=above or "", past=cell))
 
 
 def _read_changes_since(
-    board: Board, column_index: int, moment: AuditedCurve, changes: int, limits: JobSettings
-) -> Program[_ChangesSince | None]:
-    """Return the changes since the curve's moment, or None if some are unknown or too many."""
+    board: Board, column_index: int, moment: ServedCurve, changes: int, limits: JobSettings
+) -> Program[tuple[list[int], list[int]] | None]:
+    """Return the sorted keys that came and that went since the curve's moment; None: some are unknown or too many."""
     if isinstance(moment.curve, Curve):
-        stored = (yield from find_curve_summaries([board.key])).get((board.key, column_index))
+        stored = (yield from find_listed_curves([board.key])).get((board.key, column_index))
         if stored is not None and (stored.version, stored.changes) == (moment.version, changes):
-            return _ChangesSince((), ())
+            return [], []
     if moment.mark is None:
         return None
     pruned_before = yield from change_log.find_pruned_position()
@@ -201,13 +159,13 @@ def _read_changes_since(
         return None
     pieces = [(piece, len(piece) >> 1) for (piece,) in rows]
     came, went = [piece[half:] for piece, half in pieces], [piece[:half] for piece, half in pieces]
-    return _ChangesSince(_keys(board, column_index, came), _keys(board, column_index, went))
+    return _sorted_keys(board, column_index, came), _sorted_keys(board, column_index, went)
 
 
-def _keys(board: Board, column_index: int, texts: Iterable[str]) -> list[int]:
+def _sorted_keys(board: Board, column_index: int, texts: Iterable[str]) -> list[int]:
     cells, padding = RankedCells(board), Padding.for_column(board.spec, board.spec.columns[column_index])
     found = (cells.extract_cell(text, column_index) for text in texts)
-    return [padding.key_of_cell(cell) for cell in found if cell is not None]
+    return sorted(padding.key_of_cell(cell) for cell in found if cell is not None)
 
 
 _CHANGES_AFTER = (

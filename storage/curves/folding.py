@@ -17,22 +17,20 @@ from config.settings import JobSettings
 from storage.boards.boards import find_boards_by_key
 from storage.log.bundles import Bundle
 from storage.log.change_log import LogMark, change_log
-from storage.records import Board
+from storage.records import INT64_MAX, Board
 from storage.store import Program
 
 from .live_counts import (
     FoldState,
     StoredCounts,
-    StoredFit,
     changes_of_board,
     counted_fits,
     counts_of,
     find_fold_state,
-    fits_after,
 )
-from .stored_curves import read_documents
+from .shared_curves import ListedCurve, Slot
+from .stored_curves import curves_after, read_documents
 
-Slot = tuple[int, int]  # board key, column index
 # A query names at most this many boards. With more boards, comparing the board keys costs as much as reading the
 # changes of all boards.
 NAMED_BOARDS_MAX = 200
@@ -76,7 +74,7 @@ class KnownCurves:
     """The curves that the folding process knows, and which of them it holds decoded."""
 
     version: int = 0  # the version of the newest curve that the process knows
-    fits: dict[int, dict[int, StoredFit]] = field(default_factory=dict)  # by board key, then by column index
+    fits: dict[int, dict[int, ListedCurve]] = field(default_factory=dict)  # by board key, then by column index
     held: Collection[Slot] = ()
 
 
@@ -86,7 +84,7 @@ class FoldBacklog:
 
     before: FoldState | None
     mark: LogMark
-    fits: list[StoredFit] = field(default_factory=list)  # new curves, oldest first
+    fits: list[ListedCurve] = field(default_factory=list)  # new curves, oldest first
     # Versions of the curves that have live counts; read only if the process knows no curve yet.
     counted: dict[Slot, int] = field(default_factory=dict)
     lost: bool = False  # whether no curve can continue from the stored mark; then all curves must be listed anew
@@ -102,9 +100,9 @@ class FoldBacklog:
     curves: dict[int, bytes] = field(default_factory=dict)
     counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored live counts that `curves` continue from
 
-    def goes_on(self, fit: StoredFit) -> bool:
+    def goes_on(self, fit: ListedCurve) -> bool:
         """Return whether a newly listed curve already has live counts that belong to the stored mark."""
-        return not self.lost and self.counted.get((fit.board_key, fit.column_index)) == fit.version
+        return not self.lost and self.counted.get(fit.slot) == fit.version
 
 
 def read_fold_backlog(known: KnownCurves, limits: JobSettings) -> Program[FoldBacklog]:
@@ -116,7 +114,7 @@ def read_fold_backlog(known: KnownCurves, limits: JobSettings) -> Program[FoldBa
     before = yield from find_fold_state()
     found = FoldBacklog(before, (yield from change_log.take_mark()))
     pruned_before = yield from change_log.find_pruned_position()
-    found.fits = yield from fits_after(known.version)
+    found.fits = yield from curves_after(known.version, INT64_MAX)
     if not known.version:
         found.counted = yield from counted_fits()
     found.lost = before is None or not _follows(before.mark, found.mark, pruned_before)
@@ -162,21 +160,20 @@ def _read_replays(found: FoldBacklog, pruned_before: int, limits: JobSettings) -
     """Read, for each new curve, the changes that the snapshot of its fit did not see."""
     rows_max = limits.fold_lag_rows_max
     for fit in found.fits:
-        slot = fit.board_key, fit.column_index
         if found.goes_on(fit):
             continue
         if fit.mark is None or not _follows(fit.mark, found.mark, pruned_before):
-            found.void.add(slot)
+            found.void.add(fit.slot)
             continue
         changes, bundles = yield from changes_of_board(fit.board_key, fit.mark, changes_max=rows_max)
         rows_max -= changes
         if rows_max < 0:
-            found.void.add(slot)
+            found.void.add(fit.slot)
             rows_max = 0
             continue
         netted = NetChanges()
         netted.add_bundles(bundles)
-        found.replays[slot] = netted.of_boards().get(fit.board_key, [])
+        found.replays[fit.slot] = netted.of_boards().get(fit.board_key, [])
 
 
 def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
@@ -184,12 +181,11 @@ def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
     versions: dict[Slot, int] = {}
     for board_key in found.changes:
         fits = known.fits.get(board_key, {}).values()
-        versions |= {(board_key, fit.column_index): fit.version for fit in fits}
+        versions |= {fit.slot: fit.version for fit in fits}
     for fit in found.fits:
-        slot = fit.board_key, fit.column_index
-        versions.pop(slot, None)  # this was the version of the previous curve
-        if slot in found.replays or (found.goes_on(fit) and fit.board_key in found.changes):
-            versions[slot] = fit.version
+        versions.pop(fit.slot, None)  # this was the version of the previous curve
+        if fit.slot in found.replays or (found.goes_on(fit) and fit.board_key in found.changes):
+            versions[fit.slot] = fit.version
     concerned = sorted({slot[0] for slot in versions})
     if concerned:
         found.boards = yield from find_boards_by_key(concerned)
@@ -197,4 +193,4 @@ def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
     if missing:
         found.curves = yield from read_documents(list(missing.values()))
     if old := sorted({slot[0] for slot in missing if slot not in found.replays}):
-        found.counts = {(one.board_key, one.column_index): one for one in (yield from counts_of(old))}
+        found.counts = {one.slot: one for one in (yield from counts_of(old))}

@@ -11,13 +11,15 @@ not known. The curve then has no live counts until it is fitted anew.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from querybuilder import INTEGER, TEXT, asc, coalesce, col, insert, param, select, sum_
 from storage.log.bundles import Bundle
 from storage.log.change_log import AFTER_MARK, BUNDLE_COLUMNS, LogMark, mark_parameters
-from storage.schema.tables import CHANGE_LOG, CURVES, LIVE_COUNTS, LIVE_MARK
-from storage.store import Program, Row
+from storage.schema.tables import CHANGE_LOG, LIVE_COUNTS, LIVE_MARK
+from storage.store import Program
+
+from .shared_curves import Slot
 
 _ONLY = 0  # the key of the only row in the mark's table
 
@@ -40,16 +42,9 @@ class StoredCounts:
     version: int  # the version of the document; a document that is written later has a greater one
     document: bytes  # the encoded live counts; empty: the curve has none
 
-
-@dataclass(frozen=True, slots=True)
-class StoredFit:
-    """A stored curve without its contents, and the mark of the changes that the snapshot of its fit saw."""
-
-    board_key: int
-    column_index: int
-    epoch: int
-    version: int
-    mark: LogMark | None  # None: unknown
+    @property
+    def slot(self) -> Slot:
+        return self.board_key, self.column_index
 
 
 def format_mark(mark: LogMark) -> str:
@@ -61,49 +56,40 @@ def parse_mark(position: int | None, seen: str | None) -> LogMark | None:
     return None if position is None else LogMark(position, tuple(map(int, (seen or "").split())))
 
 
-class _Statements:
-    def __init__(self) -> None:
-        mark = ("position", "seen", "as_of", "version")
-        self.mark = select(*map(col, mark)).from_(LIVE_MARK).prepared()
-        self.set_mark = (
-            insert(LIVE_MARK)
-            .values(
-                mark_key=_ONLY,
-                position=param("position", INTEGER),
-                seen=param("seen", TEXT),
-                as_of=param("as_of", INTEGER),
-                version=param("version", INTEGER),
-            )
-            .on_conflict("mark_key")
-            .overwrite()
-            .prepared()
-        )
-        slot = ("board_key", "column_index", "epoch", "curve_version", "version")
-        self.put = (
-            insert(LIVE_COUNTS)
-            .values(**{name: param(name) for name in (*slot, "document")}, counted=param("counted"))
-            .on_conflict("board_key", "column_index")
-            .overwrite()
-            .prepared()
-        )
-        counts = select(*map(col, (*slot, "document"))).from_(LIVE_COUNTS)
-        self.after = counts.where(col("version").gt(param("version"))).order_by(asc(col("version"))).prepared()
-        self.of_boards = counts.where(col("board_key").in_(param("keys"))).prepared()
-        listed = select(*map(col, (*slot[:2], "curve_version"))).from_(LIVE_COUNTS)
-        self.counted = listed.where(col("counted").eq(1)).packed().prepared()
-        fit = ("board_key", "column_index", "epoch", "version", "mark_position", "mark_seen")
-        newer = select(*map(col, fit)).from_(CURVES).where(col("version").gt(param("version")))
-        self.fits = newer.order_by(asc(col("version"))).packed().prepared()
-        past = (col("board_key").eq(param("key")), AFTER_MARK)
-        self.changes = select(coalesce(sum_(col("changes")), 0)).from_(CHANGE_LOG).where(*past).prepared()
-        self.of_board = select(*BUNDLE_COLUMNS).from_(CHANGE_LOG).where(*past).packed().prepared()
-
-
-_STATEMENTS = _Statements()
+_STATE = select(*map(col, ("position", "seen", "as_of", "version"))).from_(LIVE_MARK).prepared()
+_SET_STATE = (
+    insert(LIVE_MARK)
+    .values(
+        mark_key=_ONLY,
+        position=param("position", INTEGER),
+        seen=param("seen", TEXT),
+        as_of=param("as_of", INTEGER),
+        version=param("version", INTEGER),
+    )
+    .on_conflict("mark_key")
+    .overwrite()
+    .prepared()
+)
+_COLUMNS = ("board_key", "column_index", "epoch", "curve_version", "version", "document")
+_PUT = (
+    insert(LIVE_COUNTS)
+    .values(**{name: param(name) for name in (*_COLUMNS, "counted")})
+    .on_conflict("board_key", "column_index")
+    .overwrite()
+    .prepared()
+)
+_COUNTS = select(*map(col, _COLUMNS)).from_(LIVE_COUNTS)
+_COUNTS_AFTER = _COUNTS.where(col("version").gt(param("version"))).order_by(asc(col("version"))).prepared()
+_COUNTS_OF_BOARDS = _COUNTS.where(col("board_key").in_(param("keys"))).prepared()
+_COUNTED = select(col("board_key"), col("column_index"), col("curve_version")).from_(LIVE_COUNTS)
+_COUNTED_FITS = _COUNTED.where(col("counted").eq(1)).packed().prepared()
+_PAST_MARK = col("board_key").eq(param("key")), AFTER_MARK
+_COUNT_CHANGES = select(coalesce(sum_(col("changes")), 0)).from_(CHANGE_LOG).where(*_PAST_MARK).prepared()
+_BUNDLES_OF_BOARD = select(*BUNDLE_COLUMNS).from_(CHANGE_LOG).where(*_PAST_MARK).packed().prepared()
 
 
 def find_fold_state() -> Program[FoldState | None]:
-    rows = yield _STATEMENTS.mark.bind()
+    rows = yield _STATE.bind()
     if not rows:
         return None
     position, seen, as_of_us, version = rows[0]
@@ -119,18 +105,9 @@ def find_fold_position() -> Program[int | None]:
 
 
 def store_folded(now: FoldState, counts: Iterable[StoredCounts]) -> Program[None]:
-    statements = _STATEMENTS
     for one in counts:
-        yield statements.put.bind(
-            board_key=one.board_key,
-            column_index=one.column_index,
-            epoch=one.epoch,
-            curve_version=one.curve_version,
-            version=one.version,
-            document=one.document,
-            counted=int(bool(one.document)),
-        )
-    yield statements.set_mark.bind(
+        yield _PUT.bind(**asdict(one), counted=int(bool(one.document)))
+    yield _SET_STATE.bind(
         position=now.mark.position, seen=format_mark(now.mark), as_of=now.as_of_us, version=now.version
     )
 
@@ -143,29 +120,18 @@ def counts_after(version: int) -> Program[tuple[FoldState | None, list[StoredCou
     now = yield from find_fold_state()
     if now is None or now.version == version:
         return now, []
-    rows = yield _STATEMENTS.after.bind(version=version if version < now.version else 0)
+    rows = yield _COUNTS_AFTER.bind(version=version if version < now.version else 0)
     return now, [StoredCounts(*row) for row in rows]
 
 
 def counts_of(board_keys: Sequence[int]) -> Program[list[StoredCounts]]:
-    rows = yield _STATEMENTS.of_boards.bind(keys=board_keys)
+    rows = yield _COUNTS_OF_BOARDS.bind(keys=board_keys)
     return [StoredCounts(*row) for row in rows]
 
 
 def counted_fits() -> Program[dict[tuple[int, int], int]]:
-    rows = yield _STATEMENTS.counted.bind()
+    rows = yield _COUNTED_FITS.bind()
     return {(row[0], row[1]): row[2] for row in rows}
-
-
-def fits_after(version: int) -> Program[list[StoredFit]]:
-    """Return the curves stored after a version, oldest first, without their contents."""
-    rows = yield _STATEMENTS.fits.bind(version=version)
-    return [_fit(row) for row in rows]
-
-
-def _fit(row: Row) -> StoredFit:
-    board_key, column_index, epoch, version, position, seen = row
-    return StoredFit(board_key, column_index, epoch, version, parse_mark(position, seen))
 
 
 def changes_of_board(board_key: int, done: LogMark, *, changes_max: int) -> Program[tuple[int, list[Bundle]]]:
@@ -174,7 +140,7 @@ def changes_of_board(board_key: int, done: LogMark, *, changes_max: int) -> Prog
     If there are more than `changes_max`, the list is empty.
     """
     bound = {"key": board_key, **mark_parameters(done)}
-    [[changes]] = yield _STATEMENTS.changes.bind(**bound)
+    [[changes]] = yield _COUNT_CHANGES.bind(**bound)
     if changes > changes_max:
         return changes, []
-    return changes, [Bundle(*row) for row in (yield _STATEMENTS.of_board.bind(**bound))]
+    return changes, [Bundle(*row) for row in (yield _BUNDLES_OF_BOARD.bind(**bound))]

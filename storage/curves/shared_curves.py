@@ -37,6 +37,7 @@ from storage.log.change_log import LogMark
 from .memcached import Memcached
 
 log = structlog.get_logger(__name__)
+Slot = tuple[int, int]  # board key, column index
 ReadOutcome = Literal["hit", "miss", "stale", "corrupt"]  # miss: the value is absent, or its server did not answer
 WriteOutcome = Literal["stored", "too_large", "failed"]
 
@@ -64,6 +65,12 @@ class ListedCurve:
     version: int
     as_of_us: int
     mark: LogMark | None = None  # the changes that the snapshot of the fit saw; None: unknown
+    changes: int | None = None  # the board's count of changes in the snapshot of the fit; None: unknown
+    rules: str | None = None  # the result of `describe_rules` at the time of the fit; None: unknown
+
+    @property
+    def slot(self) -> Slot:
+        return self.board_key, self.column_index
 
 
 class SharedCurves:

@@ -36,7 +36,7 @@ from storage.schema.tables import CURVES
 from storage.store import Program, Row, Store
 
 from .live_counts import StoredCounts, counts_after, format_mark, parse_mark
-from .shared_curves import ListedCurve, SharedCurves
+from .shared_curves import ListedCurve, SharedCurves, Slot
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +54,10 @@ class ServedCurve:
     live_version: int = 0  # the version of the live counts; 0: the curve is as it was fitted
 
     @property
+    def slot(self) -> Slot:
+        return self.board_key, self.column_index
+
+    @property
     def fit(self) -> Curve:
         return self.curve.fit if isinstance(self.curve, LiveCurve) else self.curve
 
@@ -67,12 +71,12 @@ class CurveBook:
         self._store, self._shared = store, shared
         self._poll_rows_max = poll_rows_max
         self._on_corrupt = on_corrupt
-        self._served: dict[tuple[int, int], ServedCurve] = {}
+        self._served: dict[Slot, ServedCurve] = {}
         self._version = 0
-        self._live: dict[tuple[int, int], _Live] = {}  # the live form of a curve in `_served`, by the same key
+        self._live: dict[Slot, _Live] = {}  # the live form of a curve in `_served`, by the same key
         self._as_of, self._mark, self._live_version = AsOf(0), LogMark(0), 0
         # Live counts of curves that this process does not serve yet.
-        self._unmatched: dict[tuple[int, int], StoredCounts] = {}
+        self._unmatched: dict[Slot, StoredCounts] = {}
         self._polling_live, self._polling = asyncio.Lock(), asyncio.Lock()  # always locked in this order
         self._expecting = 0
         # Keys of boards that were forgotten while a `remember_forgotten` context is open.
@@ -93,7 +97,7 @@ class CurveBook:
         return self._as_it_is(served) if served is not None and served.epoch == board.epoch else None
 
     def _as_it_is(self, served: ServedCurve) -> ServedCurve:
-        live = self._live.get((served.board_key, served.column_index))
+        live = self._live.get(served.slot)
         if live is None:
             return served
         return replace(served, curve=live.curve, mark=live.mark or self._mark, live_version=live.version)
@@ -114,21 +118,19 @@ class CurveBook:
 
     def serve_curve(self, served: ServedCurve) -> None:
         """Serve this curve from now on, unless a newer one is served already."""
-        slot = (served.board_key, served.column_index)
+        slot = served.slot
         if served.version > self._serving_version(slot) and served.board_key not in self._forgotten_meanwhile:
             self._served[slot] = served
             if live := self._live.pop(slot, None):
                 live.curve.freeze_time()
 
-    def _serving_version(self, slot: tuple[int, int]) -> int:
+    def _serving_version(self, slot: Slot) -> int:
         current = self._served.get(slot)
         return 0 if current is None else current.version
 
     async def share_curve(self, served: ServedCurve) -> None:
         if self._shared is not None:
-            listed = ListedCurve(
-                served.board_key, served.column_index, served.epoch, served.version, served.fit.as_of_us
-            )
+            listed = ListedCurve(*served.slot, served.epoch, served.version, served.fit.as_of_us)
             await self._shared.store_curve(listed, served.fit)
 
     def forget_board(self, board_key: int) -> None:
@@ -168,9 +170,7 @@ class CurveBook:
         while True:
             with self.remember_forgotten():
                 listed = await self._store.read(self._newer)
-                wanted = [
-                    one for one in listed if one.version > self._serving_version((one.board_key, one.column_index))
-                ]
+                wanted = [one for one in listed if one.version > self._serving_version(one.slot)]
                 curves = await self._contents(wanted) if wanted else {}
                 for one, curve in curves.items():
                     self.serve_curve(
@@ -190,7 +190,7 @@ class CurveBook:
                 return 0
             if now.version < self._live_version:  # the store was restored from a backup
                 self._stop_all()
-            waiting = self._unmatched | {(one.board_key, one.column_index): one for one in counts}
+            waiting = self._unmatched | {one.slot: one for one in counts}
             if any(one.curve_version > self._version for one in waiting.values()):
                 await self.poll()
             fits = {slot: self._served[slot].fit for slot in waiting if slot in self._served}
@@ -201,9 +201,7 @@ class CurveBook:
             self._as_of.us, self._mark, self._live_version = now.as_of_us, now.mark, now.version
             return len(counts)
 
-    def _take_over(
-        self, slot: tuple[int, int], counts: StoredCounts, fit: Curve | None, live: LiveCurve | None
-    ) -> None:
+    def _take_over(self, slot: Slot, counts: StoredCounts, fit: Curve | None, live: LiveCurve | None) -> None:
         """Serve the new live curve, or only the fit if there are no live counts.
 
         If the counts belong to a newer curve than the served one, later folds no longer change the served live curve.
@@ -221,7 +219,7 @@ class CurveBook:
                 self._on_corrupt()
                 log.warning("live_counts_corrupt", board_key=slot[0], column_index=slot[1])
 
-    def _stop(self, slot: tuple[int, int]) -> None:
+    def _stop(self, slot: Slot) -> None:
         """Stop a live curve: later folds do not change it, and it keeps the present mark."""
         live = self._live.get(slot)
         if live is not None and live.mark is None:
@@ -269,17 +267,14 @@ def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) 
     return decoded
 
 
-def _build_all(
-    counts: Sequence[StoredCounts], fits: Mapping[tuple[int, int], Curve], as_of: AsOf
-) -> dict[tuple[int, int], LiveCurve]:
+def _build_all(counts: Sequence[StoredCounts], fits: Mapping[Slot, Curve], as_of: AsOf) -> dict[Slot, LiveCurve]:
     """Build the live curves whose fit is in `fits`. Counts that are empty, corrupt or of another fit are left out."""
-    built: dict[tuple[int, int], LiveCurve] = {}
+    built: dict[Slot, LiveCurve] = {}
     for one in counts:
-        slot = one.board_key, one.column_index
-        fit = fits.get(slot)
+        fit = fits.get(one.slot)
         if one.document and fit is not None:
             with suppress(CurveCorruptError, KnotsInvalidError):
-                built[slot] = LiveCurve(fit, LiveCounts.decode(one.document, fit), as_of=as_of)
+                built[one.slot] = LiveCurve(fit, LiveCounts.decode(one.document, fit), as_of=as_of)
     return built
 
 
@@ -333,23 +328,36 @@ def store_curve(
     return version
 
 
+_LISTED = ("board_key", "column_index", "epoch", "version", "as_of", "mark_position", "mark_seen", "changes", "rules")
+_CURVES = select(*map(col, _LISTED)).from_(CURVES)
+_CURVES_AFTER = (
+    _CURVES.where(col("version").gt(param("version")))
+    .order_by(asc(col("version")))
+    .limit(param("limit"))
+    .packed()
+    .prepared()
+)
+_CURVES_OF_BOARDS = _CURVES.where(col("board_key").in_(param("keys"))).packed().prepared()
+
+
 def curves_after(version: int, limit: int) -> Program[list[ListedCurve]]:
     """Return up to `limit` stored curves newer than a version, oldest first, without their contents."""
-    names = ("board_key", "column_index", "epoch", "version", "as_of", "mark_position", "mark_seen")
-    rows = yield (
-        select(*map(col, names))
-        .from_(CURVES)
-        .where(col("version").gt(version))
-        .order_by(asc(col("version")))
-        .limit(limit)
-        .bind()
-    )
-    return [_listed(row) for row in rows]
+    return [_listed(row) for row in (yield _CURVES_AFTER.bind(version=version, limit=limit))]
+
+
+def find_listed_curves(board_keys: Sequence[int]) -> Program[dict[Slot, ListedCurve]]:
+    listed = [_listed(row) for row in (yield _CURVES_OF_BOARDS.bind(keys=board_keys))]
+    return {one.slot: one for one in listed}
 
 
 def _listed(row: Row) -> ListedCurve:
-    board_key, column_index, epoch, version, as_of_us, position, seen = row
-    return ListedCurve(board_key, column_index, epoch, version, as_of_us, parse_mark(position, seen))
+    board_key, column_index, epoch, version, as_of_us, position, seen, changes, rules = row
+    return ListedCurve(board_key, column_index, epoch, version, as_of_us, parse_mark(position, seen), changes, rules)
+
+
+def curve_version(board_key: int, column_index: int) -> Program[int]:
+    listed = (yield from find_listed_curves([board_key])).get((board_key, column_index))
+    return 0 if listed is None else listed.version
 
 
 def read_documents(versions: Sequence[int]) -> Program[dict[int, bytes]]:
@@ -363,42 +371,6 @@ def read_documents(versions: Sequence[int]) -> Program[dict[int, bytes]]:
     return {row[0]: row[1] for row in rows}
 
 
-@dataclass(frozen=True, slots=True)
-class CurveSummary:
-    epoch: int
-    version: int
-    as_of_us: int
-    changes: int | None  # the board's count of changes in the snapshot of the fit; None: unknown
-    rules: str | None  # the result of `describe_rules` at the time of the fit; None: unknown
-
-
 def describe_rules(board: Board) -> str:
     """Return, as text, the rules by which a board's curves are made. If they change, a new curve is needed."""
     return f"{board.spec.predictor.method.value}/{board.spec.predictor.samples}"
-
-
-def find_curve_summaries(board_keys: Sequence[int]) -> Program[dict[tuple[int, int], CurveSummary]]:
-    rows = yield _CURVE_MARKS.bind(keys=board_keys)
-    return {(row[0], row[1]): CurveSummary(row[2], row[3], row[4], row[5], row[6]) for row in rows}
-
-
-_CURVE_MARKS = (
-    select(*(col(name) for name in ("board_key", "column_index", "epoch", "version", "as_of", "changes", "rules")))
-    .from_(CURVES)
-    .where(col("board_key").in_(param("keys")))
-    .packed()
-    .prepared()
-)
-
-
-def curve_version(board_key: int, column_index: int) -> Program[int]:
-    rows = yield _CURVE_VERSION.bind(board_key=board_key, column_index=column_index)
-    return int(rows[0][0]) if rows else 0
-
-
-_CURVE_VERSION = (
-    select(col("version"))
-    .from_(CURVES)
-    .where(col("board_key").eq(param("board_key")), col("column_index").eq(param("column_index")))
-    .prepared()
-)

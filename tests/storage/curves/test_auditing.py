@@ -8,9 +8,9 @@ import pytest
 from config.settings import JobSettings
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
 from storage.boards.boards import CHANGES, find_totals
-from storage.curves.auditing import Audit, AuditedCurve, audit_curve
+from storage.curves.auditing import Audit, audit_curve
 from storage.curves.sampling import sample_curve
-from storage.curves.stored_curves import store_curve
+from storage.curves.stored_curves import ServedCurve, store_curve
 from storage.errors import BoardChangedError, UnknownBoardError
 from storage.log.cells import Padding
 from storage.log.change_log import LogMark, change_log
@@ -51,7 +51,7 @@ class Audited:
             entry = (await self.deployment.rows(self.board, [owner]))[owner]
             self.keys[owner] = self.padding.key_of_cell(str(entry.cells[INDEX]))
 
-    async def fit(self) -> AuditedCurve:
+    async def fit(self) -> ServedCurve:
         deployment, entries = self.deployment, self.deployment.entries(self.board)
         dialect = deployment.dialect
 
@@ -65,9 +65,9 @@ class Audited:
         version = await deployment.store.write(
             lambda: store_curve(self.board, INDEX, curve, changes=changes, mark=mark)
         )
-        return AuditedCurve(curve, mark, version)
+        return ServedCurve(self.board.key, INDEX, self.board.epoch, version, curve, mark)
 
-    async def audit(self, moment: AuditedCurve, limits: JobSettings = LIMITS, *, ticks: float = 0) -> Audit:
+    async def audit(self, moment: ServedCurve, limits: JobSettings = LIMITS, *, ticks: float = 0) -> Audit:
         """Return what an audit finds. Each time the audit reads its clock, the clock advances by `ticks` seconds."""
         now_s = 0.0
 
