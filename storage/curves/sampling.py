@@ -44,10 +44,10 @@ from querybuilder import (
     whole_part,
 )
 from storage.boards.boards import find_totals
-from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
 from storage.entries.entries import Entries
 from storage.entries.rankings import Sample
-from storage.records import Best, Board
+from storage.records import Best
 from storage.store import Program
 
 KNOTS_MIN = 2  # a curve needs knots at the best and the worst value
@@ -71,11 +71,12 @@ def sample_curve(
 
 
 def _walk(dialect: Dialect, entries: Entries, column_index: int, total: int, gap_rows_max: int) -> Program[list[Knot]]:
-    ranking = entries.rankings[column_index]
+    ranking, layout, scope = entries.rankings[column_index], entries.layout, scope_of(entries.board)
     padding = ranking.padding
-    stride_max = STRIDE_MAX if dialect.lateral else 1
-    strides = Strides(dialect, entries.board, column_index, total=total)
+    by_cursor = dialect.cursors and not layout.shared and total <= CURSOR_ROWS_MAX
+    is_open = False
     samples = max(KNOTS_MIN, entries.board.spec.predictor.samples)
+    stride_max = STRIDE_MAX if dialect.lateral else 1
     plan = walk(total, knots_max=samples, gap_rows_max=gap_rows_max, stride_max=stride_max)
 
     def landing(found: Sample | None) -> Landing | None:
@@ -88,57 +89,33 @@ def _walk(dialect: Dialect, entries: Entries, column_index: int, total: int, gap
             if isinstance(question, WorstEntry):
                 answer = landing((yield from ranking.sample_worst_row()))
             elif isinstance(question, Stride):
-                found = yield from strides.read_stride(question, padding.cell_of_key(question.after_key))
-                answer = [Landing(padding.key_of_cell(each.cell), each.ties_before, each.ties) for each in found]
+                if by_cursor and not is_open:
+                    yield _open_cursor(layout, column_index).bind()
+                    is_open = True
+                rows = yield _read_stride(layout, column_index, by_cursor=by_cursor).bind(
+                    cell=padding.cell_of_key(question.after_key),
+                    next_rank=question.next_rank,
+                    ratio_ppm=question.ratio_ppm,
+                    steps=question.steps,
+                    total=question.total,
+                    rows_max=question.rows_max,
+                    **scope,
+                )
+                answer = [Landing(padding.key_of_cell(cell), ties_before, ties) for cell, ties_before, ties in rows]
             else:
                 below = None if question.after_key is None else padding.cell_of_key(question.after_key)
                 answer = landing((yield from ranking.sample_row(question.rows, below)))
             question = plan.send(answer)
     except StopIteration as stop:
-        yield from strides.close()
+        if is_open:  # close the cursor, so that another walk in the same transaction can begin
+            yield close_cursor(_CURSOR).bind()
         return stop.value  # type: ignore[no-any-return]
 
 
 _CURSOR = "walk"
 
 
-class Strides:
-    """Reads the strides of one walk over a column's `total` entries. All strides must run in one snapshot."""
-
-    def __init__(self, dialect: Dialect, board: Board, index: int, *, total: int) -> None:
-        self._layout, self._index = layout_of(board), index
-        self._scope = scope_of(board)
-        self._by_cursor = dialect.cursors and not self._layout.shared and total <= CURSOR_ROWS_MAX
-        self._opened = False
-
-    def read_stride(self, stride: Stride, below: str) -> Program[list[Sample]]:
-        """Return the samples of a stride, all of them worse than the cell `below`.
-
-        Raises:
-            InexpressibleError: the dialect cannot express the statement.
-        """
-        if self._by_cursor and not self._opened:
-            yield _ordered(self._layout, self._index).bind()
-            self._opened = True
-        rows = yield _statement(self._layout, self._index, cursor=self._by_cursor).bind(
-            cell=below,
-            next_rank=stride.next_rank,
-            ratio_ppm=stride.ratio_ppm,
-            steps=stride.steps,
-            total=stride.total,
-            rows_max=stride.rows_max,
-            **self._scope,
-        )
-        return [Sample(cell, ties_before, ties) for cell, ties_before, ties in rows]
-
-    def close(self) -> Program[None]:
-        """Close the cursor, so that another walk in the same transaction can begin."""
-        if self._opened:
-            yield close_cursor(_CURSOR).bind()
-            self._opened = False
-
-
-def _ordered(layout: Layout, index: int) -> Query:
+def _open_cursor(layout: Layout, index: int) -> Query:
     column = layout.columns[index]
     cell, owner = col(column.name), col("owner")
     order = (desc if column.best is Best.HIGH else asc)(cell), asc(owner)
@@ -146,7 +123,7 @@ def _ordered(layout: Layout, index: int) -> Query:
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _statement(layout: Layout, index: int, *, cursor: bool) -> Prepared:
+def _read_stride(layout: Layout, index: int, *, by_cursor: bool) -> Prepared:
     column, scope = layout.columns[index], layout.scope("e")
     before, found, ties = "w", "f", "t"
     high = column.best is Best.HIGH
@@ -167,7 +144,7 @@ def _statement(layout: Layout, index: int, *, cursor: bool) -> Prepared:
             plus(landed, minus(col("ties", ties), col("before", ties))),
         )
         .from_("w")
-        .join_lateral(row_at(_CURSOR, landed, "cell", "owner") if cursor else sought, found)
+        .join_lateral(row_at(_CURSOR, landed, "cell", "owner") if by_cursor else sought, found)
         .join_lateral(counts.from_(layout.table, "e").where(*scope, cell.eq(col("cell", found))), ties)
         .where(col("step", before).lt(param("steps", INTEGER)), landed.lt(param("total", INTEGER)))
     )

@@ -73,7 +73,8 @@ class CurveBook:
         self._on_corrupt = on_corrupt
         self._served: dict[Slot, ServedCurve] = {}
         self._version = 0
-        self._live: dict[Slot, _Live] = {}  # the live form of a curve in `_served`, by the same key
+        # The live form of a curve in `_served`, by the same key. Its mark is None until later folds do not change it.
+        self._live: dict[Slot, ServedCurve] = {}
         self._as_of, self._mark, self._live_version = AsOf(0), LogMark(0), 0
         # Live counts of curves that this process does not serve yet.
         self._unmatched: dict[Slot, StoredCounts] = {}
@@ -85,11 +86,8 @@ class CurveBook:
     def find_curve(self, board: Board, column_index: int) -> RankCurve | None:
         """Return the column's newest curve of the board's current epoch, or None if this process has none."""
         slot = board.key, column_index
-        served = self._served.get(slot)
-        if served is None or served.epoch != board.epoch:
-            return None
-        live = self._live.get(slot)
-        return served.curve if live is None else live.curve
+        served = self._live.get(slot) or self._served.get(slot)
+        return served.curve if served is not None and served.epoch == board.epoch else None
 
     def find_served(self, board: Board, column_index: int) -> ServedCurve | None:
         """Return the same curve as `find_curve`, with its version and the mark of the changes that it counts."""
@@ -98,9 +96,7 @@ class CurveBook:
 
     def _as_it_is(self, served: ServedCurve) -> ServedCurve:
         live = self._live.get(served.slot)
-        if live is None:
-            return served
-        return replace(served, curve=live.curve, mark=live.mark or self._mark, live_version=live.version)
+        return served if live is None else replace(live, mark=live.mark or self._mark)
 
     @contextmanager
     def remember_forgotten(self) -> Iterator[None]:
@@ -121,8 +117,8 @@ class CurveBook:
         slot = served.slot
         if served.version > self._serving_version(slot) and served.board_key not in self._forgotten_meanwhile:
             self._served[slot] = served
-            if live := self._live.pop(slot, None):
-                live.curve.freeze_time()
+            self._stop(slot)
+            self._live.pop(slot, None)
 
     def _serving_version(self, slot: Slot) -> int:
         current = self._served.get(slot)
@@ -147,9 +143,6 @@ class CurveBook:
     def list_served(self) -> list[ServedCurve]:
         return [self._as_it_is(served) for served in self._served.values()]
 
-    def _newer(self) -> Program[list[ListedCurve]]:
-        return curves_after(self._version, self._poll_rows_max)
-
     async def poll(self) -> int:
         """Load and serve the curves that other processes stored since the last poll. Return how many were loaded."""
         async with self._polling:
@@ -169,7 +162,7 @@ class CurveBook:
         taken = 0
         while True:
             with self.remember_forgotten():
-                listed = await self._store.read(self._newer)
+                listed = await self._store.read(lambda: curves_after(self._version, self._poll_rows_max))
                 wanted = [one for one in listed if one.version > self._serving_version(one.slot)]
                 curves = await self._contents(wanted) if wanted else {}
                 for one, curve in curves.items():
@@ -214,7 +207,7 @@ class CurveBook:
         elif (served.version, served.epoch) == (counts.curve_version, counts.epoch):
             self._live.pop(slot, None)
             if live is not None:
-                self._live[slot] = _Live(live, counts.version, None)
+                self._live[slot] = replace(served, curve=live, mark=None, live_version=counts.version)
             elif counts.document:
                 self._on_corrupt()
                 log.warning("live_counts_corrupt", board_key=slot[0], column_index=slot[1])
@@ -222,7 +215,7 @@ class CurveBook:
     def _stop(self, slot: Slot) -> None:
         """Stop a live curve: later folds do not change it, and it keeps the present mark."""
         live = self._live.get(slot)
-        if live is not None and live.mark is None:
+        if live is not None and live.mark is None and isinstance(live.curve, LiveCurve):
             live.curve.freeze_time()
             self._live[slot] = replace(live, mark=self._mark)
 
@@ -246,13 +239,6 @@ class CurveBook:
             else:
                 found[one] = curve
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Live:
-    curve: LiveCurve
-    version: int
-    mark: LogMark | None  # the mark at which the curve was stopped; None: it is not stopped
 
 
 def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) -> dict[ListedCurve, Curve | None]:
