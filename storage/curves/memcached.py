@@ -25,6 +25,8 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import structlog
@@ -57,75 +59,69 @@ class Memcached:
         self.limits = limits
         bytes_max = limits.memcached_batch_max * (limits.memcached_value_bytes_max + _LINE_BYTES) + RECV_BYTES
         self._budget = Budget(limits.memcached_timeout_s, bytes_max, monotonic)
-        self._monotonic = monotonic
-        self._breakers: list[Breaker] = []
+        # The client uses this in place of the module `socket`.
+        sockets = SimpleNamespace(**(vars(socket) | {"socket": partial(BudgetSocket, self._budget)}))
         # Without a serializer, values stay bytes and the flags that a server sends with them are ignored.
         make_ring: Any = HashClient  # Any, because the methods of HashClient have no annotations
-        self._ring = make_ring([], socket_module=BudgetSockets(self._budget), no_delay=True)
-        self._ring.client_class = self._server
+        self._ring = make_ring([], socket_module=sockets, no_delay=True)
+        self._ring.client_class = partial(_Server, limits, self._budget, monotonic)
         for server in limits.memcached_servers:
             host, _, port = server.rpartition(":")
             self._ring.add_server((host.strip("[]"), int(port)))
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memcached")
-        self._given_up: asyncio.Future[CacheAnswer] | None = None
+        self._given_up: asyncio.Future[tuple[Any, int]] | None = None
         self._closed = False
-
-    def _server(self, server: Any, **options: Any) -> _Server:
-        limits = self.limits
-        breaker = Breaker(
-            failures_max=limits.memcached_failures_max, pause_s=limits.memcached_pause_s, monotonic=self._monotonic
-        )
-        self._breakers.append(breaker)
-        return _Server(server, breaker=breaker, budget=self._budget, **options)
 
     @property
     def servers_left_alone(self) -> int:
         """Return how many servers have an open breaker."""
-        return sum(breaker.open for breaker in self._breakers)
+        return sum(server.breaker.open for server in self._ring.clients.values())
 
     async def get_many(self, keys: Sequence[str]) -> CacheAnswer:
         """Return the values of at most `memcached_batch_max` keys, by key; absent and late values are left out."""
-        return await self._call(lambda: CacheAnswer(values=self._ring.get_many(keys), errors=self._budget.errors))
+        values, errors = await self._call(lambda: self._ring.get_many(keys))
+        return CacheAnswer(values=values or {}, errors=errors)
 
     async def store_value(self, key: str, value: bytes) -> CacheAnswer:
         expiry_s = self.limits.memcached_expiry_s
-        return await self._call(
-            lambda: CacheAnswer(stored=bool(self._ring.set(key, value, expire=expiry_s)), errors=self._budget.errors)
-        )
+        stored, errors = await self._call(lambda: self._ring.set(key, value, expire=expiry_s))
+        return CacheAnswer(stored=bool(stored), errors=errors)
 
-    async def _call(self, work: Callable[[], CacheAnswer]) -> CacheAnswer:
+    async def _call(self, work: Callable[[], Any]) -> tuple[Any, int]:
+        """Return the result of `work` and how many servers failed. The result is None if no server was called."""
         if self._closed:
-            return CacheAnswer()
+            return None, 0
         if self._given_up is not None and not self._given_up.done():
-            return CacheAnswer(errors=1)
+            return None, 1
         future = asyncio.get_running_loop().run_in_executor(self._thread, self._within_budget, work)
         done, _ = await asyncio.wait([future], timeout=_THREAD_TIMEOUTS_MAX * self.limits.memcached_timeout_s)
         if not done:
             self._given_up = future
-            return CacheAnswer(errors=1)
+            return None, 1
         return future.result()
 
-    def _within_budget(self, work: Callable[[], CacheAnswer]) -> CacheAnswer:
+    def _within_budget(self, work: Callable[[], Any]) -> tuple[Any, int]:
         self._budget.begin()
-        return work()
+        return work(), self._budget.errors
 
     async def close(self) -> None:
         """Close the connections. Later calls reach no server and return an empty result."""
-        await self._call(self._close)
+        await self._call(self._ring.close)
         self._closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
-
-    def _close(self) -> CacheAnswer:
-        self._ring.close()
-        return CacheAnswer()
 
 
 class _Server(Client):
     """One server behind its breaker. HashClient sees no failure: a failed call returns the same as an absent value."""
 
-    def __init__(self, server: Any, *, breaker: Breaker, budget: Budget, **options: Any) -> None:
+    def __init__(
+        self, limits: MemcachedSettings, budget: Budget, monotonic: Callable[[], float], server: Any, **options: Any
+    ) -> None:
         super().__init__(server, **options)
-        self._breaker, self._budget = breaker, budget
+        self._budget = budget
+        self.breaker = Breaker(
+            failures_max=limits.memcached_failures_max, pause_s=limits.memcached_pause_s, monotonic=monotonic
+        )
 
     def get_many(self, keys: Any) -> dict[Any, Any]:
         return self._guarded(lambda: super(_Server, self).get_many(keys), {})
@@ -134,7 +130,7 @@ class _Server(Client):
         return self._guarded(lambda: super(_Server, self).set(key, value, expire, noreply, flags), None)
 
     def _guarded(self, call: Callable[[], T], nothing: T) -> T:
-        if not self._breaker.allows() or not self._budget.fair():
+        if not self.breaker.allows() or not self._budget.fair():
             return nothing
         try:
             answer = call()
@@ -144,14 +140,14 @@ class _Server(Client):
             # "SERVER_ERROR object too large for cache" is an answer of a working server. A subclass of
             # `MemcacheServerError` means a lost connection.
             if type(error) is MemcacheServerError:
-                self._breaker.succeeded()
+                self.breaker.succeeded()
             else:
-                was_open = self._breaker.open
-                self._breaker.failed()
-                if self._breaker.open and not was_open:
+                was_open = self.breaker.open
+                self.breaker.failed()
+                if self.breaker.open and not was_open:
                     log.warning("memcached_server_paused", server=str(self.server), detail=repr(error))
             return nothing
-        self._breaker.succeeded()
+        self.breaker.succeeded()
         return answer
 
 
@@ -215,7 +211,9 @@ class Budget:
 class BudgetSocket(socket.socket):
     """A socket that raises when the call's budget is used up."""
 
-    budget: Budget
+    def __init__(self, budget: Budget, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.budget = budget
 
     def connect(self, address: Any) -> None:
         self.settimeout(self.budget.left_s())
@@ -230,18 +228,3 @@ class BudgetSocket(socket.socket):
         data = super().recv(max(bufsize, RECV_BYTES), flags)
         self.budget.received(len(data))
         return data
-
-
-class BudgetSockets:
-    """Replaces the module `socket` in pymemcache, and makes sockets with a budget."""
-
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-
-    def socket(self, *arguments: Any) -> BudgetSocket:
-        made = BudgetSocket(*arguments)
-        made.budget = self._budget
-        return made
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(socket, name)
