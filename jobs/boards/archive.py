@@ -56,24 +56,23 @@ class Archiver:
         Raises:
             LeaseLostError, UnknownBoardError, StoreBusyError: see `write_part`; no board was archived.
         """
-        opened = [(board, self._open_boards.open_board(board)[0]) for board in boards]
-        archivings = [ArchiveWriter(entries, self._limits) for _, entries in opened]
+        archivings = [ArchiveWriter(self._open_boards.open_board(board)[0], self._limits) for board in boards]
 
-        def read() -> Program[list[tuple[int, list[DraftBlock]] | None]]:
+        def read() -> Program[list[list[DraftBlock] | None]]:
             found = []
             for archiving in archivings:
                 found.append((yield from archiving.read_whole_board()))
             return found
 
         read_ones = await self._store.read(read, heavy=True)
-        whole = [(each, *found) for each, found in zip(archivings, read_ones, strict=True) if found is not None]
-        blocks = await asyncio.to_thread(lambda: [archiving.encode_blocks(found) for archiving, _, found in whole])
+        whole = [(each, found) for each, found in zip(archivings, read_ones, strict=True) if found is not None]
+        blocks = await asyncio.to_thread(lambda: [archiving.encode_blocks(found) for archiving, found in whole])
 
         def program() -> Program[list[Board | None]]:
             yield from held.renew()
             stored = []
-            for (archiving, changes, _), theirs in zip(whole, blocks, strict=True):
-                stored.append((yield from archiving.store_whole_archive(changes, theirs, now_us=now_us)))
+            for (archiving, _), theirs in zip(whole, blocks, strict=True):
+                stored.append((yield from archiving.store_whole_archive(theirs, now_us=now_us)))
             return stored
 
         for archived, theirs in zip(await self._store.write(program), blocks, strict=True):

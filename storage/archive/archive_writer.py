@@ -193,16 +193,13 @@ class ArchiveWriter:
                 passed[cell] += 1
         return ties_before
 
-    def read_whole_board(self) -> Program[tuple[int, list[DraftBlock]] | None]:
-        """Return the board's count of changes and its whole archive, or None if the board is too large for one step."""
-        changes = yield from self._changes_now()
+    def read_whole_board(self) -> Program[list[DraftBlock] | None]:
+        """Begin the archive and return all of its blocks, or None if the board is too large for one step."""
+        self.changes = yield from self._changes_now()
         found, place = yield from self.read_step()
-        return (changes, found) if self.is_complete(place) else None
+        return found if self.is_complete(place) else None
 
-    def store_whole_archive(
-        self, changes: int, blocks: Sequence[ArchiveBlock], *, now_us: int
-    ) -> Program[Board | None]:
-        self.changes = changes
+    def store_whole_archive(self, blocks: Sequence[ArchiveBlock], *, now_us: int) -> Program[Board | None]:
         yield self._clear()
         for block in blocks:
             yield self._write(block)

@@ -139,13 +139,10 @@ def _archive_us(board: Board, families: dict[int, Family | None]) -> Program[int
         return season.closes_us + season.keep_seconds * 1_000_000
     if board.family_key not in families:
         families[board.family_key] = yield from lock_family_by_key(board.family_key, lock=Lock.SHARE)
-    family = families[board.family_key]
-    return None if family is None else _keeps_until_us(family, board)
-
-
-def _keeps_until_us(family: Family, board: Board) -> int | None:
-    """Return when a family stops keeping a board's rows: once enough later periods have closed. None: never."""
-    named = parse_board_id(board.id)
-    count = dict(family.spec.keep).get(named.period.kind) if named is not None else None
-    last = advance_period(named.period, count) if named is not None and count is not None else None
+    family, named = families[board.family_key], parse_board_id(board.id)
+    if family is None or named is None:
+        return None
+    # A family keeps the rows of a board until enough later periods have closed.
+    count = dict(family.spec.keep).get(named.period.kind)
+    last = None if count is None else advance_period(named.period, count)
     return None if last is None else family.spec.closes_us(last)

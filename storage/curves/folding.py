@@ -40,33 +40,30 @@ class NetChanges:
     """The net change of each owner: the owner's row before the first change, and the row after the last change."""
 
     def __init__(self) -> None:
+        # By board key and owner: number and row of the first change, then of the last change.
         self._boards: dict[int, dict[str, tuple[int, str, int, str]]] = {}
 
     def add_bundles(self, bundles: Iterable[Bundle]) -> None:
         """Add changes. Bundles may come in any order, because their changes are numbered."""
         for bundle in bundles:
             owners = self._boards.setdefault(bundle.board_key, {})
-            for _, number, _, owner, previous, following in bundle.changes():
+            for number, _, owner, previous, following in bundle.changes():
                 if previous == following:
                     continue
-                known = owners.get(owner)
-                if known is not None:
-                    first, before, last, after = known
-                    if number < first:
-                        owners[owner] = number, previous, last, after
-                    elif number > last:
-                        owners[owner] = first, before, number, following
-                else:
-                    owners[owner] = number, previous, number, following
+                first, before, last, after = owners.get(owner, (number, previous, number, following))
+                if number < first:
+                    first, before = number, previous
+                if number > last:
+                    last, after = number, following
+                owners[owner] = first, before, last, after
 
     def of_boards(self) -> dict[int, list[tuple[str, str]]]:
         """Return pairs (row before, row after), by board key. Owners whose changes cancel each other are left out."""
-        found: dict[int, list[tuple[str, str]]] = {}
-        for board_key, owners in self._boards.items():
-            moved = [(before, after) for _, before, _, after in owners.values() if before != after]
-            if moved:
-                found[board_key] = moved
-        return found
+        found = {
+            board_key: [(before, after) for _, before, _, after in owners.values() if before != after]
+            for board_key, owners in self._boards.items()
+        }
+        return {board_key: moved for board_key, moved in found.items() if moved}
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ from querybuilder import (
     select,
     update,
 )
-from storage.log.bundles import NAMELESS, cells_text, owner_mark, owners_of, owners_text, pieces_of
+from storage.log.bundles import NAMELESS, cells_text, owners_of, owners_text, pieces_of
 from storage.log.change_log import HORIZON, POSITION, count_rows_holding
 from storage.log.log_record import decode_records, encode_records
 from storage.log.owner_index import PositionRange, may_hold, owner_blocks
@@ -103,7 +103,7 @@ class ErasureStatements:
         board key; `otherwise` is the last `seq` for all other boards. Each erasure has a `token` of its own.
         """
         last = max(otherwise, *until.values()) if until else otherwise
-        sought = {"first": positions.first, "last": positions.last, "owner": owner_mark(owner)}
+        sought = {"first": positions.first, "last": positions.last, "owner": owners_text([owner])}
         found = yield self._found.bind(**sought, past=past, until=last, limit=rows_max)
         if not found:
             return None

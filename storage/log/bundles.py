@@ -28,7 +28,6 @@ _PIECE_END = ","
 class LoggedChange(NamedTuple):
     """The change that one post, or an erasure, made on one board."""
 
-    position: int
     number: int  # larger for each later change of an owner on a board
     board_key: int
     owner: str
@@ -50,7 +49,7 @@ class Bundle(NamedTuple):
         number = self.seq * PLACES
         for index, (owner, piece) in enumerate(zip(owners_of(self.owners), pieces_of(self.cells), strict=True)):
             half = len(piece) >> 1
-            yield LoggedChange(self.position, number + index, self.board_key, owner, piece[:half], piece[half:])
+            yield LoggedChange(number + index, self.board_key, owner, piece[:half], piece[half:])
 
 
 @dataclass(slots=True)
@@ -70,17 +69,13 @@ class BundleDraft:
 
 
 def owners_text(owners: Sequence[str]) -> str:
+    """Return the column `owners`. It contains `owners_text([owner])` if and only if this owner is among them."""
     return f"{_OWNER_END}{_OWNER_END.join(owners)}{_OWNER_END}"
 
 
 def owners_of(text: str) -> list[str]:
     """Return the owners in the column `owners`. A text that begins with `NAMELESS` replaces an erased owner."""
     return text[1:-1].split(_OWNER_END)
-
-
-def owner_mark(owner: str) -> str:
-    """Return the text that the column `owners` contains if and only if this owner is among them."""
-    return f"{_OWNER_END}{owner}{_OWNER_END}"
 
 
 def cells_text(pieces: Sequence[str]) -> str:

@@ -40,7 +40,7 @@ from storage.records import INT64_MAX, Board, BoardSpec
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Row
 
-from .bundles import NAMELESS, PLACES, owner_mark, owners_of, owners_text, pieces_of
+from .bundles import NAMELESS, PLACES, owners_of, owners_text, pieces_of
 from .cells import Cell, RankedCells
 from .change_log import NewChange, change_log, count_rows_holding
 from .log_record import ChangeKind, ChangeRecord, decode_records, record_of_deletion, record_of_event
@@ -163,7 +163,7 @@ class Journal:
                 last=stretch.last,
                 position=position,
                 place=place,
-                owner=owner_mark(owner),
+                owner=owners_text([owner]),
                 limit=min(limit, _BUNDLES),
             )
             for row in rows:

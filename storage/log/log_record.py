@@ -49,7 +49,7 @@ class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(list[ChangeRecord | None]).decode
+decode_records = msgspec.json.Decoder(list[ChangeRecord | None]).decode
 
 
 def record_of_post(
@@ -84,7 +84,3 @@ def record_of_rejection(
 def encode_records(records: Sequence[RecordFields | ChangeRecord | None]) -> str:
     """Encode the records of a bundle for the column `posts`. None replaces the record of an erased owner."""
     return _encode(records).decode()
-
-
-def decode_records(text: str) -> list[ChangeRecord | None]:
-    return _decode(text)
