@@ -9,10 +9,10 @@ column's requests with lower numbers, and no request with a higher number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
-from querybuilder import Condition, asc, col, excluded, insert, param, select, update
+from querybuilder import asc, col, excluded, insert, param, select, update
 from storage.records import Board
 from storage.schema.sequences import take_number
 from storage.schema.tables import REFRESH_REQUESTS
@@ -46,6 +46,30 @@ class RefreshRequestState:
     answer: RefreshAnswer
 
 
+_ANSWER_COLUMNS = ("outcome", "detail", "version", "took_us")
+_NUMBER = param("number")
+_SLOT = col("board_key").eq(param("key")), col("column_index").eq(param("index"))
+_REQUESTS = select(*map(col, ("board_key", "column_index", "epoch", "board_id", "demanded", "origin")))
+_OPEN = (
+    _REQUESTS.from_(REFRESH_REQUESTS)
+    .where(col("demanded").gt(col("taken")))
+    .order_by(asc(col("demanded")))
+    .limit(param("limit"))
+    .prepared()
+)
+_UNTAKEN = *_SLOT, col("demanded").eq(_NUMBER), col("taken").lt(_NUMBER)
+_TAKE = update(REFRESH_REQUESTS).set(taken=_NUMBER).where(*_UNTAKEN).prepared()
+_RETURN = update(REFRESH_REQUESTS).set(taken=0).where(*_SLOT, col("taken").eq(_NUMBER)).prepared()
+_ANSWER = (
+    update(REFRESH_REQUESTS)
+    .set(answered=_NUMBER, **{name: param(name) for name in _ANSWER_COLUMNS})
+    .where(*_SLOT, col("answered").lt(_NUMBER))
+    .prepared()
+)
+_STATE_COLUMNS = select(*map(col, ("taken", "answered", *_ANSWER_COLUMNS)))
+_STATE = _STATE_COLUMNS.from_(REFRESH_REQUESTS).where(*_SLOT).prepared()
+
+
 def store_refresh_request(board: Board, column_index: int, origin: str = "") -> Program[int]:
     """Request a refresh on behalf of the HTTP request `origin`. Return the number of the refresh request."""
     number = yield from take_number("refresh_demand")
@@ -74,71 +98,29 @@ def store_refresh_request(board: Board, column_index: int, origin: str = "") -> 
 
 def list_open_refresh_requests(limit: int) -> Program[list[StoredRefreshRequest]]:
     """Return up to `limit` requests that no job process has taken, oldest first."""
-    rows = yield (
-        select(*(col(name) for name in ("board_key", "column_index", "epoch", "board_id", "demanded", "origin")))
-        .from_(REFRESH_REQUESTS)
-        .where(col("demanded").gt(col("taken")))
-        .order_by(asc(col("demanded")))
-        .limit(limit)
-        .bind()
-    )
+    rows = yield _OPEN.bind(limit=limit)
     return [StoredRefreshRequest(*row) for row in rows]
 
 
 def take_refresh_request(request: StoredRefreshRequest) -> Program[bool]:
     """Take a request. Return False if another process was faster, or if the refresh was requested again meanwhile."""
-    [[rows]] = yield (
-        update(REFRESH_REQUESTS)
-        .set(taken=request.number)
-        .where(*_slot(), col("demanded").eq(param("number")), col("taken").lt(param("number")))
-        .bind(key=request.board_key, index=request.column_index, number=request.number)
-    )
+    [[rows]] = yield _TAKE.bind(key=request.board_key, index=request.column_index, number=request.number)
     return bool(rows)
 
 
 def return_refresh_request(request: StoredRefreshRequest) -> Program[None]:
-    yield (
-        update(REFRESH_REQUESTS)
-        .set(taken=0)
-        .where(*_slot(), col("taken").eq(param("number")))
-        .bind(key=request.board_key, index=request.column_index, number=request.number)
-    )
+    yield _RETURN.bind(key=request.board_key, index=request.column_index, number=request.number)
 
 
 def answer_refresh_request(request: StoredRefreshRequest, answer: RefreshAnswer) -> Program[None]:
     """Store the answer to a request, unless a later request is already answered."""
-    yield (
-        update(REFRESH_REQUESTS)
-        .set(
-            answered=request.number,
-            outcome=answer.outcome,
-            detail=param("detail"),
-            version=answer.version,
-            took_us=answer.took_us,
-        )
-        .where(*_slot(), col("answered").lt(param("number")))
-        .bind(
-            key=request.board_key,
-            index=request.column_index,
-            number=request.number,
-            detail=answer.detail,
-        )
-    )
+    yield _ANSWER.bind(key=request.board_key, index=request.column_index, number=request.number, **asdict(answer))
 
 
 def find_refresh_request_state(board_key: int, column_index: int) -> Program[RefreshRequestState | None]:
     """Return the state of a column's requests; None if there are none or the board was deleted."""
-    rows = yield (
-        select(*(col(name) for name in ("taken", "answered", "outcome", "detail", "version", "took_us")))
-        .from_(REFRESH_REQUESTS)
-        .where(*_slot())
-        .bind(key=board_key, index=column_index)
-    )
+    rows = yield _STATE.bind(key=board_key, index=column_index)
     if not rows:
         return None
     taken, answered, *answer = rows[0]
     return RefreshRequestState(taken, answered, RefreshAnswer(*answer))
-
-
-def _slot() -> tuple[Condition, Condition]:
-    return col("board_key").eq(param("key")), col("column_index").eq(param("index"))

@@ -61,17 +61,15 @@ class TallyBuilder:
             return
         if not self.values:
             self._first_key = keys[0]
-        first_key = self._first_key
-        if self._high is None and (keys[-1] - first_key) >> LIMB_BITS:
+        offsets = [key - self._first_key for key in keys]
+        if self._high is None and offsets[-1] >> LIMB_BITS:
             self._high = _Column(self._memory_max)
             for start in range(0, self.values, _ZEROS_AT_ONCE):
                 self._high.extend(array("q", repeat(0, min(_ZEROS_AT_ONCE, self.values - start))))
-        if self._high is None:
-            self._low.extend(array("q", [key - first_key for key in keys]))
-        else:
-            offsets = [key - first_key for key in keys]
-            self._low.extend(array("q", [offset & _LIMB_MASK for offset in offsets]))
+        if self._high is not None:
             self._high.extend(array("q", [offset >> LIMB_BITS for offset in offsets]))
+            offsets = [offset & _LIMB_MASK for offset in offsets]
+        self._low.extend(array("q", offsets))
         better_counts = array("q", accumulate(counts, initial=self.total))
         self.total = better_counts.pop()
         self._better_counts.extend(better_counts)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -135,9 +135,7 @@ class Journal:
         even if there are more.
         """
         covered = yield from owner_blocks.find_covered_position()
-        found: list[JournalRow] = []
-        rows = yield from self._in_stretch(PositionRange(covered + 1, INT64_MAX), owner, before, limit)
-        found += rows
+        found = yield from self._in_stretch(PositionRange(covered + 1, INT64_MAX), owner, before, limit)
         at, looked_at = position_of(before), 0
         while len(found) < limit:
             page = yield from owner_blocks.list_blocks_below(min(at + 1, INT64_MAX))
@@ -199,23 +197,14 @@ class Journal:
             if key in found:
                 continue
             rows = yield self._last_of_board.bind(board_key=key, limit=_LAST_BUNDLES)
-            for record in (each for row in rows for each in decode_records(row[-1]) if each is not None):
-                if record.kind is ChangeKind.DELETED:
-                    found[key] = _deleted_board(key, record)
+            found |= _find_deletions((key, row[-1]) for row in rows)
         return found
 
     def find_deleted_boards(self, board_id: str, *, since: int) -> Program[dict[int, Board]]:
         """Read all bundles from `since` on. Return by key the boards with this id that were deleted there."""
         named = f'"{board_id}"'
         rows = yield self._deleted.bind(position=position_of(since), nobody=owners_text([""]), named=named)
-        records = [
-            (board_key, record) for board_key, posts in rows for record in decode_records(posts) if record is not None
-        ]
-        return {
-            board_key: _deleted_board(board_key, record)
-            for board_key, record in records
-            if record.kind is ChangeKind.DELETED and record.board_id == board_id
-        }
+        return {key: board for key, board in _find_deletions(rows).items() if board.id == board_id}
 
     def log_reset(self, board: Board, now_us: int) -> Program[None]:
         event = NewChange(board.key, "", "", "", record_of_event(ChangeKind.RESET))
@@ -229,8 +218,14 @@ class Journal:
             yield from change_log.append_changes(events, now_us=now_us, place=start)
 
 
-def _deleted_board(board_key: int, record: ChangeRecord) -> Board:
-    return Board(board_key, record.board_id or "", msgspec.convert(record.spec, BoardSpec), 0, 0)
+def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Board]:
+    """Return, by key, the boards that these bundles delete. A bundle is a pair of its `board_key` and `posts`."""
+    return {
+        key: Board(key, record.board_id or "", msgspec.convert(record.spec, BoardSpec), 0, 0)
+        for key, posts in bundles
+        for record in decode_records(posts)
+        if record is not None and record.kind is ChangeKind.DELETED
+    }
 
 
 def changes_of(row: Row) -> Iterator[JournalRow]:
