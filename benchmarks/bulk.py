@@ -71,7 +71,7 @@ async def _load(store_url: str, rows: int) -> None:
         index = board.column_index[COLUMN]
         layout = layout_of(board)
         await run_statement(store, drop_index(index_name(layout, layout.columns[index])))
-        entries, padding = Entries(board), Padding.for_column(board.spec, board.spec.columns[index])
+        entries, padding = Entries(board), Padding(board.spec, board.spec.columns[index])
         scores = draw_scores(rows)
         for start in range(0, rows, _BATCH_ROWS):
             chunk = scores[start : start + _BATCH_ROWS].tolist()

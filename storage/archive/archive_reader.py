@@ -62,7 +62,7 @@ class ArchivedRanking(Ranking):
     def __init__(self, board: Board, index: int) -> None:
         # Do not call the constructor of the base class: it makes statements over a table that no longer exists.
         self.index, self._board_key, self._columns = index, board.key, len(board.spec.columns)
-        self.padding = Padding.for_column(board.spec, board.spec.columns[index])
+        self.padding = Padding(board.spec, board.spec.columns[index])
         self.timed = self.padding.timed
 
     def _needs_rows(self, *_arguments: Any, **_options: Any) -> Any:

@@ -110,7 +110,7 @@ class GapCounts:
 
     def __init__(self, board: Board, index: int) -> None:
         self._board, self._index = board, index
-        self._padding = Padding.for_column(board.spec, board.spec.columns[index])
+        self._padding = Padding(board.spec, board.spec.columns[index])
         self._high = board.spec.columns[index].best is Best.HIGH
 
     def count_better(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:

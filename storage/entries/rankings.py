@@ -106,7 +106,7 @@ class Ranking:
 
     def __init__(self, board: Board, index: int) -> None:
         self.index = index
-        self.padding = Padding.for_column(board.spec, board.spec.columns[index])
+        self.padding = Padding(board.spec, board.spec.columns[index])
         self.timed = self.padding.timed
         self.neighbours = NeighbourReads(board, index)
         self.gaps = GapCounts(board, index)

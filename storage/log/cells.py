@@ -29,29 +29,14 @@ TIME_DIGITS = 16
 TIME_LIMIT_US = 10**TIME_DIGITS - 1  # in the year 2286
 
 
-@dataclass(frozen=True, slots=True)
 class Padding:
     """The text form of one ranked column's cells."""
 
-    offset: int
-    width: int  # digits of the value
-    timed: bool
-    high: bool
-    min_scaled: int
-    max_scaled: int
-
-    @classmethod
-    def for_column(cls, spec: BoardSpec, column: ColumnSpec) -> Padding:
-        offset = -column.min_scaled if column.min_scaled < 0 else 0
-        width = len(str(column.max_scaled + offset))
-        return cls(
-            offset=offset,
-            width=width,
-            timed=spec.ties is Ties.EARLIEST,
-            high=column.best is Best.HIGH,
-            min_scaled=column.min_scaled,
-            max_scaled=column.max_scaled,
-        )
+    def __init__(self, spec: BoardSpec, column: ColumnSpec) -> None:
+        self.min_scaled, self.max_scaled = column.min_scaled, column.max_scaled
+        self.offset = max(0, -column.min_scaled)
+        self.width = len(str(column.max_scaled + self.offset))  # digits of the value
+        self.timed, self.high = spec.ties is Ties.EARLIEST, column.best is Best.HIGH
 
     def pad(self, scaled: int, reached_us: int = 0) -> str:
         """Return the cell of a value in the column's range. `reached_us` is ignored if equal values share a rank."""
@@ -132,7 +117,7 @@ class RankedCells:
         self._places: dict[int, CellSpan] = {}
         start = 0
         for index in board.sorted_indexes:
-            padding = Padding.for_column(board.spec, board.spec.columns[index])
+            padding = Padding(board.spec, board.spec.columns[index])
             width = padding.width + (TIME_DIGITS if padding.timed else 0)
             self._places[index] = CellSpan(start, width, _WORSE_THAN_ANY[padding.high] * width, padding.high)
             start += width

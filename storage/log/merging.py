@@ -13,9 +13,7 @@ from .cells import Cell, Padding
 class Merger:
     def __init__(self, board: Board) -> None:
         self._columns = board.spec.columns
-        self._paddings = [
-            Padding.for_column(board.spec, column) if column.sorted else None for column in board.spec.columns
-        ]
+        self._paddings = [Padding(board.spec, column) if column.sorted else None for column in board.spec.columns]
         self._only = self._paddings[0] if len(self._paddings) == 1 else None  # most boards have one column
 
     def decode_stats(self, cells: Sequence[Cell]) -> list[StatValue | None]:

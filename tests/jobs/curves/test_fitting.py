@@ -34,7 +34,7 @@ async def test_a_board_that_wants_scans_gets_certified_curves(world: World) -> N
     assert (curve.method, curve.total) == ("scan", 300)
     assert curve.certificate is not None
     assert len(curve.knots) <= 20 + 3
-    padding = Padding.for_column(board.spec, board.spec.columns[0])
+    padding = Padding(board.spec, board.spec.columns[0])
     for number, value in enumerate(sorted(MANY.values())):
         rank, bracket = 300 - number, curve.locate(padding.key_of_cell(padding.pad(value)))
         assert abs(bracket.rank - rank) <= curve.certificate * rank

@@ -35,7 +35,7 @@ class Audited:
 
     @property
     def padding(self) -> Padding:
-        return Padding.for_column(self.board.spec, self.board.spec.columns[INDEX])
+        return Padding(self.board.spec, self.board.spec.columns[INDEX])
 
     async def post(self, count: int, *, owners: int = 80) -> None:
         """Post new values of random owners, and sometimes erase an owner."""

@@ -36,7 +36,7 @@ async def sample_board(
 
 def keys_of(board: Board, values: Values) -> list[int]:
     """Return the keys of these values, best first."""
-    padding = Padding.for_column(board.spec, board.spec.columns[1])
+    padding = Padding(board.spec, board.spec.columns[1])
     return sorted(
         padding.key_of_cell(padding.pad(value, NOW_US + reached)) for value, reached in values if value is not None
     )

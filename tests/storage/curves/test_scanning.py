@@ -42,7 +42,7 @@ async def scanned(deployment: Deployment, board: Board, *, page: int = 3, memory
 
 
 def expected(board: Board, values: Values) -> dict[int, int]:
-    padding = Padding.for_column(board.spec, board.spec.columns[1])
+    padding = Padding(board.spec, board.spec.columns[1])
     cells = [padding.pad(value, NOW_US + reached) for value, reached in values if value is not None]
     return dict(Counter(padding.key_of_cell(cell) for cell in cells))
 

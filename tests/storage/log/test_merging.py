@@ -59,7 +59,7 @@ def test_posts_merge_as_in_the_plain_model(case: Case, ties: Ties) -> None:
                 if columns[index].sorted and isinstance(cell, str):
                     held = row[index]
                     assert held is not None
-                    assert Padding.for_column(board, columns[index]).reached_us(cell) == held[1]
+                    assert Padding(board, columns[index]).reached_us(cell) == held[1]
 
 
 def test_a_worse_time_never_replaces_a_better_one() -> None:

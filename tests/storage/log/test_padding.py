@@ -16,7 +16,7 @@ Case = tuple[tuple[int, int], int, int]  # the range of a column, and two values
 
 def padding(low: int, high: int, *, best: Best = Best.HIGH, ties: Ties = Ties.SHARED) -> Padding:
     column = ranked("xp", best=best, min_scaled=low, max_scaled=high)
-    return Padding.for_column(spec(column, ties=ties), column)
+    return Padding(spec(column, ties=ties), column)
 
 
 @st.composite
