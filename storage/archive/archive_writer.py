@@ -1,7 +1,7 @@
 """Writing a closed board's archive in steps, and removing its rows once the archive is complete.
 
-    begin_or_resume ──> read_step ──> encode_blocks ──> store_blocks ──> note_progress ──> … ──> finish
-                            ^__________________________________________________│
+    begin_or_resume ──> read_step ──> encode_blocks ──> store_blocks ──> progress ──> … ──> finish
+                            ^_____________________________________________│
 
 The parts are written in this order: tally, top and curve of each ranked column, then the owners. Another process can
 continue an archive, because the stored blocks show how much of it is written.
