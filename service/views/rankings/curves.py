@@ -86,7 +86,7 @@ def curve_etag(served: ServedCurve) -> str:
 
 def curve_document(board: Board, column_index: int, curve: RankCurve) -> CurveAnswer:
     column = board.spec.columns[column_index]
-    padding = Padding.for_column(board.spec, column)
+    padding = Padding(board.spec, column)
 
     def place_of(key: int) -> tuple[Number, str | UnsetType]:
         """Return the value and the time that clients read for a key."""
@@ -155,7 +155,7 @@ async def audit_curve(context: Context, call: Call) -> AuditAnswer:
     started_s = perf_counter()
     found = await context.curves.auditor.audit_column(board, index, owners=query.owners)
     column, curve = board.spec.columns[index], found.curve
-    padding = Padding.for_column(board.spec, column)
+    padding = Padding(board.spec, column)
     errors = sorted(each.error for each in found.compared)
     broken = [
         AuditedRank(
