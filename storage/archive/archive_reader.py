@@ -16,10 +16,8 @@ from querybuilder import INTEGER, Lock, asc, col, desc, param, select, update
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CountStart
 from storage.entries.hidden_owners import hidden_statements
-from storage.entries.neighbours import Neighbours
-from storage.entries.rankings import Ranking
+from storage.entries.rankings import Neighbours, Ranking
 from storage.errors import ArchivedError
-from storage.log.cells import Padding
 from storage.log.log_record import ChangeKind
 from storage.records import INT64_MAX, Board, Entry
 from storage.schema.tables import ARCHIVE_BLOCKS

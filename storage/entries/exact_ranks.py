@@ -18,14 +18,12 @@ knot's count, there is no result. The log cannot confirm it in three cases:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import NamedTuple, Protocol
+from functools import lru_cache
+from typing import NamedTuple
 
-from predictor import AnchorKnot, Bracket, KeyBracket
+from predictor import AnchorKnot, KnotRanks
 from querybuilder import (
     INTEGER,
-    Bound,
     Prepared,
     coalesce,
     col,
@@ -43,31 +41,19 @@ from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, 
 from storage.boards.total_shares import add_up_shares
 from storage.log.cells import CellSpan, Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, HORIZON, POSITION, PRUNED_BEFORE, LogMark, mark_parameters
-from storage.records import Best, Board
+from storage.records import Board
 from storage.schema.tables import CHANGE_LOG, TOTALS
-from storage.store import Program, Rows
+from storage.store import Program
 
 _COUNT_ROW = -10  # marks the row with the count; no column has this index
 _PIECE = "m"
-_BETTER_THAN_ANY = {True: ":", False: ""}  # by whether high values win; ":" sorts after all digits, and "" before them
-
-
-class AnchorCurve(Protocol):
-    """The methods of `KnotRanks` that exact counts need."""
-
-    def find_anchor_above(self, key: int) -> AnchorKnot: ...
-
-    def find_anchor_below(self, key: int) -> AnchorKnot: ...
-
-    def locate(self, key: int) -> Bracket: ...
-
-    def key_at(self, rank: int) -> KeyBracket | None: ...
+BETTER_THAN_ANY = {True: ":", False: ""}  # by whether high values win; ":" sorts after all digits, and "" before them
 
 
 class CountStart(NamedTuple):
     """The start of a count in one column."""
 
-    curve: AnchorCurve
+    curve: KnotRanks
     mark: LogMark  # covers the changes that the counts of the curve include
     changes_max: int  # most changes after the mark that are summed up; if there are more, there is no result
 
@@ -81,88 +67,56 @@ class GapCount(NamedTuple):
     from_anchor: bool  # True: the count started at a knot; False: at the top
 
 
-@dataclass(frozen=True, slots=True)
-class _GapCountQuery:
-    query: Bound
-    mark: LogMark
-    anchor: AnchorKnot
-    changes_max: int
-    from_below: bool
-
-    def parse_count(self, rows: Rows) -> GapCount | None:
-        stored: list[tuple[int, int]] = []
-        found: GapCount | None = None
-        for kind, number, changes, between, ties, horizon, seen, pruned_before in rows:
-            if kind != _COUNT_ROW:
-                stored.append((kind, number))
-            elif (
-                changes <= self.changes_max
-                and pruned_before <= self.mark.position <= horizon
-                and seen == len(self.mark.seen)
-            ):
-                further = -between if self.from_below else between
-                found = GapCount(self.anchor.counted + number + further, ties, {}, self.anchor.key is not None)
-        return None if found is None else found._replace(totals=add_up_shares(stored))
-
-
 class GapCounts:
     """Programs that count in one ranked column of a board, each with one statement."""
 
-    def __init__(self, board: Board, index: int) -> None:
-        self._board, self._index = board, index
-        self._padding = Padding(board.spec, board.spec.columns[index])
-        self._high = board.spec.columns[index].best is Best.HIGH
+    def __init__(self, board: Board, index: int, padding: Padding) -> None:
+        self._padding = padding
+        self._key_and_scope = {"totals_key": board.key, **scope_of(board)}
+        layout, place = layout_of(board), RankedCells(board).find_span(index)
+        self._from_above = _prepare_count(layout, index, place, from_below=False)
+        self._from_below = _prepare_count(layout, index, place, from_below=True)
 
     def count_better(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
         """Count the entries better than a cell, and the entries with this cell that stand before `owner`.
 
         The count starts at the knot that is probably nearer. Return None if the log cannot confirm the knot's count.
         """
-        asked = self._query(start, cell, owner)
-        return asked.parse_count((yield asked.query))
+        key, curve = self._padding.key_of_cell(cell), start.curve
+        anchor, below = curve.find_anchor_above(key), curve.find_anchor_below(key)
+        if below.key is not None and 2 * (curve.locate(key).rank - 1 - anchor.counted) > anchor.gap_rows:
+            return self._count(below, start, cell, owner, from_below=True)
+        return self._count(anchor, start, cell, owner)
 
     def count_up_to_anchor(self, anchor: AnchorKnot, start: CountStart) -> Program[GapCount | None]:
         """Count the entries that are better than a knot or tied with it, or return None as `count_better` does."""
-        asked = self._bound(anchor, start, None, "", from_below=False)
-        return asked.parse_count((yield asked.query))
+        return self._count(anchor, start, None, "")
 
-    def _query(self, start: CountStart, cell: str, owner: str) -> _GapCountQuery:
-        key, curve = self._padding.key_of_cell(cell), start.curve
-        anchor, below = curve.find_anchor_above(key), curve.find_anchor_below(key)
-        from_below = below.key is not None and 2 * (curve.locate(key).rank - 1 - anchor.counted) > anchor.gap_rows
-        if from_below:
-            return self._bound(below, start, cell, owner, from_below=True)
-        return self._bound(anchor, start, cell, owner, from_below=False)
-
-    def _bound(
-        self, anchor: AnchorKnot, start: CountStart, cell: str | None, owner: str, *, from_below: bool
-    ) -> _GapCountQuery:
-        edge = _BETTER_THAN_ANY[self._high] if anchor.key is None else self._padding.cell_of_key(anchor.key)
-        query = (self._from_below if from_below else self._from_above).bind(
+    def _count(
+        self, anchor: AnchorKnot, start: CountStart, cell: str | None, owner: str, *, from_below: bool = False
+    ) -> Program[GapCount | None]:
+        padding, mark = self._padding, start.mark
+        edge = BETTER_THAN_ANY[padding.high] if anchor.key is None else padding.cell_of_key(anchor.key)
+        rows = yield (self._from_below if from_below else self._from_above).bind(
             anchor=edge,
             cell=edge if cell is None else cell,
             owner=owner,
             changes=start.changes_max + 1,
-            totals_key=self._board.key,
-            **scope_of(self._board),
-            **mark_parameters(start.mark),
+            **self._key_and_scope,
+            **mark_parameters(mark),
         )
-        return _GapCountQuery(query, start.mark, anchor, start.changes_max, from_below)
-
-    @cached_property
-    def _from_above(self) -> Prepared:
-        return self._statement(from_below=False)
-
-    @cached_property
-    def _from_below(self) -> Prepared:
-        return self._statement(from_below=True)
-
-    def _statement(self, *, from_below: bool) -> Prepared:
-        make = _prepare_count if self._board.table_key is None else _shared_statement
-        place = RankedCells(self._board).find_span(self._index)
-        return make(layout_of(self._board), self._index, place, from_below=from_below)
+        stored: list[tuple[int, int]] = []
+        found: GapCount | None = None
+        for kind, number, changes, between, ties, horizon, seen, pruned_before in rows:
+            if kind != _COUNT_ROW:
+                stored.append((kind, number))
+            elif changes <= start.changes_max and pruned_before <= mark.position <= horizon and seen == len(mark.seen):
+                further = -between if from_below else between
+                found = GapCount(anchor.counted + number + further, ties, {}, anchor.key is not None)
+        return None if found is None else found._replace(totals=add_up_shares(stored))
 
 
+@lru_cache(maxsize=SHARED_STATEMENTS_MAX)
 def _prepare_count(layout: Layout, index: int, place: CellSpan, *, from_below: bool) -> Prepared:
     high = place.high
     own, anchor, cell = col(layout.columns[index].name), param("anchor"), param("cell")
@@ -193,6 +147,3 @@ def _prepare_count(layout: Layout, index: int, place: CellSpan, *, from_below: b
     ).from_(past.order_by(POSITION).limit(param("changes")))
     totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * 6).from_(TOTALS)
     return union_all(counted, totals.where(of_board)).packed().prepared()
-
-
-_shared_statement = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_prepare_count)

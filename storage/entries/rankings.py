@@ -1,22 +1,56 @@
-"""The ranking statements of one ranked column. `better` means nearer to rank 1, whether high or low values win."""
+"""The ranking statements of one ranked column. `better` means nearer to rank 1, whether high or low values win.
+
+A place is a pair of a cell and an owner. If a row with this cell and this owner exists, it is the first row of
+`Neighbours.after`. One or two statements read the rows on both sides of many places, so that many requests need few
+statements.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from querybuilder import Select, asc, col, count, count_if, desc, lit, param, select, union_all
+import msgspec
+
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Column,
+    Condition,
+    Select,
+    Term,
+    Union,
+    asc,
+    col,
+    count,
+    count_if,
+    desc,
+    if_dialect,
+    lit,
+    param,
+    rows,
+    select,
+    sum_,
+    union_all,
+)
+from storage.boards.boards import CHANGES, STATE
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from storage.boards.total_shares import stored_indexes
 from storage.log.cells import Padding
 from storage.records import Best, Board, Entry
-from storage.store import Program, Rows
+from storage.schema.tables import TOTALS
+from storage.store import Program, Row, Rows
 
-from .exact_ranks import CountStart, GapCount, GapCounts
-from .neighbours import NeighbourReads, Neighbours
+from .exact_ranks import BETTER_THAN_ANY, CountStart, GapCount, GapCounts
 
 ANCHORS_MAX = 8  # most knots that a search for one row tries; each is better than the previous one
+_PLACE = "q"
+_OWN = "e"
+_TIED = "t"
+_FOUND = "s"
+_decode: Callable[[str], list[list[Any]]] = msgspec.json.Decoder(list[list[Any]]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,79 +60,136 @@ class Sample:
     ties: int  # all rows with this cell, the row itself included
 
 
+@dataclass(slots=True)
+class Neighbours:
+    """The rows around one place."""
+
+    before: list[Entry]  # the better rows, best first
+    after: list[Entry]  # the row at the place, if there is one, and the worse rows, best first
+    ties_before: int  # number of rows with the place's cell that stand before the place's owner
+    # Number of rows with the cell of `before[0]` that stand before that row. 0 unless `before[1]` has the same cell.
+    edge_ties: int = 0
+
+
+class OwnersNeighbours(NamedTuple):
+    """The rows around an owner's row, and the totals of the board from the same snapshot."""
+
+    near: Neighbours
+    totals: dict[int, int]  # by index: the total of the ranked column, `CHANGES`, and `STATE` if it is stored
+
+
 def decode_entry(row: Sequence[Any]) -> Entry:
     """Make an entry from a row with the columns `owner, updated_at, cells…`."""
     return Entry(owner=row[0], updated_at_us=row[1], cells=list(row[2:]))
 
 
-class _RankingStatements:
+class _ColumnStatements:
+    """The statements of one ranked column of a table."""
+
     def __init__(self, layout: Layout, index: int) -> None:
         column = layout.columns[index]
-        self._layout = layout
-        self._table, self._name, self._high = layout.table, column.name, column.best is Best.HIGH
-        high = self._high
-        self._cell = col(self._name)
-        self._owner = col("owner")
-        self._row = layout.row_columns()
-        self._best_first = (desc if high else asc)(self._cell), asc(self._owner)
-        self._worst_first = (asc if high else desc)(self._cell), desc(self._owner)
-        cell, owner, limit = param("cell"), param("owner"), param("limit")
-        ranked, tied = self._cell.not_null(), self._cell.eq(cell)
-        better = self._cell.gt if high else self._cell.lt
-        worse = self._cell.lt if high else self._cell.gt
-        scope = layout.scope()
-        counted = select(count()).from_(self._table).where(*scope)
-        landing = select(self._cell, self._owner).from_(self._table).where(*scope)
+        self._layout, self._table, self._scope = layout, layout.table, layout.scope()
+        self._name, self._high = column.name, column.best is Best.HIGH
+        self._cell, self._owner = col(column.name), col("owner")
+        self._best_first = (desc if self._high else asc)(self._cell), asc(self._owner)
+        self._worst_first = (asc if self._high else desc)(self._cell), desc(self._owner)
+        self._build_counts()
+        self._build_single_rows()
+        self._build_pages()
+        self._build_reads_of_places(index)
 
-        self.count_better = counted.where(better(cell)).prepared()
-        self.count_better_up_to = (
-            select(count())
-            .from_(select(lit(1).as_("one")).from_(self._table).where(*scope, better(cell)).limit(limit))
-            .prepared()
-        )
-        self.count_range = counted.where(self._cell.ge(param("least")), self._cell.lt(param("past"))).prepared()
-        self.count_tied = (
-            select(count(), count_if(self._owner.lt(owner))).from_(self._table).where(*scope, tied).prepared()
-        )
-        at = landing.order_by(*self._best_first).limit(1).offset(param("offset"))
-        self.landing_from_top = at.where(ranked).prepared()
-        self.landing_below = at.where(worse(cell)).prepared()
-        worst = landing.where(ranked).order_by(*self._worst_first).limit(1)
-        self.worst = worst.prepared()
-        self.sample_from_top = self._with_ties(at.where(ranked)).prepared()
-        self.sample_below = self._with_ties(at.where(worse(cell))).prepared()
-        self.sample_worst = self._with_ties(worst).prepared()
-        tallied = select(self._cell, count()).from_(self._table).where(*scope).group_by(self._cell)
-        tallied = tallied.order_by(self._best_first[0]).limit(limit).packed()
-        self.tallied_from_top = tallied.where(ranked).prepared()
-        self.tallied_below = tallied.where(worse(cell)).prepared()
-        rows_of = select(*self._row).from_(self._table).where(*scope)
-        self.first_rows = rows_of.where(ranked).order_by(*self._best_first).limit(limit).packed().prepared()
-        # The rows after a place are read in two parts: the later rows with the place's cell, and the rows with a worse
-        # cell. With a comparison of row values, the database would test every row again.
-        after = union_all(rows_of.where(tied, self._owner.gt(owner)), rows_of.where(worse(cell)))
-        before = union_all(rows_of.where(tied, self._owner.lt(owner)), rows_of.where(better(cell)))
-        self.rows_after = after.order_by(*self._best_first).limit(limit).packed().prepared()
-        self.next_better = landing.where(better(cell)).order_by(*self._worst_first).limit(1).prepared()
-        self.rows_before = before.order_by(*self._worst_first).limit(limit).packed().prepared()
+    def _better(self, cell: Term) -> Condition:
+        return self._cell.gt(cell) if self._high else self._cell.lt(cell)
+
+    def _worse(self, cell: Term) -> Condition:
+        return self._cell.lt(cell) if self._high else self._cell.gt(cell)
+
+    def _from_board(self, *outputs: Any) -> Select:
+        return select(*outputs).from_(self._table).where(*self._scope)
+
+    def _build_counts(self) -> None:
+        cell = param("cell")
+        counted, in_range = self._from_board(count()), (self._cell.ge(param("least")), self._cell.lt(param("past")))
+        self.count_better = counted.where(self._better(cell)).prepared()
+        some = self._from_board(lit(1).as_("one")).where(self._better(cell)).limit(param("limit"))
+        self.count_better_up_to = select(count()).from_(some).prepared()
+        self.count_range = counted.where(*in_range).prepared()
+        ties = self._from_board(count(), count_if(self._owner.lt(param("owner"))))
+        self.count_tied = ties.where(self._cell.eq(cell)).prepared()
+        tallied = self._from_board(self._cell, count()).where(self._worse(cell)).group_by(self._cell)
+        self.tallied_below = tallied.order_by(self._best_first[0]).limit(param("limit")).packed().prepared()
+
+    def _build_single_rows(self) -> None:
+        cell, one = param("cell"), self._from_board(self._cell, self._owner).limit(1)
+        below = one.where(self._worse(cell)).order_by(*self._best_first).offset(param("offset"))
+        worst = one.where(self._cell.not_null()).order_by(*self._worst_first)
+        self.landing_below, self.worst = below.prepared(), worst.prepared()
+        self.sample_below, self.sample_worst = (self._with_ties(row).prepared() for row in (below, worst))
+        self.next_better = one.where(self._better(cell)).order_by(*self._worst_first).prepared()
 
     def _with_ties(self, one_row: Select) -> Select:
         # Count the ties before the found row and the other ties separately. A count of all ties would read the ties
         # before the found row twice.
-        found = "s"
-        tied = select(count()).from_(self._table, "t").where(*self._layout.scope("t"))
-        tied = tied.where(col(self._name, "t").eq(col(self._name, found)))
-        owner, found_owner = col("owner", "t"), col("owner", found)
-        return select(
-            col(self._name, found),
-            tied.where(owner.lt(found_owner)).scalar(),
-            tied.where(owner.ge(found_owner)).scalar(),
-        ).from_(one_row, found)
+        cell, found_owner, owner = col(self._name, _FOUND), col("owner", _FOUND), col("owner", _TIED)
+        tied = select(count()).from_(self._table, _TIED).where(*self._layout.scope(_TIED))
+        tied = tied.where(col(self._name, _TIED).eq(cell))
+        before, from_it_on = tied.where(owner.lt(found_owner)), tied.where(owner.ge(found_owner))
+        return select(cell, before.scalar(), from_it_on.scalar()).from_(one_row, _FOUND)
+
+    def _build_pages(self) -> None:
+        cell, owner, limit = param("cell"), param("owner"), param("limit")
+        first = self._from_board(*self._layout.row_columns()).where(self._cell.not_null())
+        self.first_rows = first.order_by(*self._best_first).limit(limit).packed().prepared()
+        self.rows_after = self._after(cell, self._owner.gt(owner)).limit(limit).packed().prepared()
+        self.rows_before = self._before(cell, owner).limit(limit).packed().prepared()
+
+    def _after(self, cell: Term, on_its_side: Condition) -> Union:
+        return self._either(cell, on_its_side, self._worse(cell)).order_by(*self._best_first)
+
+    def _before(self, cell: Term, owner: Term) -> Union:
+        return self._either(cell, self._owner.lt(owner), self._better(cell)).order_by(*self._worst_first)
+
+    def _either(self, cell: Term, on_its_side: Condition, beyond: Condition) -> Union:
+        """Select a place's ties on one side and the rows beyond. The caller orders and limits both parts together.
+
+        With a comparison of row values instead of two parts, the database would test every row again.
+        """
+        rows_of = self._from_board(*self._layout.row_columns())
+        return union_all(rows_of.where(self._cell.eq(cell), on_its_side), rows_of.where(beyond))
+
+    def _build_reads_of_places(self, index: int) -> None:
+        places = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
+        number, cell, owner = (col(name, _PLACE) for name in ("number", "cell", "owner"))
+        self.of_places = select(number, *self._around(cell, owner)).from_(places).packed().prepared()
+        self.ties_before = select(number, self._ties(cell, owner)).from_(places).packed().prepared()
+        own_cell, own_owner = col(self._name, _OWN), col("owner", _OWN)
+        self.of_owners = (
+            select(number, *self._around(own_cell, own_owner), *map(_total, (index, CHANGES, STATE)))
+            .from_(rows(_PLACE, param("owners"), number=INTEGER, owner=TEXT))
+            .join(self._table, own_owner.eq(owner), alias=_OWN)
+            .where(*self._layout.scope(_OWN), own_cell.not_null())
+            .packed()
+            .prepared()
+        )
+
+    def _around(self, cell: Column, owner: Column) -> tuple[Term, ...]:
+        before = self._before(cell, owner).limit(param("better_rows"))
+        after = self._after(cell, self._owner.ge(owner)).limit(param("worse_rows"))
+        return before.nested(), after.nested(), self._ties(cell, owner)
+
+    def _ties(self, cell: Column, owner: Column) -> Term:
+        return self._from_board(count()).where(self._cell.eq(cell), self._owner.lt(owner)).scalar()
 
 
-@lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _shared_statements(layout: Layout, index: int) -> _RankingStatements:
-    return _RankingStatements(layout, index)
+def _total(column_index: int) -> Term:
+    found = select(sum_(col("entries"))).from_(TOTALS).where(col("board_key").eq(param("totals_key", INTEGER)))
+    stored = col("column_index")
+    return found.where(
+        if_dialect("row_locks", stored.in_(stored_indexes(column_index)), stored.eq(column_index))
+    ).scalar()
+
+
+_statements_of = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_ColumnStatements)
 
 
 class Ranking:
@@ -108,11 +199,9 @@ class Ranking:
         self.index = index
         self.padding = Padding(board.spec, board.spec.columns[index])
         self.timed = self.padding.timed
-        self.neighbours = NeighbourReads(board, index)
-        self.gaps = GapCounts(board, index)
-        make = _RankingStatements if board.table_key is None else _shared_statements
-        self._sql = make(layout_of(board), index)
-        self._scope = scope_of(board)
+        self.gaps = GapCounts(board, index, self.padding)
+        self._sql, self._scope = _statements_of(layout_of(board), index), scope_of(board)
+        self._board_key, self._best = board.key, BETTER_THAN_ANY[self.padding.high]
 
     def count_better(self, cell: str) -> Program[int]:
         """Count all entries strictly better than a cell. The cost grows with their number."""
@@ -165,31 +254,24 @@ class Ranking:
 
     def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
         """Skip rows from the top, or below a cell, and return the next row's cell and owner, or None."""
-        if below is None:
-            rows = yield self._sql.landing_from_top.bind(offset=skip_rows, **self._scope)
-        else:
-            rows = yield self._sql.landing_below.bind(cell=below, offset=skip_rows, **self._scope)
+        below = self._best if below is None else below
+        rows = yield self._sql.landing_below.bind(cell=below, offset=skip_rows, **self._scope)
         return (rows[0][0], rows[0][1]) if rows else None
 
     def sample_row(self, skip_rows: int, below: str | None = None) -> Program[Sample | None]:
         """Do what `find_row_after_skip` does and count the ties, in one statement. Sampling calls it very often."""
-        if below is None:
-            rows = yield self._sql.sample_from_top.bind(offset=skip_rows, **self._scope)
-        else:
-            rows = yield self._sql.sample_below.bind(cell=below, offset=skip_rows, **self._scope)
-        return _sample(rows)
+        below = self._best if below is None else below
+        return _sample((yield self._sql.sample_below.bind(cell=below, offset=skip_rows, **self._scope)))
 
     def sample_worst_row(self) -> Program[Sample | None]:
-        rows = yield self._sql.sample_worst.bind(**self._scope)
-        return _sample(rows)
+        return _sample((yield self._sql.sample_worst.bind(**self._scope)))
 
     def tally_cells(self, limit: int, below: str | None = None) -> Program[Rows]:
         """Return up to `limit` distinct cells, best first, each with its number of entries.
 
         Begin at the top, or after the cell `below`.
         """
-        if below is None:
-            return (yield self._sql.tallied_from_top.bind(limit=limit, **self._scope))
+        below = self._best if below is None else below
         return (yield self._sql.tallied_below.bind(cell=below, limit=limit, **self._scope))
 
     def find_worst_row(self) -> Program[tuple[str, str] | None]:
@@ -225,9 +307,55 @@ class Ranking:
 
     def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
         """Read the rows on both sides of a cell and owner, and count the ties that are needed to rank them."""
-        return (
-            yield from self.neighbours.read_around_place(cell, owner, better_rows=better_rows, worse_rows=worse_rows)
+        (row,) = yield self._sql.of_places.bind(
+            places=[(0, cell, owner)], better_rows=better_rows, worse_rows=worse_rows, **self._scope
         )
+        near = _neighbours(row)
+        yield from self._count_edges([(cell, near)])
+        return near
+
+    def read_around_owners(
+        self, owners: Sequence[str], *, better_rows: int, worse_rows: int
+    ) -> Program[dict[int, OwnersNeighbours]]:
+        """Return the rows around each owner that has a value in the column, by the owner's index in `owners`."""
+        found = yield self._sql.of_owners.bind(
+            owners=list(enumerate(owners)),
+            better_rows=better_rows,
+            worse_rows=worse_rows,
+            totals_key=self._board_key,
+            **self._scope,
+        )
+        near = {
+            row[0]: OwnersNeighbours(
+                _neighbours(row),
+                {self.index: row[4] or 0, CHANGES: row[5] or 0, **({STATE: row[6]} if row[6] else {})},
+            )
+            for row in found
+        }
+        yield from self._count_edges([(each.near.after[0].cells[self.index], each.near) for each in near.values()])
+        return near
+
+    def _count_edges(self, places: Iterable[tuple[Any, Neighbours]]) -> Program[None]:
+        """Fill in `edge_ties` of the rows around many places. The edge of a place is the first row of `before`.
+
+        If the edge and the place have the same cell, `edge_ties` follows from `ties_before`. One statement counts the
+        ties of all other edges.
+        """
+        index = self.index
+        to_count: list[Neighbours] = []
+        for cell, near in places:
+            if len(near.before) < 2 or near.before[0].cells[index] != near.before[1].cells[index]:
+                continue
+            if near.before[0].cells[index] == cell:
+                near.edge_ties = near.ties_before - len(near.before)
+            else:
+                to_count.append(near)
+        if to_count:
+            edges = (
+                (number, near.before[0].cells[index], near.before[0].owner) for number, near in enumerate(to_count)
+            )
+            for number, ties in (yield self._sql.ties_before.bind(places=edges, **self._scope)):
+                to_count[number].edge_ties = ties
 
 
 def _sample(rows: Rows) -> Sample | None:
@@ -235,3 +363,13 @@ def _sample(rows: Rows) -> Sample | None:
         return None
     cell, before, from_it_on = rows[0]
     return Sample(cell, ties_before=before, ties=before + from_it_on)
+
+
+def _neighbours(row: Row) -> Neighbours:
+    before, after = _rows(row[1]), _rows(row[2])
+    return Neighbours([decode_entry(each) for each in reversed(before)], [decode_entry(each) for each in after], row[3])
+
+
+def _rows(nested: Any) -> list[list[Any]]:
+    # For an array within a packed row, some versions of SQLite return the array itself, and others its JSON text.
+    return nested if isinstance(nested, list) else _decode(nested)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from storage.boards.boards import check_copy, check_exists, find_boards_by_key, find_totals, state_of
 from storage.coalesce import StoreCoalescers
 from storage.entries.entries import Entries, find_on_shared_tables
-from storage.entries.neighbours import OwnersNeighbours
+from storage.entries.rankings import OwnersNeighbours
 from storage.errors import BoardChangedError, UnknownBoardError
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry
@@ -74,10 +74,10 @@ class PointReads:
         if first.board.archived_us is not None:
             return [None] * len(asked)
         entries, _ = self._boards.open_board(first.board)
-        neighbours = entries.rankings[first.column_index].neighbours
+        ranking = entries.rankings[first.column_index]
         owners = [each.owner for each in asked]
         found = await self._store.for_board(first.board.id).read(
-            lambda: neighbours.read_around_owners(owners, better_rows=first.better_rows, worse_rows=first.worse_rows)
+            lambda: ranking.read_around_owners(owners, better_rows=first.better_rows, worse_rows=first.worse_rows)
         )
         await self._check(first.board, next(iter(found.values())).totals if found else {})
         return [found.get(number) for number in range(len(asked))]

@@ -17,7 +17,7 @@ from service.ranks.locator import COUNTED_METHODS, CountStarts, LocatedRank, Loc
 from service.ranks.pages import Pager, Window, cell_of, rank_rows
 from service.views.owners.owners import find_column
 from service.views.owners.profiles import add_profiles
-from storage.entries.neighbours import Neighbours
+from storage.entries.rankings import Neighbours
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.store import Program
 

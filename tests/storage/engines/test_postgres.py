@@ -198,8 +198,8 @@ async def test_totals_are_the_sum_of_shares_that_groups_write_in_turn(processes:
     entries = deployment.entries(board)
     _, totals = await read_single(deployment.store, lambda: entries.find_entries_with_totals(["o1"]))
     assert totals == {0: 6, ALL_ENTRIES: 6, CHANGES: 6}
-    neighbours = deployment.entries(board).rankings[0].neighbours
-    found = await deployment.store.read(lambda: neighbours.read_around_owners(["o3"], better_rows=1, worse_rows=1))
+    ranking = deployment.entries(board).rankings[0]
+    found = await deployment.store.read(lambda: ranking.read_around_owners(["o3"], better_rows=1, worse_rows=1))
     assert found[0].totals == {0: 6, CHANGES: 6}
     assert await deployment.erase(board, "o5")
     assert await deployment.totals(board) == {0: 5, ALL_ENTRIES: 5, CHANGES: 7}

@@ -85,7 +85,7 @@ async def read_everywhere(deployment: Deployment, board: Board) -> int:
 
 def _read_around(ranking: Ranking, cell: str, owner: str) -> Program[set[str]]:
     near = yield from ranking.read_rows_around(cell, owner, better_rows=NEAR, worse_rows=NEAR + 1)
-    around = yield from ranking.neighbours.read_around_owners([owner], better_rows=NEAR, worse_rows=NEAR + 1)
+    around = yield from ranking.read_around_owners([owner], better_rows=NEAR, worse_rows=NEAR + 1)
     after = yield from ranking.read_rows_after(cell, owner, NEAR)
     before = yield from ranking.read_rows_before(cell, owner, NEAR)
     assert (around[0].near.before, around[0].near.after) == (near.before, near.after) == (before, near.after)
