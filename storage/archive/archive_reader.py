@@ -58,10 +58,8 @@ def find_last_block(board_key: int, section: int) -> Program[tuple[int, int, str
 
 class ArchivedRanking(Ranking):
     def __init__(self, board: Board, index: int) -> None:
-        # Do not call the constructor of the base class: it makes statements over a table that no longer exists.
-        self.index, self._board_key, self._columns = index, board.key, len(board.spec.columns)
-        self.padding = Padding(board.spec, board.spec.columns[index])
-        self.timed = self.padding.timed
+        super().__init__(board, index)
+        self._columns = len(board.spec.columns)
 
     def _needs_rows(self, *_arguments: Any, **_options: Any) -> Any:
         """Raise `ArchivedError`: the rows were removed."""
