@@ -1,8 +1,8 @@
-"""The benchmarks. Each one measures a promise of the project and a baseline in the same run, and prints both figures.
+"""The benchmarks. Each benchmark measures a promise of the project and a baseline in one run.
 
 A *bar* is the limit that a figure must keep so that the promise holds.
 
-benchmarks/README.md says how to run them and what each one promises. A module is a benchmark if `python -m benchmarks`
+benchmarks/README.md says how to run a benchmark and what it promises. A module is a benchmark if `python -m benchmarks`
 lists it under `--only`. `studies` holds programs without bars. The other modules are tools:
 
 - starting what is measured: `servers`, `front_end`, `hello`, `redis_shell`, `slow_proxy`, `stepped_clock`;

@@ -2,7 +2,7 @@
 
     python -m benchmarks [DATA] [--quick] [--boards FOLDER] [--only NAME ...]
 
-Each benchmark is also a program of its own. This program starts them and prints how each of them ended.
+Each benchmark is also a program of its own. This program starts the benchmarks and prints which of them met their bars.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Compare rates of this tree with those of another commit: positions, around, single posts and batches, on both stores.
+"""Compare this source tree with another commit: the rates of positions, around, single posts and batches.
 
-    python -m benchmarks.against_commit [--commit HEAD~1] [--rows N] [--seconds S] [--rounds N]
+python -m benchmarks.against_commit [--commit HEAD~1] [--rows N] [--seconds S] [--rounds N]
 
-Both services run at the same time, first on SQLite and then on PostgreSQL. Each service has a store that it filled
-itself. Rounds of load go to the two services in turn.
+A service of this tree and a service of the other commit run at the same time, first on SQLite and then on PostgreSQL.
+Each service fills a store of its own. The two services get rounds of load in turn.
 
 Bar: every rate is at least 0.97 times the rate of the other commit.
 """
@@ -27,7 +27,7 @@ from benchmarks.single_posts import CLIENTS
 from tests.servers import postgres
 
 _LEAST_RATIO = 0.97
-_POSTS_PER_S = 15_000  # assumed rate, used to choose how many batches fill a round of `seconds`
+_POSTS_PER_S = 15_000  # an assumed rate; it decides how many batches are made for a round
 _OURS = "this tree"
 
 

@@ -47,10 +47,7 @@ class Rivals(NamedTuple):
 
 
 def fill_redis(port: int, rows: int) -> None:
-    """Store the board of `boards.draw_values` as a sorted set.
-
-    The library is imported here, because only this benchmark needs it.
-    """
+    """Write the board of `boards.draw_values` to Redis as a sorted set."""
     import redis as redis_client
 
     client = redis_client.Redis(host="127.0.0.1", port=port)
@@ -62,7 +59,7 @@ def fill_redis(port: int, rows: int) -> None:
 
 
 def fill_redis_times(port: int, rows: int) -> None:
-    """Store a time of last change for each entry, in a hash."""
+    """Write a time of last change for each entry to a Redis hash."""
     import redis as redis_client
 
     client = redis_client.Redis(host="127.0.0.1", port=port)
@@ -74,9 +71,9 @@ def fill_redis_times(port: int, rows: int) -> None:
 
 
 async def check_same(rivals: Rivals, rows: int) -> None:
-    """Check that the service and the Redis shell agree about some owners and about the best ten values.
+    """Check that the service and the Redis shell give the same answers for some owners and for the top 10.
 
-    An owner's value, the total, and the number of entries around the owner must be the same.
+    For each owner, the value, the total of the board and the number of entries around the owner are compared.
 
     Raises BadAnswerError.
     """
@@ -119,7 +116,7 @@ def run_rounds(rivals: Rivals, options: Options) -> dict[str, list[load.Figure]]
             )
     for side, server in sides.items():
         contestants[f"batch posts, {side}"] = through_http(server.port, options.rows, _BATCHES)
-    # These contestants have no bar: the Redis shell without the times of entries, and `around` as a script in Redis.
+    # Two more contestants have no bar: the Redis shell without the times of entries, and `around` as a script in Redis.
     after = _PATHS["around"][1]
     found = wrk_targets(rivals.shell.url, options.rows)
     aside = {

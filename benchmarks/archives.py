@@ -35,7 +35,7 @@ from tests.service.real_service import Service
 _COLUMNS = 6
 _BATCH = 5_000
 _SMALL = 10_000
-_OWNERS = 20  # number of owners on each small board
+_OWNERS = 20
 _READS = 300
 _END = datetime.now(UTC) + timedelta(hours=2)
 
@@ -69,7 +69,7 @@ async def _time_positions(service: Service, owners: list[str], rng: random.Rando
 
 
 async def _bytes_an_owner(service: Service, rows: int) -> tuple[float, float]:
-    """Return two numbers of bytes per owner: in the archive's blocks of rows, and in all its other blocks."""
+    """Return the bytes per owner of the archive: first in its blocks of rows, then in all its other blocks."""
     store = service.context.store
     found = await store.read_query(select(col("section"), col("document")).from_(ARCHIVE_BLOCKS).bind())
     owners = sum(len(document) for section, document in found if section == OWNERS)
@@ -91,7 +91,7 @@ async def _measure_season(service: Service, rows: int) -> list[float]:
 
 
 async def _measure_small(service: Service, boards: int) -> list[float]:
-    """Return the boards closed per second and the boards archived per second."""
+    """Close and archive the small boards. Return the boards closed per second and the boards archived per second."""
     family: dict[str, Any] = {**board_spec(["xp"]), "periods": ["day"], "facets": [["org"]], "grace_seconds": 0}
     await service.must("PUT", "/v1/families/small", {**family, "keep": {"day": 1}})
     rng, now = random.Random(2), datetime.now(UTC)

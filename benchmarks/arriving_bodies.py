@@ -1,13 +1,13 @@
 """Measure the memory that slow request bodies cost: 200 connections that each send 8 MiB in small pieces.
 
-    python -m benchmarks.arriving_bodies [--seconds S]
+python -m benchmarks.arriving_bodies [--seconds S]
 
-All senders begin before any of them ends. One run declares the length of each body; the other run sends the bodies
-chunked. The cost is the peak resident memory of the process minus its memory before the run. Senders keep their pace
-even if the service falls behind. In that case aiohttp may buffer a quarter of a MiB per connection, and the service
-does not count these bytes.
+All senders begin before any sender ends. There are two runs: in one run the requests declare the length of the body, in
+the other run the bodies are sent chunked. The cost is the peak resident memory of the process minus its memory before
+the run. Senders keep their pace even if the service falls behind. In that case aiohttp may buffer a quarter of a MiB
+per connection, and the service does not count these bytes.
 
-Bar: at most 320 MiB.
+Bar: the cost is at most 320 MiB.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PATH = f"/v1/leaderboards/{BOARD}/posts"
 
 
 async def _send(port: int, seconds: float, *, chunked: bool) -> tuple[int, int]:
-    """Send one body, spread over that many seconds, until an answer comes. Return the status and the bytes sent."""
+    """Send one body over `seconds` seconds, until an answer comes. Return the status and the number of bytes sent."""
     reader, writer = await asyncio.open_connection(HOST, port)
     length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {_BODY_BYTES}"
     writer.write(
@@ -59,7 +59,7 @@ async def _send(port: int, seconds: float, *, chunked: bool) -> tuple[int, int]:
 
 
 async def _send_all(port: int, seconds: float, *, chunked: bool) -> tuple[Counter[int], int]:
-    """Return the number of answers by status, and the most bytes that a refused sender had sent."""
+    """Send all bodies. Return the number of answers by status, and the most bytes that a refused sender had sent."""
     senders = [_send(port, seconds, chunked=chunked) for _ in range(_SENDERS)]
     answers = await asyncio.gather(*senders)
     statuses = Counter(status for status, _ in answers)

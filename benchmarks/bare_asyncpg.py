@@ -43,7 +43,7 @@ async def make_board(connection: asyncpg.Connection, rows: int) -> None:
 
 
 async def apply_batch(connection: asyncpg.Connection, batch: list[tuple[str, int]]) -> None:
-    """Read, merge and write a batch in one durable transaction. Each row must still have the version that was read."""
+    """Merge a batch into the table in one durable transaction. A row is written only if its version is the one read."""
     async with connection.transaction():
         found = await connection.fetch(_SELECT, [name for name, _ in batch])
         now_us = time.time_ns() // 1000

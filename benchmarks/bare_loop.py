@@ -1,6 +1,7 @@
 """A process with a bare loop over a database driver: the baseline for batch posts.
 
-The process runs one round at a time. It reads what to do as a line of JSON, and writes the seconds that the round took.
+The process runs one round at a time. It reads a line of JSON that describes the round, and writes the seconds that the
+round took.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from benchmarks.servers import PROJECT
 
 
 class BareLoop:
-    """A running `benchmarks.<program>`. `place` is the URL or path of its database, `rows` the size of its board."""
+    """A running process of `benchmarks.<program>`.
+
+    `place` is the URL or path of the database, `rows` the size of the board in it.
+    """
 
     def __init__(self, program: str, place: str, rows: int) -> None:
         self._program = program

@@ -52,7 +52,7 @@ def make_board(path: str, rows: int) -> sqlite3.Connection:
 
 
 def apply_batch(connection: sqlite3.Connection, batch: list[tuple[str, int]]) -> None:
-    """Read, merge and write a batch in one durable transaction. Each row must still have the version that was read."""
+    """Merge a batch into the table in one durable transaction. A row is written only if its version is the one read."""
     connection.execute("BEGIN IMMEDIATE")
     now_us = time.time_ns() // 1000
     rows = []
@@ -79,8 +79,8 @@ def main(path: str, rows: int) -> None:
         for batch in work:
             apply_batch(connection, batch)
         print(time.perf_counter() - begun, flush=True)
-        # The service makes checkpoints when it is idle, which is between rounds, where no time is measured. This loop
-        # makes its checkpoints between rounds, too.
+        # The service makes its checkpoints while it is idle: between rounds, when no time is measured. So this loop
+        # makes its checkpoints between rounds, too, and both sides do the same work in a round.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     os.unlink(path)

@@ -24,11 +24,11 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import serve_file
 
 _CONNECTIONS = 4
-_POSTS_PER_S = 10_000  # assumed rate, used to choose how many batches fill a round of `seconds`
+_POSTS_PER_S = 10_000  # an assumed rate; it decides how many batches are made for a round
 
 
 def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) -> Callable[[int], load.Figure]:
-    """Return a contestant that posts batches.
+    """Return a contestant that sends batches of posts to the service.
 
     If `with_ids` is true, each post has a post_id. The service then applies a repeated post only once; the bare loop
     cannot do that.

@@ -24,7 +24,7 @@ from benchmarks.servers import POSTGRES_SETTINGS, serve_store
 from tests.servers import postgres
 
 _CONNECTIONS = 4
-_POSTS_PER_S = 20_000  # assumed rate, used to choose how many batches fill a round of `seconds`
+_POSTS_PER_S = 20_000  # an assumed rate; it decides how many batches are made for a round
 
 
 def _fill(port: int, rows: int) -> None:

@@ -55,7 +55,7 @@ def draw_batches(rows: int, *, seed: int, count: int, size: int = BATCH) -> list
 
 
 def batch_body(batch: Iterable[tuple[str, int]], *, post_id_prefix: str | None = None) -> bytes:
-    """Return the body of one POST …/posts that applies a batch, with post ids if a prefix is given."""
+    """Return the body of one request POST …/posts for a batch. Posts get ids if `post_id_prefix` is given."""
     posts: list[dict[str, object]] = [{"owner": name, "stats": {COLUMN: more}} for name, more in batch]
     if post_id_prefix is not None:
         for index, post in enumerate(posts):
@@ -148,7 +148,7 @@ def prepare_store(options: Options, folder: Path, *, rows: int, columns: int = 1
 
 
 def kept_path(options: Options, name: str) -> Path | None:
-    """Return the path at which a filled store of this name is kept, or None if stores are not kept."""
+    """Return the path of the kept copy of a filled store, or None if this run keeps no stores."""
     if options.boards is None:
         return None
     # The name contains a hash of the storage code, because different code may have made the tables with another layout.
@@ -159,7 +159,7 @@ def kept_path(options: Options, name: str) -> Path | None:
 
 
 def copy_store(source: Path, target: Path) -> None:
-    """Copy a SQLite file that no process has open. If it has a write-ahead log, copy the log, too."""
+    """Copy a SQLite file that no process has open, together with its write-ahead log, if there is a log."""
     for suffix in ("-wal", ""):
         part = source.with_name(source.name + suffix)
         if part.exists():
@@ -168,7 +168,7 @@ def copy_store(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RealBoard:
-    """A board read from a CSV file (id,score), or a made-up board of the same form."""
+    """A board read from a CSV file with the columns `id,score`, or an invented board of the same form."""
 
     name: str
     best: str
@@ -188,7 +188,7 @@ class RealBoard:
 
 
 def read_real_board(folder: Path, name: str) -> RealBoard:
-    """Read a real board from its file. Raises OSError, or ValueError for a value that is no whole number."""
+    """Read a real board from its CSV file. Raises OSError, or ValueError if a score is not a whole number."""
     with (folder / f"{name}.csv").open(newline="") as file:
         rows = [(line["id"], line["score"]) for line in csv.DictReader(file)]
     numbers = [Decimal(text) for _, text in rows]
@@ -204,7 +204,7 @@ def read_real_board(folder: Path, name: str) -> RealBoard:
 
 
 async def import_real_board(port: int, board: RealBoard) -> float:
-    """Create and fill a board under its own name and refresh its curve. Return the seconds that the filling took."""
+    """Create and fill a board under its own name and refresh its curve. Return the seconds of the filling alone."""
     took_s = await fill_board(port, board.name, owners=board.owners, named={COLUMN: board.texts}, body=board.spec())
     await refresh_columns(port, board.name, [COLUMN])
     return took_s

@@ -1,4 +1,4 @@
-"""Measure the errors of ranks that are interpolated from a few buckets, beside those of this project's curves.
+"""Compare the errors of two kinds of ranks: interpolated from a few buckets, and estimated by this project's curves.
 
     python -m benchmarks.bucket_study
 
@@ -24,14 +24,14 @@ from benchmarks.plain_curves import PlainBoard
 
 STUDIES = ((10_000, 5), (100, 10))
 SEED = 11
-MANY_KNOTS = 50  # a curve of this size takes less than a kilobyte
+MANY_KNOTS = 50  # a curve of so few knots takes less than a kilobyte
 WORST_PERCENT = 2
 BOARDS = 20  # one board of 100 players is a random draw, so errors are taken over this many boards
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Relative errors over all entries of the boards."""
+    """The relative errors of one method, over all entries of all boards."""
 
     mean: float
     p99: float
@@ -39,7 +39,7 @@ class Errors:
 
 
 class Buckets:
-    """Counts of entries by bucket. Buckets are equal parts of the range of scores. Ranks in a bucket are estimated."""
+    """A method that estimates ranks: divide the range of scores into equal buckets, and count each bucket's entries."""
 
     def __init__(self, scores: list[int], top: int, buckets: int) -> None:
         self._width = top / buckets
@@ -54,7 +54,7 @@ class Buckets:
         bucket are better. The estimate assumes that the entries of a bucket are spread evenly over the bucket.
         """
         bucket = int(score / self._width)
-        above = (bucket + 1) * self._width - 1 - score  # how many possible scores in the bucket are better
+        above = (bucket + 1) * self._width - 1 - score  # how many possible scores of this bucket are better
         return 1 + round(sum(self._counts[bucket + 1 :]) + self._counts[bucket] * above / self._width)
 
 
@@ -82,13 +82,13 @@ def curve_estimator(kind: str, knots: int) -> Callable[[list[int]], Callable[[in
 
 
 def take_study(players: int, buckets: int) -> dict[str, Errors]:
-    """Draw boards, and return the errors that each method makes on them."""
+    """Draw random boards, and return the errors of each method on these boards."""
     import numpy
 
     rng = numpy.random.default_rng(SEED)
     draws = 1 if players > 1_000 else BOARDS
     boards = [[int(score) for score in rng.integers(0, players, players)] for _ in range(draws)]
-    counted = buckets + 1  # number of knots: one for each end of a bucket
+    counted = buckets + 1  # the number of knots: one at each end of a bucket
     return {
         f"{buckets} buckets": measure_errors(boards, lambda scores: Buckets(scores, players, buckets).rank),
         f"geometric, {counted} knots": measure_errors(boards, curve_estimator("geometric", counted)),

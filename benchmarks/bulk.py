@@ -1,7 +1,7 @@
-"""Boards of many million rows, written through the store itself, because over HTTP they would take an hour.
+"""Fill boards of many million rows. The rows are written through the store, because over HTTP this would take an hour.
 
 The rows, totals and indexes are the same as if posts had written them. The ranking index is created after the rows, as
-is usual in bulk loads. The change log does not have these rows, so every curve must be fitted after the load.
+is usual in bulk loads. The change log has no changes for these rows, so every curve must be fitted after the load.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def _load(store_url: str, rows: int) -> None:
 
 
 def add_entries(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
-    """Insert new entries of a board and count them in its totals, as posts would do."""
+    """Insert new entries of a board and add them to the totals of the board, as posts would do."""
     board: Board = entries.board
     yield from entries.writes.insert_rows((board.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
@@ -94,8 +94,6 @@ def add_entries(store: Store, entries: Entries, new: list[Entry]) -> Program[Non
 
 
 async def run_statement(store: Store, query: Query) -> None:
-    """Run one statement as a transaction."""
-
     def program() -> Program[None]:
         yield query.bind()
 

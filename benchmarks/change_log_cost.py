@@ -1,12 +1,14 @@
 """Measure what the change log and live curves cost batch posts over HTTP, on both stores, with 1 and 6 columns.
 
-    python -m benchmarks.change_log_cost [--rows N] [--seconds S] [--rounds N]
+python -m benchmarks.change_log_cost [--rows N] [--seconds S] [--rounds N]
 
-Three services take turns. One has the change log and live curves. One has the log but gives folding almost no time. One
-has `RANKCURVE_CHANGE_LOG=false`. All apply the same batches, which are made before the clock starts, to boards with the
-same content. Every post changes every ranked column. On PostgreSQL all boards are on one server.
+Three services take turns. The first has the change log and live curves. The second has the log but gives folding almost
+no time. The third has `RANKCURVE_CHANGE_LOG=false`. All apply the same batches to boards with the same content. The
+batches are made before the clock starts. Every post changes every ranked column. On PostgreSQL all boards are on one
+server.
 
-Bar: with log and live curves the rate is at least 75 % of the rate with neither. The log alone is only reported.
+Bar: with the log and live curves, the rate is at least 75 % of the rate without both. The rate with the log but without
+live curves is only reported.
 """
 
 from __future__ import annotations
@@ -41,15 +43,15 @@ from tests.servers import postgres
 _CONNECTIONS = 4
 _COLUMNS = (1, 6)
 _POSTS_PER_S = {("SQLite", 1): 10_000, ("SQLite", 6): 5_000, ("PostgreSQL", 1): 15_000, ("PostgreSQL", 6): 8_000}
-# If the disk or the whole machine stands still for some seconds, the service rightly refuses posts. In this benchmark
-# a refusal would end all rounds.
+# If the disk or the whole machine stands still for some seconds, the service rightly refuses posts. Here a refusal
+# would end the benchmark, so posts may wait for ten minutes.
 _PATIENT = {"RANKCURVE_POST_WAIT_S_MAX": "600"}
 _VARIANTS = {
     "log and live curves": _PATIENT,
     "log alone": _PATIENT | {"RANKCURVE_FOLD_LOAD_RATIO": "0.01"},
     "neither": _PATIENT | {"RANKCURVE_CHANGE_LOG": "false"},
 }
-COST_MAX = 0.25  # the part of the rate that the change log and live curves together may cost
+COST_MAX = 0.25  # the change log and live curves together may reduce the rate by this ratio
 
 
 def _posting(port: int, rows: int, columns: int, count: int) -> Callable[[int], load.Figure]:
@@ -71,7 +73,7 @@ def _posting(port: int, rows: int, columns: int, count: int) -> Callable[[int], 
 
 
 def _on_sqlite(options: Options, folder: Path, columns: int, stack: ExitStack) -> dict[str, int]:
-    """Start the service of each variant on its own copy of a filled file. Return the ports by variant."""
+    """Start one service for each variant, on its own copy of a filled file. Return the port of each variant."""
     folder.mkdir()
     store = prepare_store(options, folder, rows=options.rows, columns=columns)
     ports = {}

@@ -25,14 +25,14 @@ class BadAnswerError(Exception):
 
 
 class Connection:
-    """One keep-alive connection to a loopback port, opened with the first request and again after a failure."""
+    """One keep-alive connection to a loopback port. It opens with the first request, and again after a failure."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """Return status and body of the answer. Raises OSError, EOFError or TimeoutError if no answer comes."""
+        """Return the status and the body of the answer. Raises OSError, EOFError or TimeoutError if no answer comes."""
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 return await self._call(method, path, body)
@@ -56,7 +56,7 @@ class Connection:
         return int(lines[0].split(" ", 2)[1]), answer
 
     async def call_ok(self, method: str, path: str, body: object = None) -> Any:
-        """Return the decoded answer. Raises BadAnswerError if the request did not succeed."""
+        """Send a request, and return the decoded answer. Raises BadAnswerError if the request did not succeed."""
         status, answer = await self.call(method, path, b"" if body is None else json.dumps(body).encode())
         if not 200 <= status < 300:
             raise BadAnswerError(f"{method} {path[:200]}: {status} {answer[:300]!r}")
@@ -69,7 +69,7 @@ class Connection:
 
 
 async def read_metrics(port: int, times: int) -> AsyncIterator[str]:
-    """Read `/metrics` `times` times and yield the texts. Each read uses a new connection to reach different workers."""
+    """Read `/metrics` `times` times and yield the texts. Each read opens a connection, to reach different workers."""
     for _ in range(times):
         connection = Connection(port)
         try:
@@ -82,7 +82,7 @@ async def read_metrics(port: int, times: int) -> AsyncIterator[str]:
 async def for_each(
     port: int, items: Iterable[T], work: Callable[[Connection, T], Awaitable[None]], *, connections: int
 ) -> None:
-    """Call `work` for each item, over `connections` connections at the same time. The first error ends all calls."""
+    """Call `work` for each item, over `connections` connections at the same time. The first exception ends all."""
     left = iter(items)
 
     async def worker() -> None:
@@ -112,5 +112,5 @@ def call_once(port: int, method: str, path: str) -> tuple[int, bytes]:
 
 
 def percent_encode(text: str) -> str:
-    """Return `text` percent-encoded, as one path segment or query value."""
+    """Return `text` percent-encoded, so that it can be a path segment or a value in a query."""
     return quote(text, safe="")

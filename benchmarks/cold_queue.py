@@ -27,10 +27,10 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, serve_jobs, serve_store
 from tests.servers import DURABLE, PostgresServer, postgres
 
-PROCESSES = 2  # the number of front ends, and also of job processes
+PROCESSES = 2  # number of front ends, and number of job processes
 _FIRST_S_MAX = 2.0
 _WAIT_S = 60.0
-_BATCH = 200  # posts in a request
+_BATCH = 200  # posts per request
 _COLUMNS = [f"c{number}" for number in range(6)]
 _FAMILY: dict[str, Any] = {
     "columns": [{"name": name, "sorted": True, "merge": "sum"} for name in _COLUMNS],
@@ -42,13 +42,13 @@ _APPLIED = "SELECT coalesce(sum(applied), 0)::bigint FROM ingest_shards"
 
 
 def draw_post(number: int, rng: random.Random) -> dict[str, Any]:
-    """Return a post that fans out to 25 boards."""
+    """Return a post with random facets, which the family fans out to 25 boards."""
     facets = {"org": str(rng.randrange(50)), "place": str(rng.randrange(20)), "group": str(rng.randrange(200))}
     return {"owner": owner_at(number), "stats": dict.fromkeys(_COLUMNS, 1), "post_id": str(number), "facets": facets}
 
 
 async def queue_posts(fronts: list[Server], rows: int) -> None:
-    """Create the family and queue the posts through all front ends in turn."""
+    """Create the family, and queue the posts. Requests go to the front ends in turn."""
     connections = [Connection(front.port) for front in fronts]
     await connections[0].call_ok("PUT", _PATH, _FAMILY)
     rng = random.Random(15)
@@ -60,7 +60,7 @@ async def queue_posts(fronts: list[Server], rows: int) -> None:
 
 
 async def wait_for_first_applied(database: Any, begun_s: float) -> float:
-    """Wait until a queued post is applied. Return the seconds since `begun_s`, a time of the monotonic clock."""
+    """Wait until a queued post is applied. Return the seconds since `begun_s`, a time of `time.monotonic`."""
     while not await database.fetchval(_APPLIED):
         if time.monotonic() - begun_s > _WAIT_S:
             raise TimeoutError(f"nothing was applied within {_WAIT_S:.0f} s")
@@ -69,7 +69,7 @@ async def wait_for_first_applied(database: Any, begun_s: float) -> float:
 
 
 async def run_cold_start(cluster: PostgresServer, folder: Path, rows: int, turn: int) -> tuple[float, int]:
-    """Run one cold start. Return the seconds until a post was applied, and how many posts were applied at that time."""
+    """Run one round. Return the seconds until a post was applied, and how many posts were applied at that time."""
     url = cluster.create_database(f"cold{turn}")
     with ExitStack() as stack:
         fronts = [stack.enter_context(serve_store(url, folder, jobs="none")) for _ in range(PROCESSES)]

@@ -55,13 +55,13 @@ _ANY_ROWS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The differences between one curve and the true ranks."""
+    """The result of comparing one curve with the true ranks."""
 
     knots: int
     worst: float
-    mean: float  # the mean relative error of the entries
-    widest: float  # the width of the widest bracket that is more than one tie step, divided by its rank
-    # How often a rank broke a rule: bracket, order, whole numbers, range of ranks, or certificate.
+    mean: float  # the mean relative error over all entries
+    widest: float  # the largest (high - low) / low of a gap that has at least two values inside
+    # How often a rank broke a rule: its bracket, the order, whole numbers, the range of ranks, or the certificate.
     violations: int
     queries: int
     build_s: float
@@ -98,7 +98,7 @@ def check_curve(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
 
 
 def _gaps(curve: Curve, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield (first rank, last rank, number of distinct values) of each gap between two knots."""
+    """Yield (first rank, last rank, number of distinct values inside) of each gap between two knots."""
     at = [bisect_left(keys, knot.key) for knot in curve.knots]
     for index in range(len(curve.knots) - 1):
         before, after = curve.knots[index], curve.knots[index + 1]
@@ -107,7 +107,7 @@ def _gaps(curve: Curve, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     boards = make_boards() + ([] if options.data is None else read_boards(options.data))
-    fit_certified(boards[0].keys, 10)  # imports scipy now, so that the import is not timed as part of a fit
+    fit_certified(boards[0].keys, 10)  # this call imports scipy, so that no timed fit includes the import
     bars: list[report.Bar] = []
     rows: list[tuple[str | float, ...]] = []
     queries = violations = 0

@@ -1,6 +1,6 @@
 """Boards to measure curves on, drawn from one seed or read from files. A board is an array of keys; smaller is better.
 
-A board is the same in every run, and so are the values that are drawn for it later.
+Every run gets the same boards. Values that a benchmark draws for a board later are the same in every run, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REAL = ("boston2014_centimin", "bgg_rated_2020-11-13", "atp_20241230")
 
 @dataclass(frozen=True, slots=True)
 class CurveBoard:
-    """A board, and a function that draws more values for it."""
+    """The keys of a board, and a function that draws more keys for this board."""
 
     name: str
     keys: Keys  # one key for each entry, not sorted
@@ -36,7 +36,7 @@ def _high(values: NDArray[np.float64]) -> Keys:
 
 
 def _runs(rng: np.random.Generator, entries: int) -> Keys:
-    """Return keys in runs of random length. The distance between keys is 1 in one run and lognormal in the next one."""
+    """Return keys in runs of random length. Neighbouring keys differ by 1 in every second run, else by random steps."""
     gaps: list[Keys] = []
     found, dense = 0, True
     while found < entries:
@@ -50,7 +50,7 @@ def _runs(rng: np.random.Generator, entries: int) -> Keys:
 
 
 def make_boards() -> list[CurveBoard]:
-    """Return the boards that need no file."""
+    """Return the boards that are drawn from the seed."""
     draws: dict[str, tuple[int, Callable[[np.random.Generator, int], Keys]]] = {
         "uniform 10,000": (10_000, lambda rng, size: -rng.integers(0, 10_000, size)),
         "lognormal 343,000": (343_000, lambda rng, size: _high(rng.lognormal(10, 1.5, size))),
@@ -63,7 +63,7 @@ def make_boards() -> list[CurveBoard]:
 
 
 def read_boards(folder: Path) -> list[CurveBoard]:
-    """Read the boards of the files. Their `draw` picks among the values that the file holds."""
+    """Read the real boards from their CSV files. The function `draw` of a board picks among the keys of the board."""
     boards = []
     for name in REAL:
         board = read_real_board(folder, name)
@@ -82,7 +82,7 @@ def tally_keys(keys: Keys) -> Tally:
 
 
 def fit_certified(keys: Keys, knots_max: int) -> Curve:
-    """Return the certified curve of a board."""
+    """Fit a certified curve to these keys."""
     return fit_curve(tally_keys(keys), knots_max=knots_max, gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
 
 

@@ -1,4 +1,4 @@
-"""Count how many of ten million ranks break a promise of their curve, for fitted and live curves of random boards.
+"""Request ten million ranks from fitted and live curves of random boards, and count the ranks that break a promise.
 
     python -m benchmarks.curve_queries [--rows N]
 
@@ -23,8 +23,8 @@ from benchmarks.options import Options, parse_options
 from predictor import AsOf, Curve, LiveCounts, LiveCurve
 from predictor.fit import fit_curve
 
-_ASKED = 20_000  # number of keys whose rank is requested in one state of one board
-_STATES = 5  # states of a board: as fitted, and after each of four rounds of changes
+_ASKED = 20_000  # number of keys requested in one state of one board
+_STATES = 5  # states of a board: one right after the fit, and one after each of four rounds of changes
 
 
 def _draw_keys(rng: np.random.Generator, entries: int) -> Keys:
@@ -48,7 +48,7 @@ def _draw_asked(rng: np.random.Generator, keys: Keys) -> Keys:
 
 
 def count_broken(curve: Curve | LiveCurve, keys: Keys, asked: Keys) -> int:
-    """Return the number of violations: of a bracket, of the order, of the range of ranks, or of the certificate."""
+    """Return how many times the ranks of `asked` break a bracket, the order, the range of ranks, or the certificate."""
     broken, before = 0, 1
     certificate = curve.certificate if isinstance(curve, Curve) else None
     for key, better in zip(asked.tolist(), np.searchsorted(np.sort(keys), asked).tolist(), strict=True):
@@ -62,7 +62,7 @@ def count_broken(curve: Curve | LiveCurve, keys: Keys, asked: Keys) -> int:
 
 
 def _states(rng: np.random.Generator, keys: Keys) -> Iterator[tuple[Curve | LiveCurve, Keys]]:
-    """Yield a fitted curve with its board's keys; then, after each round of changes, a live curve with the new keys."""
+    """Yield the fitted curve with its keys, then, after each round of changes, the live curve with the changed keys."""
     curve = fit_curve(tally_keys(keys), knots_max=int(rng.integers(2, 500)), gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
     yield curve, keys
     counts, new = LiveCounts(curve), _draw_keys(rng, len(keys))

@@ -42,7 +42,7 @@ _PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One load of a view."""
+    """The figures of one load of a view."""
 
     paint_ms: float
     complete_ms: float
@@ -51,7 +51,7 @@ class Load:
 
 
 async def load_view(page: Page, url: str, complete: str) -> Load:
-    """Open a view without a cache, and return the figures of the load."""
+    """Open a view in a browser page without a cache, and return the figures."""
     await page.command("Network.setCacheDisabled", cacheDisabled=True)
     await page.goto(url)
     complete_ms = await page.wait_for(f"({complete}) && performance.now()")
@@ -64,7 +64,7 @@ async def load_view(page: Page, url: str, complete: str) -> Load:
 
 
 async def load_views(address: str, url: str) -> dict[str, list[Load]]:
-    """Load all views in turn, round after round. The first round is not counted."""
+    """Load all views in turn, for several rounds, and return the loads by view. The first round is not counted."""
     found: dict[str, list[Load]] = {name: [] for name in _VIEWS}
     for number in range(_LOADS + 1):
         for name, (route, complete) in _VIEWS.items():

@@ -30,17 +30,17 @@ from tests.servers import DURABLE, postgres
 
 _SMALL = "small"
 _SMALL_ROWS = 3_000
-_AROUND_ROWS = 5  # rows on each side of the owner
+_AROUND_ROWS = 5  # rows better than the owner, and as many worse rows
 _PAGE_ROWS = 100
-_RANKS = 50  # number of ranks to request at the top, and as many in the middle
+_RANKS = 50  # number of ranks requested at the top, and as many in the middle
 _RATIO_MAX = 3.0
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 
-Place = tuple[str, str, str]  # the view, where on the board (top or middle), and the board
+Place = tuple[str, str, str]  # the view, "top" or "middle", and the id of the board
 
 
 def _requests(board_id: str, board: Board, place: str, view: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield request paths, each with the owners that the answer must contain."""
+    """Yield the path of each request, with the owners that its answer must contain."""
     first = 1 if place == "top" else board.rows // 2
     for rank in range(first, first + _RANKS):
         if view == "around":
@@ -54,7 +54,10 @@ def _requests(board_id: str, board: Board, place: str, view: str) -> Iterator[tu
 
 
 async def _time_requests(port: int, asked: Iterator[tuple[str, list[str]]]) -> list[float]:
-    """Send the requests one after the other. Return the milliseconds that each took."""
+    """Send the requests one after the other. Return the milliseconds of each request.
+
+    Raises BadAnswerError if an answer has other owners than expected.
+    """
     took, connection = list[float](), Connection(port)
     try:
         for path, owners in asked:
@@ -77,7 +80,7 @@ async def _fill_small(port: int) -> None:
 
 
 def measure_on(name: str, url: str, folder: Path, boards: dict[str, Board], rounds: int) -> list[report.Bar]:
-    """Measure one store, print the medians in ms of each view, place and board, and return the bars."""
+    """Measure the boards on one store, print the medians in ms, and return the bars."""
     took: dict[Place, list[float]] = {}
     with serve_store(url, folder) as server:
         asyncio.run(_fill_small(server.port))

@@ -41,7 +41,7 @@ from storage.store import Program, Store, read_single
 from tests.servers import DURABLE, postgres
 
 _NEAR = 1_000
-_OWNERS = 50  # number of owners to request near rank 1,000, and as many in the middle
+_OWNERS = 50  # number of owners requested near rank 1,000, and as many in the middle
 _ROUNDS = 6
 _FULL_COUNTS = 5
 _CHANGES_MAX = 20_000
@@ -51,7 +51,7 @@ _STORE_MS = {"SQLite": 1.0, "PostgreSQL": 3.0}
 
 
 class Board:
-    """The owners and keys that the board was filled with, best first."""
+    """The owners and keys of the filled board, best first."""
 
     def __init__(self, rows: int) -> None:
         import numpy
@@ -62,7 +62,7 @@ class Board:
         self.ascending = (-scores[self.best_first]).tolist()
 
     def around(self, rank: int) -> list[tuple[str, int]]:
-        """Return (owner, rank) of the `_OWNERS` owners that follow the best `rank` owners."""
+        """Return (owner, rank) of the `_OWNERS` owners whose ranks come right after `rank`."""
         return [
             (owner_at(int(index)), 1 + bisect_left(self.ascending, self.ascending[rank + at]))
             for at, index in enumerate(self.best_first[rank : rank + _OWNERS])
@@ -92,7 +92,7 @@ async def _time_positions(port: int, asked: list[tuple[str, int]], mode: str) ->
 
 
 def time_over_http(port: int, board: Board) -> dict[tuple[str, int], tuple[float, set[str]]]:
-    """Return (median ms, methods) by (mode, rank). Ranks and modes take turns."""
+    """Time the requests over HTTP. Return (median ms, methods) by (mode, rank). Ranks and modes take turns."""
     places = {rank: board.around(rank) for rank in (_NEAR, board.rows // 2)}
     took: dict[tuple[str, int], list[float]] = {}
     said: dict[tuple[str, int], set[str]] = {}
@@ -106,7 +106,10 @@ def time_over_http(port: int, board: Board) -> dict[tuple[str, int], tuple[float
 
 
 async def time_in_store(store_url: str, rows: int) -> tuple[float, float, float]:
-    """Return the median ms of three counts: short (in the middle), short (near the top) and full (in the middle)."""
+    """Time three counts in the store.
+
+    Return the median ms of a short count in the middle, a short count near the top, and a full count in the middle.
+    """
     store = await open_store(load({"store": store_url, "heavy_statement_timeout_s": 600}, {}))
     try:
         board = await store.read(lambda: find_board(BOARD))

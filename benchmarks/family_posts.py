@@ -36,11 +36,11 @@ SPEC: dict[str, Any] = {
     "facets": [[], ["org"], ["location", "org"], ["location"], ["group"]],
     "time_zone": "Europe/Berlin",
 }
-_BATCH = 80  # posts in a request: 2,000 board updates, as many as a group may hold
+_BATCH = 80  # posts per request; they make 2,000 board updates, as many as a group may hold
 _FILL = 40
 _CONNECTIONS = 8
 _POSTGRES_WORKERS = 2
-_POSTS_PER_S = 1_000  # assumed rate, used to choose how many posts fill a round of `seconds`
+_POSTS_PER_S = 1_000  # an assumed rate; it decides how many posts are made for a round
 
 
 def _facets(index: int) -> dict[str, str]:

@@ -4,8 +4,8 @@
 
 The service reaches the database through a proxy (`slow_proxy`). Posts are sent at 0.9 times the full capacity. Each
 request is sent once, when it is due, even if earlier requests are still unanswered. Goodput is the rate of posts that
-get status 200 within `post_wait_s_max`. The full and the halved capacity are measured earlier in the same run. To
-measure a capacity, each poster sends its next request as soon as its last one is answered.
+get status 200 within `post_wait_s_max`. The full and the halved capacity are measured earlier in the same run. While
+a capacity is measured, each poster sends a request as soon as the request before is answered.
 
 The proxy also doubles waits for locks, which a slow disk would not do. So groups that wait for the same row wait longer
 than with a slow disk.
@@ -45,11 +45,11 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import PROJECT, free_port, serve_store
 from tests.servers import DURABLE, postgres
 
-_POSTS = 100  # posts in a request
+_POSTS = 100  # posts per request
 _POSTERS = 48
 _BODIES = 400
 _WARM_S = 8.0  # seconds of load before a capacity is measured; the service's rate is then steady
-_OFFERED_RATIO = 0.9  # offered rate / full capacity; above 1 the service could not keep up even before the slowdown
+_OFFERED_RATIO = 0.9  # offered rate / full capacity
 _BEFORE_S, _AFTER_S = 15.0, 45.0
 _SETTLED_S, _RECOVERED_S = 10.0, 30.0
 _ANSWERED_S = 10.0  # the default of post_wait_s_max
@@ -64,14 +64,14 @@ _LIMIT = b"\nrankcurve_writes_in_flight_limit "
 class Bin:
     """The answers that came within one interval of `_BIN_S` seconds."""
 
-    good: int = 0  # posts that count as goodput
+    good: int = 0  # number of posts that count as goodput
     codes: Counter[int] = field(default_factory=Counter)  # number of posts, by the status of the answer
     times_s: list[float] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
 
 
 class Proxy:
-    """The process between the service and the database."""
+    """The process of `slow_proxy`, between the service and the database."""
 
     def __init__(self, target: int) -> None:
         self.port = free_port()
@@ -102,7 +102,7 @@ def draw_bodies(rows: int, *, seed: int, count: int) -> list[bytes]:
 
 
 async def measure_capacity(port: int, made: list[bytes], seconds: float) -> float:
-    """Return the posts answered per second while each poster sends its next request right after each answer."""
+    """Return the rate of applied posts while each poster sends a request as soon as its last request is answered."""
     counted = 0
     begun = time.perf_counter()
     rng = random.Random(7)
@@ -120,7 +120,7 @@ async def measure_capacity(port: int, made: list[bytes], seconds: float) -> floa
 
 
 class OpenLoad:
-    """Requests that are sent at a steady rate, each on a free connection or on a new one."""
+    """Requests at a steady rate. Each request uses a free connection, or opens a connection if none is free."""
 
     def __init__(self, port: int, made: list[bytes], posts_per_s: float, proxy: Proxy) -> None:
         self._port, self._made, self._every_s, self._proxy = port, made, _POSTS / posts_per_s, proxy
@@ -129,7 +129,7 @@ class OpenLoad:
         self.bins: dict[int, Bin] = defaultdict(Bin)
 
     async def run(self, factors: Mapping[float, float], seconds: float) -> None:
-        """Send for `seconds` seconds. `factors` maps seconds from the start to the factor that the proxy then gets."""
+        """Send requests for `seconds` seconds. `factors` maps seconds from the start to the proxy's new factor."""
         self._begun = time.perf_counter()
         changes = deque(sorted(factors.items()))
         rng = random.Random(5)
@@ -169,7 +169,7 @@ class OpenLoad:
         connection.close()
 
     def good_per_s(self, from_s: float, to_s: float) -> float:
-        """Return the mean goodput between two times: seconds from the start, each a multiple of `_BIN_S`."""
+        """Return the mean goodput between two times, in seconds from the start. Both are multiples of `_BIN_S`."""
         wanted = range(round(from_s / _BIN_S), round(to_s / _BIN_S))
         return sum(self.bins[index].good for index in wanted) / (len(wanted) * _BIN_S)
 

@@ -1,6 +1,7 @@
-"""A hello-world route on the service's aiohttp and uvloop. Its rate is the highest that the two reach on this machine.
+"""A hello-world route on the service's versions of aiohttp and uvloop.
 
-It is an ordinary aiohttp application with one route, a prebuilt body and no access log.
+The rate of this route is the highest rate that aiohttp and uvloop reach on this machine. It is an ordinary aiohttp
+application with one route, a prebuilt body and no access log.
 """
 
 from __future__ import annotations

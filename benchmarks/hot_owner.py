@@ -1,4 +1,4 @@
-"""Measure conflicts and rates while 500 posters post to one clan through two processes, direct and queued.
+"""Measure lost races and rates while 500 posters post to one clan through two processes, direct and queued.
 
     python -m benchmarks.hot_owner [--seconds S] [--rounds N]
 
@@ -6,7 +6,7 @@ The processes share one PostgreSQL database. Every post changes the same row and
 the answer before it posts again. A round ends when all accepted posts are applied. The clan's sum must then equal the
 number of accepted posts. The rate with one transaction per post is reported, too.
 
-Bar: at most 0.05 conflicts per accepted post. The rates are reported.
+Bar: at most 0.05 lost races per accepted post. The rates are only reported.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ _CONFLICTS = re.compile(rb"^rankcurve_(?:write|ingest)_conflicts_total (\S+)$", 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The figures of one round."""
-
     posts: int
     seconds: float
     conflicts: int
@@ -55,7 +53,6 @@ class Round:
 
 
 async def count_conflicts(servers: Sequence[Server]) -> int:
-    """Return the number of lost races of all processes."""
     total = 0.0
     for server in servers:
         connection = Connection(server.port)
@@ -66,7 +63,6 @@ async def count_conflicts(servers: Sequence[Server]) -> int:
 
 
 async def read_clan_xp(server: Server) -> int:
-    """Read the clan's current sum from the service and return it."""
     connection = Connection(server.port)
     status, body = await connection.call("GET", f"/v1/leaderboards/{_BOARD}/entries/{_CLAN}")
     connection.close()
@@ -74,7 +70,7 @@ async def read_clan_xp(server: Server) -> int:
 
 
 async def run_round(servers: Sequence[Server], name: str, seconds: float, *, mode: str) -> Round:
-    """Let all posters post for `seconds` seconds, then wait until every post is applied. Return the figures."""
+    """Let all posters post for `seconds` seconds, and wait until every post is applied. Return the round's figures."""
     before, lost = await read_clan_xp(servers[0]), await count_conflicts(servers)
     path = f"/v1/leaderboards/{_BOARD}/posts" + ("?mode=queued" if mode == "queued" else "")
     latencies_s: list[float] = []

@@ -1,12 +1,13 @@
 """Measure how soon curves are refreshed again after a job process is killed, or stopped, in the middle of a refresh.
 
-    python -m benchmarks.job_owners [--rows N] [--rounds N]
+python -m benchmarks.job_owners [--rows N] [--rounds N]
 
-Three job processes share one PostgreSQL database. The owner of a refresh is the process that holds its lease. A stopped
-owner does nothing for longer than its lease lasts. For this measurement only, a trigger in the database records each
-stored curve with its `as_of` and the fencing number of its lease. The records would show a curve that a fenced owner
-stored. Its `as_of` would not be newer than that of the previous curve, or its fencing number would not be greater. An
-owner counts as killed while refreshing if its lease is still in the database after the kill.
+Three job processes share one PostgreSQL database. The owner of a refresh is the process that holds the lease of this
+refresh. A stopped owner does nothing for longer than its lease lasts; afterwards the owner is *fenced*: it must not
+store its curve. For this measurement only, a trigger in the database records each stored curve with its `as_of` and the
+fencing number of its lease. If a fenced owner had stored a curve, its `as_of` or its fencing number would not be
+greater than that of the curve before. An owner counts as killed while refreshing if its lease is still in the database
+after the kill.
 
 Bars: after a kill every curve is refreshed again at most 5 s after the end of the lease. Fenced owners store no curve.
 """
@@ -40,7 +41,7 @@ BOARDS = [f"owned-{number}" for number in range(6)]
 REFRESH_S = 2
 LEASE_S = 4.0
 MARGIN_S = 0.5
-_LATE_S = 5.0  # the bar allows this much time between the expiry of a lease and the refresh
+_LATE_S = 5.0  # the bar: the longest time from the end of a lease to the next refresh of its curve
 _ROWS = 50_000  # rows of each board; enough to make a refresh last until the signal comes
 _POST_EVERY_S = 0.2
 _WAIT_S = 60.0
@@ -63,21 +64,21 @@ class Figures:
 
     killed_while_refreshing: int = 0
     stopped_while_refreshing: int = 0
-    refreshed_after_s: list[float] = field(default_factory=list)  # from each kill to the refresh of each curve
+    refreshed_after_s: list[float] = field(default_factory=list)  # seconds from each kill to the refresh of each curve
     # Seconds from the end of a killed owner's lease to the refresh of the curve that the lease was for.
     past_expiry_s: list[float] = field(default_factory=list)
-    bound_s: list[float] = field(default_factory=list)  # from the last refresh after each kill to the bar's limit
+    bound_s: list[float] = field(default_factory=list)  # after each kill: from the last refresh to the limit of the bar
     fenced: int = 0
 
 
 class Observer:
-    """Reads the database directly, not through the service."""
+    """What the benchmark reads from the database directly, not through the service."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     async def held_leases(self, server: Server) -> list[Any]:
-        """Return the refresh leases of a process, each with its resource, fencing number and expiry."""
+        """Return the leases of refreshes that a process holds: (resource, fencing number, expiry)."""
         rows: list[Any] = await self._connection.fetch(_HELD, f"%/{server.pid}/%")
         return rows
 
@@ -101,14 +102,14 @@ class Observer:
     async def signal_while_refreshing(self, server: Server, signal_number: int) -> tuple[list[Any], int]:
         """Send a signal to a process as soon as it refreshes a curve.
 
-        Return the leases that it holds just after the signal, and the time of the signal.
+        Return the leases that the process holds just after the signal, and the time of the signal.
         """
         until = time.monotonic() + _WAIT_S
         while time.monotonic() < until:
             if await self.held_leases(server):
                 server.send_signal(signal_number)
                 at_us = await self.read_clock_us()
-                await asyncio.sleep(0.1)  # after this time, a commit that was under way has ended or never will
+                await asyncio.sleep(0.1)  # a commit that was under way has ended by then, or never will
                 held = await self.held_leases(server)
                 if held or signal_number == signal.SIGKILL:
                     return held, at_us
@@ -153,7 +154,7 @@ async def kill_owner(observer: Observer, server: Server, figures: Figures) -> No
 
 
 async def freeze_owner(observer: Observer, server: Server, figures: Figures) -> None:
-    """Stop an owner in the middle of a refresh until the others have refreshed every curve. Then let it continue."""
+    """Stop an owner in the middle of a refresh. Let it continue once the others have refreshed every curve."""
     held, at_us = await observer.signal_while_refreshing(server, signal.SIGSTOP)
     figures.stopped_while_refreshing += bool(held)
     try:
@@ -164,7 +165,7 @@ async def freeze_owner(observer: Observer, server: Server, figures: Figures) -> 
 
 
 def count_fenced(servers: Iterable[Server]) -> int:
-    """Return how many curves these processes were not allowed to store."""
+    """Return how many curves these processes tried to store after they had lost the lease."""
     found = 0
     for server in servers:
         _, text = call_once(server.port, "GET", "/metrics")
@@ -174,9 +175,9 @@ def count_fenced(servers: Iterable[Server]) -> int:
 
 
 async def run_rounds(front_end: Server, jobs: list[Server], url: str, options: Options) -> tuple[Figures, int, int]:
-    """Kill one process and stop another one in each round.
+    """Kill one process and stop another process in each round.
 
-    Return the figures, the number of curves stored wrongly, and the number of curves stored.
+    Return the figures, the number of curves that broke the order, and the number of curves stored.
     """
     body = board_spec([COLUMN]) | {"predictor": {"refresh_seconds": REFRESH_S}}
     owners = [owner_at(index) for index in range(options.rows)]
@@ -204,7 +205,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     environment = {
         "RANKCURVE_LEASE_S": str(LEASE_S),
         "RANKCURVE_LEASE_MARGIN_S": str(MARGIN_S),
-        "RANKCURVE_FOLD_LAG_ROWS_MAX": "1",  # folding keeps no curve live, so only the age of a curve makes it due
+        "RANKCURVE_FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live, so only a curve's age makes it due
     }
     with ExitStack() as stack:
         server = stack.enter_context(postgres(DURABLE))

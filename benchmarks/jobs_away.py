@@ -1,12 +1,12 @@
 """Check ranks while all job processes are killed and two front ends restart one after the other, on PostgreSQL.
 
-    python -m benchmarks.jobs_away [--rows N] [--seconds S] [--rounds N]
+python -m benchmarks.jobs_away [--rows N] [--seconds S] [--rounds N]
 
-Readers ask all the time, and every answer counts. If a restarting front end refuses a connection, the reader tries the
-other one.
+Readers send requests all the time, and every answer is checked. If a restarting front end refuses a connection, the
+reader sends its request to the other front end.
 
-Bars: every answer is a rank. Without jobs the `as_of` of the answers does not change. At most 10 s after the jobs are
-started again, answers have a newer `as_of`.
+Bars: every answer is a rank. While no job process runs, the `as_of` of the answers does not change. At most 10 s after
+the job processes are started again, answers have a newer `as_of`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,13 @@ JOB_PROCESSES = 2
 REFRESH_S = 1
 _READERS = 4
 _ROWS = 20_000
-_MOVES_S_MAX = 10.0  # enough for a poll, for the wait until the schedule runs, and for the refresh
-_POLLED_S = 3.0  # after this time every front end has polled the stored curve: curve_poll_s plus a second
+_MOVES_S_MAX = 10.0  # the bar; enough for the wait of the schedule, the refresh, and the next poll
+_POLLED_S = 3.0  # curve_poll_s plus a second: every front end has polled the stored curve by then
 _WAIT_S = 60.0
 
 
 @dataclass(slots=True)
 class Seen:
-    """The answers that readers got."""
-
     statuses: Counter[int] = field(default_factory=Counter)
     methods: Counter[str] = field(default_factory=Counter)
     as_of: set[str] = field(default_factory=set)
@@ -51,11 +49,10 @@ class Seen:
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     def forget_times(self, last: str) -> None:
-        """Forget every `as_of` except `last`."""
         self.as_of = {last}
 
     async def wait_for_younger(self, known: str) -> float:
-        """Wait for an answer whose `as_of` is later than `known`. Return the seconds waited."""
+        """Wait for an answer with a later `as_of` than `known`. Return the seconds waited."""
         begun = time.monotonic()
         async with asyncio.timeout(_WAIT_S):
             while max(self.as_of, default="") <= known:
@@ -81,7 +78,7 @@ async def ask_until_stopped(front_ends: list[Server], rows: int, seen: Seen, see
         if status == 200:
             [position] = json.loads(answer)["positions"]
             seen.methods[position["method"]] += 1
-            if position["method"] != "count":  # the `as_of` of a count is not that of a curve
+            if position["method"] != "count":  # a count has an `as_of` of its own, which is not the curve's
                 seen.as_of.add(position["as_of"])
                 seen.answered.set()
     for connection in connections:
@@ -89,7 +86,7 @@ async def ask_until_stopped(front_ends: list[Server], rows: int, seen: Seen, see
 
 
 async def post_change(port: int) -> None:
-    """Send one more post, so that the curve is out of date."""
+    """Send a post, so that the curve is out of date."""
     connection = Connection(port)
     try:
         await connection.call_ok(
@@ -102,9 +99,10 @@ async def post_change(port: int) -> None:
 async def restart_everything(
     front_ends: list[Server], jobs: list[Server], seen: Seen, seconds: float
 ) -> tuple[int, float]:
-    """Kill the jobs, restart the front ends one after the other, start the jobs.
+    """Kill the job processes, restart the front ends one after the other, and start the job processes again.
 
-    Return the number of different `as_of` times seen while no job ran, and the seconds until a newer one was seen.
+    Return the number of different `as_of` times seen while no job process ran, and the seconds until a newer `as_of`
+    was seen.
     """
     for job in jobs:
         await asyncio.to_thread(job.stop, signal.SIGKILL)

@@ -42,7 +42,7 @@ _MBEANS: tuple[tuple[str, str | None], ...] = (
 
 
 def bulk_body() -> bytes:
-    """Return the body of the bulk."""
+    """Return the body of a bulk of 100 reads."""
     requests = [
         {"type": "read", "mbean": mbean, **({"attribute": attribute} if attribute else {})}
         for mbean, attribute in (_MBEANS[index % len(_MBEANS)] for index in range(_READS))
@@ -51,7 +51,7 @@ def bulk_body() -> bytes:
 
 
 async def time_bulks(port: int, bulks: int) -> list[float]:
-    """Send bulks. Return the milliseconds that each took. Raises BadAnswerError if a read was not answered."""
+    """Send `bulks` bulks. Return the milliseconds of each bulk. Raises BadAnswerError if a read was not answered."""
     await create_board(port, BOARD, board_spec([COLUMN]))
     connection, body, found = Connection(port), bulk_body(), []
     await connection.call_ok("POST", f"/v1/leaderboards/{BOARD}/posts", {"owner": "ada", "stats": {COLUMN: 1}})

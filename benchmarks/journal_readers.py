@@ -1,11 +1,11 @@
 """Measure how much owners' positions and `/readyz` slow down while 20 clients read the journal, on both stores.
 
-    python -m benchmarks.journal_readers [--rows N] [--seconds S] [--rounds N]
+python -m benchmarks.journal_readers [--rows N] [--seconds S] [--rounds N]
 
-The journal is read in pages of 1,000. Positions and `/readyz` have one connection each, on which requests are sent one
-after the other. Rounds with and without the readers take turns. Each pair of rounds gives a ratio of p50 with readers
-to p50 without; the reported ratio is the median of these. The benchmark needs both cores: if the machine has other
-work, start it by `chrt -r 1`.
+The journal is read in pages of 1,000 posts. Positions and `/readyz` have one connection each, and a connection has one
+request at a time. Rounds with and without the readers take turns. Each pair of rounds gives a ratio: p50 with readers
+divided by p50 without. The reported ratio is the median of all pairs. The benchmark needs two cores: if the machine has
+other work, start it by `chrt -r 1`.
 
 Bars: p50 of positions at most 5 times its value without readers, p99 of `/readyz` at most 50 ms.
 """
@@ -36,7 +36,7 @@ _SERVER = {**DURABLE, "shared_buffers": "256MB"}
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """Sorted milliseconds of both kinds of requests, and the pages of the journal that were read per second."""
+    """The figures of one round: sorted milliseconds of both kinds of requests, and pages of the journal per second."""
 
     positions: list[float]
     ready: list[float]

@@ -1,12 +1,12 @@
 """Kill the service 100 times by `kill -9` under load. Check that no post is lost or applied twice, and no id is lost.
 
-    python -m benchmarks.kill9 [--kills N]
+python -m benchmarks.kill9 [--kills N]
 
-A client repeats a request with the same post ids until it gets status 200, and then sends the next request. The store
-is compared with the answers that the clients got (`ledger`).
+Clients post all the time. A client repeats a request with the same post ids until the request gets status 200, and then
+sends its next request. In the end the store is compared with the answers that the clients got (`ledger`).
 
-Bars: nothing lost, nothing applied twice, no id forgotten, the file sound. During at least 90 % of the kills a request
-is under way.
+Bars: no post is lost, no post is applied twice, no post id is forgotten, and the SQLite file is sound. During at least
+90 % of the kills a request is under way.
 """
 
 from __future__ import annotations
@@ -29,16 +29,14 @@ from benchmarks.servers import Server, serve_file
 
 _OWNERS = [f"owner-{number}" for number in range(200)]
 _CLIENTS = 16
-_LOAD_S_MAX = 0.4  # longest time from the first answer 200 after a start to the next kill
-_PROGRESS_S = 30.0  # a started service must answer a request with 200 within this time, or the run fails
+_LOAD_S_MAX = 0.4  # longest time from the first status 200 after a start to the next kill
+_PROGRESS_S = 30.0  # after a start, a request must get status 200 within this time, or the run fails
 
 
 @dataclass(slots=True)
 class Kills:
-    """The figures of all kills of one run."""
-
     under_way: int = 0  # number of kills while a request was under way
-    start_ms: float = 0.0  # median from start to ready
+    start_ms: float = 0.0  # median time from a start until the service is ready
 
 
 async def kill_and_start(server: Server, ledger: Ledger, kills: int) -> Kills:

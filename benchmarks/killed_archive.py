@@ -1,13 +1,13 @@
 """Measure how soon another process takes over after the process that closes, or archives, a season was killed.
 
-    python -m benchmarks.killed_archive [--rows N]
+python -m benchmarks.killed_archive [--rows N]
 
 The season has 50,000 owners, on PostgreSQL with two job processes. The closing process is killed while it fits a final
-curve. Its successor is killed while it writes the archive. The leases in the database show which process works. The
-other process has taken over once it holds the lease on closing and has begun to work: it fits a final curve, or has
-changed the board's curves, archive or stage of closing. Leases have their default length.
+curve. The second process takes over, and is killed while it writes the archive. The leases in the database show which
+process works. A process has taken over once it holds the lease on closing and has begun to work: it fits a final curve,
+or has changed the board's curves, archive or stage of closing. Leases have their default length.
 
-Bar: at most `lease_s` + 2 s after each kill.
+Bar: after each kill, the other process takes over within `lease_s` + 2 s.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.servers import DURABLE, postgres
 
 BOARD = "season"
 PROCESSES = 2
-_LATE_S = 2.0  # the bar allows this much more than the length of a lease, including the margin for the store's clock
+_LATE_S = 2.0  # the bar is this much longer than a lease; the time includes the margin of the lease
 _WAIT_S = 120.0
 _BATCH = 1_000
 _COLUMNS = [f"c{number}" for number in range(6)]
@@ -54,7 +54,7 @@ def season_spec(ends_at: datetime) -> dict[str, Any]:
 
 
 async def fill_season(port: int, rows: int) -> None:
-    """Fill a season, and let it end one second after it is filled."""
+    """Post the rows of a season, then set the end of the season to one second from now."""
     connection, rng = Connection(port), random.Random(15)
     await connection.call_ok("PUT", _PATH, season_spec(datetime.now(UTC) + timedelta(days=1)))
     for begin in range(0, rows, _BATCH):
@@ -68,7 +68,6 @@ async def fill_season(port: int, rows: int) -> None:
 
 
 async def wait_until(what: str, found: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until the condition holds."""
     until_s = time.monotonic() + _WAIT_S
     while not await found():
         if time.monotonic() > until_s:
@@ -77,7 +76,7 @@ async def wait_until(what: str, found: Callable[[], Awaitable[bool]]) -> None:
 
 
 class Season:
-    """Reads the state of the board from the database, and kills the process that closes it."""
+    """The state of the board, as the database shows it, and a way to kill the process that closes the board."""
 
     def __init__(self, database: Any, jobs: list[Server]) -> None:
         self._database, self._jobs = database, jobs
@@ -93,12 +92,12 @@ class Season:
         return closer is not None and holder is not None and f"/{closer.pid}/" in holder
 
     async def is_written(self) -> bool:
-        """Return whether the archive is only partly stored."""
+        """Return whether the archive is stored in part, but not completely."""
         _, blocks, stage = await self._database.fetchrow(_MOVED, BOARD)
         return bool(blocks) and stage < 3
 
     async def kill_closer(self) -> float:
-        """Kill the process that closes the board. Return the seconds until another process has taken over."""
+        """Kill the process that holds the lease on closing. Return the seconds until another process has taken over."""
         victim = await self.find_closer()
         assert victim is not None
         victim.send_signal(signal.SIGKILL)
@@ -110,7 +109,7 @@ class Season:
             closer = await self.find_closer()
             now = await self._database.fetchrow(_MOVED, BOARD)
             if closer is None or closer is victim:
-                before = now  # changes before the takeover do not count: they come from usual refreshes
+                before = now  # changes before the takeover do not count: they come from ordinary refreshes
                 return False
             return bool(now != before) or await self.is_fitted()
 
@@ -123,7 +122,7 @@ class Season:
 
 
 async def kill_closers(url: str, jobs: list[Server]) -> tuple[float, float]:
-    """Kill the process that closes the board, later the one that archives. Return the seconds until each takeover."""
+    """Kill the process that fits, then the process that archives. Return the seconds until each takeover."""
     database = await asyncpg.connect(url)
     try:
         board = Season(database, jobs)

@@ -1,10 +1,10 @@
 """Measure a board of 25 million rows in one SQLite file: memory, refreshes, positions, and ten minutes of load.
 
-    python -m benchmarks.large_board [--rows N] [--seconds S] [--rounds N] [--boards KEPT]
+python -m benchmarks.large_board [--rows N] [--seconds S] [--rounds N] [--boards KEPT]
 
-A board of 1 million rows is measured, too. Both are served with the same page cache. Memory is the peak of the
-process. During the busy minutes 2,500 posts/s and 500 requests/s for positions are sent. The time of a request counts
-from when it was due. If `--seconds` is less than 5, the busy minutes are shorter.
+A board of 1 million rows is measured, too. The page cache has the same size for both boards. Memory is the peak of the
+process. During the ten minutes of load, 2,500 posts/s and 500 requests/s for positions are sent. The time of a request
+counts from when it was due. If `--seconds` is less than 5, the load is shorter.
 
 Bars: memory at most 400 MiB; a skip refresh at most 2 s; p99 of positions at most 1.5 times that of 1 million rows; at
 least 99 % of the offered requests answered; no request failed.
@@ -38,7 +38,7 @@ _ENTRIES = f"/v1/leaderboards/{BOARD}/entries/"
 
 
 async def time_refresh(port: int, method: str) -> float:
-    """Refresh by this method, and return the seconds that the answer reports. Raises BadAnswerError."""
+    """Refresh the curve by `method`, and return the seconds that the answer reports. Raises BadAnswerError."""
     connection = Connection(port)
     try:
         board = f"/v1/leaderboards/{BOARD}"
@@ -53,7 +53,7 @@ async def time_refresh(port: int, method: str) -> float:
 
 
 class BusyMinutes:
-    """Posts and positions of random owners at a steady rate."""
+    """The load: posts and requests for positions of random owners, at a steady rate."""
 
     def __init__(self, port: int, rows: int) -> None:
         self._port, self._rows = port, rows
@@ -123,7 +123,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def _busy(server: Server, options: Options) -> list[report.Bar]:
-    seconds = _BUSY_S if options.seconds >= 5 else 10 * options.seconds  # a quick run shortens the busy minutes, too
+    seconds = _BUSY_S if options.seconds >= 5 else 10 * options.seconds  # a quick run has a shorter load, too
     minutes = BusyMinutes(server.port, options.rows)
     begun = time.perf_counter()
     asyncio.run(minutes.run(seconds))

@@ -1,4 +1,4 @@
-"""Pools of millions of resources, written by the database itself, because over HTTP they would take an hour.
+"""Fill pools of millions of resources. The database writes the rows itself, because over HTTP this would take an hour.
 
 The rows and counts are the same as if requests had written them. The indexes are created after the rows, as is usual in
 bulk loads.
@@ -26,19 +26,19 @@ from storage.schema.lease_tables import LEASE_RESOURCES, create_resource_tables
 CLIENT, REGION, PARTITIONS = "bench", "eu", 10
 FAR_US = 4_000_000_000_000_000  # the time at which the leases end: long after the measurement
 _FREE_SINCE_US = 1_760_000_000_000_000
-_RESOURCE_DIGITS = 10  # a resource is as long as a telephone number
+_RESOURCE_DIGITS = 10  # the name of a resource is as long as a telephone number
 
 
 def key_at(number: int) -> str:
-    """Return the key to which the resource of that number is leased."""
+    """Return the key that has leased the resource with this number."""
     return f"key-{number}"
 
 
 def fill_pools(store_url: str, run_sql: Callable[[str], object], pools: dict[str, int]) -> None:
-    """Create pools of that many resources in an empty store, and print how long it took.
+    """Create pools in an empty store, and print how long this took.
 
-    Every second resource is leased.
-    `run_sql` runs a statement on the same store.
+    `pools` maps the id of a pool to its number of resources. Every second resource is leased. `run_sql` runs a
+    statement on the same store.
     """
     print(f"   loading {sum(pools.values()):,} resources", end="", flush=True)
     begun = time.perf_counter()
@@ -69,7 +69,7 @@ async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[st
 
 
 def _rows(pool_key: int, size: int) -> str:
-    """Return the statement that inserts the rows of a pool, in SQL that both databases understand."""
+    """Return the statement that inserts the resources of a pool, in SQL for both databases."""
     digits = f"substr(CAST({10**_RESOURCE_DIGITS} + i AS text), 2)"
     cells = {
         "pool_key": f"{pool_key}",

@@ -1,14 +1,15 @@
 """Measure the time of lease requests over HTTP, with 1,000 to 1,000,000 resources per partition of a pool.
 
-    python -m benchmarks.lease_latency [--rows N] [--seconds S] [--rounds N]   (rows: the largest partition)
+python -m benchmarks.lease_latency [--rows N] [--seconds S] [--rounds N]   (rows: the largest partition)
 
 A request either gets the lease that its key already has, or acquires a lease for a new key. The pools of all sizes are
 in one store; on PostgreSQL the store holds 15.5 M resources. Rounds with the different sizes take turns. Requests are
-sent at half of the rate that saturates the service. The time of a request counts from when it was due, not from when
-the client sent it. Each round gives the p50 and p99 of thousands of requests. A figure is the median over the rounds.
+sent at half of the highest rate that the service reaches. The time of a request counts from when it was due, not from
+when the client sent it. Each round gives a p50 and a p99 of thousands of requests. The reported figures are medians
+over the rounds.
 
 Bars: p50 and p99 with 1,000,000 resources are at most 1.5 times those with 1,000. On PostgreSQL p99 is at most 3 ms to
-get a lease and 7 ms to acquire one.
+get a lease and 7 ms to acquire a lease.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from benchmarks.servers import serve_store
 from service.stores import SQLITE_PREFIX
 from tests.servers import DURABLE, postgres
 
-# These settings avoid checkpoints, because a checkpoint would slow the rounds of one size but not those of the others.
+# These settings avoid checkpoints. A checkpoint would slow the rounds of one size but not the rounds of the others.
 _SERVER = {
     **DURABLE,
     "shared_buffers": "1GB",
@@ -43,28 +44,27 @@ _P99_MS = {("PostgreSQL", "get"): 3.0, ("PostgreSQL", "acquire"): 7.0}
 _LEASE_S = 3_600
 _WARM_S = 2.0
 _ALL = 15_500_000
-_SMALL = 1_000  # a pool of this size has free resources for only one round of acquisitions
+_SMALL = 1_000  # a pool with so few resources per partition has enough free resources for one round only
 
 
 def pool_ids(size: int, rounds: int) -> list[str]:
-    """Return the ids of enough pools for that many rounds. Each pool has `size` resources in each partition."""
+    """Return the ids of enough pools for `rounds` rounds. Each pool has `size` resources in each partition."""
     return [f"p{size}-{number}" for number in range(rounds + 1 if size <= _SMALL else 1)]
 
 
 class Asker:
-    """Requests for leases of pools of one size."""
+    """Builds lease requests for pools with one number of resources per partition."""
 
     def __init__(self, size: int, rounds: int, rng: random.Random) -> None:
-        self.free = size * PARTITIONS // 2 // (1 if size <= _SMALL else rounds + 1)  # resources that a round may take
+        self.free = size * PARTITIONS // 2 // (1 if size <= _SMALL else rounds + 1)  # resources per round
         self._pools, self._keys, self._rng = pool_ids(size, rounds), size * PARTITIONS // 2, rng
         self._pool_id = self._pools[0]
 
     def begin_round(self, number: int) -> None:
-        """Choose the pool of a round."""
         self._pool_id = self._pools[number % len(self._pools)]
 
     def get(self) -> bytes:
-        """Build a request for a key that already has a lease, which lasts long enough for the request."""
+        """Build a request for a key that has a lease. The service returns that lease, because it lasts long enough."""
         return self._body(key_at(self._rng.randrange(self._keys) * 2), lease_seconds=1)
 
     def acquire(self) -> bytes:
@@ -80,7 +80,7 @@ Figures = dict[tuple[str, int], tuple[float, float]]  # p50 and p99 in ms, by ki
 
 
 async def measure_service(port: int, sizes: list[int], options: Options) -> tuple[Figures, dict[str, float]]:
-    rng = random.Random()  # unseeded: with a fixed seed, the keys would already have resources from an earlier run
+    rng = random.Random()  # no seed: with a fixed seed, the keys would have leases from an earlier run
     askers = {size: Asker(size, options.rounds, rng) for size in sizes}
     rates: dict[str, float] = {}
     rounds: dict[tuple[str, int], list[tuple[float, float]]] = {}

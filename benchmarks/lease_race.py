@@ -1,13 +1,15 @@
 """Let 64 clients race for 1,000 resources over three front ends, and count how often two hold the same resource.
 
-    python -m benchmarks.lease_race [--seconds S]
+python -m benchmarks.lease_race [--seconds S]
 
-The front ends share one PostgreSQL database. Holders and front ends are killed, and the clock of one front end is
-stepped an hour ahead and back. A holding begins when the answer to its request arrives. It ends when the client gives
-the lease back, or `expires_in` after the request was sent. All times are from one monotonic clock. Two holdings of one
-resource may never overlap, even if different front ends answered.
+The front ends share one PostgreSQL database. Clients and front ends are killed, and the clock of one front end is
+stepped an hour ahead and back. A *holding* is the time in which a client believes that it has a lease. It begins when
+the answer to the client's request arrives. It ends when the client gives the lease back, or `expires_in` after the
+request was sent. All times are from one monotonic clock. Two holdings of one resource may never overlap, even if
+different front ends answered.
 
-Bars: no resource has two live holders, every fencing number grows, and after liberation no resource is leaked.
+Bars: no resource has two holders at a time, the fencing numbers of each resource grow, and after the leases are
+liberated every resource is free.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ CLIENTS, RESOURCES, KEYS_A_CLIENT = 64, 1_000, 40
 POOL = "/v1/pools/race/all"
 MARGIN_S = 0.2
 _LEASE_S = (0.5, 5.0)
-_STEP_S = 2.0  # how long the clock of the stepped front end keeps one offset
+_STEP_S = 2.0  # seconds between two steps of the clock
 _KILL_EVERY_S = 4.0  # seconds between two kills of a front end
 _WAIT_S = 30.0
 _ENVIRONMENT = {"RANKCURVE_LEASE_MARGIN_S": str(MARGIN_S), "RANKCURVE_LIBERATE_INTERVAL_S": "1"}
@@ -43,7 +45,7 @@ _ENVIRONMENT = {"RANKCURVE_LEASE_MARGIN_S": str(MARGIN_S), "RANKCURVE_LIBERATE_I
 
 @dataclass(slots=True)
 class Holding:
-    """A lease that a client believes it has."""
+    """A lease of a client, and the time in which the client believes that it has this lease."""
 
     resource: str
     version: int
@@ -54,7 +56,7 @@ class Holding:
 
 @dataclass(slots=True)
 class Race:
-    """The holdings of all clients, and counts of their answers and of kills."""
+    """What happened in the race: the holdings of all clients, and counts of answers and kills."""
 
     holdings: list[Holding] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
@@ -81,7 +83,7 @@ class Client:
                 await asyncio.sleep(0.05)
             finally:
                 connection.close()
-            self._held.clear()  # as if the client had died: its leases expire by themselves
+            self._held.clear()  # the client forgets its leases, as if it had died; the leases expire
             self._race.seen["clients killed"] += 1
 
     async def _act(self, connection: Connection) -> None:
@@ -124,7 +126,11 @@ class Client:
 
 
 def count_overlaps(holdings: list[Holding]) -> tuple[int, int]:
-    """Return how many pairs of holdings of a resource overlap, and in how many the later one has no greater version."""
+    """Count the wrong pairs among successive holdings of each resource.
+
+    Return the number of pairs of different keys that overlap, and the number of pairs in which the later holding has no
+    greater version.
+    """
     by_resource: dict[str, list[Holding]] = defaultdict(list)
     for holding in holdings:
         by_resource[holding.resource].append(holding)
@@ -138,7 +144,7 @@ def count_overlaps(holdings: list[Holding]) -> tuple[int, int]:
 
 
 async def kill_front_ends(servers: list[Server], race: Race) -> None:
-    """Kill one front end after the other, while clients use the others."""
+    """Kill the front ends in turn, and start each again, while clients use the other front ends."""
     number = 0
     while not race.stop:
         await asyncio.sleep(_KILL_EVERY_S)

@@ -1,12 +1,12 @@
-"""Count the keys that get a resource in two of three stores, while the stores read each other's journals a second late.
+"""Count the keys that get two resources from three stores that read each other's lease journals with a second's delay.
 
-    python -m benchmarks.lease_regions [--rows N]     (as many keys as rows)
+python -m benchmarks.lease_regions [--rows N]     (as many keys as rows)
 
 Every key requests a lease once in each of three regions within two hours. The stores' own programs run on a simulated
-clock, and each store's clock is off by a little. The figures come from the leases that the simulation saw granted, not
-from the counts of the stores.
+clock, and the clocks of the stores differ a little. The figures come from the leases that the simulation saw granted,
+not from the counts of the stores.
 
-Bars: at most 0.1 % of the keys get two resources. All of these keys are found and released.
+Bars: at most 0.1 % of the keys get two resources. All of these keys are found, and their second resources are released.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from storage.store import Program, Store
 
 REGIONS = ("asia", "eu", "us")
 DELAY_S = 1.0
-_SPAN_S = 2 * 3_600  # a key asks once in each region within this time, at random
+_SPAN_S = 2 * 3_600  # within this time, a key requests a lease once in each region, at random moments
 _TICK_S = 0.1
 _CLOCKS_OFF_US = 50_000  # the difference between the clocks of neighbouring stores
 _CLIENT, _POOL = "acme", "numbers"
@@ -46,7 +46,7 @@ _PAGE = 1_000
 
 @dataclass(slots=True)
 class Region:
-    """A region: its store, and the programs that run there."""
+    """A region's store and the programs that run on this store."""
 
     name: str
     store: Store
@@ -60,7 +60,7 @@ class World:
 
     now_us: int = _START_US
     regions: list[Region] = field(default_factory=list)
-    acquired: dict[str, list[str]] = field(default_factory=dict)  # the regions in which a key got a resource
+    acquired: dict[str, list[str]] = field(default_factory=dict)  # for each key, the regions in which it got a resource
     counted: Counter[str] = field(default_factory=Counter)
 
     async def open_stores(self, folder: Path, stack: AsyncExitStack, keys: int) -> None:
@@ -90,7 +90,7 @@ class World:
                 self.acquired.setdefault(key, []).append(region.name)
 
     async def exchange_journals(self) -> None:
-        """Let each store read the events of the other stores that are older than the delay."""
+        """Let each store read those events of the other stores that are at least `DELAY_S` seconds old."""
         for reader in self.regions:
             for peer in self.regions:
                 if peer is not reader:

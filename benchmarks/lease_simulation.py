@@ -64,20 +64,18 @@ _EVERY_MINUTES = 20  # minutes between two points of a line in the picture
 
 @dataclass(slots=True)
 class Totals:
-    """The totals of one simulated world, in resources and leases."""
-
     asked: int = 0
     refused: int = 0
     doubled: int = 0
     lost: int = 0
     moved: int = 0
-    refused_by_minute: list[int] = field(default_factory=list)  # all leases refused up to the end of each minute
+    refused_by_minute: list[int] = field(default_factory=list)  # at the end of each minute, the leases refused so far
     shares: dict[str, list[int]] = field(default_factory=lambda: {region: [] for region in REGIONS})
     used: dict[str, list[int]] = field(default_factory=lambda: {region: [] for region in REGIONS})
 
 
 class World(JobObserver):
-    """One store and its jobs, whose clock the simulation moves."""
+    """A simulated world: one store and its jobs, on a clock that the simulation moves."""
 
     def __init__(self, store: Store, settings: Settings, *, balanced: bool) -> None:
         self._store, self._balanced = store, balanced
@@ -101,7 +99,7 @@ class World(JobObserver):
         self._balancer, self._liberator = BalanceJob(context), LiberateJob(context)
         self._balance_minutes = round(settings.balance_interval_s / 60)
         self._liberate_minutes = round(settings.liberate_interval_s / 60)
-        # (time, key, resource, whether the key gives the resource back)
+        # A heap of the ends of leases: (time, key, resource, whether the key gives the resource back).
         self._ends: list[tuple[int, str, str, bool]] = []
         self._held: dict[str, int] = {}  # the time at which the lease of each resource ends
         self.totals = Totals()
@@ -114,7 +112,7 @@ class World(JobObserver):
         return
 
     def resources_moved(self, resources: int) -> None:
-        """Add resources to the number that the balancer has moved between regions."""
+        """Count resources that the balancer has moved between regions."""
         self.totals.moved += resources
 
     async def run(self) -> Totals:

@@ -16,7 +16,7 @@ RESOURCES = 1_200
 LEASE_MINUTES = 20.0  # mean length of a lease
 _BASE_PER_MINUTE = 16.0  # keys that request a lease in a region per minute, on average over a day
 _SWING = 0.85
-# (start in minutes, length in minutes, added demand): from 14:00 on the second day, for an hour, demand grows by 1.6
+# (start in minutes, length in minutes, added demand): for an hour from 14:00 on the second day, the demand is 1 + 1.6
 # times the usual demand.
 _SPIKE = (24 * 60 + 14 * 60, 60, 1.6)
 _SPIKE_REGION, DRAINED_REGION = "eu", "us"
@@ -32,7 +32,7 @@ class Arrival:
 
     key: str
     region: str
-    minutes: float  # how long the key wants the resource
+    minutes: float  # how long the key wants the resource, in minutes
     returns: bool  # whether the key gives the resource back; otherwise it lets the lease expire
 
 
@@ -48,7 +48,7 @@ def demand_per_minute(region: str, minute: int) -> float:
 
 
 def draw_arrivals() -> Iterator[list[Arrival]]:
-    """Yield the arrivals of each minute."""
+    """Yield, for each minute, the keys that ask for a lease in that minute."""
     rng = random.Random(2026)
     number = 0
     for minute in range(MINUTES):

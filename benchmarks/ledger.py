@@ -1,8 +1,9 @@
-"""Record the answers that clients get from a store under attack, and check that the store agrees with them.
+"""Record the answers that clients get from a store under attack, and check that the store agrees with these answers.
 
-A request is *settled* once it got status 200. A client repeats a request with the same post ids until the request is
-settled, and then sends the next one. The settled posts say which sums and counts the store must have, by owner and
-board. In the end posts are sent once more, and each of them has to be a `duplicate`.
+A post is *settled* once the request with the post got status 200. A client repeats a request with the same post ids
+until the request gets status 200, and then sends its next request. The settled posts say which sums and counts the
+store must have, by owner and board. In the end posts are sent once more, and the store must answer `duplicate` for each
+of these posts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from benchmarks.client import BadAnswerError, Connection, percent_encode
 BOARDS = [f"kill-{number}" for number in range(5)]
 CHAMPION = "champion"  # the owner of about 30 % of the posts
 COLUMNS = ["xp", "posts"]
-_AUDITED = 500  # posts in a request when posts are sent again
+_AUDITED = 500  # posts per request when posts are sent again at the end
 _PAUSE_S = 0.01
 _SETTLED = ("applied", "unchanged", "duplicate")
 _REFUSED = (429, 503)
@@ -28,17 +29,17 @@ _REFUSED = (429, 503)
 
 @dataclass(slots=True)
 class Ledger:
-    """What the clients know about their requests. `settled` has every settled post, by the path of its request."""
+    """What the clients know about their requests. `settled` has the settled posts, by the path of their requests."""
 
     settled: dict[str, list[dict[str, object]]] = field(default_factory=lambda: defaultdict(list))
     statuses: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)  # refused and unanswered requests, counted by detail
-    # For each port, the times of the answers with status 200, by the monotonic clock.
+    # For each port, the times of all answers with status 200, on the monotonic clock.
     acknowledged: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     retries: int = 0
     under_way: int = 0
     stop: bool = False
-    progress: asyncio.Event = field(default_factory=asyncio.Event)  # set whenever a request is settled
+    progress: asyncio.Event = field(default_factory=asyncio.Event)  # set whenever a request gets status 200
 
     def sums(self) -> dict[tuple[str, str], list[int]]:
         """Return, by board and owner, the sums [xp, posts] that the store must have."""
@@ -52,15 +53,13 @@ class Ledger:
         return found
 
     def count(self) -> int:
-        """Return how many posts are settled."""
         return sum(self.statuses.values())
 
     def refused_for(self, word: str) -> int:
-        """Return how many refusals have `word` in their detail."""
         return sum(count for detail, count in self.refusals.items() if word in detail.lower())
 
     def first_after_s(self, port: int, moment: float) -> float:
-        """Return the seconds from `moment` to the first later post that the process at `port` acknowledged.
+        """Return the seconds from `moment` until the process at `port` next answered a request with status 200.
 
         `moment` is a time of the monotonic clock.
         """
@@ -79,7 +78,7 @@ def _wire(post: dict[str, object], *, named_boards: bool) -> dict[str, object]:
 
 
 def _draw(rng: random.Random, name: str, number: int, owners: Sequence[str]) -> tuple[str, list[dict[str, object]]]:
-    """Return one request's path and posts: a single post, a batch of twenty, or posts to all five boards."""
+    """Return the path and the posts of a random request: 1 or 20 posts, to one board or to all boards."""
     kind = rng.random()
     boards = list(BOARDS) if kind < 0.5 else [rng.choice(BOARDS)]
     path = "/v1/posts" if kind < 0.5 else f"/v1/leaderboards/{boards[0]}/posts"
@@ -88,7 +87,7 @@ def _draw(rng: random.Random, name: str, number: int, owners: Sequence[str]) -> 
     for index in range(size):
         chosen = CHAMPION if rng.random() < 0.3 else rng.choice(owners)
         post_id = f"{name}/{number}/{index}"
-        # The range of `xp` is large. So a lost post and a post applied twice hardly ever cancel out in a sum.
+        # `xp` has a large range, so that a lost post and a post applied twice are unlikely to leave the sum correct.
         posts.append({"owner": chosen, "xp": rng.randrange(1, 2**24), "post_id": post_id, "boards": boards})
     return path, posts
 
@@ -96,7 +95,7 @@ def _draw(rng: random.Random, name: str, number: int, owners: Sequence[str]) -> 
 async def post_until_stopped(ports: Sequence[int], name: str, owners: Sequence[str], ledger: Ledger) -> None:
     """Post to the first port until `ledger.stop` is set.
 
-    A request that is not settled is sent again, to a random port of `ports`.
+    A request that does not get status 200 is sent again, to a random port of `ports`.
 
     Raises:
         BadAnswerError: a request was refused with a status other than 429 and 503, or not all its posts were settled.
@@ -120,7 +119,7 @@ async def post_until_stopped(ports: Sequence[int], name: str, owners: Sequence[s
 async def _settle(
     connections: Sequence[Connection], path: str, body: bytes, ledger: Ledger, rng: random.Random
 ) -> list[dict[str, str]]:
-    """Send a request until its answer has status 200. Return its results."""
+    """Send a request again and again until it gets status 200. Return the results in that answer."""
     connection = connections[0]
     while True:
         ledger.under_way += 1
@@ -143,7 +142,7 @@ async def _settle(
 
 
 async def audit_store(port: int, ledger: Ledger, *, resent_max: int | None = None) -> Counter[str]:
-    """Compare every owner's sums on every board. Then send posts again; the store must know all their ids.
+    """Compare every owner's sums on every board with the ledger. Then send posts again, whose ids the store must know.
 
     `resent_max`: how many of the last posts of each path are sent again; None for all.
 

@@ -1,12 +1,12 @@
 """Measure the worst error of live and frozen curves after a part of the board has changed.
 
-    python -m benchmarks.live_accuracy [DATA]
+python -m benchmarks.live_accuracy [DATA]
 
-A frozen curve was fitted before the changes and does not count them. Certified curves with 1,000 knots are measured
-after 10 % and after 50 % of the entries got new random values. If DATA is given, the changes that a real board had in a
-month are posted, too. After each tenth of these posts, the rank of every value is requested. Errors are measured at
-every value and at the next lattice point after it, for ranks beyond 1,000, because a service counts better ranks
-exactly. Brackets and bounds are checked at all ranks.
+A frozen curve was fitted before the changes and does not count these changes. Certified curves with 1,000 knots are
+measured after 10 % and after 50 % of the entries got new random values. If DATA is given, the changes that a real board
+had in a month are posted, too. After each tenth of these posts, the ranks of all values are requested. Errors are
+measured at every value and at the next lattice point after it. Only ranks beyond 1,000 are measured, because a service
+counts better ranks exactly. Brackets and bounds are checked at all ranks.
 
 Bars: the worst error is at most 0.40 % after 10 % of the entries changed, 0.60 % after 50 %, and 0.7 % in the replay of
 the month (500 knots). No bracket or bound is broken.
@@ -46,18 +46,18 @@ from predictor import AsOf, Bracket, Curve, LiveCounts, LiveCurve
 from tests.predictor.quality import Quality, count_by_key, measure_quality
 
 FROM_RANK = 1_001
-REDRAWN = {0.1: 0.40, 0.5: 0.60}  # the bar in percent, by the part of the entries that gets new values
+REDRAWN = {0.1: 0.40, 0.5: 0.60}  # the bar in percent, by the ratio of entries that get new values
 KNOTS = 1_000
 REPLAY_KNOTS = 500
 REPLAY_WORST = 0.7
 REPLAY_STEPS = 10
 _LOOK_S = 0.2
-_ASKED = 300  # values in a request, so that the request line stays under 8 KiB
+_ASKED = 300  # values per request: the request line stays under 8 KiB
 BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
 
 
 class ShortGapsCounted:
-    """A live curve as `rank=auto` uses it: if a gap has few entries, its entries are counted and the rank is exact."""
+    """A live curve that counts the entries of short gaps, as `rank=auto` does. Ranks in short gaps are exact."""
 
     def __init__(self, live: LiveCurve, sorted_keys: Keys) -> None:
         self._live, self._keys = live, sorted_keys
@@ -72,7 +72,7 @@ class ShortGapsCounted:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The figures of one board after a part of it changed."""
+    """The figures of a board, measured after a part of its entries changed."""
 
     live: Quality
     auto: Quality
@@ -82,7 +82,7 @@ class Changed:
 
 
 def change_board(board: CurveBoard, fit: Curve, part: float) -> Changed:
-    """Give a random part of the entries new values, one move each, and measure the curves of the changed board."""
+    """Give a random part of the entries new values, count each as a move, and measure the curves of the new board."""
     rng = np.random.default_rng(SEED + 1)
     keys: Keys = board.keys.copy()
     chosen = rng.choice(len(keys), round(part * len(keys)), replace=False)
@@ -123,7 +123,7 @@ def measure_redrawn(boards: list[CurveBoard]) -> list[report.Bar]:
 
 
 async def replay_month(port: int, before: RealBoard, after: RealBoard) -> list[report.Bar]:
-    """Post the changes between two days of a real board in random order. Check the live ranks after each tenth."""
+    """Post the changes between two days of a real board in random order. After each tenth, check the live ranks."""
     spec = before.spec() | {"predictor": {"samples": REPLAY_KNOTS, "method": "scan", "refresh_seconds": 86_400}}
     await fill_board(port, before.name, owners=before.owners, named={COLUMN: before.texts}, body=spec)
     await refresh_columns(port, before.name, [COLUMN])
@@ -157,7 +157,7 @@ async def replay_month(port: int, before: RealBoard, after: RealBoard) -> list[r
 
 
 async def wait_for_fold(port: int, board: str, posted_s: float) -> None:
-    """Wait until the curve counts all posts that were acknowledged before `posted_s` (seconds since 1970)."""
+    """Wait until the live curve has counted all posts answered before `posted_s` (seconds since 1970)."""
     connection = Connection(port)
     try:
         while True:
@@ -170,7 +170,7 @@ async def wait_for_fold(port: int, board: str, posted_s: float) -> None:
 
 
 async def ask_service(port: int, board: str, keys: list[int]) -> Quality:
-    """Ask for an estimate at every value and at the next whole number. Return how good the answers are."""
+    """Request an estimate at every value and at the next possible value, and measure the errors of the answers."""
     answers = Answers(1)
     wanted = sorted({*keys, *(key + 1 for key in keys)})
     connection = Connection(port)

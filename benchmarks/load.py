@@ -20,12 +20,12 @@ _WARM_UP_S = 1.0
 
 
 class LoadFailedError(Exception):
-    """At least one request of a measured round got no 2xx answer, so the rate of the round means nothing."""
+    """A request of a measured round got no answer, or an answer other than 2xx, so the round's rate means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The figures of one round of one contestant."""
+    """The rate and the latencies of one round of one contestant."""
 
     per_s: float
     p50_ms: float = 0.0
@@ -34,11 +34,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The requests that wrk sends.
+    """The kind of requests that wrk sends in a round.
 
-    If `rows` is 0, every request is `GET path`. Otherwise every request is for a random one of `rows` owners. Without
-    `column` it is a `GET`, whose path is `path`, the owner and `after` joined. With `column` it is a post that adds 1
-    to 1,000 to that column.
+    If `rows` is 0, every request is `GET path`. Otherwise every request is for a random one of `rows` owners. If
+    `column` is None, such a request is a `GET`, and its path is `path`, the owner and `after` joined. If `column` is
+    given, the request is a post that adds 1 to 1,000 to that column.
     """
 
     url: str
@@ -72,14 +72,14 @@ def run_wrk(target: Target, *, connections: int, seconds: float, seed: int) -> F
 
 
 def wrk_contestant(target: Target, *, connections: int, seconds: float) -> Callable[[int], Figure]:
-    """Return a contestant for `run_alternately`. Its random owners depend on the round; round 0 is a short warm-up."""
+    """Return a contestant that runs wrk. The number of the round is its seed; round 0 is a short warm-up."""
     return lambda number: run_wrk(
         target, connections=connections, seconds=seconds if number else _WARM_UP_S, seed=number + connections
     )
 
 
 def run_alternately(contestants: Mapping[str, Callable[[int], Figure]], *, rounds: int) -> dict[str, list[Figure]]:
-    """Run rounds in which contestants take turns, and return the figures of each one by round.
+    """Run rounds in which contestants take turns, and return the figures of each contestant, round by round.
 
     Every second round has the reverse order. Round 0 warms up and is not counted.
     """
@@ -94,7 +94,7 @@ def run_alternately(contestants: Mapping[str, Callable[[int], Figure]], *, round
 
 
 def median_per_s(figures: list[Figure]) -> float:
-    """Return the median rate of the rounds, per second."""
+    """Return the median rate of the rounds."""
     return statistics.median(figure.per_s for figure in figures)
 
 
@@ -107,7 +107,7 @@ COLUMNS = ("", "per second", "lowest", "highest", "p50 ms", "p99 ms")
 
 
 def table_row(name: str, figures: list[Figure]) -> list[str | float]:
-    """Return a line of the report's table under COLUMNS."""
+    """Return the row of one contestant, for a table with the columns COLUMNS."""
     rates = [figure.per_s for figure in figures]
     p50_ms = statistics.median(figure.p50_ms for figure in figures)
     p99_ms = statistics.median(figure.p99_ms for figure in figures)

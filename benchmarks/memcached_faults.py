@@ -1,9 +1,10 @@
 """Measure reads while memcached is killed, stopped, flushed every second or filled with garbage.
 
-    python -m benchmarks.memcached_faults [--rows N] [--seconds S] [--rounds N]
+python -m benchmarks.memcached_faults [--rows N] [--seconds S] [--rounds N]
 
-Curves are replaced every second. They reach the front end (`front_end`) through memcached or, if that fails, only
-through the database table. Each fault must be visible in the metrics: a fault without an effect fails its bar.
+Curves are replaced every second. They reach the front end (`front_end`) through memcached or, if memcached fails, only
+through the database table. Each fault must be visible in the metrics. If it is not, the fault had no effect, and its
+bar is not met.
 
 Bars: no read fails; p99 is at most 50 ms longer than without a fault; no curve is older than 10 s or belongs to another
 board.
@@ -34,7 +35,7 @@ from benchmarks.servers import Server, free_port, require_program
 _CONNECTIONS = 16
 _COLUMNS = 6
 _WRITE_PAUSE_S = 0.05
-_POSTS = 20  # posts in a request: enough changes for every curve to be replaced every second
+_POSTS = 20  # posts per request
 _SPOIL_PAUSE_S = 0.02
 _AGE_S_MAX = 10.0  # greatest allowed age of a curve; curves are replaced every second and polled every half second
 _SETTINGS = {
@@ -42,20 +43,20 @@ _SETTINGS = {
     "MEMCACHED_PAUSE_S": "0.5",
     "SQLITE_CACHE_MIB": "64",
     "LOG_LEVEL": "error",
-    "FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live, so each curve is refreshed at intervals and shared
+    "FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live, so each curve is refreshed every second and shared
 }
-# For each fault, an outcome of reads from memcached. If the metrics count this outcome, the fault has an effect.
+# For each fault, the outcome that reads from memcached must have. Without this outcome, the fault had no effect.
 _EFFECTS = {"killed": "errors", "stopped": "errors", "flushed": "miss", "garbage": "corrupt", "healthy": "hit"}
 
 
 def serve_memcached(folder: Path, port: int) -> Server:
-    """Return a memcached on a loopback port."""
+    """Return a memcached server on a loopback port."""
     command = [require_program("memcached", "memcached"), "-p", str(port), "-l", HOST, "-u", "nobody", "-U", "0"]
     return Server(command, folder, port=port, ready_path=None)
 
 
 def serve_front_end(folder: Path, memcached_port: int) -> Server:
-    """Return the process with the front end and its jobs."""
+    """Return the process of `benchmarks.front_end`, which runs a front end and jobs."""
     port = free_port()
     environment = {f"RANKCURVE_{name}": value for name, value in _SETTINGS.items()}
     environment |= {"RANKCURVE_STORE": f"sqlite:///{folder.resolve()}/shared.db"}
@@ -65,7 +66,7 @@ def serve_front_end(folder: Path, memcached_port: int) -> Server:
 
 
 def ask_memcached(port: int, command: bytes, end: bytes = b"\r\n") -> bytes:
-    """Return memcached's answer to one command. Raises OSError."""
+    """Send one command to memcached and return the answer. Raises OSError."""
     with socket.create_connection((HOST, port), timeout=5) as connection:
         connection.sendall(command)
         answer = b""
@@ -75,7 +76,7 @@ def ask_memcached(port: int, command: bytes, end: bytes = b"\r\n") -> bytes:
 
 
 def spoil_keys(port: int, rng: random.Random) -> None:
-    """Store random bytes, a cut value, or another column's value under every memcached key."""
+    """Overwrite every key of memcached with random bytes, with a cut value, or with the value of another key."""
     dumped = ask_memcached(port, b"lru_crawler metadump all\r\n", b"END\r\n").decode()
     keys = [line.split()[0].removeprefix("key=").replace("%3A", ":") for line in dumped.splitlines() if "key=" in line]
     for key in keys:
@@ -87,7 +88,7 @@ def spoil_keys(port: int, rng: random.Random) -> None:
 
 @contextmanager
 def repeat_on_thread(work: Callable[[], object], pause_s: float) -> Iterator[None]:
-    """Repeat `work` on a thread until the block is left."""
+    """Repeat `work` on a thread until the block of the `with` statement ends."""
     over = threading.Event()
 
     def run() -> None:
@@ -107,7 +108,7 @@ def repeat_on_thread(work: Callable[[], object], pause_s: float) -> Iterator[Non
 
 @contextmanager
 def cause_fault(name: str, cache: Server) -> Iterator[None]:
-    """Cause the fault, and undo it at the end."""
+    """Cause the fault `name` as long as the block of the `with` statement runs."""
     if name == "killed":
         cache.stop(signal.SIGKILL)
         try:
@@ -133,7 +134,7 @@ def cause_fault(name: str, cache: Server) -> Iterator[None]:
 
 
 def count_outcomes(port: int) -> dict[str, float]:
-    """Return the number of reads of memcached that the front end has made, by outcome."""
+    """Return, by outcome, how many reads from memcached the front end has made."""
     found = {}
     for line in call_once(port, "GET", "/metrics")[1].decode().splitlines():
         name, _, value = line.rpartition(" ")
@@ -146,16 +147,16 @@ def count_outcomes(port: int) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Seen:
-    """The figures of all rounds of one fault."""
+    """The figures of all rounds with one fault."""
 
     met: dict[str, float] = field(default_factory=dict)
-    ages_s: list[float] = field(default_factory=list)  # age of the oldest serving curve at the end of each round
+    ages_s: list[float] = field(default_factory=list)  # at the end of each round, the age of the oldest curve in use
     failed_rounds: int = 0
-    wrong: int = 0  # curves whose total is not that of the board
+    wrong: int = 0  # number of curves with a total that is not the board's
 
 
 class Faults:
-    """The contestants for `load.run_alternately`. Each contestant sends reads while its fault lasts."""
+    """The contestants for `load.run_alternately`, one for each fault. Each sends reads while its fault lasts."""
 
     def __init__(self, server: Server, cache: Server, options: Options) -> None:
         self._server, self._cache, self._options = server, cache, options
@@ -202,7 +203,7 @@ async def post_batch(port: int, body: bytes) -> None:
 
 
 def read_oldest_age_s(port: int) -> float:
-    """Return the age of the oldest serving curve."""
+    """Return the age in seconds of the oldest curve that the front end uses."""
     for line in call_once(port, "GET", "/metrics")[1].decode().splitlines():
         if line.startswith("rankcurve_curve_age_seconds_max "):
             return float(line.rpartition(" ")[2])
@@ -210,7 +211,7 @@ def read_oldest_age_s(port: int) -> float:
 
 
 async def fill_refreshed_board(port: int, rows: int) -> None:
-    """Create a board whose curves are replaced every second if it changes."""
+    """Create and fill a board whose curves are refreshed every second if the board changes."""
     names = column_names(_COLUMNS)
     body = {**board_spec(names), "predictor": {"refresh_seconds": 1}}
     named = {name: draw_values(rows, index) for index, name in enumerate(names)}

@@ -2,8 +2,8 @@
 
     python -m benchmarks.monitoring_cost [--rows N] [--seconds S] [--rounds N]
 
-Two services serve copies of one board at the same time and take turns. From the monitored service, /metrics and all
-managed objects are read once a second, far more often than operators would read them. The other service has managed
+Two services serve copies of one board, and rounds of load take turns. From the monitored service, /metrics and all
+managed objects are read once a second, far more often than in operation. The other service has managed
 objects switched off.
 
 Bar: at least 95 % of the rate without monitoring.
@@ -28,7 +28,7 @@ _PATHS = ("/metrics", "/jolokia/read/*:*")
 
 
 def while_polled(server: Server, measured: Callable[[int], load.Figure]) -> Callable[[int], load.Figure]:
-    """Return a contestant that runs the rounds of `measured` while the monitoring of the server is read."""
+    """Return a contestant that runs the rounds of `measured` while a thread reads the server's monitoring."""
 
     def contest(number: int) -> load.Figure:
         over = threading.Event()

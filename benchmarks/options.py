@@ -1,6 +1,6 @@
 """The command line that all benchmarks share: options for the size, the length and the folder of a run.
 
-The bars apply to the default options. Options can make a run smaller; the heading of a run shows its size.
+The bars are meant for the default options. With other options a run can be smaller; its heading shows the size.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of one run of a benchmark."""
-
     rows: int  # number of entries on the measured board
     seconds: float  # length of one measured round
     rounds: int  # measured rounds of each contestant
-    folder: Path  # where stores are made: on the disk whose durable writes are measured
+    folder: Path  # where stores are made; a run measures the durable writes of this disk
     boards: Path | None  # filled boards are kept here for later runs; if None, each run fills its own
-    data: Path | None  # folder with the real boards' CSV files
+    data: Path | None  # folder with the CSV files of the real boards
     kills: int
     commit: str  # the commit with which `against_commit` compares this tree
 
@@ -63,7 +61,7 @@ def _positive(kind: Callable[[str], int | float]) -> Callable[[str], int | float
 
 @contextlib.contextmanager
 def working_folder(options: Options) -> Iterator[Path]:
-    """Yield a new folder for this run. It is deleted at the end, even if an error or SIGTERM ends the run."""
+    """Yield a new folder for this run. Delete the folder at the end, even if an exception or SIGTERM ends the run."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rankcurve-bench-", dir=options.folder) as name:

@@ -1,7 +1,7 @@
 """Send requests at random moments at a given rate, even if answers are late, and measure how long each request takes.
 
-The time of a request counts from when it was due, so the wait for a connection, or for this process, is included. The
-client is as small as possible, because it shares the machine with what it measures.
+The time of a request counts from when it was due, so waits for a free connection and delays of this process are
+included. The client is as small as possible, because it shares the machine with the measured service.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONNECTIONS = 32
 _ANSWERS_S_MAX = 30.0
 
 T = TypeVar("T")
-Ask = Callable[[], bytes]  # builds a whole request
+Ask = Callable[[], bytes]  # a function that builds a request as bytes, with head and body
 
 
 def run_punctually(work: Coroutine[Any, Any, T]) -> T:
@@ -30,7 +30,7 @@ def run_punctually(work: Coroutine[Any, Any, T]) -> T:
 
 
 def build_post(path: str, body: bytes) -> bytes:
-    """Return a whole POST request with a JSON body."""
+    """Return a POST request with a JSON body, as bytes."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
@@ -38,10 +38,10 @@ def build_post(path: str, body: bytes) -> bytes:
 
 
 class _Connection(asyncio.Protocol):
-    """A connection with one request at a time.
+    """A connection that has one request at a time.
 
-    It calls `answered` after each answer 200. It calls `failed` after any other answer, and when the connection is
-    lost.
+    The connection calls `answered` after each answer with status 200. It calls `failed` after any other answer, and
+    when the connection is lost.
     """
 
     def __init__(self, answered: Callable[[_Connection], None], failed: Callable[[str], None]) -> None:
@@ -74,7 +74,7 @@ class _Connection(asyncio.Protocol):
 
 
 class PacedClient:
-    """A client with some connections to one port."""
+    """A client that sends requests to one port at a given rate, over `CONNECTIONS` connections."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -101,7 +101,7 @@ class PacedClient:
         await asyncio.sleep(0)
 
     async def send_at_rate(self, ask: Ask, *, per_s: float, seconds: float, rng: random.Random) -> list[float]:
-        """Send requests at random moments for `seconds` seconds. Return the milliseconds that each took."""
+        """Send requests at random moments for `seconds` seconds. Return the milliseconds of each request."""
         self._took_ms, self._again = [], None
         at = begun = time.perf_counter()
         while True:
@@ -115,12 +115,12 @@ class PacedClient:
                 self._send(self._idle.pop(), at, ask())
             else:
                 self._due.append((at, ask()))
-                await asyncio.sleep(0)  # without this pause, a client that is late would read no answers
+                await asyncio.sleep(0)  # without this pause, a client that is behind would never read answers
         await self._finished()
         return self._took_ms
 
     async def measure_saturation(self, ask: Ask, *, seconds: float) -> float:
-        """Return the requests answered per second while each connection sends a request right after every answer."""
+        """Return the requests answered per second if every connection sends a new request right after each answer."""
         self._took_ms, self._again = [], ask
         begun = time.perf_counter()
         while self._idle:

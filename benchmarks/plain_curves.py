@@ -1,6 +1,6 @@
 """Boards as plain lists of keys, and curves of them whose knots are chosen in different ways.
 
-Every curve gets the same list and the same number of knots; only the places of the knots differ.
+All curves of a board have the same keys and the same number of knots; only the knots' places differ.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from tests.predictor.quality import count_by_key
 
 @dataclass(frozen=True)
 class PlainBoard:
-    """A board as a sorted list of keys; a smaller key is better."""
-
     sorted_keys: Sequence[int]
 
     @cached_property
@@ -36,7 +34,7 @@ class PlainBoard:
         return Curve(knots, total=len(self.sorted_keys), as_of_us=0)
 
     def uniform(self, knots_max: int) -> Curve:
-        """Return a curve with knots at equal distances in rank."""
+        """Return a curve whose knots are at equal distances in rank."""
         total, knots = len(self.sorted_keys), self.knots
         keys = [knot.key for knot in knots]
         rows = {round(index * (total - 1) / (knots_max - 1)) for index in range(knots_max)}
@@ -44,7 +42,7 @@ class PlainBoard:
         return self._curve([knots[index] for index in indexes])
 
     def geometric(self, knots_max: int) -> Curve:
-        """Return a curve with knots as the skip walk chooses them: at equal ratios of rank."""
+        """Return a curve whose knots are at equal ratios of rank, as the walk of skip sampling chooses them."""
         plan = walk(len(self.sorted_keys), knots_max=knots_max)
         try:
             question = next(plan)
@@ -63,15 +61,15 @@ class PlainBoard:
         row = start + question.rows
         if row >= len(keys):
             return None
-        knot = knots[bisect_left(knots, (keys[row],))]  # knots are tuples that begin with their key
+        knot = knots[bisect_left(knots, (keys[row],))]  # a knot is a tuple that begins with its key
         return Landing(knot.key, row - knot.better_count, knot.ties)
 
     def certified(self, knots_max: int) -> Curve:
-        """Return a curve with knots as the scan fit chooses them. The fit minimises and measures the worst error."""
+        """Return a curve that is fitted from all keys. The fit minimises and measures the worst relative error."""
         return fit_certified(np.array(self.sorted_keys, dtype=np.int64), knots_max)
 
     def errors(self, curve: KnotRanks, step: int = 1) -> Iterator[tuple[int, float, bool]]:
-        """Yield (true rank, relative error, whether the bracket missed the rank) at each key and one step after it."""
+        """Yield (true rank, relative error, whether the bracket is wrong) at each key and one step after each key."""
         for key, better_count, ties in self.knots:
             for at_key, rank in ((key, better_count + 1), (key + step, better_count + ties + 1)):
                 bracket = curve.locate(at_key)

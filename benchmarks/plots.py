@@ -24,16 +24,16 @@ BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
 ABOUT = "number of ratings of board games"
 KNOTS = 300
 LIVE_KNOTS = 500
-COUNTED_TOP = 1_000  # number of best ranks; a service can be set to count these ranks exactly
+COUNTED_TOP = 1_000  # the best ranks, which a service may count exactly instead
 LIVE_PICTURE = "frozen_and_live.svg"
 BINS_PER_DECADE = 12
-FLOOR_PERCENT = 0.01  # an error of 0 is drawn here, because a logarithmic axis has no 0
+FLOOR_PERCENT = 0.01  # smaller errors are drawn here, because a logarithmic axis has no 0
 SIZE_INCHES = (7.2, 4.2)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The worst errors of one curve by rank."""
+    """The line of one curve in a picture: the worst error by rank."""
 
     label: str
     ranks: list[float]
@@ -43,13 +43,16 @@ class Line:
 
 
 def read_scores(path: Path) -> dict[str, int]:
-    """Return the scores, by id, from a CSV file with the columns `id,score`."""
+    """Read a CSV file with the columns `id,score`, and return the scores by id."""
     with path.open(newline="") as file:
         return {row["id"]: int(row["score"]) for row in csv.DictReader(file)}
 
 
 def error_line(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: int = 0) -> Line:
-    """Return the worst error in each bin of ranks. `worst_percent` is the worst error of ranks beyond `past_rank`."""
+    """Return the line of a curve: the worst error in each bin of ranks.
+
+    `worst_percent` of the line is the worst error at all ranks beyond `past_rank`.
+    """
     bins: dict[int, float] = {}
     worst, broken = 0.0, 0
     for rank, error, missed in board.errors(curve):
@@ -63,7 +66,7 @@ def error_line(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: in
 
 
 def spacing_lines(board: PlainBoard) -> list[Line]:
-    """Return the errors of three curves, which have the same number of knots, placed in three ways."""
+    """Return the lines of three curves that have equally many knots, at places chosen in three ways."""
     curves = {
         "uniform spacing": board.uniform(KNOTS),
         "geometric spacing (skip)": board.geometric(KNOTS),
@@ -73,7 +76,7 @@ def spacing_lines(board: PlainBoard) -> list[Line]:
 
 
 def month_later_lines(before: dict[str, int], after: dict[str, int]) -> list[Line]:
-    """Fit a curve to the earlier board. Return the errors of the frozen curve and the live curve on the later board."""
+    """Return the lines of a frozen and a live curve on the later board. Both were fitted to the earlier board."""
     fit = PlainBoard(sorted(-score for score in before.values())).certified(LIVE_KNOTS)
     counts = LiveCounts(fit)
     for name in sorted(before.keys() | after.keys()):
@@ -110,7 +113,6 @@ def draw_picture(lines: Sequence[Line], title: str, path: Path, *, counted_top: 
 
 
 def print_figures(lines: Iterable[Line], path: Path) -> None:
-    """Print the figures of a picture."""
     for line in lines:
         print(
             f"{path.name}: {line.label}: worst {line.worst_percent:.3g} %, {line.broken} points outside their bracket"

@@ -1,14 +1,14 @@
 """Measure how much reads and posts of one board slow down while counts of another board keep a connection pool busy.
 
-    python -m benchmarks.pools [--rows N] [--seconds S] [--rounds N]
+python -m benchmarks.pools [--rows N] [--seconds S] [--rounds N]
 
-Sixteen clients ask for exact ranks on the noisy board, which the service must count. Requests to the quiet board come
-100 times a second, at the same times with and without the noise, and their latency counts from when they were due.
-Rounds with and without the noise take turns. All rounds are run twice: once the noisy board has a connection pool of
-its own, and once all boards share one pool.
+Sixteen clients request exact ranks on the noisy board; the service must count each of these ranks. Requests to the
+quiet board come 100 times a second, at the same times with and without the noise, and their latency counts from when
+they were due. Rounds with and without the noise take turns. All rounds are run twice. The first time the noisy board
+has a connection pool of its own; the second time all boards share one connection pool.
 
-Bar: with two connection pools, p99 of the quiet board is at most 2 times its value without noise. With one shared pool,
-p99 is only reported.
+Bar: with two connection pools, p99 of the quiet board is at most 2 times its value without noise. With one connection
+pool, p99 is only reported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOISY_CLIENTS = 16
 _CALLS_PER_S = 100
 _CONNECTIONS = 16
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
-# With these waits no request is refused, so every noisy request makes the server count.
+# Requests may wait for a minute. So no request is refused, and every request of the noisy board makes the server count.
 _SETTINGS = {"RANKCURVE_CONNECTION_WAIT_S_MAX": "60", "RANKCURVE_POST_WAIT_S_MAX": "60"}
 
 
@@ -48,7 +48,7 @@ async def _count_until_ended(port: int, number: int, ended: asyncio.Event) -> in
     rng, connection, answered = random.Random(number), Connection(port), 0
     try:
         while not ended.is_set():
-            value = rng.randint(1, 5_000)  # a low value, so that most of the board must be counted
+            value = rng.randint(1, 5_000)  # a low value: the server must count most of the board
             status, _ = await connection.call(
                 "GET", f"/v1/leaderboards/{_NOISY}/rankings/{COLUMN}/positions?values={value}&rank=exact"
             )
@@ -59,7 +59,7 @@ async def _count_until_ended(port: int, number: int, ended: asyncio.Event) -> in
 
 
 async def _time_quiet_board(port: int, seconds: float, seed: int) -> list[float]:
-    """Return the milliseconds of each request to the quiet board, from when it was due to its answer.
+    """Send requests to the quiet board. Return the milliseconds of each request, from when it was due to its answer.
 
     Half of the requests are posts, and half read an owner's entry.
     """
@@ -93,7 +93,7 @@ async def _time_quiet_board(port: int, seconds: float, seed: int) -> list[float]
 
 
 async def _run_round(port: int, seconds: float, seed: int, *, noisy: bool) -> tuple[float, float, float]:
-    """Return p50 and p99 of the quiet board in ms, and the answers per second of the noisy board."""
+    """Run one round. Return p50 and p99 of the quiet board in ms, and the noisy board's answers per second."""
     ended = asyncio.Event()
     noise = [
         asyncio.create_task(_count_until_ended(port, number, ended)) for number in range(_NOISY_CLIENTS if noisy else 0)

@@ -2,11 +2,11 @@
 
     python -m benchmarks.positions [--rows N] [--seconds S] [--rounds N]
 
-There are rounds with 32 and with 256 connections. Before anything is timed, answers are compared with ranks that are
+Rounds have 32 or 256 connections. Before anything is timed, answers are compared with ranks that are
 computed without the service.
 
 Bars: with 32 connections the rate is at least 50 % of the rate of hello-world. With 256 connections it is at least 90 %
-of the rate with 32.
+of the rate with 32 connections.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Check that restarts of PostgreSQL lose no post and repeat none. Measure how soon each process takes posts again.
 
-    python -m benchmarks.postgres_restarts [--seconds S]
+python -m benchmarks.postgres_restarts [--seconds S]
 
-The server is a real one with fsync on. The benchmark restarts it five times as if it had crashed, and ends a random
+The PostgreSQL server runs with fsync on. The benchmark restarts it five times as if it had crashed, and ends a random
 session every 2 s, as an operator might. Four processes with 16 posters each post to the same 1,000 owners. A client
 repeats a request until its answer has status 200 (`ledger`).
 
-Bars: nothing lost, nothing applied twice, no id forgotten, no answer that names a deadlock. Every process acknowledges
-a post at most 5 s after the server takes connections again.
+Bars: no post is lost or applied twice, no post id is forgotten, and no answer names a deadlock. Every process
+acknowledges a post at most 5 s after the server takes connections again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tests.servers import DURABLE, PostgresServer, postgres
 
 T = TypeVar("T")
 PROCESSES = 4
-POSTERS = 16  # posters of each process
+POSTERS = 16  # posters per process
 OWNERS = [f"owner-{number}" for number in range(1000)]
-RESENT_MAX = 20_000  # posts of each path sent again at the end
+RESENT_MAX = 20_000  # so many posts of each path are sent again at the end
 _RESTARTS = 5
 _TERMINATE_EVERY_S = 2.0
 _AFTER_S = 5.0  # the load goes on for at least this long after the last restart
@@ -46,10 +46,10 @@ _TERMINATE = (
 
 @dataclass(slots=True)
 class Attack:
-    """How many sessions were ended, and when the server took connections again."""
+    """What happened to the PostgreSQL server during the run."""
 
     terminated: int = 0
-    back_at: list[float] = field(default_factory=list)  # the monotonic time at which each restart was complete
+    back_at: list[float] = field(default_factory=list)  # when each restart was complete, on the monotonic clock
 
 
 async def terminate_back_ends(server: PostgresServer, attack: Attack, ledger: Ledger) -> None:
@@ -61,7 +61,7 @@ async def terminate_back_ends(server: PostgresServer, attack: Attack, ledger: Le
 
 
 async def restart_repeatedly(server: PostgresServer, attack: Attack, seconds: float) -> None:
-    """Restart five times, spread over that many seconds, as if the server had crashed."""
+    """Restart the server five times within `seconds` seconds, as if it had crashed each time."""
     for _ in range(_RESTARTS):
         await asyncio.sleep(seconds / (_RESTARTS + 1))
         await asyncio.to_thread(server.restart, "immediate")
@@ -130,7 +130,6 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def print_ledger(ledger: Ledger, seconds: float) -> None:
-    """Print the answers that the clients got."""
     print(f"\n   {ledger.count():,} posts settled: {dict(ledger.statuses)}, {ledger.count() / seconds:,.0f} a second;")
     print(f"   {ledger.retries:,} requests sent again:")
     for detail, count in ledger.refusals.most_common(12):

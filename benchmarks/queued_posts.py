@@ -37,14 +37,14 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import POSTGRES_SETTINGS, Server, serve_jobs, serve_store
 from tests.servers import postgres
 
-PROCESSES = 4  # job processes, each with a worker of the queue
+PROCESSES = 4  # number of job processes; each has one worker of the queue
 KILL_EVERY_S = 10.0
 RATE = int(os.environ.get("QUEUED_POSTS_PER_S", "15300"))  # posts sent per second; the bar is 15,000
-LEASE_S = 3  # length of the leases of jobs; the default length is as long as the time between two kills
+LEASE_S = 3  # length of work leases; the default length equals the time between two kills
 BAR = 15_000
-BATCH = 500  # posts in a request
+BATCH = 500  # posts per request
 CONNECTIONS = 4
-PROBES = 20  # number of owners whose posts are all timed
+PROBES = 20  # number of probes: owners whose posts are all timed
 _PROBE_EVERY_S = 0.1
 _LOOK_EVERY_S = 0.05
 _DRAIN_S_MAX = 60.0
@@ -62,14 +62,14 @@ _APPLIED = "SELECT coalesce(sum(applied), 0)::bigint FROM ingest_shards"
 
 @dataclass(slots=True)
 class Posted:
-    """The posts that were accepted and refused."""
+    """What the senders know: the numbers of accepted and refused posts."""
 
     rows: int
-    posts: list[int] = field(default_factory=list)  # number of accepted posts, by owner
-    last: list[int] = field(default_factory=list)  # the number of the last accepted post, by owner
+    posts: list[int] = field(default_factory=list)  # how many posts were accepted, by owner
+    last: list[int] = field(default_factory=list)  # the number stored by the last accepted post, by owner
     accepted: int = 0
     refused: int = 0
-    late_s: float = 0.0  # the longest time between when a request was due and when it was sent
+    late_s: float = 0.0  # the longest delay of a request: when it was sent minus when it was due
 
     def __post_init__(self) -> None:
         self.posts, self.last = [0] * self.rows, [0] * self.rows
@@ -80,13 +80,16 @@ class Seen:
     """What was measured while posts were sent."""
 
     per_s: list[float] = field(default_factory=list)  # posts applied, second by second
-    latency_s: list[float] = field(default_factory=list)  # for each post of a probe: from sending until visible
-    disordered: int = 0  # how often a read returned a lower number for a probe's owner than an earlier read did
+    latency_s: list[float] = field(default_factory=list)  # seconds until visible, for each post of a probe
+    disordered: int = 0  # how often a read found a lower number for a probe than an earlier read
     kills: int = 0
 
 
 async def send_posts(port: int, part: int, posted: Posted, until_s: float) -> None:
-    """Post at an even pace. Send all posts of an owner on one connection, so that the order of these posts is known."""
+    """Post at an even pace until `until_s`.
+
+    All posts of an owner are sent on one connection, so that their order is known.
+    """
     connection, rng = Connection(port), random.Random(part)
     mine = range(part, posted.rows, CONNECTIONS)
     owners = [owner_at(index) for index in range(posted.rows)]
@@ -116,7 +119,7 @@ async def send_posts(port: int, part: int, posted: Posted, until_s: float) -> No
 
 
 async def probe_latency(port: int, seen: Seen, until_s: float) -> None:
-    """Send small posts at an even pace, and record when each becomes visible."""
+    """Post for the probes at an even pace, and record when each of these posts becomes visible."""
     names = [f"probe-{number}" for number in range(PROBES)]
     sent: dict[str, deque[tuple[int, float]]] = {name: deque() for name in names}
     shown = dict.fromkeys(names, 0)
@@ -154,7 +157,7 @@ async def probe_latency(port: int, seen: Seen, until_s: float) -> None:
 
 
 async def record_applied(database: Any, seen: Seen, until_s: float) -> None:
-    """Record how many posts were applied, second by second, as long as posts are sent."""
+    """Record, for each second until `until_s`, how many posts were applied."""
     before, at_s = await database.fetchval(_APPLIED), time.monotonic()
     while at_s + 1 <= until_s:
         await asyncio.sleep(max(0.0, at_s + 1 - time.monotonic()))
@@ -164,7 +167,7 @@ async def record_applied(database: Any, seen: Seen, until_s: float) -> None:
 
 
 async def kill_workers(workers: list[Server], seen: Seen, until_s: float) -> None:
-    """Kill one worker after the other, and start it again as a supervisor would."""
+    """Kill the job processes in turn, and start each again, as a supervisor would."""
     for worker in itertools.cycle(workers):
         await asyncio.sleep(KILL_EVERY_S)
         if time.monotonic() > until_s:
@@ -177,7 +180,7 @@ async def kill_workers(workers: list[Server], seen: Seen, until_s: float) -> Non
 async def run_attack(
     port: int, url: str, workers: list[Server], options: Options
 ) -> tuple[Posted, Seen, dict[str, int]]:
-    """Run senders, probes and kills at the same time, then compare the board with the accepted posts."""
+    """Run senders, probes and kills at the same time. Afterwards compare the board with the accepted posts."""
     posted, seen = Posted(options.rows), Seen()
     await create_board(port, BOARD, _SPEC)
     database = await asyncpg.connect(url)
@@ -196,7 +199,6 @@ async def run_attack(
 
 
 async def wait_until_empty(database: Any) -> None:
-    """Wait until the queue has no posts."""
     until_s = time.monotonic() + _DRAIN_S_MAX
     while await database.fetchval("SELECT count(*) FROM ingest_blocks"):
         if time.monotonic() > until_s:
@@ -228,7 +230,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         leases = {"RANKCURVE_LEASE_S": str(LEASE_S)}
         workers = [stack.enter_context(serve_jobs(url, folder, environment=leases)) for _ in range(PROCESSES)]
         posted, seen, faults = asyncio.run(run_attack(server.port, url, workers, options))
-    steady = seen.per_s[2:] or seen.per_s  # without the first two seconds, in which the queue fills
+    steady = seen.per_s[2:] or seen.per_s  # the first two seconds do not count, because the queue fills first
     mean = statistics.fmean(steady)
     latency = sorted(seen.latency_s)
     report.print_table(

@@ -2,7 +2,7 @@
 
     python -m benchmarks.real_boards DATA
 
-The truth is competition ranking computed here from the files. All owners are checked, not a sample.
+The true ranks are computed here from the files, by competition ranking. All owners are checked, not only some.
 
 Bar: no exact rank, bracket or row of a page differs from the truth.
 """
@@ -22,13 +22,13 @@ from benchmarks.options import parse_options
 from benchmarks.servers import serve_file
 
 _CONNECTIONS = 8
-_PAGE = 997  # no board's size is a multiple of this, so that the last page is short
+_PAGE = 997  # rows per page; no board's size is a multiple, so the last page is short
 _SHOWN = 3
 
 
 @dataclass(slots=True)
 class Faults:
-    """The differences from the truth on one board. Only the first few are printed."""
+    """The wrong answers of one board, counted by kind. Only the first few of each kind are printed."""
 
     exact: int = 0
     bracket: int = 0
@@ -41,7 +41,10 @@ class Faults:
 
 
 async def check_ranks(port: int, board: RealBoard, faults: Faults) -> dict[str, int]:
-    """Check every owner's position in the exact and the default mode. Count the default answers by method."""
+    """Check every owner's position in the exact and the default mode.
+
+    Return how many of the default answers used each method.
+    """
     better = board.better_counts()
     methods: dict[str, int] = {}
 
@@ -64,7 +67,7 @@ async def check_ranks(port: int, board: RealBoard, faults: Faults) -> dict[str, 
 
 
 async def check_walk(port: int, board: RealBoard, faults: Faults) -> None:
-    """Read all pages by cursor. Compare their owners, values and ranks with the sorted file."""
+    """Read all pages by cursor. Compare the owners, values and ranks with the sorted file."""
     sign = -1 if board.best == "high" else 1
     better = board.better_counts()
     truth = sorted((sign * value, name) for name, value in zip(board.owners, board.values, strict=True))

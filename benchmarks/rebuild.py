@@ -1,11 +1,12 @@
 """Measure how fast `rankcurve rebuild` makes a board anew from its journal, on both stores, and compare all rows.
 
-    python -m benchmarks.rebuild [--rows N]     (as many posts as rows)
+python -m benchmarks.rebuild [--rows N]     (as many posts as rows)
 
-Some rows are deleted before the rebuild. The database driver reads the whole table before the deletion and after the
-rebuild, and all rows are compared. The command is the one that operators use, and its start counts as part of the time.
+Some rows are deleted before the rebuild. The whole table is read by the database driver before the deletion and after
+the rebuild, and all rows are compared. The command is the one that operators use, and its start counts as part of the
+time.
 
-Bar: no row differs. The rate in posts/s is reported.
+Bar: no row differs. The rate in posts/s is only reported.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import POSTGRES_SETTINGS, Server, rankcurve_command, serve_file, serve_store
 from tests.servers import postgres
 
-_OWNERS_RATIO = 0.25  # owners per post: each owner gets four posts on average
+_OWNERS_RATIO = 0.25  # number of owners / number of posts: an owner gets four posts on average
 
 Execute = Callable[[str], list[tuple[object, ...]]]
 

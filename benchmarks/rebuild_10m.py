@@ -1,10 +1,10 @@
 """Measure the time of a refresh of a board of 10 million players, by scan and by skip sampling, on both stores.
 
-    python -m benchmarks.rebuild_10m [--rows N] [--rounds N]
+python -m benchmarks.rebuild_10m [--rows N] [--rounds N]
 
-A report from a large cloud provider gives 8 min 34 s for the same task. The seconds here are those that the refresh
-itself reports: snapshot, reading, fit and storing. The service's log shows how long reading and fitting took in a scan.
-The first round of each method is not counted.
+A large cloud provider reports 8 min 34 s for the same task. A figure here is the time that the refresh itself reports:
+snapshot, reading, fit and storing. The service's log shows how long reading and fitting took in a scan. The first round
+of each method is not counted.
 
 Bars: scan at most 4 s on SQLite and 8 s on PostgreSQL, skip sampling at most 0.7 s on both.
 """
@@ -31,7 +31,7 @@ _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 
 
 async def refresh_by_methods(port: int, rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """Return the answers to the refresh requests, by method."""
+    """Refresh by each method for several rounds, and return the answers by method."""
     answers: dict[str, list[dict[str, Any]]] = {}
     connection = Connection(port)
     for method in _METHODS:

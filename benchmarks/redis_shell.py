@@ -22,7 +22,7 @@ from aiohttp import web
 _encode = msgspec.json.Encoder().encode
 REDIS: web.AppKey[Any] = web.AppKey("redis", object)
 AROUND: web.AppKey[Any] = web.AppKey("around", object)
-# This script reads the rows around a member in one round trip instead of two.
+# A Lua script for Redis. It reads the rows around a member in one round trip instead of two.
 _AROUND = """
 local better = redis.call('ZREVRANK', KEYS[1], ARGV[1])
 local first = math.max(0, better - tonumber(ARGV[2]))
@@ -99,7 +99,7 @@ async def around(request: web.Request) -> web.Response:
         rows = list(zip(flat[::2], map(float, flat[1::2]), strict=True))
         first = max(0, better - before)
     else:
-        # The rows to read depend on the rank, so two round trips are needed. Each one carries as much as possible.
+        # The rows to read depend on the rank, so two round trips are needed. Each carries as many commands as possible.
         better, total = await client.pipeline(transaction=False).zrevrank(key, owner).zcard(key).execute()
         if better is None:
             return _json({"code": "unknown_owner"}, 404)

@@ -1,9 +1,9 @@
 """Measure the time of a refresh of six columns of 343,000 rows with 1,000 samples, on SQLite.
 
-    python -m benchmarks.refresh_343k [--rows N] [--rounds N]
+python -m benchmarks.refresh_343k [--rows N] [--rounds N]
 
-The report that started this project gives 68 and 129 s. The seconds here are those that the refresh itself reports
-(store and curve, no HTTP). The time of the whole request is printed beside them.
+The report that started this project gives 68 s and 129 s. A figure here is the time that the refresh itself reports
+(store and curve, without HTTP). The time of the whole request is printed beside this figure.
 
 Bars: one column at most 60 ms, all six at most 400 ms.
 """
@@ -26,7 +26,7 @@ _COLUMNS = 6
 
 
 async def time_refreshes(port: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """Return (seconds reported, seconds of the round trip) by column and round. The first round is not counted."""
+    """Return (seconds that the refresh reports, seconds of the request) by column and round. Round 0 is not counted."""
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in column_names(_COLUMNS)}
     connection = Connection(port)
     sampled = {

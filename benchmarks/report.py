@@ -1,4 +1,4 @@
-"""Print what every benchmark prints, in one form: the machine, the figures and whether the bars are met.
+"""Print the machine, the figures and whether the bars are met, in one form for all benchmarks.
 
 A figure is never printed without the machine, the size and the baseline that it was measured with.
 """
@@ -66,9 +66,9 @@ def print_heading(title: str, folder: Path) -> None:
 
 
 def machine_facts(folder: Path) -> list[str]:
-    """Return processor, memory, disk, versions and load average.
+    """Return lines about the processor, the memory, the disk, the versions and the load average.
 
-    The line about the disk has the file system, and the time of a durable 4 KiB append in `folder`.
+    The line about the disk names the file system, and the time of one durable append of 4 KiB in `folder`.
     """
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     load_1m, _, _ = os.getloadavg()
@@ -126,7 +126,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -
 
 
 def run_benchmark(options: Options, title: str, measure: Callable[[Options, Path], Sequence[Bar]]) -> int:
-    """Run one benchmark in a folder of its own: heading, measurement, bars. Return the exit status."""
+    """Run one benchmark in a new folder, and print heading, figures and bars. Return the exit status."""
     with working_folder(options) as folder:
         print_heading(title, folder)
         return print_verdict(measure(options, folder))

@@ -2,10 +2,10 @@
 
     python -m benchmarks.scraped_totals [--seconds S]
 
-Eight clients make the load. Their own counts of requests and posts are compared with the metrics of every worker, once
+Eight clients post. The clients' own counts of requests and posts are compared with the metrics of every worker, once
 with kills and once without.
 
-Bars: for posts and for requests, answered <= counted by the metrics <= sent. Without kills the three numbers are equal.
+Bars: for posts and for requests, answered <= counted in the metrics <= sent. Without kills all three counts are equal.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from tests.servers import DURABLE, postgres
 
 _WORKERS = 2
 _CLIENTS = 8
-_POSTS = 10  # posts in a request
+_POSTS = 10  # posts per request
 _KILLS = 10
-_ASKED = 6  # connections that ask for the metrics; enough to reach every worker
+_ASKED = 6  # reads of the metrics, each on a new connection; enough to reach every worker
 _LINE = re.compile(r"^(rankcurve_(?:posts|requests)_total)\{([^}]*)\} (\S+)$", re.MULTILINE)
 
 
 @dataclass(slots=True)
 class ClientCounts:
-    """The number of requests that the clients sent, and the number that got status 200."""
+    """The number of requests that all clients sent, and the number of these requests that got status 200."""
 
     sent: int = 0
     answered: int = 0
@@ -66,7 +66,7 @@ async def post_until_stopped(port: int, seed: int, counts: ClientCounts) -> None
 
 
 async def read_counters(port: int) -> set[tuple[int, int]]:
-    """Read the metrics over several connections. Return the different pairs of (requests, posts)."""
+    """Read the metrics over several connections. Return the different pairs (requests, posts)."""
     found = set()
     async for text in read_metrics(port, _ASKED):
         lines = _LINE.findall(text)
@@ -81,7 +81,7 @@ async def read_counters(port: int) -> set[tuple[int, int]]:
 
 
 def worker_pids(server: Server) -> list[int]:
-    """Return the ids of the processes that currently serve, from the supervisor's log."""
+    """Return the id of each worker's current process, as the supervisor logged it."""
     pids: dict[str, int] = {}
     for line in server.log_text().splitlines():
         logged = json.loads(line) if line.startswith("{") else {}
@@ -103,7 +103,10 @@ async def kill_workers(server: Server, options: Options) -> None:
 
 
 async def run_load(server: Server, options: Options, *, kills: bool) -> tuple[ClientCounts, tuple[int, int]]:
-    """Post for a while. Return the counts of the clients, and the growth of (requests, posts) in the metrics."""
+    """Run the clients, with or without kills.
+
+    Return the counts of the clients, and how much (requests, posts) have grown in the metrics.
+    """
     [before] = await read_counters(server.port)
     counts = ClientCounts()
     async with asyncio.TaskGroup() as group:

@@ -1,6 +1,7 @@
-"""The measured processes as context managers: the service, the hello-world route, Redis and its shell.
+"""Start and stop the measured processes: the service, the hello-world route, Redis and the Redis shell.
 
-Each process has a loopback port and a process group of its own. Leaving the block of a `with` ends its process.
+Each process is a context manager, and has a loopback port and a process group of its own. Leaving the block of a `with`
+statement ends the process.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from benchmarks.client import HOST, call_once
 from tests.servers import DURABLE
 
 PROJECT = Path(__file__).resolve().parent.parent
-# The settings that an operator would choose for a PostgreSQL server with a million rows. All contestants use one
+# The settings that an operator would choose for a PostgreSQL server with a million rows. All contestants share one
 # server.
 POSTGRES_SETTINGS = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 _READY_S = 60.0
@@ -30,7 +31,7 @@ _STOP_S = 40.0
 
 
 class ServerFailedError(Exception):
-    """A server did not start, or ended on its own. The message ends with the last lines of its log."""
+    """A server did not start, or ended without being stopped. The message ends with the last lines of its log."""
 
 
 def free_port() -> int:
@@ -56,9 +57,9 @@ def require_program(program: str, package: str) -> str:
 
 
 class Server:
-    """One subprocess that answers HTTP on a loopback port. Without `ready_path` it only accepts connections there.
+    """A subprocess with a loopback port. If `ready_path` is None, accepting a connection counts as an answer.
 
-    Entering the block waits until the process answers. It raises ServerFailedError if that takes more than a minute.
+    Entering the block waits until the process answers, and raises ServerFailedError if it does not within a minute.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Server:
         return self._process.pid
 
     def spawn(self) -> None:
-        """Start the process without waiting for an answer."""
+        """Start the process, and return before it answers."""
         with self._log.open("ab") as log:
             self.spawned_at = time.perf_counter()
             self._process = subprocess.Popen(
@@ -117,14 +118,14 @@ class Server:
         return status == 200
 
     def log_text(self) -> str:
-        """Return what the process has written so far."""
+        """Return what the process has written to its log so far."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def log_end(self) -> str:
         return self.log_text()[-600:]
 
     def stop(self, signal_number: int = signal.SIGTERM) -> int | None:
-        """Send a signal to the process group and wait until the group ends; kill it if that takes too long.
+        """Send a signal to the process group and wait until the process ends. Kill the group if the process is too slow.
 
         Return the exit status, or None if the process never started.
         """
@@ -145,7 +146,7 @@ class Server:
         os.killpg(self._process.pid, signal_number)
 
     def resident_mib(self) -> float:
-        """Return the resident memory of the process, in MiB, without the page cache of its files."""
+        """Return the resident memory of the process in MiB. The page cache of the system is not part of it."""
         return self._status_mib("VmRSS")
 
     def most_resident_mib(self) -> float:
@@ -153,7 +154,6 @@ class Server:
         return self._status_mib("VmHWM")
 
     def cpu_s(self) -> float:
-        """Return the processor time that the process has taken, in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -182,7 +182,7 @@ class Server:
 def serve_file(
     store: Path, *, jobs: str = "embedded", environment: Mapping[str, str] | None = None, port: int | None = None
 ) -> Server:
-    """Return `rankcurve serve` on the SQLite file `store`."""
+    """Return a server that runs `rankcurve serve` on the SQLite file `store`."""
     url, folder = f"sqlite:///{store.resolve()}", store.resolve().parent
     return serve_store(url, folder, jobs=jobs, environment=environment, port=port)
 
@@ -195,14 +195,14 @@ def serve_store(
     environment: Mapping[str, str] | None = None,
     port: int | None = None,
 ) -> Server:
-    """Return `rankcurve serve` on the store of a URL. Its log is written to `folder`."""
+    """Return a server that runs `rankcurve serve` on the store at `url`. The log is written to `folder`."""
     port = port or free_port()
     command = [*rankcurve_command(), "serve", "--host", HOST, "--port", str(port), "--store", url, "--jobs", jobs]
     return Server(command, folder, port=port, ready_path="/readyz", environment=environment)
 
 
 def serve_jobs(url: str, folder: Path, *, environment: Mapping[str, str] | None = None) -> Server:
-    """Return `rankcurve jobs` on the store of a URL. Its log is written to `folder`."""
+    """Return a server that runs `rankcurve jobs` on the store at `url`. The log is written to `folder`."""
     port = free_port()
     environment = {"RANKCURVE_JOBS_PORT": str(port), "RANKCURVE_HOST": HOST, **(environment or {})}
     command = [*rankcurve_command(), "jobs", "--store", url]
@@ -210,19 +210,19 @@ def serve_jobs(url: str, folder: Path, *, environment: Mapping[str, str] | None 
 
 
 def rankcurve_command() -> list[str]:
-    """Return the command that starts `rankcurve`: the console script, or its entry point if it is not installed."""
+    """Return the command that starts `rankcurve`: the console script or, if that is not installed, its entry point."""
     script = Path(sys.executable).with_name("rankcurve")
     return [str(script)] if script.exists() else [sys.executable, "-c", "from service.cli import main; main()"]
 
 
 def serve_hello(folder: Path) -> Server:
-    """Return the hello-world route on the service's aiohttp and uvloop. Its rate is the highest that the two reach."""
+    """Return a server that runs the hello-world route (`hello`)."""
     port = free_port()
     return Server([sys.executable, "-m", "benchmarks.hello", str(port)], folder, port=port, ready_path="/hello")
 
 
 def serve_redis_shell(folder: Path, redis_port: int) -> Server:
-    """Return the server that offers the service's routes over a Redis sorted set (`redis_shell`)."""
+    """Return a server that runs the Redis shell: the service's routes over a Redis sorted set (`redis_shell`)."""
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.redis_shell", str(port), str(redis_port)]
     return Server(command, folder, port=port, ready_path="/readyz")
@@ -235,7 +235,7 @@ def serve_redis(folder: Path) -> Server:
     """
     port = free_port()
     program = require_program("redis-server", "redis-server")
-    # The append-only file is never rewritten, which favours Redis: a rewrite would fork a process of a gigabyte
+    # The append-only file is never rewritten. This favours Redis, because a rewrite would fork a process of a gigabyte
     # during a run.
     settings = {"port": str(port), "bind": HOST, "dir": str(folder), "appendonly": "yes", "appendfsync": "always"}
     settings |= {"save": "", "auto-aof-rewrite-percentage": "0", "daemonize": "no", "protected-mode": "yes"}

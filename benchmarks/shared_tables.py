@@ -39,9 +39,9 @@ _FIRST_US = 1_760_000_000_000_000
 _BATCH_ROWS = 20_000
 _FAMILY = "small"
 _FEW, _MANY = 10, 10_000
-_OWNERS = 20  # number of owners on each small board
+_OWNERS = 20
 _VIEWS = 400
-_SETTLED_S = 70.0  # long enough for the schedule to check every board once after the posts
+_SETTLED_S = 70.0  # within this time after the posts, the schedule checks every board once
 _IDLE_S = 20.0
 _FAMILY_SPEC: dict[str, Any] = {**board_spec(["xp"]), "periods": ["all"], "facets": [["org"]]}
 
@@ -56,7 +56,7 @@ async def _put_large(port: int) -> None:
 
 
 async def _load_large(path: Path, rows: int) -> None:
-    """Write the same rows and totals as posts would have written."""
+    """Insert the rows and totals of the large board directly, equal to those that posts would write."""
     store = await open_store(load({"store": f"sqlite:///{path}"}, {}))
     drawn = [draw_values(rows, index) for index in range(_COLUMNS)]
     try:
@@ -76,7 +76,7 @@ async def _load_large(path: Path, rows: int) -> None:
 
 
 async def _time_refreshes(port: int, rounds: int) -> dict[str, list[float]]:
-    """Refresh all columns in each round; the layouts take turns. Return the seconds of each round, by layout."""
+    """Refresh all columns in each round, and return the seconds of each round by layout. The layouts take turns."""
     took: dict[str, list[float]] = {table: [] for table in _LARGE}
     connection = Connection(port)
     for number in range(rounds + 1):
@@ -104,7 +104,7 @@ async def _fill_small(port: int, first: int, past: int) -> None:
 
 
 async def _time_views(port: int, boards: int, seed: int) -> dict[str, float]:
-    """Return the median ms of the first page and of an owner's position. Each request is for a random board."""
+    """Time the first page, and the position of an owner, of random boards. Return the median ms by view."""
     connection, chosen = Connection(port), random.Random(seed)
     paths = {"page": "/rankings/xp?limit=10", "positions": f"/entries/{owner_at(3)}/positions?columns=xp"}
     took: dict[str, list[float]] = {name: [] for name in paths}

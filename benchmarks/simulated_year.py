@@ -1,4 +1,4 @@
-"""Simulate a year of a family in steps of a day, in two time zones that change clocks, and compare it with a model.
+"""Simulate a year of a family day by day, in two time zones with summer time, and compare every answer with a model.
 
     python -m benchmarks.simulated_year [--rows N]     (fewer rows: fewer days)
 
@@ -7,7 +7,7 @@ microsecond of the next day, within the time of grace, in the last microsecond o
 arrive twice. A job closes and archives boards; it dies at random steps and is late on random days. Every answer, and in
 the end every board, is compared with a model in plain Python that shares no code with the service.
 
-Bars: no board differs from the model, no post counts in two periods of a kind, no board is open after its end.
+Bars: no board differs from the model, no post counts in two periods of the same kind, no board is open after its end.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from tests.service.killed_closing import KilledClosing
 from tests.service.played_days import Days
 from tests.service.real_service import Service
 
-ZONES = ("Europe/Berlin", "America/Santiago")  # in the second one clocks change at midnight
+ZONES = ("Europe/Berlin", "America/Santiago")  # in Santiago clocks change at midnight
 FIRST = date(2037, 3, 1)
 KEEP = {"day": 30, "week": 8, "month": 3}
-_CLOSING_RATIO = 0.7  # the part of the days on which the job runs; on the other days it is late
+_CLOSING_RATIO = 0.7  # probability that the job runs on a day; otherwise it is late
 _YEAR_DAYS = 366
 _ROWS_A_DAY = 600  # about this many rows are written on a day: 48 posts to up to 15 boards each
 
 
 async def _play_year(service: Service, zone: str, days: int) -> list[float]:
-    """Play the year in one store and one zone. Return the figures of one row of the printed table."""
+    """Simulate the year in one store and one zone. Return one row of the printed table."""
     played, rng = Days(service, zone, FIRST, seed=days), random.Random(days)
     await service.start()
     try:

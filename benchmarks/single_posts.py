@@ -2,8 +2,8 @@
 
     python -m benchmarks.single_posts [--rows N] [--seconds S] [--rounds N]
 
-Every post changes a random owner's value and is durable when it is answered. A hello-world route is the baseline. Both
-services start from copies of one store of 1 M rows.
+Every post changes a random owner's value and is durable when it is answered. The baseline is a hello-world route. Two
+services, with and without grouping, start from copies of one store of 1 M rows.
 
 Bars: the rate of grouped posts is at least 3 times the rate with `RANKCURVE_GROUPING=false`, and at least 20 % of the
 rate of hello-world.

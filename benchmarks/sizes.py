@@ -1,9 +1,10 @@
-"""Measure the bytes of an entry, a change log's post, a post id and a curve, on both stores, and the service's memory.
+"""Measure the bytes of an entry, of a post in the change log, of a post id and of a curve, and the service's memory.
 
-    python -m benchmarks.sizes [--rows N]
+python -m benchmarks.sizes [--rows N]
 
-Entries have 1 or 6 ranked columns, and each entry is posted twice, the second time with a post id. A figure is
-the size of a whole table with its indexes, as the database reports it, divided by the number of rows.
+Both stores are measured. Entries have 1 or 6 ranked columns, and each entry is posted twice, the second time with a
+post id. A figure is the size of a whole table with its indexes, as the database reports it, divided by the number of
+rows.
 
 All figures are only reported; there is no bar.
 """
@@ -58,7 +59,6 @@ def _posts(rows: int, columns: int, *, ids: bool) -> Iterator[dict[str, object]]
 
 
 async def _read_table_bytes(service: Service) -> Mapping[str, int]:
-    """Return the bytes of each table."""
     url = str(service.settings["store"])
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as reading:

@@ -1,11 +1,11 @@
-"""Measure the worst relative rank error of skip-sampled curves over all entries of a board, asked over HTTP.
+"""Measure the worst relative error of the ranks from skip-sampled curves, over all entries of a board and over HTTP.
 
     python -m benchmarks.skip_quality [DATA] [--rows N]
 
 For every distinct value, and for the next possible value after it, the rank is requested with `rank=estimate`. The true
-ranks are counted from the board itself. The reported error is the worst one, not the mean.
+ranks are counted from the board itself. The reported error is the worst error, not the mean.
 
-Bars: the worst relative error over all entries is at most 0.9 %, no bracket is broken, at most 1,000 knots.
+Bars: the worst relative error over all entries is at most 0.9 %, no bracket misses the true rank, at most 1,000 knots.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from predictor import Bracket
 from tests.predictor import quality
 from tests.predictor.quality import Quality
 
-_ASKED = 300  # values in a request, so that the request line stays under 8 KiB
+_ASKED = 300  # values per request: the request line stays under 8 KiB
 _CONNECTIONS = 4
-_WORST = 0.9  # percent
+_WORST = 0.9  # the bar, in percent
 
 
 class Answers:
-    """The service's answers by key (smaller is better). `measure_quality` can use this object in place of a curve."""
+    """The service's brackets by key (smaller is better). `measure_quality` takes this object in place of a curve."""
 
     def __init__(self, step: int) -> None:
         self.step = step
         self.brackets: dict[int, Bracket] = {}
-        self.contradictions = 0  # answers with a rank outside the bracket, or an `exact` that does not fit the bracket
+        self.contradictions = 0  # number of answers whose rank or `exact` contradicts their own bracket
 
     def take(self, key: int, position: dict[str, Any]) -> None:
         rank, low, high, exact = (position[name] for name in ("rank", "low", "high", "exact"))
@@ -52,7 +52,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class BoardQuality:
-    """The quality of one board's curve, measured through answers of the service."""
+    """How good the service's answers about one board are."""
 
     quality: Quality
     contradictions: int
@@ -60,7 +60,7 @@ class BoardQuality:
 
 
 def draw_lognormal_board(rows: int) -> RealBoard:
-    """Return the made-up board to which the bars apply: rounded lognormal values, of which a higher one is better."""
+    """Return the board to which the bars apply: rounded lognormal values, of which higher values are better."""
     numbers: list[int] = draw_scores(rows).tolist()
     return RealBoard(
         f"lognormal-{rows}",
@@ -72,7 +72,7 @@ def draw_lognormal_board(rows: int) -> RealBoard:
 
 
 async def ask_board(port: int, board: RealBoard) -> BoardQuality:
-    """Request the rank of every value and of the next possible value after each. Return the quality of the answers."""
+    """Request the rank of every value and of the next possible value after it. Return how good the answers are."""
     sign = -1 if board.best == "high" else 1
     keys = sorted(sign * value for value in board.values)
     answers = Answers(math.gcd(*(worse - better for better, worse in pairwise(keys))) or 1)

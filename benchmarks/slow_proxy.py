@@ -1,9 +1,10 @@
-"""A TCP proxy in front of a database that stretches the time of every answer.
+"""A TCP proxy between the service and a database that delays every answer by a factor.
 
-    python -m benchmarks.slow_proxy PORT TARGET
+python -m benchmarks.slow_proxy PORT TARGET
 
-If the database answers after a time t, the proxy passes the answer on after t times the factor. At factor 1 nothing is
-delayed. Each line of standard input is a number, the new factor. The proxy ends when its standard input ends.
+If the database answers after a time t, the proxy sends the answer to the service after t times the factor. At factor 1
+nothing is delayed. Each line of standard input is a number: the new factor. The proxy ends when its standard input
+ends.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class Stretch:
 
 
 class _Answers:
-    """Computes how long the proxy holds back each answer of one connection, from when the question came."""
+    """The answers on one connection. An answer's time begins with the question, and the proxy stretches this time."""
 
     def __init__(self, stretch: Stretch) -> None:
         self._stretch = stretch
-        self._asked_at: float | None = None  # when the first question after the last answer came
+        self._asked_at: float | None = None  # when the first question since the last answer arrived
 
     def note_question(self) -> None:
         if self._asked_at is None:
@@ -54,7 +55,7 @@ async def _pass_questions(reader: asyncio.StreamReader, writer: asyncio.StreamWr
 
 async def _pass_answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: _Answers) -> None:
     while chunk := await reader.read(_CHUNK_BYTES):
-        # Bytes that arrive while this piece is held back wait in the reader. They are sent after this piece.
+        # While this piece of an answer is held back, later bytes wait in `reader`. They are sent after this piece.
         await asyncio.sleep(answers.hold_back_s(now=perf_counter()))
         answers.note_answer()
         writer.write(chunk)
@@ -62,7 +63,7 @@ async def _pass_answers(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 async def start_proxy(port: int, target: int, stretch: Stretch) -> asyncio.Server:
-    """Accept connections for the database at port `target`."""
+    """Start to accept connections at `port`, and connect each of them to the database at port `target`."""
 
     async def connected(client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter) -> None:
         answers = _Answers(stretch)

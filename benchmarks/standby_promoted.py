@@ -1,12 +1,12 @@
 """Check that no post is lost if PostgreSQL's primary is killed under load and its synchronous standby is promoted.
 
-    python -m benchmarks.standby_promoted [--seconds S]
+python -m benchmarks.standby_promoted [--seconds S]
 
-The load is that of `postgres_restarts`. Sessions are ended while they wait for the standby, then the primary is killed.
+The load is that of `postgres_restarts`. Sessions that wait for the standby are ended, and then the primary is killed.
 The service gets the addresses of both servers at its start. Nobody notifies it of the promotion.
 
-Bars: nothing lost, nothing applied twice, no id forgotten. Every process acknowledges a post at most 10 s after the
-promotion.
+Bars: no post is lost or applied twice, and no post id is forgotten. Every process acknowledges a post at most 10 s
+after the promotion.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.servers import DURABLE, HOST, READY_S, PostgresServer
 _DATABASE = "promoted"
 _DOWN_S = 2.0  # an operator needs some time to notice the failure and promote the standby
 _AFTER_S = 10.0  # the load goes on for this long after the promotion
-_ENDED_WAITING = 4  # how often all sessions that wait for the standby are ended
+_ENDED_WAITING = 4  # so many times, all sessions that wait for the standby are ended
 _END_WAITING = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 _SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
 
@@ -59,17 +59,17 @@ def set_synchronous_standbys(server: PostgresServer, names: str) -> None:
 
 
 def store_url(*servers: PostgresServer) -> str:
-    """Return one connection string for all servers, with which a client finds the one that takes writes."""
+    """Return a connection string with the addresses of all servers. A client picks the server that takes writes."""
     hosts = ",".join(f"{HOST}:{server.port}" for server in servers)
     return f"postgresql://postgres@{hosts}/{_DATABASE}?target_session_attrs=read-write"
 
 
 async def fail_over(primary: PostgresServer, standby: PostgresServer, seconds: float) -> float:
-    """Kill the primary after that many seconds and promote the standby a little later. Return when it was promoted.
+    """Kill the primary after `seconds` seconds and promote the standby. Return the time of the promotion.
 
-    Before the kill the standby is stopped. Commits then wait for the standby, and their sessions are ended. Such a
-    transaction is in the write-ahead log of the primary, where retries see it, but it is not on the standby. So the
-    service must not answer the retry of such a post with `duplicate`.
+    Before the kill the standby is stopped. Commits then wait for the standby, and the sessions of these commits are
+    ended. Their transactions are in the write-ahead log of the primary, where retries see them, but not on the standby.
+    So the service must not answer the retry of such a post with `duplicate`.
     """
     await asyncio.sleep(seconds)
     standby.send(signal.SIGSTOP)

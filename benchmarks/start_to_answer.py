@@ -1,10 +1,10 @@
 """Check every answer that the service gives after its process starts, with and without a stored curve.
 
-    python -m benchmarks.start_to_answer [--rows N] [--seconds S]
+python -m benchmarks.start_to_answer [--rows N] [--seconds S]
 
-Clients send requests even before the service is ready, and every answer is compared with the truth.
+Clients send requests even before the service is ready, and every answer is compared with the true rank.
 
-Bars: no failed answer, no rank 0, and exact ranks while there is no curve.
+Bars: no request fails once the service has answered, no answer has rank 0, and ranks are exact while there is no curve.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class Seen:
 async def ask_until(
     server: Server, numbers: list[int], ascending: list[int], seen: Seen, *, seed: int, until: float
 ) -> None:
-    """Ask for positions of random owners until `until`. A connection refused before the first answer is no failure."""
+    """Request positions of random owners until the time `until`.
+
+    A refused connection counts as a failure only after the first answer.
+    """
     connection, rng = Connection(server.port), random.Random(seed)
     while time.perf_counter() < until:
         index = rng.randrange(len(numbers))
@@ -64,7 +67,7 @@ async def ask_until(
 
 
 def count_answer(answer: bytes, rank: int, seen: Seen) -> None:
-    """Compare one answer with the truth and count it in `seen`."""
+    """Compare one answer with the true rank, and count the answer in `seen`."""
     position = json.loads(answer)["positions"][0]
     seen.methods[position["method"]] = seen.methods.get(position["method"], 0) + 1
     seen.wrong += not (1 <= position["low"] <= rank <= position["high"] and position["rank"] >= 1)
@@ -75,7 +78,6 @@ def count_answer(answer: bytes, rank: int, seen: Seen) -> None:
 
 
 async def refresh_curve(server: Server) -> None:
-    """Refresh the curve of the board."""
     connection = Connection(server.port)
     await connection.call_ok("POST", f"{_KEY}/rankings/{COLUMN}/refresh")
     connection.close()

@@ -14,7 +14,7 @@ _HOUR_NS = 3_600 * 10**9
 
 
 def step_clock(every_s: float) -> None:
-    """Make the time of day correct, an hour ahead and an hour behind in turn, each for `every_s` seconds."""
+    """Make this process read the correct time, then an hour ahead, then an hour behind, each for `every_s` seconds."""
     true_ns, begun_s = time.time_ns, time.monotonic()
 
     def stepped_ns() -> int:

@@ -1,10 +1,10 @@
 """Measure how soon an accepted post is visible, while 1,000 clients follow ten boards of one process.
 
-    python -m benchmarks.stream [--rows N] [--seconds S] [--rounds N]
+python -m benchmarks.stream [--rows N] [--seconds S] [--rounds N]
 
-Both stores are measured. Posts are sent at half of the rate that the process can take. A probe is a post that makes one
-owner the best. Three times are measured for each probe. All begin when the post is answered. They end when a read of
-the row, a read of the top, and each client that follows the top of the board get the new value.
+Both stores are measured. Posts are sent at half of the highest rate that the process reaches. A probe is a post that
+makes one owner the best. Three times are measured for each probe. All three begin when the probe is answered. They end
+when a read of the row, a read of the top, and each client that follows the top of the board get the new value.
 
 Bars: p99 of each of the three times is at most 100 ms. All clients that follow the same top get the same events. The
 last event of a client that follows an owner has the owner's final rank. Memory per client is only reported.
@@ -29,9 +29,9 @@ from tests.servers import postgres
 
 _BOARDS = 10
 _CLIENTS = 1_000
-_FOLLOW_OWNERS = 2  # on the board that gets posts, one in this many clients follows an owner
+_FOLLOW_OWNERS = 2  # on the board that gets the load, every second client follows an owner, not the top
 _TOP = 10
-_CONNECTIONS = 128  # enough to saturate the process; with 32 the process would wait for the disk
+_CONNECTIONS = 128  # enough to saturate the process; with 32 connections it would wait for the disk
 _PROBES_PER_S = 20
 _SETTLE_S = 3.0
 _FIRST = 10**12  # the value of the first probe, above the values of all other owners
@@ -44,12 +44,12 @@ def _board(number: int) -> str:
 
 @dataclass(slots=True)
 class _Client:
-    """One client of a stream and the events that it got."""
+    """A client that follows a top or an owner, and the events that this client got."""
 
     board: int
     owner: str | None = None  # the owner that the client follows; None if it follows the top
     heard: list[tuple[int, int]] = field(default_factory=list)  # (event id, best value or rank) of each event
-    at_s: dict[int, float] = field(default_factory=dict)  # by best value, when the client got it
+    at_s: dict[int, float] = field(default_factory=dict)  # by best value, when the client received this value
 
 
 async def _listen(port: int, client: _Client, begun: asyncio.Semaphore) -> None:
@@ -76,8 +76,8 @@ async def _listen(port: int, client: _Client, begun: asyncio.Semaphore) -> None:
 async def _post_single(port: int, rows: int, seconds: float, *, per_s: float | None) -> float:
     """Send single posts of random owners to the first board.
 
-    Send `per_s` posts per second or, if that is None, each as soon as an earlier one is answered. Return the applied
-    posts per second.
+    Send `per_s` posts per second. If `per_s` is None, send each post as soon as an earlier post is answered. Return the
+    applied posts per second.
     """
     ends = time.perf_counter() + seconds
     begun, done = time.perf_counter(), 0
@@ -103,7 +103,10 @@ async def _post_single(port: int, rows: int, seconds: float, *, per_s: float | N
 
 
 async def _probe(port: int, seconds: float, seen: dict[str, list[float]]) -> dict[int, tuple[int, float]]:
-    """Post a new best value for one owner again and again. Return the board and the time of the answer, by value."""
+    """Send probes to all boards in turn, and time the reads that follow.
+
+    Return (board, time of the answer) by the value of each probe.
+    """
     connection, probes = Connection(port), dict[int, tuple[int, float]]()
     readers = Connection(port), Connection(port)
 
@@ -144,7 +147,7 @@ async def _fill(port: int, rows: int) -> None:
 
 
 async def _follow(port: int, rows: int) -> tuple[list[_Client], list[asyncio.Task[None]]]:
-    """Start all clients, and return them once each has its first event."""
+    """Start all clients, and return the clients and their tasks once each client has its first event."""
     clients = [_Client(number % _BOARDS) for number in range(_CLIENTS)]
     of_owners = clients[:: _BOARDS * _FOLLOW_OWNERS]
     for index, client in enumerate(of_owners):
@@ -157,7 +160,7 @@ async def _follow(port: int, rows: int) -> tuple[list[_Client], list[asyncio.Tas
 
 
 async def _measure_memory(server: Server) -> float:
-    """Return the KiB that each client costs an otherwise idle process."""
+    """Return how many KiB of memory each client costs a process that has no other load."""
     await _fill(server.port, _TOP)
     before_mib = server.resident_mib()
     _, listening = await _follow(server.port, _TOP)
@@ -226,7 +229,7 @@ def _top_bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[
 
 
 async def _count_wrong_ranks(port: int, clients: list[_Client]) -> int:
-    """Count the clients that follow an owner and last received a wrong rank. Call this after all posts."""
+    """Count the clients whose last event has a wrong rank of their owner. Call this after all posts."""
     connection, wrong = Connection(port), 0
     for client in (client for client in clients if client.owner is not None):
         path = f"/v1/leaderboards/{_board(client.board)}/entries/{client.owner}/positions?columns={COLUMN}&rank=exact"
@@ -237,7 +240,6 @@ async def _count_wrong_ranks(port: int, clients: list[_Client]) -> int:
 
 
 def _quantile_ms(took_s: list[float], part: float) -> float:
-    """Return a quantile in milliseconds."""
     return 1000 * sorted(took_s)[round(part * (len(took_s) - 1))]
 
 

@@ -1,11 +1,12 @@
 """Compare the rate of `positions` with two worker processes and with one, on PostgreSQL, and check the metrics.
 
-    python -m benchmarks.workers [--rows N] [--seconds S] [--rounds N]
+python -m benchmarks.workers [--rows N] [--seconds S] [--rounds N]
 
-Both nodes serve one database with a board of 1 M rows at the same time. Neither runs jobs, and rounds take turns. The
-metrics are checked after a known number of other requests, because `wrk` aborts its last requests when a round ends.
+A node with two workers and a node with one worker serve the same database, which has a board of 1 M rows. Neither node
+runs jobs. Rounds of load go to the two nodes in turn. The metrics are checked after a known number of other requests,
+because `wrk` aborts its last requests when a round ends.
 
-Bar: the metrics of every worker show exactly the number of requests sent. The ratio of the rates is reported.
+Bar: the metrics of every worker show exactly the number of requests sent. The ratio of the rates is only reported.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from benchmarks.positions import FEW, check_positions
 from benchmarks.servers import POSTGRES_SETTINGS, Server, free_port, rankcurve_command
 from tests.servers import postgres
 
-_COUNTED = 20_000  # requests to send; the benchmark compares this number with the metrics
-_ASKED = 16  # connections that ask for the metrics; enough to reach every worker
+_COUNTED = 20_000  # so many requests are sent, and the metrics must show this number
+_ASKED = 16  # reads of the metrics, each on a new connection; enough to reach every worker
 _SAMPLE = 'rankcurve_requests_total{route="positions",status="2xx"} '
 
 
@@ -36,7 +37,7 @@ def _node(url: str, folder: Path, *, workers: int, jobs: str = "none") -> Server
 
 
 async def _read_counts(port: int) -> set[float]:
-    """Return the different counts of answered `positions` requests that the workers report."""
+    """Read the metrics of all workers. Return the different counts of answered `positions` requests."""
     return {
         sum(float(line.removeprefix(_SAMPLE)) for line in text.splitlines() if _SAMPLE in line)
         async for text in read_metrics(port, _ASKED)
@@ -44,7 +45,7 @@ async def _read_counts(port: int) -> set[float]:
 
 
 async def _count_off(port: int, rows: int) -> int:
-    """Send a known number of requests. Return the difference between this number and the metrics of the workers."""
+    """Send `_COUNTED` requests. Return the difference between this number and the metrics of the workers."""
     rng = random.Random(7)
     [before] = await _read_counts(port)
 

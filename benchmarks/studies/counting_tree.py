@@ -1,11 +1,11 @@
 """Measure how much faster counts, and how much slower folds, would be with a third level of the counting tree.
 
-    python -m benchmarks.studies.counting_tree [--rows N]
+python -m benchmarks.studies.counting_tree [--rows N]
 
-The tree has two levels. On the first level, a live curve divides the range of values into cells. On the second level
-are the rows of each cell, which a count reads. A third level would split each cell into smaller ones. Counts would read
-fewer rows, but folding would keep more counters. Both effects are measured on the same board. A count is timed in the
-store, on both stores, without HTTP.
+The counting tree has two levels. On the first level, a live curve divides the range of values into parts, and has a
+counter for each part. On the second level are the rows of each part, which a count reads. A third level would split
+each part into smaller parts. Counts would read fewer rows, but folding would keep more counters. Both effects are
+measured on the same board. A count is timed in the store, on both stores, without HTTP.
 
 All figures are only reported; there is no bar.
 """
@@ -70,7 +70,7 @@ def _timed(ranking: Ranking, least: str, past: str) -> Program[float]:
 
 
 def measure_fold(rows: int, cells: int) -> tuple[float, float, float]:
-    """Return three costs of a live curve with that many cells.
+    """Return three costs of a live curve whose range of values is divided into `cells` parts.
 
     The costs are the microseconds per counted move, the KiB of the encoded counts, and the milliseconds to encode the
     counts and build the live curve.

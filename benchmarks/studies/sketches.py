@@ -1,14 +1,14 @@
 """Measure the errors of ranks from two streaming sketches, frugal streaming and lossy counting, beside a live curve.
 
-    python -m benchmarks.studies.sketches [--rows N]
+python -m benchmarks.studies.sketches [--rows N]
 
-Every contestant gets the same entries and then the same changes, one at a time. A sketch keeps about as many numbers as
-the curve. Errors are measured on the final board, at every value whose rank is beyond 1,000.
+Every contestant gets the same entries and then the same changes, one after the other. A sketch stores about as many
+numbers as the curve. Errors are measured on the final board, at every value whose rank is beyond 1,000.
 
 Frugal streaming: Ma, Muthukrishnan, Sandler, "Frugal Streaming for Estimating Quantiles" (2013), algorithm Frugal-2U,
 with one estimator for each rank, at the ranks of a curve's knots. Lossy counting: Manku, Motwani, "Approximate
 Frequency Counts over Data Streams" (2002), with an error of 1/K. When an entry changes, its old value should be
-removed, which neither sketch can do.
+removed, but neither sketch can remove a value.
 
 All figures are only reported; there is no bar.
 """
@@ -44,10 +44,10 @@ class Changed:
 
 
 def changed_board(rows: int, *, share: float, grown: bool) -> Changed:
-    """Return a board of lognormal entries and its changes.
+    """Return a board of lognormal values, before and after a random part of the entries changed.
 
-    `share` is the part of the entries that changes. These entries get new random values or, if `grown`, 1.5 times their
-    old values.
+    `share` is the ratio of entries that change. If `grown` is true, these entries get 1.5 times their old values;
+    otherwise they get new random values.
     """
     rng = numpy.random.default_rng(11)
     before = numpy.rint(rng.lognormal(10, 1.5, rows)).astype(numpy.int64)
@@ -59,7 +59,7 @@ def changed_board(rows: int, *, share: float, grown: bool) -> Changed:
 
 
 class Frugal:
-    """Frugal-2U for many quantiles of one stream. `estimates` has the estimated value at each quantile of `shares`."""
+    """The Frugal-2U sketch, for many quantiles of one stream. `estimates[i]` estimates the quantile at `shares[i]`."""
 
     def __init__(self, shares: npt.NDArray[numpy.float64], start: Values) -> None:
         self.shares = shares
@@ -68,7 +68,7 @@ class Frugal:
         self._sign = numpy.ones(len(shares))
 
     def add(self, value: int, chance: npt.NDArray[numpy.float64]) -> None:
-        """Take one value of the stream. `chance` has a random number below 1 for each quantile."""
+        """Adjust all estimates for the next value of the stream. `chance` has a random number below 1 per quantile."""
         for sign, moved in (
             (1.0, (value > self.estimates) & (chance > 1 - self.shares)),
             (-1.0, (value < self.estimates) & (chance > self.shares)),
@@ -86,7 +86,7 @@ class Frugal:
 
 
 class LossyCounts:
-    """Counts of values in a stream. A count is too low by at most `error` times the length of the stream."""
+    """The lossy-counting sketch. A count is too low by at most `error` times the number of values in the stream."""
 
     def __init__(self, error: float) -> None:
         self._width = round(1 / error)
@@ -113,7 +113,10 @@ def true_ranks(values: Values, asked: Values) -> Values:
 
 
 def frugal_ranks(board: Changed, asked: Values) -> Values:
-    """Return ranks from quantiles at geometric ranks. The estimates are true at the start, which is the best case."""
+    """Return ranks from the Frugal-2U sketch, whose quantiles are at geometric ranks.
+
+    The estimates begin with the true values, which favours the sketch.
+    """
     ranks = numpy.unique(numpy.geomspace(1, len(board.before), KNOTS).astype(numpy.int64))
     sketch = Frugal(1 - ranks / len(board.before), numpy.sort(board.before)[::-1][ranks - 1])
     rng = numpy.random.default_rng(12)
@@ -124,7 +127,7 @@ def frugal_ranks(board: Changed, asked: Values) -> Values:
 
 
 def lossy_ranks(board: Changed, asked: Values) -> Values:
-    """Return ranks from the counts of the values that were frequent enough to be kept."""
+    """Return ranks from the lossy-counting sketch, which keeps the counts of frequent values only."""
     sketch = LossyCounts(1 / KNOTS)
     for value in board.before.tolist():
         sketch.add(value)

@@ -39,13 +39,13 @@ _LAYOUTS = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The figures of one layout under one kind of posts."""
+    """The figures of one table layout with one kind of posts."""
 
     posts_per_s: float
     heap_mib: float
     indexes_mib: float
     hot_ratio: float
-    count_ms: float  # time to count half of the board by the ranking index, right after the posts
+    count_ms: float  # ms to count half of the board by the ranking index, right after the posts
 
     def cells(self) -> list[str]:
         return [
@@ -84,7 +84,7 @@ async def _post_batch(connection: asyncpg.Connection, batch: Sequence[tuple[str,
 async def _measure_layout(url: str, rows: int, layout: str, *, ranked: bool) -> Outcome:
     connection = await asyncpg.connect(url)
     await _make_table(connection, rows, layout)
-    count = max(10, 2 * rows // 1000)  # every row changes twice on average
+    count = max(10, 2 * rows // 1000)  # so many batches of 1,000 posts change every row twice on average
     work = draw_batches(rows, seed=5, count=count)
     begun = time.perf_counter()
     for batch in work:
