@@ -1,4 +1,4 @@
-"""Compare this source tree with another commit: the rates of positions, around, single posts and batches.
+"""Compare this source tree with another commit: the rates of `positions`, `around`, single posts and batches.
 
 python -m benchmarks.against_commit [--commit HEAD~1] [--rows N] [--seconds S] [--rounds N]
 

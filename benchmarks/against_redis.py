@@ -1,12 +1,13 @@
-"""Compare the service with a Redis sorted set behind the same aiohttp shell: reads, posts and memory.
+"""Compare the service with a Redis sorted set behind an aiohttp server: reads, posts and memory.
 
-    python -m benchmarks.against_redis [--rows N] [--seconds S] [--rounds N]
+python -m benchmarks.against_redis [--rows N] [--seconds S] [--rounds N]
 
-Both sides have the same members, values and requests, and both write durably before they answer. The Redis shell sends
-the commands of one request in one pipeline.
+The aiohttp server in front of Redis is called the Redis shell (`redis_shell`). Service and shell have the same members,
+values and requests, and both write durably before they answer. The Redis shell sends the commands of one request in one
+pipeline.
 
-A ratio is the service's rate divided by the rate of the Redis shell. Bars: the ratio is at least 2 for `positions`,
-1.5 for `around`, 2.5 for the top 10, and 1 for single posts. Batches and memory are only reported.
+A ratio is the service's rate divided by the rate of the Redis shell. Bars: the ratio is at least 2 for `positions`, 1.5
+for `around`, 2.5 for the top 10, and 1 for single posts. Batches and memory are only reported.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The baseline of batch posts on PostgreSQL: the same batches in a bare asyncpg loop, in a process of its own.
 
-`batch_posts_postgres` starts it. The table and the index are like those of the service's board, and each batch is one
+`batch_posts_postgres` starts this process. The table and the index are like those of the service's board, and each batch is one
 transaction. The loop reads and locks the rows, merges the values, and writes a row only if it still has the version
-that was read. It does nothing else. The SQL is written out here, because the loop must not use the project's own
+that was read. The loop does nothing else. The SQL is written out here, because the loop must not use the project's own
 layers.
 """
 

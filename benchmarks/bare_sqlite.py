@@ -1,8 +1,8 @@
 """The baseline of batch posts on SQLite: the same batches in a bare sqlite3 loop, in a process of its own.
 
-`batch_posts` starts it. The table, the index and the pragmas are like those of the service, and each batch is one
-transaction. The loop reads the rows, merges the values, and writes a row only if it still has the version that was
-read. It does nothing else. The SQL is written out here, because the loop must not use the project's own layers.
+`batch_posts` starts this process. The table, the index and the pragmas are like those of the service, and each batch is
+one transaction. The loop reads the rows, merges the values, and writes a row only if it still has the version that was
+read. The loop does nothing else. The SQL is written out here, because the loop must not use the project's own layers.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def apply_batch(connection: sqlite3.Connection, batch: list[tuple[str, int]]) ->
 def main(path: str, rows: int) -> None:
     """Run a round for each line of standard input, until the input ends.
 
-    A line is a JSON object with "seed", "count" and "size". After each round, print a line with
-    the seconds that the round took.
+    A line is a JSON object with "seed", "count" and "size". After each round, print a line with the seconds that the
+    round took.
     """
     connection = make_board(path, rows)
     print("ready", flush=True)

@@ -49,7 +49,7 @@ def column_names(columns: int) -> list[str]:
 
 
 def draw_batches(rows: int, *, seed: int, count: int, size: int = BATCH) -> list[list[tuple[str, int]]]:
-    """Return batches of (owner, amount to add) for random owners. A batch contains each owner at most once."""
+    """Return batches of pairs (owner, amount to add). Owners are random; a batch contains each owner at most once."""
     rng = random.Random(seed)
     return [[(owner_at(index), rng.randint(1, 1000)) for index in rng.sample(range(rows), size)] for _ in range(count)]
 
@@ -125,7 +125,7 @@ async def fill_board(
 def prepare_store(options: Options, folder: Path, *, rows: int, columns: int = 1) -> Path:
     """Return the path of a SQLite file in `folder`, in which BOARD is filled and has fresh curves.
 
-    If an earlier run kept such a file, copy that file. Otherwise fill a new one; if `options.boards` names a folder,
+    If an earlier run kept such a file, copy that file. Otherwise fill a new file; if `options.boards` names a folder,
     keep a copy there for later runs.
     """
     store = folder / "board.db"

@@ -37,7 +37,7 @@ def draw_scores(rows: int) -> Any:
 
 
 def load_bulk_board(store_url: str, folder: Path, rows: int) -> None:
-    """Create BOARD with that many rows in an empty store, and print how long it took."""
+    """Create BOARD with `rows` rows in an empty store, and print how long this took."""
     print(f"   loading {rows:,} rows", end="", flush=True)
     begun = time.perf_counter()
     with serve_store(store_url, folder) as server:
@@ -49,7 +49,7 @@ def load_bulk_board(store_url: str, folder: Path, rows: int) -> None:
 def prepare_bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
     """Return the path of a SQLite file in `folder` that has a board of `rows` rows.
 
-    If an earlier run kept such a file, copy that file. Otherwise load a new one; if `options.boards` names a folder,
+    If an earlier run kept such a file, copy that file. Otherwise load a new file; if `options.boards` names a folder,
     keep a copy there for later runs.
     """
     store = folder / f"bulk-{rows}.db"

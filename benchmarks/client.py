@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 client. Benchmarks use it if their requests need logic that wrk cannot run.
+"""A small HTTP/1.1 client, for benchmarks whose requests need logic that wrk cannot run.
 
 The client sends one request at a time on a connection and always declares the length of the body. It understands only
 the kinds of answers that the measured servers send.
@@ -99,7 +99,7 @@ async def for_each(
 
 
 def call_once(port: int, method: str, path: str) -> tuple[int, bytes]:
-    """Send one request on a connection of its own, without an event loop. Raises OSError."""
+    """Send one request without an event loop, and return the status and the body of the answer. Raises OSError."""
     connection = http.client.HTTPConnection(HOST, port, timeout=5.0)
     try:
         connection.request(method, path)

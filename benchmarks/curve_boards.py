@@ -74,7 +74,7 @@ def read_boards(folder: Path) -> list[CurveBoard]:
 
 
 def tally_keys(keys: Keys) -> Tally:
-    """Return the tally that a scan of the board would return."""
+    """Return the tally of these keys, as a scan of the board would return it."""
     values, counts = np.unique(keys, return_counts=True)
     better_counts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
     offsets = (values - values[0]).astype(np.int64)

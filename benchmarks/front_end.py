@@ -36,7 +36,7 @@ from storage.schema.creation import create_schema
 
 
 async def start_job_side(context: Context, settings: Settings, stack: AsyncExitStack) -> None:
-    """Start jobs as another process would run them. The front end finds the curves of these jobs only by polling."""
+    """Start the jobs with a curve book of their own. So the front end finds new curves only by polling."""
     metrics = Metrics()
     salt = await context.store.write(lambda: create_schema(context.store.dialect))
     cache = Memcached(settings, monotonic=time.monotonic)

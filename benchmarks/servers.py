@@ -125,7 +125,7 @@ class Server:
         return self.log_text()[-600:]
 
     def stop(self, signal_number: int = signal.SIGTERM) -> int | None:
-        """Send a signal to the process group and wait until the process ends. Kill the group if the process is too slow.
+        """Send a signal to the process group, and wait until the process ends. Kill the group if this takes too long.
 
         Return the exit status, or None if the process never started.
         """
