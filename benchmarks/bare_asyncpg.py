@@ -1,9 +1,9 @@
 """The baseline of batch posts on PostgreSQL: the same batches in a bare asyncpg loop, in a process of its own.
 
-`batch_posts_postgres` starts this process. The table and the index are like those of the service's board, and each batch is one
-transaction. The loop reads and locks the rows, merges the values, and writes a row only if it still has the version
-that was read. The loop does nothing else. The SQL is written out here, because the loop must not use the project's own
-layers.
+`batch_posts_postgres` starts this process. The table and the index are like those of the service's board, and each
+batch is one transaction. The loop reads and locks the rows, merges the values, and writes a row only if it still has
+the version that was read. The loop does nothing else. The SQL is written out here, because the loop must not use the
+project's own layers.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class RealBoard:
     name: str
     best: str
     owners: list[str]
-    texts: list[str]  # the values as they are written in the file
+    texts: list[str]  # the values as the file writes them
     values: list[int]
 
     def spec(self) -> dict[str, object]:

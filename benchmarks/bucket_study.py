@@ -1,10 +1,10 @@
 """Compare the errors of two kinds of ranks: interpolated from a few buckets, and estimated by this project's curves.
 
-    python -m benchmarks.bucket_study
+python -m benchmarks.bucket_study
 
-Such a study is often quoted as "1 % off", which is its mean error. Here the 99th percentile and the worst error are
-printed, too. The rank of every entry is estimated, and errors are relative to the true rank. A curve has one knot for
-each end of a bucket, so both methods know exact counts at the same number of values.
+Studies of buckets are often quoted as "1 % off", which is a mean error. Here the 99th percentile and the worst error
+are printed, too. The rank of every entry is estimated, and errors are relative to the true rank. A curve has one knot
+for each end of a bucket, so both methods know exact counts at the same number of values.
 
 Bar: the worst error of a curve with 50 knots is at most 2 %. All other figures are only reported.
 """

@@ -3,7 +3,7 @@
     python -m benchmarks.curve_accuracy [DATA]
 
 The curve is asked for the rank of every value and of the next lattice point after each value. Each rank is compared
-with the true rank, which this program counts. The curve's own certificate is not trusted; it is checked, too. Each fit
+with the true rank, which this program counts. The certificate of the curve is checked, too, not trusted. Each fit
 is made three times and its lowest time is used, so that other work of the machine matters less.
 
 Bars: `_BARS` limits the worst relative error of each board. With 1,000 knots a bracket is at most 5 % wide, or one tie
@@ -48,7 +48,7 @@ _BARS = {
     "atp_20241230": (0.0, 0.30),
 }
 _BUILD_BARS_S = {343_000: 0.5, 1_000_000: 1.0}
-_WIDEST = 0.05  # with 1,000 knots: the largest allowed `Checked.widest`
+_WIDEST = 0.05  # the bar of `Checked.widest`, for curves with 1,000 knots
 _FITS = 3
 _ANY_ROWS = 1 << 62
 

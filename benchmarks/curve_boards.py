@@ -1,6 +1,7 @@
-"""Boards to measure curves on, drawn from one seed or read from files. A board is an array of keys; smaller is better.
+"""Boards to measure curves on, drawn from one seed or read from files.
 
-Every run gets the same boards. Values that a benchmark draws for a board later are the same in every run, too.
+A board is an array of keys; a smaller key is better. Every run gets the same boards. Values that a benchmark draws for
+a board later are the same in every run, too.
 """
 
 from __future__ import annotations

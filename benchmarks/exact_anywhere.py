@@ -1,4 +1,4 @@
-"""Compare the time of an exact rank in the middle of a board with the time of one near rank 1,000, on both stores.
+"""Compare the times of exact ranks in the middle of a board and of exact ranks near rank 1,000, on both stores.
 
     python -m benchmarks.exact_anywhere [--rows N]
 

@@ -1,11 +1,11 @@
 """Measure the rate of posts to a family of 25 boards (5 periods for each of 5 lists of facets), on both stores.
 
-    python -m benchmarks.family_posts [--rows N] [--seconds S] [--rounds N]
+python -m benchmarks.family_posts [--rows N] [--seconds S] [--rounds N]
 
-Posts are sent over HTTP. Every post is for a random owner who has an entry on all 25 boards. It changes each entry,
-carries a post id, and is durable when it is answered. A board update is a change of one row of one board, so a post
-makes 25 of them. On PostgreSQL two processes serve, because one process, with its one event loop, cannot use two cores
-fully.
+Posts are sent over HTTP. Every post is for a random owner who has an entry on all 25 boards. The post changes each of
+these entries, carries a post id, and is durable when it is answered. A board update is a change of one row of one
+board, so a post makes 25 board updates. On PostgreSQL there are two serving processes, because one process has one
+event loop and cannot fully use two cores.
 
 Bars: at least 10,000 board updates/s on SQLite, 25,000 on PostgreSQL.
 """

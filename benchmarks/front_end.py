@@ -1,10 +1,10 @@
 """A front end and a job process in one process, for measurements on SQLite.
 
-    python -m benchmarks.front_end PORT     (RANKCURVE_ variables give all other settings)
+python -m benchmarks.front_end PORT     (RANKCURVE_ variables give all other settings)
 
-A SQLite file belongs to one process. So the front end and the jobs must run in one process here. The two
-sides share the store. Each side has a curve book and memcached connections of its own, so the front end gets curves
-only through the table and memcached.
+Only one process may open a SQLite file, so the front end and the jobs run in one process here. Both share the store.
+Each has a curve book and memcached connections of its own, so the front end gets curves only through the database table
+and memcached.
 """
 
 from __future__ import annotations

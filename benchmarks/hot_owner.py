@@ -2,7 +2,7 @@
 
     python -m benchmarks.hot_owner [--seconds S] [--rounds N]
 
-The processes share one PostgreSQL database. Every post changes the same row and carries an id. Each poster waits for
+The processes share one PostgreSQL database. Every post changes the same row and has a post id. Each poster waits for
 the answer before it posts again. A round ends when all accepted posts are applied. The clan's sum must then equal the
 number of accepted posts. The rate with one transaction per post is reported, too.
 

@@ -60,7 +60,7 @@ _HELD = "SELECT resource, version, expires_at FROM leases WHERE pool = 'refresh'
 
 @dataclass(slots=True)
 class Figures:
-    """The number of owners that were killed or stopped, and the seconds until curves were refreshed again."""
+    """How many owners were killed or stopped, and how soon curves were refreshed again."""
 
     killed_while_refreshing: int = 0
     stopped_while_refreshing: int = 0
@@ -72,7 +72,7 @@ class Figures:
 
 
 class Observer:
-    """What the benchmark reads from the database directly, not through the service."""
+    """Reads leases and stored curves from the database directly, not through the service."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection

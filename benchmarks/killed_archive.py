@@ -35,7 +35,7 @@ from tests.servers import DURABLE, postgres
 
 BOARD = "season"
 PROCESSES = 2
-_LATE_S = 2.0  # the bar is this much longer than a lease; the time includes the margin of the lease
+_LATE_S = 2.0  # the bar allows a lease plus this time, which includes the margin of the lease
 _WAIT_S = 120.0
 _BATCH = 1_000
 _COLUMNS = [f"c{number}" for number in range(6)]
@@ -76,7 +76,7 @@ async def wait_until(what: str, found: Callable[[], Awaitable[bool]]) -> None:
 
 
 class Season:
-    """The state of the board, as the database shows it, and a way to kill the process that closes the board."""
+    """Reads the state of the board from the database, and kills the process that closes the board."""
 
     def __init__(self, database: Any, jobs: list[Server]) -> None:
         self._database, self._jobs = database, jobs

@@ -123,7 +123,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def _busy(server: Server, options: Options) -> list[report.Bar]:
-    seconds = _BUSY_S if options.seconds >= 5 else 10 * options.seconds  # a quick run has a shorter load, too
+    seconds = _BUSY_S if options.seconds >= 5 else 10 * options.seconds  # a short run also has a shorter load
     minutes = BusyMinutes(server.port, options.rows)
     begun = time.perf_counter()
     asyncio.run(minutes.run(seconds))

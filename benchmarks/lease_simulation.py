@@ -1,4 +1,4 @@
-"""Count the refused leases of three regions with balanced shares and with static ones, for three simulated days.
+"""Count the refused leases of three regions with balanced and with static shares of a pool, for three simulated days.
 
     python -m benchmarks.lease_simulation [FOLDER FOR THE PICTURE]
 

@@ -16,7 +16,7 @@ RESOURCES = 1_200
 LEASE_MINUTES = 20.0  # mean length of a lease
 _BASE_PER_MINUTE = 16.0  # keys that request a lease in a region per minute, on average over a day
 _SWING = 0.85
-# (start in minutes, length in minutes, added demand): for an hour from 14:00 on the second day, the demand is 1 + 1.6
+# (start in minutes, length in minutes, added demand): for an hour from 14:00 on the second day, the demand is 2.6
 # times the usual demand.
 _SPIKE = (24 * 60 + 14 * 60, 60, 1.6)
 _SPIKE_REGION, DRAINED_REGION = "eu", "us"

@@ -1,10 +1,10 @@
 """Measure how much monitoring slows `positions`: compare the rate while all metrics are read with the rate without.
 
-    python -m benchmarks.monitoring_cost [--rows N] [--seconds S] [--rounds N]
+python -m benchmarks.monitoring_cost [--rows N] [--seconds S] [--rounds N]
 
-Two services serve copies of one board, and rounds of load take turns. From the monitored service, /metrics and all
-managed objects are read once a second, far more often than in operation. The other service has managed
-objects switched off.
+Two services serve copies of one board, and get rounds of load in turn. From the monitored service, /metrics and all
+managed objects are read once a second, far more often than in operation. The other service has managed objects switched
+off.
 
 Bar: at least 95 % of the rate without monitoring.
 """

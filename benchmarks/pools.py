@@ -34,7 +34,7 @@ _NOISY_CLIENTS = 16
 _CALLS_PER_S = 100
 _CONNECTIONS = 16
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
-# Requests may wait for a minute. So no request is refused, and every request of the noisy board makes the server count.
+# Requests may wait for a minute. So no request is refused, and each request to the noisy board makes the server count.
 _SETTINGS = {"RANKCURVE_CONNECTION_WAIT_S_MAX": "60", "RANKCURVE_POST_WAIT_S_MAX": "60"}
 
 

@@ -1,9 +1,9 @@
 """Measure the rate of `positions` for random owners of a board with 1 M rows against a hello-world route.
 
-    python -m benchmarks.positions [--rows N] [--seconds S] [--rounds N]
+python -m benchmarks.positions [--rows N] [--seconds S] [--rounds N]
 
-Rounds have 32 or 256 connections. Before anything is timed, answers are compared with ranks that are
-computed without the service.
+Rounds have 32 or 256 connections. Before anything is timed, answers are compared with ranks that are computed without
+the service.
 
 Bars: with 32 connections the rate is at least 50 % of the rate of hello-world. With 256 connections it is at least 90 %
 of the rate with 32 connections.

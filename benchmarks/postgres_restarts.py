@@ -34,7 +34,7 @@ T = TypeVar("T")
 PROCESSES = 4
 POSTERS = 16  # posters per process
 OWNERS = [f"owner-{number}" for number in range(1000)]
-RESENT_MAX = 20_000  # so many posts of each path are sent again at the end
+RESENT_MAX = 20_000  # this many posts of each path are sent again at the end
 _RESTARTS = 5
 _TERMINATE_EVERY_S = 2.0
 _AFTER_S = 5.0  # the load goes on for at least this long after the last restart
@@ -61,7 +61,7 @@ async def terminate_back_ends(server: PostgresServer, attack: Attack, ledger: Le
 
 
 async def restart_repeatedly(server: PostgresServer, attack: Attack, seconds: float) -> None:
-    """Restart the server five times within `seconds` seconds, as if it had crashed each time."""
+    """Restart the server five times within `seconds` seconds, each time as if the server had crashed."""
     for _ in range(_RESTARTS):
         await asyncio.sleep(seconds / (_RESTARTS + 1))
         await asyncio.to_thread(server.restart, "immediate")

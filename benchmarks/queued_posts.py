@@ -2,9 +2,9 @@
 
     python -m benchmarks.queued_posts [--rows N] [--seconds S]     (the variable QUEUED_POSTS_PER_S sets the rate)
 
-By default 15,300 posts a second are sent to 100,000 owners for 30 minutes. Four job processes with short leases apply
-them. Every post adds one to its owner's count and stores its own number. In the end the board is compared with the
-accepted posts. The comparison finds lost posts, posts applied twice, and owners whose posts were applied in another
+By default 15,300 posts a second are sent for 100,000 owners, for 30 minutes. Four job processes with short leases apply
+them. Every post adds one to its owner's count and stores its serial number. In the end the board is compared with the
+accepted posts. The comparison finds lost posts, posts applied twice, and owners whose posts were applied in the wrong
 order.
 
 Bars: at least 15,000 posts/s are applied, and in every second at least half of the mean. A post is visible at most 5 s
@@ -66,7 +66,7 @@ class Posted:
 
     rows: int
     posts: list[int] = field(default_factory=list)  # how many posts were accepted, by owner
-    last: list[int] = field(default_factory=list)  # the number stored by the last accepted post, by owner
+    last: list[int] = field(default_factory=list)  # the serial number of the last accepted post, by owner
     accepted: int = 0
     refused: int = 0
     late_s: float = 0.0  # the longest delay of a request: when it was sent minus when it was due
@@ -81,14 +81,14 @@ class Seen:
 
     per_s: list[float] = field(default_factory=list)  # posts applied, second by second
     latency_s: list[float] = field(default_factory=list)  # seconds until visible, for each post of a probe
-    disordered: int = 0  # how often a read found a lower number for a probe than an earlier read
+    disordered: int = 0  # how often a read found a lower serial number than an earlier read
     kills: int = 0
 
 
 async def send_posts(port: int, part: int, posted: Posted, until_s: float) -> None:
     """Post at an even pace until `until_s`.
 
-    All posts of an owner are sent on one connection, so that their order is known.
+    All posts of an owner are sent on one connection, so that the order of these posts is known.
     """
     connection, rng = Connection(port), random.Random(part)
     mine = range(part, posted.rows, CONNECTIONS)

@@ -22,7 +22,7 @@ from benchmarks.options import parse_options
 from benchmarks.servers import serve_file
 
 _CONNECTIONS = 8
-_PAGE = 997  # rows per page; no board's size is a multiple, so the last page is short
+_PAGE = 997  # rows per page; no board's size is a multiple of 997, so the last page is short
 _SHOWN = 3
 
 

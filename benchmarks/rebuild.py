@@ -3,8 +3,8 @@
 python -m benchmarks.rebuild [--rows N]     (as many posts as rows)
 
 Some rows are deleted before the rebuild. The whole table is read by the database driver before the deletion and after
-the rebuild, and all rows are compared. The command is the one that operators use, and its start counts as part of the
-time.
+the rebuild, and all rows are compared. Operators use the same command for a rebuild. The start of the command counts as
+part of the time.
 
 Bar: no row differs. The rate in posts/s is only reported.
 """

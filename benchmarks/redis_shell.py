@@ -1,7 +1,7 @@
 """The Redis shell of `against_redis`: the busiest routes of the service, served from a Redis sorted set.
 
 The shell uses the same aiohttp and uvloop as the service. It is as fast as such a shell can reasonably be: redis-py's
-asyncio client with hiredis, the commands of one request in one pipeline, msgspec for JSON. It does less than the
+asyncio client with hiredis, the commands of one request in one pipeline, msgspec for JSON. The shell does less than the
 service: it has no brackets, no versions, no post ids and no cursors, and it ranks ties by member. As in the service,
 entries have the time of their last change; a Redis hash beside the sorted set holds these times. With `bare=1` a
 request reads and writes only scores, no times.

@@ -31,7 +31,7 @@ _STOP_S = 40.0
 
 
 class ServerFailedError(Exception):
-    """A server did not start, or ended without being stopped. The message ends with the last lines of its log."""
+    """A server did not start, or ended unexpectedly. The message ends with the last lines of the server's log."""
 
 
 def free_port() -> int:
@@ -59,7 +59,7 @@ def require_program(program: str, package: str) -> str:
 class Server:
     """A subprocess with a loopback port. If `ready_path` is None, accepting a connection counts as an answer.
 
-    Entering the block waits until the process answers, and raises ServerFailedError if it does not within a minute.
+    Entering the block waits for an answer, and raises ServerFailedError if no answer comes within a minute.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Compare boards in a shared table with boards in tables of their own, and 10,000 small boards with ten.
+"""Compare boards in a shared table with boards in tables of their own, and 10,000 small boards with 10.
 
     python -m benchmarks.shared_tables [--rows N] [--rounds N]
 
@@ -6,7 +6,7 @@ Both table layouts have the same rows and get the same requests, one request aft
 rows of 6 columns) shares its table with another board of the same size.
 
 Bars: a refresh in a shared table takes at most 1.3 times as long as in a table of its own. Views take at most 1.3 times
-as long with 10,000 small boards as with ten. An idle service with 10,000 boards takes at most 1 % of a core.
+as long with 10,000 small boards as with 10. An idle service with 10,000 boards takes at most 1 % of a core.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Simulate a year of a family day by day, in two time zones with summer time, and compare every answer with a model.
 
-    python -m benchmarks.simulated_year [--rows N]     (fewer rows: fewer days)
+python -m benchmarks.simulated_year [--rows N]     (fewer rows: fewer days)
 
-The same year is played on SQLite and on PostgreSQL. Posts arrive in the last microsecond of every day, in the first
-microsecond of the next day, within the time of grace, in the last microsecond of the grace, and after it. Some posts
-arrive twice. A job closes and archives boards; it dies at random steps and is late on random days. Every answer, and in
-the end every board, is compared with a model in plain Python that shares no code with the service.
+The same year is simulated on SQLite and on PostgreSQL. Posts arrive in the last microsecond of every day, in the first
+microsecond of the next day, within the time of grace, in the last microsecond of the grace, and after the grace. Some
+posts arrive twice. A job closes and archives boards. It dies at random steps, as if its process were killed, and is
+late on random days. Every answer, and in the end every board, is compared with a model in plain Python that shares no
+code with the service.
 
 Bars: no board differs from the model, no post counts in two periods of the same kind, no board is open after its end.
 """

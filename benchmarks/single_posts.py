@@ -1,4 +1,4 @@
-"""Measure the rate of single posts from 64 clients: grouped, and with one transaction for each post.
+"""Measure the rate of single posts from 64 clients: with posts in groups, and with one transaction for each post.
 
     python -m benchmarks.single_posts [--rows N] [--seconds S] [--rounds N]
 

@@ -1,4 +1,4 @@
-"""A TCP proxy between the service and a database that delays every answer by a factor.
+"""A TCP proxy between the service and a database. The proxy multiplies the time of every answer by a factor.
 
 python -m benchmarks.slow_proxy PORT TARGET
 
@@ -29,11 +29,11 @@ class Stretch:
 
 
 class _Answers:
-    """The answers on one connection. An answer's time begins with the question, and the proxy stretches this time."""
+    """The times of the answers on one connection. The time of an answer begins when its question arrives."""
 
     def __init__(self, stretch: Stretch) -> None:
         self._stretch = stretch
-        self._asked_at: float | None = None  # when the first question since the last answer arrived
+        self._asked_at: float | None = None  # when the first question after the last answer arrived
 
     def note_question(self) -> None:
         if self._asked_at is None:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.stepped_clock SECONDS serve ...
 
-Only the time of day that Python returns is changed. The monotonic clock and the store's clock are not.
+Only the time of day that Python returns is changed. The monotonic clock and the store's clock stay correct.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class _Client:
     board: int
     owner: str | None = None  # the owner that the client follows; None if it follows the top
     heard: list[tuple[int, int]] = field(default_factory=list)  # (event id, best value or rank) of each event
-    at_s: dict[int, float] = field(default_factory=dict)  # by best value, when the client received this value
+    at_s: dict[int, float] = field(default_factory=dict)  # when the client received each best value
 
 
 async def _listen(port: int, client: _Client, begun: asyncio.Semaphore) -> None:
@@ -229,7 +229,7 @@ def _top_bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[
 
 
 async def _count_wrong_ranks(port: int, clients: list[_Client]) -> int:
-    """Count the clients whose last event has a wrong rank of their owner. Call this after all posts."""
+    """Count the clients whose last event has a wrong rank of the owner that they follow. Call this after all posts."""
     connection, wrong = Connection(port), 0
     for client in (client for client in clients if client.owner is not None):
         path = f"/v1/leaderboards/{_board(client.board)}/entries/{client.owner}/positions?columns={COLUMN}&rank=exact"

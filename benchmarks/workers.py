@@ -24,7 +24,7 @@ from benchmarks.positions import FEW, check_positions
 from benchmarks.servers import POSTGRES_SETTINGS, Server, free_port, rankcurve_command
 from tests.servers import postgres
 
-_COUNTED = 20_000  # so many requests are sent, and the metrics must show this number
+_COUNTED = 20_000  # number of requests sent, which the metrics must show
 _ASKED = 16  # reads of the metrics, each on a new connection; enough to reach every worker
 _SAMPLE = 'rankcurve_requests_total{route="positions",status="2xx"} '
 

@@ -107,7 +107,7 @@ class LossyCounts:
 
 
 def true_ranks(values: Values, asked: Values) -> Values:
-    """Return 1 + the number of strictly better values, for each value asked; a higher value is better."""
+    """Return the rank of each value of `asked`: 1 + the number of strictly better values. Higher values are better."""
     ranks: Values = 1 + len(values) - numpy.searchsorted(numpy.sort(values), asked, side="right").astype(numpy.int64)
     return ranks
 

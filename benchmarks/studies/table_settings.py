@@ -84,7 +84,7 @@ async def _post_batch(connection: asyncpg.Connection, batch: Sequence[tuple[str,
 async def _measure_layout(url: str, rows: int, layout: str, *, ranked: bool) -> Outcome:
     connection = await asyncpg.connect(url)
     await _make_table(connection, rows, layout)
-    count = max(10, 2 * rows // 1000)  # so many batches of 1,000 posts change every row twice on average
+    count = max(10, 2 * rows // 1000)  # this many batches of 1,000 posts change every row twice on average
     work = draw_batches(rows, seed=5, count=count)
     begun = time.perf_counter()
     for batch in work:
