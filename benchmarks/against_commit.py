@@ -27,7 +27,7 @@ from benchmarks.single_posts import CLIENTS
 from tests.servers import postgres
 
 _LEAST_RATIO = 0.97
-_POSTS_PER_S = 15_000  # an assumed rate; it decides how many batches are made for a round
+_POSTS_PER_S = 15_000  # an assumed rate, from which the number of batches for a round is computed
 _OURS = "this tree"
 
 

@@ -80,7 +80,7 @@ def main(path: str, rows: int) -> None:
             apply_batch(connection, batch)
         print(time.perf_counter() - begun, flush=True)
         # The service makes its checkpoints while it is idle: between rounds, when no time is measured. So this loop
-        # makes its checkpoints between rounds, too, and both sides do the same work in a round.
+        # makes its checkpoints between rounds, too.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     os.unlink(path)

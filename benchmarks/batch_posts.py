@@ -24,7 +24,7 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import serve_file
 
 _CONNECTIONS = 4
-_POSTS_PER_S = 10_000  # an assumed rate; it decides how many batches are made for a round
+_POSTS_PER_S = 10_000  # an assumed rate, from which the number of batches for a round is computed
 
 
 def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) -> Callable[[int], load.Figure]:

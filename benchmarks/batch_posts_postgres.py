@@ -24,7 +24,7 @@ from benchmarks.servers import POSTGRES_SETTINGS, serve_store
 from tests.servers import postgres
 
 _CONNECTIONS = 4
-_POSTS_PER_S = 20_000  # an assumed rate; it decides how many batches are made for a round
+_POSTS_PER_S = 20_000  # an assumed rate, from which the number of batches for a round is computed
 
 
 def _fill(port: int, rows: int) -> None:

@@ -100,7 +100,6 @@ async def create_board(port: int, board: str, body: Mapping[str, object]) -> Non
 
 
 async def refresh_columns(port: int, board: str, columns: Iterable[str]) -> None:
-    """Refresh the curves of these columns. Raises BadAnswerError."""
     connection = Connection(port)
     try:
         for column in columns:
@@ -173,7 +172,7 @@ class RealBoard:
     name: str
     best: str
     owners: list[str]
-    texts: list[str]  # the values as the file writes them
+    texts: list[str]  # the values, as texts of the file
     values: list[int]
 
     def spec(self) -> dict[str, object]:

@@ -55,7 +55,6 @@ COST_MAX = 0.25  # the change log and live curves together may reduce the rate b
 
 
 def _posting(port: int, rows: int, columns: int, count: int) -> Callable[[int], load.Figure]:
-    """Return a contestant that posts batches. Each post changes every ranked column."""
     names = column_names(columns)
 
     def contestant(number: int) -> load.Figure:

@@ -1,7 +1,7 @@
 """A small HTTP/1.1 client, for benchmarks whose requests need logic that wrk cannot run.
 
-The client sends one request at a time on a connection and always declares the length of the body. The client
-understands only the kinds of answers that the measured servers send.
+The client sends one request at a time on a connection and always declares the length of the body. It understands only
+the kinds of answers that the measured servers send.
 """
 
 from __future__ import annotations

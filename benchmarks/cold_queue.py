@@ -48,7 +48,6 @@ def draw_post(number: int, rng: random.Random) -> dict[str, Any]:
 
 
 async def queue_posts(fronts: list[Server], rows: int) -> None:
-    """Create the family, and queue the posts. Requests go to the front ends in turn."""
     connections = [Connection(front.port) for front in fronts]
     await connections[0].call_ok("PUT", _PATH, _FAMILY)
     rng = random.Random(15)

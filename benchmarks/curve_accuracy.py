@@ -55,8 +55,6 @@ _ANY_ROWS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result of comparing one curve with the true ranks."""
-
     knots: int
     worst: float
     mean: float  # the mean relative error over all entries
@@ -69,7 +67,7 @@ class Checked:
 
 
 def check_curve(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
-    """Fit a curve, ask it for the rank of every value of the board, and compare these ranks with the true ranks."""
+    """Fit a curve, request the rank of every value of the board, and compare these ranks with the true ranks."""
     build_s = inf
     counts = count_entries_by_key(board.keys)
     tally = tally_keys(board.keys)

@@ -51,7 +51,6 @@ def _runs(rng: np.random.Generator, entries: int) -> Keys:
 
 
 def make_boards() -> list[CurveBoard]:
-    """Return the boards that are drawn from the seed."""
     draws: dict[str, tuple[int, Callable[[np.random.Generator, int], Keys]]] = {
         "uniform 10,000": (10_000, lambda rng, size: -rng.integers(0, 10_000, size)),
         "lognormal 343,000": (343_000, lambda rng, size: _high(rng.lognormal(10, 1.5, size))),
@@ -83,7 +82,6 @@ def tally_keys(keys: Keys) -> Tally:
 
 
 def fit_certified(keys: Keys, knots_max: int) -> Curve:
-    """Fit a certified curve to these keys."""
     return fit_curve(tally_keys(keys), knots_max=knots_max, gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
 
 

@@ -42,8 +42,6 @@ _PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The figures of one load of a view."""
-
     paint_ms: float
     complete_ms: float
     encoded_bytes: int

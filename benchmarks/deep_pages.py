@@ -80,7 +80,6 @@ async def _fill_small(port: int) -> None:
 
 
 def measure_on(name: str, url: str, folder: Path, boards: dict[str, Board], rounds: int) -> list[report.Bar]:
-    """Measure the boards on one store, print the medians in ms, and return the bars."""
     took: dict[Place, list[float]] = {}
     with serve_store(url, folder) as server:
         asyncio.run(_fill_small(server.port))

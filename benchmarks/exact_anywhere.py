@@ -4,10 +4,10 @@
 
 Both times are measured over HTTP and in the store. In the store a full count is timed, too. Requests for owners near
 rank 1,000 and in the middle take turns. Every answer over HTTP is compared with the values that the board was filled
-with. Posts are sent before the measurement; some of them are folded, and some are not.
+with. Posts are sent before the measurement; some of these posts are folded, and some are not.
 
-Bars: over HTTP the middle takes at most 2 times as long as rank 1,000. In the store it takes at most 1 ms on SQLite and
-3 ms on PostgreSQL. A full count takes at least 20 times as long.
+Bars: over HTTP a rank in the middle takes at most 2 times as long as a rank near 1,000. In the store a rank in the
+middle takes at most 1 ms on SQLite and 3 ms on PostgreSQL. A full count takes at least 20 times as long.
 """
 
 from __future__ import annotations

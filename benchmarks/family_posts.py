@@ -40,7 +40,7 @@ _BATCH = 80  # posts per request; they make 2,000 board updates, as many as a gr
 _FILL = 40
 _CONNECTIONS = 8
 _POSTGRES_WORKERS = 2
-_POSTS_PER_S = 1_000  # an assumed rate; it decides how many posts are made for a round
+_POSTS_PER_S = 1_000  # an assumed rate, from which the number of posts for a round is computed
 
 
 def _facets(index: int) -> dict[str, str]:

@@ -1,17 +1,17 @@
 """Measure goodput under too much load, while every statement of PostgreSQL takes twice as long for a minute.
 
-    python -m benchmarks.halved_capacity [--rows N] [--seconds S]
+python -m benchmarks.halved_capacity [--rows N] [--seconds S]
 
 The service reaches the database through a proxy (`slow_proxy`). Posts are sent at 0.9 times the full capacity. Each
 request is sent once, when it is due, even if earlier requests are still unanswered. Goodput is the rate of posts that
-get status 200 within `post_wait_s_max`. The full and the halved capacity are measured earlier in the same run. While
-a capacity is measured, each poster sends a request as soon as the request before is answered.
+get status 200 within `post_wait_s_max`. The full and the halved capacity are measured earlier in the same run. While a
+capacity is measured, each poster sends a request as soon as its last request is answered.
 
 The proxy also doubles waits for locks, which a slow disk would not do. So groups that wait for the same row wait longer
 than with a slow disk.
 
-Bars: from 10 s after the halving, goodput is at least 90 % of the halved capacity. From 30 s after the recovery, it is
-at least 95 % of the goodput before the halving.
+Bars: from 10 s after the halving, goodput is at least 90 % of the halved capacity. From 30 s after the recovery,
+goodput is at least 95 % of the goodput before the halving.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ REFRESH_S = 2
 LEASE_S = 4.0
 MARGIN_S = 0.5
 _LATE_S = 5.0  # the bar: the longest time from the end of a lease to the next refresh of its curve
-_ROWS = 50_000  # rows of each board; enough to make a refresh last until the signal comes
+_ROWS = 50_000  # rows of each board; so many that a refresh still runs when the signal comes
 _POST_EVERY_S = 0.2
 _WAIT_S = 60.0
 _RECORD = (
@@ -60,8 +60,6 @@ _HELD = "SELECT resource, version, expires_at FROM leases WHERE pool = 'refresh'
 
 @dataclass(slots=True)
 class Figures:
-    """How many owners were killed or stopped, and how soon curves were refreshed again."""
-
     killed_while_refreshing: int = 0
     stopped_while_refreshing: int = 0
     refreshed_after_s: list[float] = field(default_factory=list)  # seconds from each kill to the refresh of each curve
@@ -154,7 +152,7 @@ async def kill_owner(observer: Observer, server: Server, figures: Figures) -> No
 
 
 async def freeze_owner(observer: Observer, server: Server, figures: Figures) -> None:
-    """Stop an owner in the middle of a refresh. Let it continue once the others have refreshed every curve."""
+    """Stop an owner in the middle of a refresh. Let it continue once other processes have refreshed every curve."""
     held, at_us = await observer.signal_while_refreshing(server, signal.SIGSTOP)
     figures.stopped_while_refreshing += bool(held)
     try:

@@ -62,7 +62,7 @@ class Seen:
 
 
 async def ask_until_stopped(front_ends: list[Server], rows: int, seen: Seen, seed: int) -> None:
-    """Request the ranks of random owners. If a front end refuses the connection, use the next one."""
+    """Request the ranks of random owners. If a front end refuses the connection, use the next front end."""
     connections, rng = [Connection(server.port) for server in front_ends], random.Random(seed)
     turn = seed
     while not seen.stop:

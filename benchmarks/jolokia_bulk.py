@@ -42,7 +42,6 @@ _MBEANS: tuple[tuple[str, str | None], ...] = (
 
 
 def bulk_body() -> bytes:
-    """Return the body of a bulk of 100 reads."""
     requests = [
         {"type": "read", "mbean": mbean, **({"attribute": attribute} if attribute else {})}
         for mbean, attribute in (_MBEANS[index % len(_MBEANS)] for index in range(_READS))

@@ -144,7 +144,7 @@ def _on_sqlite(store: Path, pools: dict[str, int], sizes: list[int], options: Op
             connection.execute(text)
 
     fill_pools(f"{SQLITE_PREFIX}{store}", run_sql, pools)
-    os.sync()  # otherwise the system would write gigabytes to disk during the rounds
+    os.sync()  # without this call, the system would write gigabytes to disk during the rounds
     bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}", store.parent, sizes, options)
     store.unlink()
     return bars

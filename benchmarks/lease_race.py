@@ -56,15 +56,13 @@ class Holding:
 
 @dataclass(slots=True)
 class Race:
-    """What happened in the race: the holdings of all clients, and counts of answers and kills."""
-
     holdings: list[Holding] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
     stop: bool = False
 
 
 class Client:
-    """A client that asks for its own keys, gives some leases back, and sometimes dies without giving any back."""
+    """A client that leases resources for its keys, gives some back, and sometimes dies without giving any back."""
 
     def __init__(self, number: int, ports: list[int], race: Race) -> None:
         self._name, self._ports, self._race = f"c{number}", ports, race

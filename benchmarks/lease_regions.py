@@ -46,8 +46,6 @@ _PAGE = 1_000
 
 @dataclass(slots=True)
 class Region:
-    """A region's store and the programs that run on this store."""
-
     name: str
     store: Store
     groups: LeaseTransactions
@@ -56,8 +54,6 @@ class Region:
 
 @dataclass(slots=True)
 class World:
-    """The simulated time, the stores, and the leases that they granted."""
-
     now_us: int = _START_US
     regions: list[Region] = field(default_factory=list)
     acquired: dict[str, list[str]] = field(default_factory=dict)  # for each key, the regions in which it got a resource

@@ -112,11 +112,9 @@ class World(JobObserver):
         return
 
     def resources_moved(self, resources: int) -> None:
-        """Count resources that the balancer has moved between regions."""
         self.totals.moved += resources
 
     async def run(self) -> Totals:
-        """Simulate all minutes and return the totals."""
         pool = await self._create()
         for minute, coming in enumerate(draw_arrivals()):
             self._now_us = _START_US + minute * _MINUTE_US

@@ -42,7 +42,7 @@ class Ledger:
     progress: asyncio.Event = field(default_factory=asyncio.Event)  # set whenever a request gets status 200
 
     def sums(self) -> dict[tuple[str, str], list[int]]:
-        """Return, by board and owner, the sums [xp, posts] that the store must have."""
+        """Return, by (board, owner), the sums [xp, posts] that the store must have."""
         found: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
         for posts in self.settled.values():
             for post in posts:

@@ -72,8 +72,6 @@ class ShortGapsCounted:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The figures of a board, measured after a part of its entries changed."""
-
     live: Quality
     auto: Quality
     frozen: Quality
@@ -157,7 +155,7 @@ async def replay_month(port: int, before: RealBoard, after: RealBoard) -> list[r
 
 
 async def wait_for_fold(port: int, board: str, posted_s: float) -> None:
-    """Wait until the live curve has counted all posts answered before `posted_s` (seconds since 1970)."""
+    """Wait until the live curve counts all posts that were answered before `posted_s` (seconds since 1970)."""
     connection = Connection(port)
     try:
         while True:

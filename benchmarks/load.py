@@ -25,8 +25,6 @@ class LoadFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The rate and the latencies of one round of one contestant."""
-
     per_s: float
     p50_ms: float = 0.0
     p99_ms: float = 0.0
@@ -36,9 +34,9 @@ class Figure:
 class Target:
     """The kind of requests that wrk sends in a round.
 
-    If `rows` is 0, every request is `GET path`. Otherwise every request is for a random one of `rows` owners. If
-    `column` is None, such a request is a `GET`, and its path is `path`, the owner and `after` joined. If `column` is
-    given, the request is a post that adds 1 to 1,000 to that column.
+    If `rows` is 0, every request is `GET path`. Otherwise every request is for a random owner of a board with `rows`
+    owners. If `column` is None, such a request is a `GET`, and its path is `path`, the owner and `after` joined. If
+    `column` is given, the request is a post that adds 1 to 1,000 to that column.
     """
 
     url: str
@@ -72,7 +70,7 @@ def run_wrk(target: Target, *, connections: int, seconds: float, seed: int) -> F
 
 
 def wrk_contestant(target: Target, *, connections: int, seconds: float) -> Callable[[int], Figure]:
-    """Return a contestant that runs wrk. The number of the round is its seed; round 0 is a short warm-up."""
+    """Return a contestant that runs wrk. Random owners depend on the round's number; round 0 is a short warm-up."""
     return lambda number: run_wrk(
         target, connections=connections, seconds=seconds if number else _WARM_UP_S, seed=number + connections
     )
@@ -94,7 +92,6 @@ def run_alternately(contestants: Mapping[str, Callable[[int], Figure]], *, round
 
 
 def median_per_s(figures: list[Figure]) -> float:
-    """Return the median rate of the rounds."""
     return statistics.median(figure.per_s for figure in figures)
 
 

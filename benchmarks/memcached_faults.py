@@ -3,8 +3,8 @@
 python -m benchmarks.memcached_faults [--rows N] [--seconds S] [--rounds N]
 
 Curves are replaced every second. They reach the front end (`front_end`) through memcached or, if memcached fails, only
-through the database table. Each fault must be visible in the metrics. If it is not, the fault had no effect, and its
-bar is not met.
+through the database table. Each fault must be visible in the metrics. If a fault is not visible, it had no effect, and
+its bar is not met.
 
 Bars: no read fails; p99 is at most 50 ms longer than without a fault; no curve is older than 10 s or belongs to another
 board.
@@ -50,13 +50,11 @@ _EFFECTS = {"killed": "errors", "stopped": "errors", "flushed": "miss", "garbage
 
 
 def serve_memcached(folder: Path, port: int) -> Server:
-    """Return a memcached server on a loopback port."""
     command = [require_program("memcached", "memcached"), "-p", str(port), "-l", HOST, "-u", "nobody", "-U", "0"]
     return Server(command, folder, port=port, ready_path=None)
 
 
 def serve_front_end(folder: Path, memcached_port: int) -> Server:
-    """Return the process of `benchmarks.front_end`, which runs a front end and jobs."""
     port = free_port()
     environment = {f"RANKCURVE_{name}": value for name, value in _SETTINGS.items()}
     environment |= {"RANKCURVE_STORE": f"sqlite:///{folder.resolve()}/shared.db"}
@@ -66,7 +64,6 @@ def serve_front_end(folder: Path, memcached_port: int) -> Server:
 
 
 def ask_memcached(port: int, command: bytes, end: bytes = b"\r\n") -> bytes:
-    """Send one command to memcached and return the answer. Raises OSError."""
     with socket.create_connection((HOST, port), timeout=5) as connection:
         connection.sendall(command)
         answer = b""
@@ -147,8 +144,6 @@ def count_outcomes(port: int) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Seen:
-    """The figures of all rounds with one fault."""
-
     met: dict[str, float] = field(default_factory=dict)
     ages_s: list[float] = field(default_factory=list)  # at the end of each round, the age of the oldest curve in use
     failed_rounds: int = 0
@@ -156,7 +151,7 @@ class Seen:
 
 
 class Faults:
-    """The contestants for `load.run_alternately`, one for each fault. Each sends reads while its fault lasts."""
+    """The contestants for `load.run_alternately`, one for each fault. A contestant sends reads during its fault."""
 
     def __init__(self, server: Server, cache: Server, options: Options) -> None:
         self._server, self._cache, self._options = server, cache, options
@@ -203,7 +198,6 @@ async def post_batch(port: int, body: bytes) -> None:
 
 
 def read_oldest_age_s(port: int) -> float:
-    """Return the age in seconds of the oldest curve that the front end uses."""
     for line in call_once(port, "GET", "/metrics")[1].decode().splitlines():
         if line.startswith("rankcurve_curve_age_seconds_max "):
             return float(line.rpartition(" ")[2])

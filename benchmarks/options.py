@@ -21,7 +21,7 @@ class Options:
     seconds: float  # length of one measured round
     rounds: int  # measured rounds of each contestant
     folder: Path  # where stores are made; a run measures the durable writes of this disk
-    boards: Path | None  # filled boards are kept here for later runs; if None, each run fills its own
+    boards: Path | None  # filled boards are kept in this folder for later runs; if None, each run fills new boards
     data: Path | None  # folder with the CSV files of the real boards
     kills: int
     commit: str  # the commit with which `against_commit` compares this tree

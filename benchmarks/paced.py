@@ -30,7 +30,6 @@ def run_punctually(work: Coroutine[Any, Any, T]) -> T:
 
 
 def build_post(path: str, body: bytes) -> bytes:
-    """Return a POST request with a JSON body, as bytes."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )

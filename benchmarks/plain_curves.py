@@ -23,7 +23,6 @@ class PlainBoard:
 
     @cached_property
     def knots(self) -> list[Knot]:
-        """Return every distinct key as a knot."""
         found, better_count = [], 0
         for key, ties in count_by_key(self.sorted_keys):
             found.append(Knot(key, better_count, ties))

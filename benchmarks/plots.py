@@ -33,8 +33,6 @@ SIZE_INCHES = (7.2, 4.2)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The line of one curve in a picture: the worst error by rank."""
-
     label: str
     ranks: list[float]
     percents: list[float]
@@ -43,7 +41,6 @@ class Line:
 
 
 def read_scores(path: Path) -> dict[str, int]:
-    """Read a CSV file with the columns `id,score`, and return the scores by id."""
     with path.open(newline="") as file:
         return {row["id"]: int(row["score"]) for row in csv.DictReader(file)}
 

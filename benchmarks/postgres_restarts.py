@@ -46,8 +46,6 @@ _TERMINATE = (
 
 @dataclass(slots=True)
 class Attack:
-    """What happened to the PostgreSQL server during the run."""
-
     terminated: int = 0
     back_at: list[float] = field(default_factory=list)  # when each restart was complete, on the monotonic clock
 

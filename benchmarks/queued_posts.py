@@ -62,8 +62,6 @@ _APPLIED = "SELECT coalesce(sum(applied), 0)::bigint FROM ingest_shards"
 
 @dataclass(slots=True)
 class Posted:
-    """What the senders know: the numbers of accepted and refused posts."""
-
     rows: int
     posts: list[int] = field(default_factory=list)  # how many posts were accepted, by owner
     last: list[int] = field(default_factory=list)  # the serial number of the last accepted post, by owner
@@ -77,8 +75,6 @@ class Posted:
 
 @dataclass(slots=True)
 class Seen:
-    """What was measured while posts were sent."""
-
     per_s: list[float] = field(default_factory=list)  # posts applied, second by second
     latency_s: list[float] = field(default_factory=list)  # seconds until visible, for each post of a probe
     disordered: int = 0  # how often a read found a lower serial number than an earlier read

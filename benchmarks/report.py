@@ -59,7 +59,6 @@ def _plain(number: float) -> str:
 
 
 def print_heading(title: str, folder: Path) -> None:
-    """Print the title and the facts about the machine that a reader of the figures needs."""
     print(f"\n== {title}")
     for line in machine_facts(folder):
         print(f"   {line}")

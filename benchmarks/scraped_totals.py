@@ -37,8 +37,6 @@ _LINE = re.compile(r"^(rankcurve_(?:posts|requests)_total)\{([^}]*)\} (\S+)$", r
 
 @dataclass(slots=True)
 class ClientCounts:
-    """The number of requests that all clients sent, and the number of these requests that got status 200."""
-
     sent: int = 0
     answered: int = 0
     stop: bool = False

@@ -24,7 +24,7 @@ from tests.servers import DURABLE
 
 PROJECT = Path(__file__).resolve().parent.parent
 # The settings that an operator would choose for a PostgreSQL server with a million rows. All contestants share one
-# server.
+# PostgreSQL server.
 POSTGRES_SETTINGS = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 _READY_S = 60.0
 _STOP_S = 40.0
@@ -118,7 +118,6 @@ class Server:
         return status == 200
 
     def log_text(self) -> str:
-        """Return what the process has written to its log so far."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def log_end(self) -> str:
@@ -150,7 +149,6 @@ class Server:
         return self._status_mib("VmRSS")
 
     def most_resident_mib(self) -> float:
-        """Return the peak of the resident memory of the process, in MiB."""
         return self._status_mib("VmHWM")
 
     def cpu_s(self) -> float:
@@ -216,13 +214,11 @@ def rankcurve_command() -> list[str]:
 
 
 def serve_hello(folder: Path) -> Server:
-    """Return a server that runs the hello-world route (`hello`)."""
     port = free_port()
     return Server([sys.executable, "-m", "benchmarks.hello", str(port)], folder, port=port, ready_path="/hello")
 
 
 def serve_redis_shell(folder: Path, redis_port: int) -> Server:
-    """Return a server that runs the Redis shell: the service's routes over a Redis sorted set (`redis_shell`)."""
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.redis_shell", str(port), str(redis_port)]
     return Server(command, folder, port=port, ready_path="/readyz")

@@ -52,8 +52,6 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class BoardQuality:
-    """How good the service's answers about one board are."""
-
     quality: Quality
     contradictions: int
     knots: int

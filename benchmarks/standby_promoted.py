@@ -3,7 +3,7 @@
 python -m benchmarks.standby_promoted [--seconds S]
 
 The load is that of `postgres_restarts`. Sessions that wait for the standby are ended, and then the primary is killed.
-The service gets the addresses of both servers at its start. Nobody notifies it of the promotion.
+The service gets the addresses of both servers at its start. Nobody notifies the service of the promotion.
 
 Bars: no post is lost or applied twice, and no post id is forgotten. Every process acknowledges a post at most 10 s
 after the promotion.

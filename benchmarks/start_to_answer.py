@@ -31,8 +31,6 @@ _KEY = f"/v1/leaderboards/{BOARD}"
 
 @dataclass(slots=True)
 class Seen:
-    """The answers that clients got since the start of the process."""
-
     first_s: float = 0.0
     answers: int = 0
     failed: int = 0
@@ -67,7 +65,6 @@ async def ask_until(
 
 
 def count_answer(answer: bytes, rank: int, seen: Seen) -> None:
-    """Compare one answer with the true rank, and count the answer in `seen`."""
     position = json.loads(answer)["positions"][0]
     seen.methods[position["method"]] = seen.methods.get(position["method"], 0) + 1
     seen.wrong += not (1 <= position["low"] <= rank <= position["high"] and position["rank"] >= 1)

@@ -47,7 +47,7 @@ class _Client:
     """A client that follows a top or an owner, and the events that this client got."""
 
     board: int
-    owner: str | None = None  # the owner that the client follows; None if it follows the top
+    owner: str | None = None  # the owner that the client follows; None if the client follows the top
     heard: list[tuple[int, int]] = field(default_factory=list)  # (event id, best value or rank) of each event
     at_s: dict[int, float] = field(default_factory=dict)  # when the client received each best value
 
@@ -219,7 +219,7 @@ def _top_bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[
     """
     tops = [client for client in clients if client.owner is None]
     first = {client.board: client for client in reversed(tops)}
-    # The first event is left out, because its number depends on when the client connected.
+    # The first event of each client is left out, because its id depends on when the client connected.
     different = sum(client.heard[1:] != first[client.board].heard[1:] for client in tops)
     missed = sum(client.heard[-1][1] != last[client.board] for client in tops)
     return [

@@ -39,8 +39,6 @@ _LAYOUTS = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The figures of one table layout with one kind of posts."""
-
     posts_per_s: float
     heap_mib: float
     indexes_mib: float
