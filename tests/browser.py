@@ -154,7 +154,6 @@ class Page:
         await self.command("Input.dispatchKeyEvent", type="keyUp", **named)
 
     async def type(self, text: str) -> None:
-        """Type a text into the focused element."""
         await self.command("Input.insertText", text=text)
 
     async def screenshot(self) -> bytes:

@@ -45,14 +45,12 @@ class OpenMemcached(MemcachedServer):
         return [unquote(line.split(" ")[0].removeprefix("key=")) for line in lines]
 
     def value(self, key: str) -> bytes:
-        """Return the value of a key."""
         answer = self.ask(f"get {key}\r\n".encode(), b"END\r\n")
         head, _, rest = answer.partition(b"\r\n")
         assert head.startswith(b"VALUE"), answer[:100]
         return rest[: int(head.rsplit(b" ", 1)[1])]
 
     def put(self, key: str, value: bytes) -> None:
-        """Replace the value of a key."""
         assert self.ask(f"set {key} 0 0 {len(value)}\r\n".encode() + value + b"\r\n") == b"STORED\r\n"
 
     def flush(self) -> None:

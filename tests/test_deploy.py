@@ -34,7 +34,6 @@ OTHERS_SETTINGS = {
 
 
 def sections(text: str, start: str, heading: str) -> dict[str, str]:
-    """Return the sections of the chapter `start`, by their headings. `heading` is their mark, such as `###`."""
     chapter = re.split(r"^## ", text.partition(f"\n## {start}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     parts = re.split(rf"^{heading} (.+)$", chapter, flags=re.MULTILINE)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))

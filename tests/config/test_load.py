@@ -1,4 +1,4 @@
-"""Test that mistakes of operators are reported and never skipped.
+"""Test that mistakes of operators are reported and never skipped, also in the lists of peers and connection pools.
 
 Each test makes one mistake. All settings come from arguments; no test reads the real environment.
 """
@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config import ConfigError, Settings, describe, load
+from config import ConfigError, Settings, load
+from config.describe import describe
 from config.masking import masked
+from config.peers import parse_peers
+from config.pools import BoardConnectionPool, parse_connection_pools
 
 
 def _toml(folder: Path, text: str) -> Path:
@@ -213,3 +216,35 @@ def test_no_environment_raises_anything_but_a_config_error(variables: dict[str, 
     except ConfigError as error:
         problems = error.problems
     assert problems != (), "an error says what is wrong"
+
+
+def test_pools_are_read_in_their_order_and_match_boards_by_pattern() -> None:
+    pools = parse_connection_pools("arena=arena-*:2, rest=*:10")
+    assert pools == [BoardConnectionPool("arena", "arena-*", 2), BoardConnectionPool("rest", "*", 10)]
+    assert [pool.name for pool in pools if pool.matches_board("arena-7")] == ["arena", "rest"]
+    assert [pool.name for pool in pools if pool.matches_board("Arena-7")] == ["rest"]
+    assert parse_connection_pools("") == []
+
+
+@pytest.mark.parametrize(
+    "text", ["arena", "arena=x", "arena=x:0", "arena=x:100", "=x:1", "a=x:1,a=y:1", "common=x:1", "A=x:1", "a=x y:1"]
+)
+def test_text_that_is_no_pool_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="should"):
+        parse_connection_pools(text)
+
+
+def test_peers_are_read_with_their_keys_and_shown_without_them() -> None:
+    text = "us=https://:rk_1_2@us.example:8080/, asia=http://10.0.0.3:8080"
+    assert parse_peers(text) == {"us": "https://:rk_1_2@us.example:8080", "asia": "http://10.0.0.3:8080"}
+    assert parse_peers("") == {}
+    [shown] = [row.value for row in describe(load({"lease_peers": text}, {})) if row.name == "lease_peers"]
+    assert "rk_1_2" not in shown
+
+
+@pytest.mark.parametrize(
+    "text", ["us", "us=us.example", "us=ftp://x", "=http://x", "US=http://x", "us=http://x,us=http://y", "us=http://"]
+)
+def test_text_that_is_no_peer_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="should"):
+        parse_peers(text)

@@ -23,9 +23,7 @@ class RankSource(Protocol):
         """Return the distance from a key to the first lattice point past it."""
         ...
 
-    def locate(self, key: int) -> Bracket:
-        """Return the rank of a key and its bracket."""
-        ...
+    def locate(self, key: int) -> Bracket: ...
 
 
 @dataclass(frozen=True, slots=True)

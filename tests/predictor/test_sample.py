@@ -1,4 +1,4 @@
-"""Test that a walk asks no more questions than its bound allows, whatever answers it gets."""
+"""Test that a walk asks no more questions than its bound allows, and that errors are measured as by hand."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
@@ -164,3 +164,18 @@ def test_extra_knots_keep_every_gap_within_its_allowed_rows(
     gaps = [after.better_count - before.better_count - before.ties for before, after in pairwise(knots)]
     assert max(gaps, default=0) <= gap_rows_max
     assert len(knots) <= knots_max + len(keys) // gap_rows_max
+
+
+def test_the_worst_error_is_found_at_the_first_point_past_a_value() -> None:
+    keys = [0, 1, 1, 1, 1, 9]
+    quality = measure_quality(Curve([Knot(0, 0, 1), Knot(9, 5, 1)], total=6, as_of_us=0), count_by_key(keys))
+    # At key 2 the line has rank 3. Five entries are better, so the true rank is 6.
+    assert (quality.worst_error, quality.worst_key) == (0.5, 2)
+    assert quality.worst_entry_error == quality.mean_error == 0.0
+    assert quality.widest_bracket == 2.0
+    assert quality.broken_brackets == 0
+
+
+def test_entries_of_another_board_break_brackets() -> None:
+    curve = Curve([Knot(0, 0, 1), Knot(9, 1, 1)], total=2, as_of_us=0)
+    assert measure_quality(curve, count_by_key([0, 4, 5, 9])).broken_brackets > 0

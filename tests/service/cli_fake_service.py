@@ -52,7 +52,6 @@ class FakeService:
         return self.boards[board]
 
     def xp(self, board: str) -> dict[str, str]:
-        """Return each owner's posted xp on a board."""
         return {owner: stats["xp"] for owner, stats in self.boards[board].stats.items()}
 
     async def handle(self, request: web.Request) -> web.Response:

@@ -62,7 +62,6 @@ def spawn(tmp_path: Path) -> Iterator[Spawn]:
 
 @pytest.fixture
 def cache() -> Iterator[MemcachedServer]:
-    """Start a memcached."""
     server = MemcachedServer()
     try:
         server.start()

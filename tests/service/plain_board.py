@@ -26,7 +26,6 @@ class PlainColumn:
     sorted: bool = True
 
     def body(self) -> dict[str, Any]:
-        """Return the column as the body of a board's PUT has it."""
         return {
             "name": self.name, "merge": self.merge, "best": self.best, "scale": self.scale, "sorted": self.sorted,
             "min": self.text(self.least), "max": self.text(self.most),
@@ -60,11 +59,9 @@ class PlainBoard:
     rows: dict[str, dict[str, Held]] = field(default_factory=dict)
 
     def column(self, name: str) -> PlainColumn:
-        """Return the column of that name."""
         return next(column for column in self.columns if column.name == name)
 
     def post(self, owner: str, stats: dict[str, int], at_us: int, *, overwrite: bool = False) -> str:
-        """Apply one post; return its status."""
         row = dict(self.rows.get(owner, {}))
         for name, value in stats.items():
             column, before = self.column(name), row.get(name)

@@ -110,7 +110,6 @@ class Caller:
         return await self.must("GET", path)
 
     async def pages(self, path: str) -> AsyncIterator[Any]:
-        """Yield the page at a path and every page that follows. The path has a query."""
         page = await self.get(path)
         yield page
         while page["next"] is not None:
@@ -118,7 +117,6 @@ class Caller:
             yield page
 
     async def post(self, board: str, *posts: object) -> list[dict[str, Any]]:
-        """Send a list of posts to a board; return their results."""
         body = await self.must("POST", f"/v1/leaderboards/{board}/posts", {"posts": posts})
         results: list[dict[str, Any]] = body["results"]
         assert len(results) == len(posts)

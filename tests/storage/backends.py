@@ -47,7 +47,6 @@ POSTGRES_LIMITS = Settings(
 
 @asynccontextmanager
 async def sqlite_place(directory: Path) -> AsyncIterator[OpenStore]:
-    """Provide a function that opens a store in a file of an empty directory."""
     opened: list[Store] = []
 
     async def open_store() -> Store:

@@ -22,7 +22,6 @@ PROCESSES_S_MAX = 60
 
 @pytest.fixture(params=sorted(BACKENDS))
 def backend(request: pytest.FixtureRequest) -> Backend:
-    """Provide each backend in turn."""
     return BACKENDS[request.param](request)
 
 
@@ -47,7 +46,6 @@ async def store(open_store: OpenStore) -> Store:
 
 @pytest.fixture
 async def deployment(store: Store, table: TableSharing) -> Deployment:
-    """Provide a store with its tables as a deployment."""
     return await Deployment.on(store, table)
 
 

@@ -89,12 +89,10 @@ def label(name: str) -> ColumnSpec:
 
 
 def spec(*columns: ColumnSpec, ties: Ties = Ties.SHARED, predictor: PredictorSpec = PREDICTOR) -> BoardSpec:
-    """Describe a board of these columns."""
     return BoardSpec(columns, ties, predictor)
 
 
 def part(board: Board, stats: Mapping[str, StatValue], overwrite: Mapping[str, StatValue] | None = None) -> BoardPost:
-    """Make the part of a post that is for one board."""
     changes = [ColumnChange(board.column_index[name], value, False) for name, value in stats.items()]
     changes += [ColumnChange(board.column_index[name], value, True) for name, value in (overwrite or {}).items()]
     return BoardPost(board, changes)
@@ -155,7 +153,6 @@ class Deployment:
         return cls(store, await store.write(lambda: create_schema(store.dialect)), table)
 
     def laid_out(self, wanted: BoardSpec) -> BoardSpec:
-        """Return the spec with this deployment's table layout."""
         return replace(wanted, table=self.table)
 
     async def create(self, board_id: str, *columns: ColumnSpec, ties: Ties = Ties.SHARED, **more: Any) -> Board:
@@ -164,7 +161,6 @@ class Deployment:
         return await self.store.write(lambda: create_board(**asked, boards_max=BOARDS_MAX))
 
     async def change(self, board_id: str, wanted: BoardSpec) -> Board:
-        """Change a board to this spec, or confirm that it has it."""
         return await self.store.write(lambda: change_board(board_id=board_id, wanted=wanted, now_us=self.clock()))
 
     async def reset(self, board_id: str = "b") -> Board:
@@ -172,7 +168,6 @@ class Deployment:
         return await self.store.write(lambda: reset_board(board_id=board_id))
 
     async def delete(self, board_id: str = "b") -> Board:
-        """Delete a board, as an operator does."""
         return await self.store.write(lambda: delete_board(board_id=board_id))
 
     async def find(self, board_id: str = "b") -> Board:
@@ -235,11 +230,9 @@ class Deployment:
         return await self.store.write(lambda: self.entries(board).erase_entry(owner, now_us=self.clock()))
 
     async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-        """Return entries as stored, by owner."""
         return await self.store.read(lambda: self.entries(board).find_entries(owners))
 
     async def list_rows(self, board: Board) -> list[tuple[Any, ...]]:
-        """Return all rows of a board as stored, by owner."""
         layout = layout_of(board)
         rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
         return [tuple(row) for row in await self.store.read_query(rows.bind(**scope_of(board)))]
@@ -316,7 +309,6 @@ class Silent:
 
 
 def run_machine(kind: type[RuleBasedStateMachine], session: Session, *, examples: int = 25, steps: int = 30) -> None:
-    """Run a state machine. Its examples share the session."""
     machine = type(f"{kind.__name__}Here", (kind,), {"session": session})
     allowed = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
     chosen = settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=allowed)

@@ -75,7 +75,6 @@ class Pools:
         )
 
     async def drop(self, pool_id: str = "numbers", *, whole_client: bool = False) -> None:
-        """Delete a pool or, with `whole_client`, its client with all pools."""
         if whole_client:
             await self.store.write(lambda: lease_clients.drop_client(CLIENT, now_us=self.clock()))
         else:
@@ -103,7 +102,6 @@ class Pools:
         return {region: counts for (_, region), counts in found.items()}
 
     async def rows(self, pool_id: str = "numbers") -> list[Resource]:
-        """Return every resource."""
         pool = await self.pool(pool_id)
         return await self.store.read(lambda: self.pools.list_resources(pool, after="", limit=10_000))
 

@@ -16,7 +16,6 @@ class OutOfRangeError(Exception):
 
 
 def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChange) -> StatValue:
-    """Return a column's value after a change. `before` is the value before the change."""
     if column.kind is ColumnKind.TEXT:
         return change.value
     assert isinstance(change.value, int)
@@ -57,7 +56,6 @@ class Place:
 
 
 def place_of(spec: BoardSpec, index: int, value: int, reached_us: int, owner: str) -> Place:
-    """Return the place of a value."""
     sign = -1 if spec.columns[index].best is Best.HIGH else 1
     return Place((sign * value, reached_us if spec.ties is Ties.EARLIEST else 0), owner)
 

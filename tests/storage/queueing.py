@@ -97,7 +97,6 @@ class QueueDesk:
         worker.share = await self.store.write(lambda: worker.leases.claim_shards(worker.share))
 
     async def run_round(self, worker: Worker) -> DrainedRound | None:
-        """Run one round of a worker on the shards that the worker believes it holds."""
         return await worker.drainer.drain_round(worker.held)
 
     async def drain_queue(self, name: str = "ada", *, limits: Settings = LIMITS) -> list[DrainedRound]:

@@ -18,7 +18,6 @@ RETENTION_US = round(LIMITS.post_id_retention_s * 1e6)
 
 
 async def apply_post(world: World, board: Board, post_id: str) -> PostStatus:
-    """Apply a post with this id. Return its status."""
     post = world.deployment.post("a", part(board, {"xp0": 1}), post_id=post_id)
     return (await world.deployment.apply_one(post)).status
 

@@ -1,4 +1,4 @@
-"""Test by which method the refresh job fits the curve of a board: from samples or by a scan."""
+"""Test when a curve is fitted again, and by which method: from samples or by a scan."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 
 from predictor import RankCurve
-from storage.log.cells import Padding
 from storage.records import Board, RefreshMethod
+from tests.jobs.folding import open_folder, refresh
 from tests.jobs.refreshing import count_due, run_workers, work_off
-from tests.jobs.world import PREDICTOR, World, within
+from tests.jobs.world import PREDICTOR, REFRESH_S, World, within
 
 pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
 # A curve of 20 samples has large errors on these values.
@@ -25,20 +25,6 @@ async def refresh_on_schedule(world: World, board: Board) -> RankCurve:
     curve = world.book.find_curve(board, 0)
     assert curve is not None
     return curve
-
-
-async def test_a_board_that_wants_scans_gets_certified_curves(world: World) -> None:
-    board = await world.create("b", predictor=replace(PREDICTOR, method=RefreshMethod.SCAN))
-    await world.post(board, MANY)
-    curve = await refresh_on_schedule(world, board)
-    assert (curve.method, curve.total) == ("scan", 300)
-    assert curve.certificate is not None
-    assert len(curve.knots) <= 20 + 3
-    padding = Padding(board.spec, board.spec.columns[0])
-    for number, value in enumerate(sorted(MANY.values())):
-        rank, bracket = 300 - number, curve.locate(padding.key_of_cell(padding.pad(value)))
-        assert abs(bracket.rank - rank) <= curve.certificate * rank
-        assert bracket.low <= rank <= bracket.high
 
 
 async def test_a_requested_scan_reports_its_progress(world: World) -> None:
@@ -101,3 +87,59 @@ async def test_no_gap_holds_more_rows_than_a_count_may_read(world: World, method
     gaps = [after.better_count - before.better_count - before.ties for before, after in pairwise(knots)]
     assert max(gaps) <= 100
     assert len(knots) > 2
+
+
+async def create_fitted_board(world: World, entries: int) -> Board:
+    board = await world.create("b", predictor=replace(PREDICTOR, method=RefreshMethod.SKIP))
+    await world.post(board, {f"o{i}": i * 10 for i in range(entries)})
+    await refresh(world, board)
+    return board
+
+
+async def test_a_live_curve_is_fitted_again_only_once_it_has_drifted(world: World) -> None:
+    board = await create_fitted_board(world, 400)
+    job = world.refresh_job()
+    await job.find_due()
+    async with open_folder(world) as folding:
+        await folding.fold()
+        await world.post(board, {"o7": 5})
+        world.advance(REFRESH_S)
+        await folding.fold()
+        await job.find_due()
+        assert job.waiting == 0
+        # The board has 400 entries. One of its gaps gets 200 new entries.
+        await world.post(board, {f"new{i}": 1_003 for i in range(200)})
+        world.advance(REFRESH_S)
+        await folding.fold()
+        await job.find_due()
+        assert job.waiting == 1
+        version = world.book.find_served(board, 0)
+        await work_off(world, job)
+        fresh = world.book.find_served(board, 0)
+        assert version is not None
+        assert fresh is not None
+        assert fresh.version > version.version
+
+
+async def test_a_curve_that_nobody_folds_is_fitted_again_by_the_clock(world: World) -> None:
+    board = await create_fitted_board(world, 400)
+    job = world.refresh_job()
+    await job.find_due()
+    async with open_folder(world) as folding:
+        await folding.fold()
+    await world.post(board, {"o7": 5})
+    world.advance(REFRESH_S)
+    assert await count_due(world, job) == 1
+
+
+async def test_changed_rules_need_a_new_curve_however_near_the_live_one_is(world: World) -> None:
+    board = await create_fitted_board(world, 400)
+    job = world.refresh_job()
+    await job.find_due()
+    await world.change(board, samples=30)
+    async with open_folder(world) as folding:
+        for _ in range(2):
+            world.advance(REFRESH_S)
+            await folding.fold()
+            await job.find_due()
+        assert job.waiting == 1

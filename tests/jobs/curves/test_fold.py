@@ -74,22 +74,6 @@ async def test_the_mark_passes_changes_of_boards_without_a_curve(
         await assert_live(world, plain)
 
 
-async def test_another_process_continues_from_what_the_last_one_stored(world: World) -> None:
-    board = await create_board_with_curve(world)
-    async with open_folder(world) as folding:
-        await folding.fold()
-        await change_entries(world, board, 1)
-        await folding.fold()
-    await change_entries(world, board, 2)
-    other = world.beside()
-    await other.book.poll()
-    async with open_folder(other) as folding:
-        await folding.fold()
-    await assert_live(other, board)
-    await world.book.poll_live()
-    await assert_live(world, board)
-
-
 async def test_a_process_killed_between_counting_and_storing_leaves_no_counts(world: World) -> None:
     board = await create_board_with_curve(world)
     async with open_folder(world) as folding:

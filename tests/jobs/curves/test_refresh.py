@@ -1,4 +1,4 @@
-"""Test the schedule of refreshes: curves must be young enough, and idle boards must cost nothing."""
+"""Test the schedule of refreshes and polls: curves must be young enough, and idle boards must cost nothing."""
 
 import asyncio
 from dataclasses import replace
@@ -6,7 +6,10 @@ from dataclasses import replace
 import pytest
 
 from jobs.curves.refresh_requests import RefreshQueue
+from jobs.curves.watch import watch_curves
 from jobs.errors import NoJobProcessError
+from predictor import Curve, Knot
+from storage.curves.stored_curves import store_curve
 from storage.errors import StoreBusyError
 from tests.jobs.refreshing import count_curve_entries, count_due, run_workers, start_boards, work_off
 from tests.jobs.world import PREDICTOR, REFRESH_S, World, within
@@ -201,3 +204,20 @@ async def test_a_request_times_out_and_its_refresh_goes_on(world: World) -> None
         world.store.release()
         await world.wait_for_refreshes()
     assert count_curve_entries(world, board) == 1
+
+
+async def test_the_next_poll_serves_a_curve_of_another_process_also_after_a_failed_one(world: World) -> None:
+    board = await world.create("b")
+    curve = Curve((Knot(-5, 0, 1),), total=1, as_of_us=7)
+    job = asyncio.create_task(watch_curves(world.book.poll, 2, world.time.elapse))
+    await world.time.wait_for_sleeper(2)
+    await world.store.write(lambda: store_curve(board, 0, curve))
+    world.store.failures.append(StoreBusyError())
+    world.time.advance(2)
+    await world.time.wait_for_sleeper(2)
+    assert world.book.find_curve(board, 0) is None
+    world.time.advance(2)
+    await world.time.wait_for_sleeper(2)
+    assert world.book.find_curve(board, 0) == curve
+    job.cancel()
+    await asyncio.gather(job, return_exceptions=True)

@@ -13,7 +13,6 @@ from tests.storage.deployment import PREDICTOR, ranked, spec
 
 
 async def create_fitted_boards(world: World, rows: dict[str, int], job: RefreshJob) -> dict[str, Board]:
-    """Create a board for each name in `rows`, with the given number of rows and a curve."""
     boards = {name: await world.create(name) for name in rows}
     for name, count in rows.items():
         await world.post(boards[name], {f"owner {number}": number for number in range(count)})

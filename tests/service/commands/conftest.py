@@ -12,7 +12,6 @@ from tests.service.real_service import Process
 
 @pytest.fixture
 def fake() -> Iterator[FakeService]:
-    """Start a fake service."""
     with running_fake() as service:
         yield service
 

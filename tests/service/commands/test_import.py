@@ -33,7 +33,6 @@ def do_import(fake: FakeService, path: Path, *more: str, code: int | None = None
 
 
 def import_until_outage(fake: FakeService, path: Path, batches: int, *more: str) -> Result:
-    """Import from a service that fails after so many batches, and repair the service."""
     fake.posts_before_outage = batches
     stopped = do_import(fake, path, *more, code=1)
     fake.posts_before_outage = None
@@ -190,16 +189,6 @@ def test_a_stopped_import_continues_after_the_last_line_with_a_known_outcome(fak
     assert "25 lines: 25 applied, 0 unchanged, 0 duplicate" in finished.stdout
     assert sum(len(batch) for batch in fake.batches) == 13
     assert not (players.parent / "players.csv.b.resume").exists()
-
-
-def test_lines_sent_again_after_a_stop_are_duplicates(fake: FakeService, players: Path) -> None:
-    import_until_outage(fake, players, 5, "--concurrency", "4")
-    finished = do_import(fake, players, "--restart", code=0)
-    # The scheduler decides how many of the four requests the service answered before the outage.
-    [(applied, duplicate)] = re.findall(r"(\d+) applied, 0 unchanged, (\d+) duplicate", finished.stdout)
-    assert int(applied) + int(duplicate) == 25
-    assert int(duplicate) >= 5
-    assert fake.xp("b") == {f"p{i}": str(i * 10) for i in range(25)}
 
 
 def test_an_import_reads_a_changed_file_from_the_top(fake: FakeService, players: Path) -> None:

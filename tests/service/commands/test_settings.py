@@ -17,7 +17,6 @@ from tests.service.cli_fake_service import run
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
-    """Return the list to which `serve` appends the settings that it would run with."""
     runs: list[Settings] = []
     module = ModuleType("service.serve")
     module.serve_until_stopped = runs.append  # type: ignore[attr-defined]  # a module made for this test

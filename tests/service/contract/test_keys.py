@@ -14,7 +14,6 @@ from service.contract.keys import (
     hash_key,
     is_loopback,
     make_api_key,
-    require_role,
 )
 from service.contract.problems import ProblemError
 from storage.boards.api_keys import StoredKey
@@ -105,17 +104,6 @@ def test_a_revoked_key_ends_its_own_sessions_only() -> None:
     assert ended == ["mine"], "an ended session is not ended again"
     with pytest.raises(ProblemError), ring.end_when_revoked(mine, lambda: ended.append("again")):
         raise AssertionError("a revoked key begins no session")
-
-
-def test_a_higher_role_may_do_what_lower_roles_may() -> None:
-    for have in Role:
-        for need in Role:
-            if have >= need:
-                require_role(Identity("k", have), need)
-            else:
-                with pytest.raises(ProblemError) as caught:
-                    require_role(Identity("k", have), need)
-                assert caught.value.status == 403
 
 
 def test_an_open_service_binds_to_loopback_only() -> None:

@@ -116,23 +116,6 @@ async def test_a_stop_refuses_bodies_that_are_arriving_or_come_later(passes: Cal
     assert await refusal_code(Upload([b"x", None], passes), bodies) == "store_busy"
 
 
-async def test_a_body_past_the_bound_of_all_is_refused_before_it_is_read(
-    passes: Callable[[float], None],
-) -> None:
-    bodies = make_reader()
-    uploads = [Upload([b"x", None], passes, content_length=100) for _ in range(2)]
-    arriving = [asyncio.create_task(read_and_release(each, bodies)) for each in uploads]
-    await run_turns()
-    third = Upload([b"x" * 51], passes, content_length=51)
-    assert await refusal_code(third, bodies) == "too_many_bodies"
-    assert third.pieces == [b"x" * 51], "no piece of the body was read"
-    assert await read_and_release(Upload([b"x" * 50], passes, content_length=50), bodies) == b"x" * 50
-    for each in arriving:
-        each.cancel()
-    await asyncio.wait(arriving)
-    assert await read_and_release(Upload([b"x" * 51], passes, content_length=51), bodies) == b"x" * 51
-
-
 async def test_a_body_counts_towards_the_bound_until_its_request_is_answered(passes: Callable[[float], None]) -> None:
     bodies = make_reader()
     uploads = [cast(web.Request, Upload([b"x" * 100], passes, content_length=100)) for _ in range(2)]

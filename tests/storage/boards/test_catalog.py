@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage.boards.boards import ALL_ENTRIES, CHANGES, check_exists, create_board, list_boards
+from storage.boards.boards import check_exists, create_board
 from storage.boards.catalog import Catalog
 from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
 from storage.records import Best, Board, BoardSpec, Merge, TableSharing, Ties
@@ -15,25 +15,6 @@ from tests.storage.deployment import Deployment, part, ranked, spec
 from tests.storage.meddling import SlowReads
 
 XP, LAP = ranked("xp"), ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0)
-
-
-async def listed(deployment: Deployment, prefix: str = "", after: str = "", limit: int = 100) -> list[str]:
-    boards = await deployment.store.read(lambda: list_boards(prefix=prefix, after=after, limit=limit))
-    return [board.id for board in boards]
-
-
-async def test_confirming_a_board_with_its_own_spec_changes_nothing(deployment: Deployment) -> None:
-    made = await deployment.create("b", XP, LAP)
-    assert await deployment.change("b", made.spec) == made
-    swapped = replace(made.spec, columns=made.spec.columns[::-1])
-    assert await deployment.change("b", swapped) == made, "columns are known by name, not by place"
-
-
-async def test_the_predictor_may_change_and_nothing_else_does(deployment: Deployment) -> None:
-    made = await deployment.create("b", XP)
-    wanted = replace(made.spec, predictor=replace(made.spec.predictor, samples=7))
-    assert await deployment.change("b", wanted) == replace(made, spec=wanted)
-    assert await deployment.catalog.reread_board("b") == replace(made, spec=wanted)
 
 
 @pytest.mark.parametrize(
@@ -85,43 +66,11 @@ async def test_a_deleted_board_is_unknown_and_its_key_is_never_used_again(deploy
     assert (outcome.status, outcome.stats) == ("applied", [1]), "the board's post ids were deleted with it"
 
 
-async def test_a_reset_empties_a_board_keeps_its_spec_and_begins_an_epoch(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP, LAP)
-    other = await deployment.create("other", XP)
-    for each in (board, other):
-        await deployment.apply(deployment.post("ada", part(each, {"xp": 5}), post_id="p"))
-    empty = await deployment.reset()
-    assert empty == replace(board, epoch=2, rows_key=empty.rows_key)
-    assert (empty.rows_key == board.rows_key) == (board.table_key is None), "in a shared table its rows have a new key"
-    assert await deployment.catalog.reread_board("b") == empty
-    assert await deployment.rows(empty, ["ada"]) == {}
-    assert await deployment.totals(empty) == {}
-    assert await deployment.totals(other) == {ALL_ENTRIES: 1, CHANGES: 1, 0: 1}
-    outcome = await deployment.apply_one(deployment.post("ada", part(empty, {"xp": 1}), post_id="p"))
-    assert (outcome.status, outcome.stats) == ("applied", [1, None])
-    assert await deployment.stats(other, "ada") == {"xp": 5}
-
-
 async def test_deleting_resetting_or_changing_an_unknown_board_is_refused(deployment: Deployment) -> None:
     wanted = deployment.laid_out(spec(XP))
     for change in (deployment.delete("no"), deployment.reset("no"), deployment.change("no", wanted)):
         with pytest.raises(UnknownBoardError):
             await change
-
-
-async def test_boards_are_listed_by_id_with_a_prefix_and_past_a_cursor(deployment: Deployment) -> None:
-    ids = ["Z", "a", "a-b", "a:1", "a:2", "a:z", "aa", "b", "b_1"]
-    for board_id in ids:
-        await deployment.create(board_id, XP)
-    assert await listed(deployment) == sorted(ids)
-    assert await listed(deployment, prefix="a:") == ["a:1", "a:2", "a:z"]
-    assert await listed(deployment, prefix="a") == ["a", "a-b", "a:1", "a:2", "a:z", "aa"]
-    assert await listed(deployment, prefix="a:", after="a:1") == ["a:2", "a:z"]
-    assert await listed(deployment, prefix="c") == []
-    walked: list[str] = []
-    while page := await listed(deployment, after=walked[-1] if walked else "", limit=2):
-        walked += page
-    assert walked == sorted(ids)
 
 
 async def test_a_store_refuses_boards_beyond_its_limit(deployment: Deployment) -> None:

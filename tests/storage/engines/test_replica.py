@@ -53,7 +53,6 @@ class Sampled:
 
 
 async def open_stores(stack: AsyncExitStack, primary_url: str, replica_url: str, *, lag_s_max: float = 5.0) -> Sampled:
-    """Open a store on the primary and one on the replica."""
     heard = {"replica": 0, "primary": 0}
 
     class Replica(Watcher):

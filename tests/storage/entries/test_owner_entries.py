@@ -15,7 +15,6 @@ XP, LAP, SHOTS = ranked("xp"), ranked("lap"), counter("shots")
 async def read_together(
     deployment: Deployment, boards: list[Board], owner: str
 ) -> list[tuple[list[object] | None, int]]:
-    """Return, from one read, the owner's cells on each board and the board's number of entries."""
     entries = [deployment.entries(board) for board in boards]
     found = await deployment.store.read(lambda: read_owner_on_boards(entries, owner))
     return [(None if entry is None else list(entry.cells), totals.get(-1, 0)) for entry, totals in found]

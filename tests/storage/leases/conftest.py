@@ -10,7 +10,6 @@ from tests.storage.leasing import Pools
 
 @pytest.fixture
 async def pools(open_store: OpenStore) -> Pools:
-    """Provide a store with one empty pool."""
     made = Pools(await Deployment.on(await open_store()))
     await made.create()
     return made

@@ -30,23 +30,6 @@ async def test_every_partition_is_tried_before_a_region_counts_as_exhausted(pool
     assert (await pools.counts())["eu"].refused == 1
 
 
-async def test_an_exhausted_region_gives_away_ended_leases_after_the_margin(pools: Pools) -> None:
-    await pools.add("a")
-    await pools.ask("ada")
-    pools.clock.now_us += LEASE_US + MARGIN_US - 1
-    with pytest.raises(NoResourceError):
-        await pools.ask("bob")
-    pools.clock.now_us += 1
-    taken = await pools.ask("bob")
-    assert (taken.resource, taken.version, taken.acquired) == ("a", 2, True)
-    assert [(kind, key) for kind, _, key in await pools.summarize_events()] == [
-        ("added", None), ("acquired", "ada"), ("liberated", "ada"), ("acquired", "bob"),
-    ]  # fmt: skip
-    assert (await pools.counts())["eu"] == RegionCounts(total=1, held=1, acquired=2, freed=1, refused=1)
-    with pytest.raises(NoResourceError):
-        await pools.ask("ada")
-
-
 async def test_a_lease_that_would_have_ended_already_is_refused(pools: Pools) -> None:
     await pools.add("a")
     with pytest.raises(LeaseInPastError):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from storage.errors import LeaseLostError, LeaseTakenError, StoreBusyError
+from storage.errors import LeaseLostError, LeaseTakenError
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.store import Program
@@ -46,19 +46,6 @@ class Holders:
 @pytest.fixture
 def holders(deployment: Deployment) -> Holders:
     return Holders(deployment)
-
-
-async def test_one_holder_takes_a_lease_and_others_are_refused_until_it_ends(holders: Holders) -> None:
-    assert await holders.find() is None
-    lease = await holders.claim("ada")
-    assert lease == WorkLease("pool", "r", "ada", 1, holders.clock.now_us + LEASE_US)
-    assert await holders.find() == lease
-    for holder in ("bob", "ada"):
-        with pytest.raises(LeaseTakenError, match="held by ada") as refused:
-            await holders.claim(holder)
-        assert refused.value.free_in_us == LEASE_US + MARGIN_US
-    assert isinstance(refused.value, StoreBusyError), "the caller may claim again"
-    assert (await holders.claim("bob", "other")).version == 1
 
 
 async def test_a_transaction_that_finds_its_lease_lost_is_rolled_back(holders: Holders) -> None:

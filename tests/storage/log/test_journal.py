@@ -12,7 +12,7 @@ from storage.log import owner_index as journal_blocks
 from storage.log.journal import JournalRow, journal
 from storage.log.log_record import ChangeKind, ChangeRecord
 from storage.log.owner_index import owner_blocks
-from storage.records import Board, ColumnChange
+from storage.records import Board
 from storage.store import Store
 from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.processes import Processes
@@ -33,21 +33,6 @@ def records_of(rows: list[JournalRow]) -> list[ChangeRecord]:
     records = [row.record for row in rows]
     assert None not in records
     return [each for each in records if each is not None]
-
-
-async def test_rows_hold_what_was_posted(deployment: Deployment) -> None:
-    board = await deployment.create("b", counter("shots"), XP)
-    await deployment.apply(
-        deployment.post("ada", part(board, {"xp": 5, "shots": 1}, {}), post_id="p", at_us=7),
-        deployment.post("ada", part(board, {"xp": 0})),
-        deployment.post("ada", part(board, {}, {"xp": 1})),
-    )
-    rows = await read_page(deployment.store)
-    posted = records_of(rows)
-    assert [each.kind for each in posted] == [ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.APPLIED]
-    assert (posted[0].post_id, posted[0].at_us, posted[0].cells) == ("p", 7, [1])
-    assert posted[0].changes == [ColumnChange(1, 5, False), ColumnChange(0, 1, False)]
-    assert posted[2].changes == [ColumnChange(1, 1, True)]
 
 
 async def make_blocks(deployment: Deployment) -> int:

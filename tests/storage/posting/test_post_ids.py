@@ -5,21 +5,10 @@ import pytest
 from storage.errors import PostIdConflictError
 from storage.posting.post_ids import prune_ids
 from storage.records import TableSharing
-from tests.storage.deployment import Deployment, label, part, ranked
+from tests.storage.deployment import Deployment, part, ranked
 
 pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables change nothing here
 XP = ranked("xp")
-
-
-async def test_a_retry_is_not_applied_and_returns_the_first_outcome(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP, label("clan"))
-    post = deployment.post("ada", part(board, {"xp": 5, "clan": "red"}), post_id="p")
-    first = await deployment.apply_one(post)
-    deployment.clock.now_us += 10
-    await deployment.apply(deployment.post("ada", part(board, {"xp": 1, "clan": "blue"})))
-    retry = await deployment.apply_one(post)
-    assert (retry.status, retry.stats, retry.updated_at_us) == ("duplicate", [5, "red"], first.updated_at_us)
-    assert await deployment.stats(board, "ada") == {"xp": 6, "clan": "blue"}
 
 
 async def test_an_id_used_for_another_post_is_a_conflict(deployment: Deployment) -> None:

@@ -6,25 +6,12 @@ from querybuilder import lit, update
 from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.row_tables import layout_of
 from storage.errors import LostRaceError
-from storage.records import Best, Merge, PostStatus
+from storage.records import Best, Merge
 from tests.storage.deployment import Deployment, counter, label, part, ranked
 from tests.storage.meddling import MeddlingStore, version_moved
 
 XP = ranked("xp")
 LAP = ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0)
-
-
-async def test_a_post_is_applied_when_it_changes_something_and_unchanged_otherwise(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP, LAP)
-    first = await deployment.apply_one(deployment.post("ada", part(board, {"lap": 60_250})))
-    assert (first.status, first.stats, first.updated_at_us) == (PostStatus.APPLIED, [None, 60_250], deployment.clock())
-    deployment.clock.now_us += 10
-    slower = await deployment.apply_one(deployment.post("ada", part(board, {"lap": 61_000})))
-    assert (slower.status, slower.stats) == (PostStatus.UNCHANGED, [None, 60_250])
-    assert slower.updated_at_us == first.updated_at_us
-    faster = await deployment.apply_one(deployment.post("ada", part(board, {"lap": 59_000, "xp": 3})))
-    assert (faster.status, faster.stats, faster.updated_at_us) == (PostStatus.APPLIED, [3, 59_000], deployment.clock())
-    assert await deployment.stats(board, "ada") == {"xp": 3, "lap": 59_000}
 
 
 async def test_a_board_named_twice_in_one_post_takes_it_once(deployment: Deployment) -> None:

@@ -44,7 +44,6 @@ class HeldWriter:
         self.writer: Writer = deployment.writer(self.observed, store=self.store, limits=limits, rng=self.chance)
 
     def posts(self, *owners: str) -> list[Post]:
-        """Return one post for each owner. Each post adds one point."""
         return [self.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
 
     async def submit(self, *owners: str) -> list[list[PartOutcome]]:

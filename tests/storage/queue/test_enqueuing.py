@@ -57,7 +57,6 @@ class Intake:
         self.enqueuer = Enqueuer(self.store, backlog, SHARDS, limits, self.observed, now_us=desk.clock)
 
     def posts(self, *owners: str) -> list[Post]:
-        """Return one post for each owner. Each post adds one point."""
         return [self.desk.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
 
     def pass_time(self, seconds: float) -> None:

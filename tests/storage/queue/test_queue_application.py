@@ -6,15 +6,12 @@ from typing import TypeVar
 
 import pytest
 
-from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.errors import (
     LeaseLostError,
     PeriodClosedError,
     PostRejectedError,
     StoreFullError,
     UnknownBoardError,
-    UnknownPostError,
-    ValueOutOfRangeError,
 )
 from storage.periods import calendar_of, parse_period
 from storage.queue.outcomes import find_error, find_post_fate, prune_rejected, store_rejected
@@ -47,22 +44,6 @@ async def start_worker(desk: QueueDesk, name: str = "ada", *, store: Store | Non
     return worker
 
 
-async def test_posts_are_applied_in_the_order_of_each_owner_and_leave_the_queue(desk: QueueDesk) -> None:
-    board = await make_board(desk)
-    for number in range(1, 8):
-        await desk.enqueue(*(make_post(desk, board, owner, number, last=number) for owner in OWNERS))
-    assert await desk.count_waiting() == 7 * len(OWNERS)
-    [drained] = await desk.drain_queue()
-    assert drained.statuses == {"applied": 7 * len(OWNERS), "rejected": 0}
-    assert drained.rows == len(OWNERS), "an owner's posts become one write"
-    for owner in OWNERS:
-        assert await desk.deployment.stats(board, owner) == {"xp": 28, "last": 7}
-    assert await desk.deployment.totals(board) == {ALL_ENTRIES: len(OWNERS), CHANGES: len(OWNERS), 0: len(OWNERS)}
-    assert await desk.count_waiting() == 0
-    counts = await desk.store.read(desk.queue.read_counts)
-    assert sum(count.applied for count in counts.values()) == 7 * len(OWNERS)
-
-
 async def test_a_round_takes_whole_blocks_up_to_its_bound_and_at_least_one(desk: QueueDesk) -> None:
     board = await make_board(desk)
     for number in range(5):
@@ -89,40 +70,6 @@ async def test_one_post_to_more_boards_than_a_round_counts_is_applied_alone(desk
     await desk.enqueue(*[desk.deployment.post("ada", *(part(board, {"xp": 1}) for board in boards))] * 2)
     rounds = await desk.drain_queue(limits=LIMITS.model_copy(update={"ingest_round_parts_max": 2}))
     assert [sum(each.posts.values()) for each in rounds] == [1, 1]
-
-
-async def test_the_first_of_two_posts_with_one_id_counts_wherever_they_wait(desk: QueueDesk) -> None:
-    board = await make_board(desk)
-    first = make_post(desk, board, "ada", 5, post_id="p/1")
-    await desk.enqueue(first, first)
-    await desk.drain_queue()
-    await desk.enqueue(first)
-    [drained] = await desk.drain_queue()
-    assert drained.statuses["duplicate"] == 1
-    assert (await desk.deployment.apply_one(first)).status is PostStatus.DUPLICATE
-    assert await desk.deployment.stats(board, "ada") == {"xp": 5, "last": 0}
-    await desk.enqueue(make_post(desk, board, "ada", 7, post_id="p/1"))
-    [drained] = await desk.drain_queue()
-    assert drained.statuses["rejected"] == 1
-    fate = await desk.find_fate(board, "p/1")
-    assert (fate.status, fate.stats) == (PostStatus.APPLIED, [5, 0]), "the id belongs to the first post"
-
-
-async def test_the_fate_of_a_post_is_known_while_it_waits_and_afterwards(desk: QueueDesk) -> None:
-    board, other = await make_board(desk), await make_board(desk, "other")
-    await desk.enqueue(make_post(desk, board, "ada", 5, post_id='match "8"/漢'))
-    assert await find_post_fate(desk.store, desk.deployment.post_ids, board, 'match "8"/漢') is None
-    for board_asked, post_id in ((other, 'match "8"/漢'), (board, "match"), (board, "nobody's")):
-        with pytest.raises(UnknownPostError):
-            await desk.find_fate(board_asked, post_id)
-    await desk.drain_queue()
-    assert (await desk.find_fate(board, 'match "8"/漢')).status is PostStatus.APPLIED
-    await desk.enqueue(make_post(desk, board, "ada", 996, post_id="too much"))
-    await desk.drain_queue()
-    fate = await desk.find_fate(board, "too much")
-    assert fate.status is PostStatus.REJECTED
-    assert isinstance(fate.error, ValueOutOfRangeError)
-    assert await desk.deployment.stats(board, "ada") == {"xp": 5, "last": 0}
 
 
 async def test_posts_that_waited_while_their_board_was_emptied_or_deleted_are_void(desk: QueueDesk) -> None:

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from storage.queue.workers import Share, Sizing
-from tests.storage.queueing import LEASE_US, SHARDS, WORKERS_MAX, QueueDesk
+from storage.queue.workers import Sizing
+from tests.storage.queueing import LEASE_US, SHARDS, QueueDesk
 
 
 async def resize(desk: QueueDesk, size: int) -> None:
@@ -15,16 +15,6 @@ async def resize(desk: QueueDesk, size: int) -> None:
     late = await desk.store.write(lambda: desk.semaphore.resize(replace(sizing, size=9), found=found))
     assert not late, "a sizing that was changed meanwhile is refused"
     assert await desk.store.read(desk.semaphore.sizing) == sizing
-
-
-async def test_a_worker_without_a_permit_gets_no_shard(desk: QueueDesk) -> None:
-    workers = [desk.worker(name) for name in ("ada", "bob", "cleo")]
-    for _ in range(3):
-        for worker in workers:
-            await desk.update_share(worker)
-    assert WORKERS_MAX == 2
-    assert workers[2].share == Share(None, {}, 2)
-    assert sorted(shard for worker in workers for shard in worker.share.shards) == list(range(SHARDS))
 
 
 async def test_the_shards_of_a_worker_that_died_are_taken_over_when_its_lease_ends(desk: QueueDesk) -> None:

@@ -13,7 +13,6 @@ from service.telemetry.metrics.process import Metrics
 
 
 def objects_of(collect: Callable[[], Iterable[Metric]]) -> dict[str, ManagedObject]:
-    """Return the managed objects for metrics, by canonical name."""
     history = MetricHistory(collect, ManagedSettings(rates_tick_s=5), monotonic=lambda: 0.0)
     history.note_snapshot()
     return {name.canonical: managed for name, managed in MetricMapping("sqlite").map_metrics(history.families).items()}

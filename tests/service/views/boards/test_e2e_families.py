@@ -48,7 +48,6 @@ def xp(owner: str, value: int, **more: Any) -> dict[str, Any]:
 
 
 def statuses(result: dict[str, Any]) -> dict[str, str]:
-    """Return the status of a post's result on each board."""
     return {each["board"]: each["status"] for each in result["boards"]}
 
 

@@ -266,5 +266,4 @@ async def test_the_value_for_a_rank_is_the_worst_that_reaches_the_rank(service: 
 
 
 def share_rank(percentile: str, total: int) -> int:
-    """Return the worst rank whose percentile is at least `percentile`."""
     return max(rank for rank in range(1, total + 1) if 100 * (total - rank) >= float(percentile) * (total - 1))

@@ -33,7 +33,6 @@ class Region:
         self.exchange = self.pools.exchange(name, release_duplicates=release)
 
     async def read(self, peer: Region) -> AppliedPage:
-        """Read the next page of the peer's lease journal, and apply its events."""
         store = self.pools.store
         after = await store.read(lambda: remote_leases.read_cursor(peer.name))
         page = await peer.pools.events(after)
