@@ -32,21 +32,12 @@ LEFTOVERS = re.compile(
 WORKPLACE = re.compile(
     "|".join(
         (
-            "/wo" + "rk/",
-            r"\.\./sha" + "red",
-            r"/ro" + r"ot/\.",
-            r"/home/" + r"\w",
-            r"/tmp/" + r"(?!pytest)\w",
-            "farm-" + "(studio|bench)",
-            "before-" + "stop",
-            "(extra-)?index-" + "url",
-            "find-" + "links",
-            "/sim" + "ple/" + '?[" ]',
-            "py" + r"pi\.org",
-            "pythonhosted" + r"\.org",
+            "/wo" + "rk/", r"\.\./sha" + "red", r"/ro" + r"ot/\.", r"/home/" + r"\w", r"/tmp/" + r"(?!pytest)\w",
+            "farm-" + "(studio|bench)", "before-" + "stop", "(extra-)?index-" + "url", "find-" + "links",
+            "/sim" + "ple/" + '?[" ]', "py" + r"pi\.org", "pythonhosted" + r"\.org",
         )
     )
-)
+)  # fmt: skip
 
 
 @cache

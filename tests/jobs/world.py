@@ -56,37 +56,16 @@ LIMITS = Settings(
     archive_top_rows=10,
 ).model_copy(
     update={
-        "job_backoff_base_s": 1,
-        "job_backoff_s_max": 8,
-        "refresh_jitter_ratio": 0.1,
-        "refresh_tick_boards_max": 1_000,
-        "refresh_queue_max": 100,
-        "refresh_patience_intervals": 10,
-        "scan_page_values": 10,
-        "scan_bound_ratio": 0.01,
-        "scan_changes_ratio": 0.01,
-        "scan_rows_per_s": 1_000,
-        "refresh_tick_s": TICK_S,
-        "erased_cells_s": 100,
-        "prune_interval_s": 60,
-        "prune_rows_max": 10,
-        "prune_steps_max": 5,
-        "rejected_posts_max": 20,
-        "lease_renewal_ratio": 0.3,
-        "refresh_demands_max": 3,
-        "fold_rows_max": 7,
-        "fold_lag_rows_max": 20_000,
-        "fold_curves_max": 50,
-        "close_interval_s": 1,
-        "close_load_ratio": 0.5,
-        "close_boards_max": 3,
-        "close_retry_s": 30,
-        "archive_block_rows": 4,
-        "archive_step_rows": 16,
-        "archive_boards_max": 3,
-        "live_poll_s": 0.5,
+        "job_backoff_base_s": 1, "job_backoff_s_max": 8, "refresh_jitter_ratio": 0.1,
+        "refresh_tick_boards_max": 1_000, "refresh_queue_max": 100, "refresh_patience_intervals": 10,
+        "scan_page_values": 10, "scan_bound_ratio": 0.01, "scan_changes_ratio": 0.01, "scan_rows_per_s": 1_000,
+        "refresh_tick_s": TICK_S, "erased_cells_s": 100, "prune_interval_s": 60, "prune_rows_max": 10,
+        "prune_steps_max": 5, "rejected_posts_max": 20, "lease_renewal_ratio": 0.3, "refresh_demands_max": 3,
+        "fold_rows_max": 7, "fold_lag_rows_max": 20_000, "fold_curves_max": 50, "close_interval_s": 1,
+        "close_load_ratio": 0.5, "close_boards_max": 3, "close_retry_s": 30, "archive_block_rows": 4,
+        "archive_step_rows": 16, "archive_boards_max": 3, "live_poll_s": 0.5,
     }
-)
+)  # fmt: skip
 
 
 class ManualTime:

@@ -1,7 +1,9 @@
-"""Test the jobs of lease pools: a skipped step loses a resource, and a repeated step gives it to two keys."""
+"""Test the jobs of lease pools: no step loses a resource or gives it to two keys, and an absent peer does no harm."""
 
+import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -9,9 +11,13 @@ import pytest
 from config.settings import Settings
 from jobs.controls import Sleep
 from jobs.leases.liberate import LiberateJob
+from jobs.leases.peers import ExchangeJob, PeerUnavailableError
 from jobs.leases.rebalance import BalanceJob
 from jobs.observer import JobObserver
+from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts
+from storage.leases.peers.elsewhere import remote_leases
+from storage.leases.peers.exchange import AppliedPage
 from storage.leases.upkeep import lease_upkeep
 from storage.leases.work_leases import WorkLeases
 from storage.store import Program
@@ -23,14 +29,10 @@ LIMITS = Settings(
     liberate_interval_s=3_600, lease_journal_retention_s=1_000, balance_interval_s=300, lease_margin_s=MARGIN_US / 1e6
 ).model_copy(
     update={
-        "liberate_rows_max": 5,
-        "lease_expired_counted_max": 1_000,
-        "balance_horizon_s": 600,
-        "balance_half_life_s": 600,
-        "balance_moves_max": 1_000,
-        "balance_step_rows_max": 7,
+        "liberate_rows_max": 5, "lease_expired_counted_max": 1_000, "balance_horizon_s": 600,
+        "balance_half_life_s": 600, "balance_moves_max": 1_000, "balance_step_rows_max": 7,
     }
-)
+)  # fmt: skip
 
 
 async def no_pause(_seconds: float) -> None:
@@ -210,3 +212,81 @@ async def test_a_job_rests_until_its_next_turn_and_another_process_does_not_work
     lease = await world.store.read(lambda: world.leases.find_lease("job", "liberate"))
     assert lease is not None
     assert lease.version == 1, "the job rests"
+
+
+EXCHANGE_LIMITS = Settings(lease_exchange_interval_s=1).model_copy(update={"lease_exchange_rows_max": 2})
+
+
+class Peer(JobObserver):
+    """The lease journal of another store, which a test fills, and the reports of the exchange job."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.pools = world, Pools(world.deployment)
+        self.events: list[PublishedLeaseEvent] = []
+        self.away = False
+        self.asked: list[int] = []
+        self.taken: asyncio.Queue[AppliedPage] = asyncio.Queue()
+        self.failures: asyncio.Queue[None] = asyncio.Queue()
+        exchange = self.pools.exchange("here")
+        self.job = ExchangeJob(world.context(EXCHANGE_LIMITS, self), exchange, self.read, peer="us")
+
+    async def read(self, _peer: str, after: int, limit: int) -> list[PublishedLeaseEvent]:
+        self.asked.append(after)
+        if self.away:
+            raise PeerUnavailableError("gone")
+        return [event for event in self.events if event.number > after][:limit]
+
+    def page_taken_in(self, taken: AppliedPage) -> None:
+        self.taken.put_nowait(taken)
+
+    def peer_away(self) -> None:
+        self.failures.put_nowait(None)
+
+    def add_leases(self, *keys: str) -> None:
+        """Add an event to the journal for each key: the key has acquired a lease."""
+        for key in keys:
+            number = len(self.events) + 1
+            now_us = self.pools.clock.now_us
+            until_us = now_us + 10**9
+            self.events.append(
+                PublishedLeaseEvent(number, CLIENT, "numbers", "acquired", f"r{number}", key, "us", 1, now_us, until_us)
+            )
+
+    async def read_known_keys(self) -> set[str]:
+        pool = await self.pools.pool()
+        keys = [(pool.key, event.key or "") for event in self.events]
+        found = await self.world.store.read(lambda: remote_leases.find_by_keys(keys))
+        return {key for _, key in found}
+
+
+@pytest.fixture
+async def peer(world: World) -> AsyncIterator[Peer]:
+    made = Peer(world)
+    await made.pools.create()
+    following = asyncio.create_task(made.job.run_forever())
+    yield made
+    following.cancel()
+    with suppress(asyncio.CancelledError):
+        await following
+
+
+async def test_the_job_reads_on_after_a_full_page_and_pauses_at_the_end(peer: Peer) -> None:
+    peer.add_leases("a", "b", "c", "d", "e")
+    assert [(await peer.taken.get()).events for _ in range(3)] == [2, 2, 1]
+    assert await peer.read_known_keys() == set("abcde")
+    peer.add_leases("f")
+    await peer.world.time.end_sleep(1)
+    assert (await peer.taken.get()).events == 1
+    assert peer.asked[:4] == [0, 2, 4, 5]
+
+
+async def test_the_job_asks_an_absent_peer_again_and_misses_nothing(peer: Peer) -> None:
+    peer.away = True
+    peer.add_leases("a")
+    for _ in range(3):
+        await peer.world.time.end_sleep(1)
+        await peer.failures.get()
+    peer.away = False
+    await peer.world.time.end_sleep(1)
+    await peer.taken.get()
+    assert await peer.read_known_keys() == {"a"}

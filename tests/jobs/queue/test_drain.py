@@ -26,14 +26,10 @@ pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what
 LEASE_S = LEASE_US / 1e6
 LIMITS = Settings(ingest_lease_s=LEASE_S).model_copy(
     update={
-        "lease_renewal_ratio": 0.3,
-        "ingest_poll_s": 0.1,
-        "ingest_gather_s": 0,
-        "ingest_look_s": 1,
-        "job_backoff_base_s": 0.5,
-        "ingest_backoff_s_max": 3,
+        "lease_renewal_ratio": 0.3, "ingest_poll_s": 0.1, "ingest_gather_s": 0, "ingest_look_s": 1,
+        "job_backoff_base_s": 0.5, "ingest_backoff_s_max": 3,
     }
-)
+)  # fmt: skip
 TAKEN_BACK = -1  # an item of `Observed.depths`; it means that the worker no longer reports the backlog
 
 

@@ -75,14 +75,6 @@ def test_one_worker_alone_changes_nothing() -> None:
         assert count.record_window(Store(300, 300).play_window(1), size=4) == 4
 
 
-def test_the_number_changes_after_two_windows_that_agree() -> None:
-    store, count = Store(2_100, 700), WorkerCount(most=MOST)
-    count.record_window(store.play_window(1, arriving=10), size=8)
-    assert count.record_window(store.play_window(8), size=8) == 8
-    assert count.record_window(store.play_window(8), size=8) == 3
-    assert (round(count.capacity), round(count.speed, -2)) == (2_100, 700)
-
-
 def test_a_faster_store_gets_more_workers_and_a_slower_one_fewer() -> None:
     count, size = WorkerCount(most=MOST), 1
     for store, wanted in ((Store(2_100, 700), 3), (Store(4_200, 700), 6), (Store(1_400, 700), 2)):

@@ -96,12 +96,6 @@ async def test_every_failure_is_answered_with_its_problem(call: Caller, path: st
     assert await call("GET", path) == problem
 
 
-async def test_the_answer_to_a_wrong_method_lists_the_right_ones(call: Caller) -> None:
-    for method in ("PUT", "PATCH"):
-        assert await call(method, f"{B}/entries/a") == (405, "method_not_allowed")
-        assert call.headers["Allow"] == "DELETE, GET, HEAD"
-
-
 async def test_a_busy_service_says_when_to_retry(call: Caller) -> None:
     for owner, retry_after in (("busy", "7"), ("full", "7"), ("draining", "12"), ("stalled", "20")):
         await call("GET", f"{B}/entries/{owner}")

@@ -20,17 +20,12 @@ XP, LAP = ranked("xp"), ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, m
 @pytest.mark.parametrize(
     ("wanted", "pointer"),
     [
-        (spec(XP, ties=Ties.EARLIEST), "/ties"),
-        (spec(LAP), "/columns"),
-        (spec(), "/columns"),
-        (spec(LAP, replace(XP, merge=Merge.MAX)), "/columns/1"),
-        (spec(replace(XP, best=Best.LOW)), "/columns/0"),
-        (spec(replace(XP, scale=1)), "/columns/0"),
-        (spec(replace(XP, min_scaled=0)), "/columns/0"),
-        (spec(replace(XP, max_scaled=5)), "/columns/0"),
-        (spec(replace(XP, sorted=False)), "/columns/0"),
+        (spec(XP, ties=Ties.EARLIEST), "/ties"), (spec(LAP), "/columns"), (spec(), "/columns"),
+        (spec(LAP, replace(XP, merge=Merge.MAX)), "/columns/1"), (spec(replace(XP, best=Best.LOW)), "/columns/0"),
+        (spec(replace(XP, scale=1)), "/columns/0"), (spec(replace(XP, min_scaled=0)), "/columns/0"),
+        (spec(replace(XP, max_scaled=5)), "/columns/0"), (spec(replace(XP, sorted=False)), "/columns/0"),
     ],
-)
+)  # fmt: skip
 async def test_a_change_that_would_reinterpret_stored_values_is_a_conflict(
     deployment: Deployment, wanted: BoardSpec, pointer: str
 ) -> None:

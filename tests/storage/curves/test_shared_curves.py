@@ -162,15 +162,10 @@ def swapped(server: OpenMemcached) -> None:
 @pytest.mark.parametrize(
     ("harm", "outcome", "errors"),
     [
-        (OpenMemcached.kill, "miss", 1),
-        (OpenMemcached.pause, "miss", 1),
-        (OpenMemcached.flush, "miss", 0),
-        (garbage, "corrupt", 0),
-        (emptied_values, "corrupt", 0),
-        (truncated, "corrupt", 0),
-        (swapped, "corrupt", 0),
+        (OpenMemcached.kill, "miss", 1), (OpenMemcached.pause, "miss", 1), (OpenMemcached.flush, "miss", 0),
+        (garbage, "corrupt", 0), (emptied_values, "corrupt", 0), (truncated, "corrupt", 0), (swapped, "corrupt", 0),
     ],
-)
+)  # fmt: skip
 async def test_the_curves_of_the_table_serve_whatever_happens_to_memcached(
     deployment: Deployment, server: OpenMemcached, start: Start, harm: Harm, outcome: ReadOutcome, errors: int
 ) -> None:

@@ -32,13 +32,10 @@ XP = ranked("xp")
 WAIT_S = 60
 HASTY = POSTGRES_LIMITS.model_copy(
     update={
-        "connect_timeout_s": 0.2,
-        "statement_timeout_s": 0.2,
-        "heavy_statement_timeout_s": 0.2,
-        "commit_timeout_s": 0.2,
-        "store_attempts_max": 2,
+        "connect_timeout_s": 0.2, "statement_timeout_s": 0.2, "heavy_statement_timeout_s": 0.2,
+        "commit_timeout_s": 0.2, "store_attempts_max": 2,
     }
-)
+)  # fmt: skip
 EXHAUSTED = {"max_connections": "5", "superuser_reserved_connections": "0", "max_wal_senders": "0"}
 SUPERUSERS_LEFT = "too many clients already|remaining connection slots"
 

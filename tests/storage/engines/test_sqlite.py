@@ -1,7 +1,6 @@
 """Test what only the SQLite store has: its lock, its readers, its plans, and the files that it refuses to open."""
 
 import asyncio
-import os
 import sqlite3
 import subprocess
 import sys
@@ -35,12 +34,6 @@ async def opened(path: Path) -> AsyncIterator[SqliteStore]:
     store = await SqliteStore.open(path, SQLITE_LIMITS)
     yield store
     await store.close()
-
-
-async def test_a_second_opener_is_told_who_owns_the_file(opened: SqliteStore, path: Path) -> None:
-    with pytest.raises(StoreLockedError, match=f"process {os.getpid()} owns .*boards.db"):
-        await SqliteStore.open(path, SQLITE_LIMITS)
-    await Deployment.on(opened)
 
 
 async def test_another_process_is_refused_until_the_owner_has_ended(path: Path) -> None:

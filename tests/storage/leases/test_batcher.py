@@ -15,7 +15,6 @@ from storage.errors import (
     QueueFullError,
     StoreBusyError,
     UnknownLeaseError,
-    UnknownPoolError,
     WaitTooLongError,
 )
 from storage.leases import batcher as batcher_module
@@ -331,17 +330,6 @@ async def test_a_lease_that_lasts_long_enough_needs_no_transaction(gated: GatedB
     assert gated.reported.outcomes == {"acquired": 1, "kept": 1}
     with pytest.raises(StoreBusyError):
         await gated.batcher.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 5_000_000_000_000_000))
-
-
-async def test_an_unknown_pool_or_lease_is_refused(gated: GatedBatcher) -> None:
-    with pytest.raises(UnknownPoolError):
-        await gated.batcher.find_lease(CLIENT, "nowhere", "k")
-    with pytest.raises(UnknownLeaseError):
-        await gated.batcher.find_lease(CLIENT, "numbers", "k")
-    with pytest.raises(UnknownLeaseError):
-        await gated.batcher.release_lease(Release(CLIENT, "numbers", "k"))
-    with pytest.raises(UnknownPoolError):
-        await gated.ask("k", "nowhere")
 
 
 async def test_a_failed_transaction_fails_only_its_own_requests(gated: GatedBatcher) -> None:

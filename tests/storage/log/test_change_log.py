@@ -54,13 +54,9 @@ async def test_every_accepted_post_leaves_what_it_changed_and_others_leave_nothi
     assert await deployment.erase(board, "ada")
     assert not await deployment.erase(board, "ada")
     assert await texts(deployment.store) == [
-        ("ada", "   ~~", "005~~"),
-        ("ada", "005~~", "00740"),
-        ("ada", "", ""),
-        ("bob", "   ~~", "   ~~"),
-        ("ada", "00740", "00740"),
-        ("ada", "00740", "   ~~"),
-    ]
+        ("ada", "   ~~", "005~~"), ("ada", "005~~", "00740"), ("ada", "", ""), ("bob", "   ~~", "   ~~"),
+        ("ada", "00740", "00740"), ("ada", "00740", "   ~~"),
+    ]  # fmt: skip
     assert {change.board_key for change in await changes_of(deployment.store)} == {board.key}
 
 

@@ -1,6 +1,6 @@
-"""Several processes share one store with live curves. Whichever process folds or answers, brackets hold the true rank.
+"""Ranks of processes that share live curves, of services without a curve yet, and over several boards, are true.
 
-The tests compute the true ranks from the posts. They request only estimates, so that no count hides a wrong curve.
+The tests of live curves compute true ranks from the posts, and request only estimates, so that no count hides an error.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.schemas import fresh_schema
-from tests.service.real_service import Service
+from tests.service.real_service import RARELY, Service
 
 BOARD = "/v1/leaderboards/b"
 XP = {"name": "xp", "merge": "last", "best": "high", "sorted": True}
@@ -85,3 +85,92 @@ async def test_a_restarted_process_continues_from_the_stored_live_counts(tmp_pat
         await play(service, values, rng, range(2 * OWNERS))
         await check_estimates(service, values)
         assert (await service.get(BOARD))["curves"]["xp"]["moves"] > moves > 0
+
+
+SHARD_XP = {"name": "xp"}
+
+
+POSITIONS = "/v1/leaderboards/eu/rankings/xp/positions"
+
+
+@pytest.mark.parametrize("refreshed", [False, True], ids=["counted", "from curves"])
+async def test_the_rank_over_boards_is_that_of_one_board_with_all_entries(service: Service, refreshed: bool) -> None:
+    rng = random.Random(5)
+    shards = {board: [rng.randint(0, 400) for _ in range(size)] for board, size in (("eu", 150), ("us", 90), ("jp", 1))}
+    for board, values in shards.items():
+        await service.board(board, SHARD_XP, predictor={"samples": 6, "exact_top": 5, **RARELY})
+        await service.post(board, *[{"owner": f"p{i}", "stats": {"xp": value}} for i, value in enumerate(values)])
+        if refreshed:
+            await service.refresh(board, "xp")
+    everybody = [value for values in shards.values() for value in values]
+    asked = sorted({*rng.sample(everybody, 20), 0, 400, 1000, -5})
+    estimates = 0
+    for mode in ("auto", "exact", "estimate"):
+        query = f"values={','.join(map(str, asked))}&rank={mode}&with=us,jp"
+        for value, found in zip(asked, (await service.get(f"{POSITIONS}?{query}"))["positions"], strict=True):
+            true_rank = 1 + sum(other > value for other in everybody)
+            assert found["low"] <= true_rank <= found["high"]
+            assert found["low"] <= found["rank"] <= found["high"]
+            assert found["exact"] == (found["low"] == found["high"])
+            assert (found["value"], found["total"]) == (value, len(everybody))
+            if mode == "exact" or not refreshed:
+                assert (found["rank"], found["exact"]) == (true_rank, True)
+            estimates += found["method"] == "curve"
+    assert bool(estimates) == refreshed
+
+
+async def test_boards_whose_columns_differ_cannot_be_ranked_together(service: Service) -> None:
+    await service.board("eu", SHARD_XP)
+    await service.board("low", {"name": "xp", "best": "low"})
+    await service.board("fine", {"name": "xp", "scale": 2})
+    await service.board("other", {"name": "kills"})
+    for boards, refusal in (
+        ("none", (404, "unknown_board")),
+        ("other", (404, "unknown_column")),
+        ("low", (400, "bad_request")),
+        ("fine", (400, "bad_request")),
+        ("eu", (400, "bad_request")),
+        ("", (400, "bad_request")),
+        (",".join(f"b{i}" for i in range(1001)), (400, "too_many_boards")),
+    ):
+        assert await service.refused("GET", f"{POSITIONS}?values=1&with={boards}") == refusal
+    many = ",".join(map(str, range(501)))
+    assert await service.refused("GET", f"{POSITIONS}?values={many}&with=us") == (400, "too_many_values")
+
+
+B = "/v1/leaderboards/b"
+
+
+async def test_a_restarted_service_counts_ranks_from_its_first_request_on(service: Service) -> None:
+    await service.board("b", {"name": "xp"}, {"name": "lap", "best": "low"}, predictor={"exact_top": 5})
+    rng = random.Random(1)
+    values = {f"p{i}": rng.randrange(2000) for i in range(3000)}
+    await service.post("b", *({"owner": owner, "stats": {"xp": xp, "lap": xp}} for owner, xp in values.items()))
+    await service.restart()
+    asked = rng.sample(sorted(values), 60)
+    paths = [f"{B}/entries/{owner}/positions{mode}" for owner in asked for mode in ("", "?rank=estimate")]
+    others = ("rankings/xp", "rankings/xp/values?ranks=1,2999&percentiles=50", "rankings/lap/positions?values=5", "")
+    paths += [f"{B}/{path}".rstrip("/") for path in others]
+    paths += [f"{B}/entries/{owner}/around?column=xp" for owner in asked[:20]]
+    answers = await asyncio.gather(*(service.call("GET", path) for path in paths))
+    assert {answer.status for answer in answers} == {200}
+    for answer in answers:
+        for position in answer.body.get("positions", []):
+            sign = -1 if position["column"] == "xp" else 1
+            better = sum(sign * value < sign * position["value"] for value in values.values())
+            assert (position["rank"], position["exact"], position["method"]) == (better + 1, True, "count")
+        if "column" in answer.body:
+            assert all(row["rank"] >= 1 and row["exact"] for row in answer.body["entries"])
+
+
+async def test_the_schedule_fits_the_first_curve_and_no_request_waits_for_it(service: Service) -> None:
+    await service.board("b", {"name": "xp"}, predictor={"refresh_seconds": 1, "exact_top": 0})
+    await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(50)))
+    methods = ["count"]
+    async with asyncio.timeout(60):
+        while methods[-1] == "count":
+            (found,) = (await service.get(f"{B}/entries/p7/positions"))["positions"]
+            assert (found["rank"], found["exact"]) == (43, True)
+            methods.append(found["method"])
+    assert methods[-1] == "knot"
+    assert (await service.get(f"{B}/rankings/xp/curve"))["total"] == 50
