@@ -110,7 +110,7 @@ class Holdings(RuleBasedStateMachine):
     def claim(self, holder: str) -> None:
         free = self.current is None or self.holders.clock.now_us >= self.until_us + MARGIN_US
         if not free:
-            with pytest.raises(LeaseTakenError) as taken:
+            with pytest.raises(LeaseTakenError, match="held by") as taken:
                 self.session.run(self.holders.claim(holder, self.resource))
             assert taken.value.free_in_us == self.until_us + MARGIN_US - self.holders.clock.now_us
             return
