@@ -14,7 +14,7 @@ from storage.errors import (
     UnknownBoardError,
 )
 from storage.periods import calendar_of, parse_period
-from storage.queue.outcomes import find_error, find_post_fate, prune_rejected, store_rejected
+from storage.queue.outcomes import find_error, prune_rejected, store_rejected
 from storage.queue.queue_erasure import drop_queued
 from storage.records import Board, Merge, Post, PostStatus
 from storage.store import Program, Store

@@ -12,7 +12,7 @@ import pytest
 
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
 from service.contract.values import format_us
-from service.views.rankings.curve_documents import curve_document
+from service.views.rankings.curves import curve_document
 from storage.curves.stored_curves import ServedCurve
 from storage.log.cells import Padding
 from storage.records import Best, Board, Ties
@@ -145,7 +145,7 @@ def decode_document(board: Board, curve: Curve | LiveCurve) -> dict[str, Any]:
 @pytest.mark.parametrize("best", list(Best))
 def test_the_document_gives_every_key_the_rank_of_the_live_curve(best: Best, ties: Ties, seed: int) -> None:
     rng, board = random.Random(seed), board_of(best, ties)
-    padding = Padding.for_column(board.spec, board.spec.columns[0])
+    padding = Padding(board.spec, board.spec.columns[0])
     curve = make_curve(rng, padding, shaped=seed % 2 == 0)
     live = move_entries(rng, curve, padding, step=STEP if seed < 4 else 1)
     document, offline = decode_document(board, live), rank_of()
@@ -158,7 +158,7 @@ def test_the_document_gives_every_key_the_rank_of_the_live_curve(best: Best, tie
 
 def test_the_document_of_a_board_that_was_empty_at_the_fit_gives_the_right_ranks() -> None:
     board = board_of(Best.HIGH, Ties.SHARED)
-    padding = Padding.for_column(board.spec, board.spec.columns[0])
+    padding = Padding(board.spec, board.spec.columns[0])
     live = move_entries(random.Random(1), Curve((), total=0, as_of_us=1), padding, step=1)
     for curve in (live, Curve((), total=0, as_of_us=1)):
         document = decode_document(board, curve)
@@ -169,7 +169,7 @@ def test_the_document_of_a_board_that_was_empty_at_the_fit_gives_the_right_ranks
 
 def test_the_document_has_no_entries_outside_the_knots_if_nobody_is_there() -> None:
     board = board_of(Best.LOW, Ties.SHARED)
-    padding = Padding.for_column(board.spec, board.spec.columns[0])
+    padding = Padding(board.spec, board.spec.columns[0])
     curve = make_curve(random.Random(2), padding, shaped=True)
     assert decode_document(board, curve)["outside"] is None
     assert decode_document(board, LiveCurve(curve, LiveCounts(curve), as_of=AsOf(9)))["outside"] is None
