@@ -57,273 +57,181 @@ _QUEUED = (
 _COLUMN_CODES = ("unknown_board", "unknown_column")
 
 _READS = [
-    Route(
-        method="GET", path=_OWNER + "/positions", handler=positions.unless_hidden(positions.get_positions),
-        role=Role.READER, view="positions", has_own_metrics=True, summary="An owner's positions", tag="Owners",
-        query=queries.PositionsQuery, response=OwnerPositions, problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
-        description="Without `columns`, the answer has every ranked column. `rank=auto` counts near the top and"
-        " where there is no curve. `next=true` adds to each position the next better place and the points that are"
-        " missing to take it. `compare=previous` adds the leaderboard of the period before: the owner's position"
-        " there, the position that the current value would have there (as a new arrival), and how many places the"
-        " owner and the others have moved since. It is null for all time. An owner who had an entry then and has"
-        " none yet has null for the current position and value. A leaderboard that belongs to no family has no"
-        " period before: 400.",
-    ),
-    Route(
-        method="GET", path=_OWNER + "/around", handler=positions.unless_hidden(around.around_owner), role=Role.READER,
-        view="around", has_own_metrics=True, summary="The rows around an owner", tag="Owners",
-        query=queries.AroundOwnerQuery, response=Page,
-        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
+    Route("GET", _OWNER + "/positions", positions.unless_hidden(positions.get_positions), Role.READER, "positions",
+        summary="An owner's positions", tag="Owners", has_own_metrics=True, query=queries.PositionsQuery,
+        response=OwnerPositions, problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
+        description="Without `columns`, the answer has every ranked column. `rank=auto` counts near the top and where"
+        " there is no curve. `next=true` adds to each position the next better place and the points that are missing"
+        " to take it. `compare=previous` adds the leaderboard of the period before: the owner's position there, the"
+        " position that the current value would have there (as a new arrival), and how many places the owner and the"
+        " others have moved since. It is null for all time. An owner who had an entry then and has none yet has null"
+        " for the current position and value. A leaderboard that belongs to no family has no period before: 400."),
+    Route("GET", _OWNER + "/around", positions.unless_hidden(around.around_owner), Role.READER, "around",
+        summary="The rows around an owner", tag="Owners", has_own_metrics=True, query=queries.AroundOwnerQuery,
+        response=Page, problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
         description="The ranks agree with each other: all follow from the owner's rank by counting along the rows. An"
-        " archived leaderboard has the rows of its archive; a `next` past them is answered with 410.",
-    ),
-    Route(
-        method="GET", path=_OWNER, handler=owners.entry, role=Role.READER, view="entry", has_own_metrics=True,
-        summary="An owner's entry", tag="Owners", query=queries.ProfilesQuery, response=EntryAnswer,
-        problems=("unknown_board", "unknown_owner"),
-        description="The entry of a hidden owner says that it is hidden.",
-    ),
-    Route(
-        method="GET", path=_RANKING, handler=rankings.get_page, role=Role.READER, view="page", has_own_metrics=True,
-        summary="A page of a ranking", tag="Rankings", query=queries.PageQuery, response=Page,
+        " archived leaderboard has the rows of its archive; a `next` past them is answered with 410."),
+    Route("GET", _OWNER, owners.entry, Role.READER, "entry", summary="An owner's entry", tag="Owners",
+        has_own_metrics=True, query=queries.ProfilesQuery, response=EntryAnswer,
+        problems=("unknown_board", "unknown_owner"), description="The entry of a hidden owner says that it is hidden."),
+    Route("GET", _RANKING, rankings.get_page, Role.READER, "page", summary="A page of a ranking", tag="Rankings",
+        has_own_metrics=True, query=queries.PageQuery, response=Page,
         problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries", "archived"),
-        description="An archived leaderboard has the top that its archive holds; what follows is answered with 410.",
-    ),
-    Route(
-        method="GET", path=_RANKING + "/positions", handler=rankings.value_positions, role=Role.READER,
-        view="value_positions", summary="Positions of values", tag="Rankings", query=queries.ValuePositionsQuery,
-        response=Positions,
+        description="An archived leaderboard has the top that its archive holds; what follows is answered with 410."),
+    Route("GET", _RANKING + "/positions", rankings.value_positions, Role.READER, "value_positions",
+        summary="Positions of values", tag="Rankings", query=queries.ValuePositionsQuery, response=Positions,
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values", "too_many_boards"),
-        description="A value that nobody has gets the rank of a new arrival with it. `with` names"
-        " more leaderboards whose entries are counted too, such as the shards of one game; `as_of` is the oldest of"
-        " theirs. To name leaderboards whose ids have commas, repeat the parameter with one leaderboard each time.",
-    ),
-    Route(
-        method="GET", path=_RANKING + "/around", handler=around.around_value, role=Role.READER, view="value_around",
+        description="A value that nobody has gets the rank of a new arrival with it. `with` names more leaderboards"
+        " whose entries are counted too, such as the shards of one game; `as_of` is the oldest of theirs. To name"
+        " leaderboards whose ids have commas, repeat the parameter with one leaderboard each time."),
+    Route("GET", _RANKING + "/around", around.around_value, Role.READER, "value_around",
         summary="The rows around a value", tag="Rankings", query=queries.AroundValueQuery, response=Page,
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries", "archived"),
-        description="An archived leaderboard has the rows of its archive, as around an owner.",
-    ),
-    Route(
-        method="GET", path=_RANKING + "/values", handler=rankings.get_values, role=Role.READER, view="values",
+        description="An archived leaderboard has the rows of its archive, as around an owner."),
+    Route("GET", _RANKING + "/values", rankings.get_values, Role.READER, "values",
         summary="Values for ranks and percentiles", tag="Rankings", query=queries.ValuesQuery, response=Values,
         problems=(*_COLUMN_CODES, "bad_rank", "too_many_values"),
         description="Each value is the worst that still has the rank or a better one. Past the last rank it is the"
-        " worst value of all.",
-    ),
-    Route(
-        method="GET", path=_RANKING + "/curve", handler=curves.get_curve, role=Role.READER, view="curve",
-        summary="The curve that ranks are read off", tag="Rankings", response=CurveAnswer, statuses=(200, 304),
-        problems=(*_COLUMN_CODES, "no_curve"), response_headers=("ETag",),
-        description="The answer is enough to rank offline with the same results as the service. docs/rank_offline.py is"
-        " an example.",
-    ),
-    Route(
-        method="GET", path=_RANKING + "/buckets", handler=rankings.buckets, role=Role.READER, view="buckets",
-        summary="The distribution of values", tag="Rankings", query=queries.BucketsQuery, response=Buckets,
-        problems=(*_COLUMN_CODES, "too_many_buckets"),
+        " worst value of all."),
+    Route("GET", _RANKING + "/curve", curves.get_curve, Role.READER, "curve",
+        summary="The curve that ranks are read off",
+        tag="Rankings", response=CurveAnswer, statuses=(200, 304), problems=(*_COLUMN_CODES, "no_curve"),
+        response_headers=("ETag",),
+        description="The answer is enough to rank offline with the same results as the service. docs/rank_offline.py"
+        " is an example."),
+    Route("GET", _RANKING + "/buckets", rankings.buckets, Role.READER, "buckets", summary="The distribution of values",
+        tag="Rankings", query=queries.BucketsQuery, response=Buckets, problems=(*_COLUMN_CODES, "too_many_buckets"),
         description="The buckets are of equal width. Each includes its `from` and not its `to`; the last includes"
-        " both. With `rank=estimate` they are read off the curve, if there is one, and nothing is counted.",
-    ),
-    Route(
-        method="POST", path=_BOARD + "/entries/lookup", handler=owners.look_up_entries, role=Role.READER, view="lookup",
+        " both. With `rank=estimate` they are read off the curve, if there is one, and nothing is counted."),
+    Route("POST", _BOARD + "/entries/lookup", owners.look_up_entries, Role.READER, "lookup",
         summary="Entries of many owners", tag="Owners", query=queries.ProfilesQuery, body=requests.Lookup,
         response=LookupAnswer, problems=(*_COLUMN_CODES, "too_many_owners"),
-        description="With a column, each entry has its position on the leaderboard and its"
-        " place among the owners asked for.",
-    ),
-    Route(
-        method="POST", path="/v1/owners/{owner}/positions", handler=positions.get_positions_on_boards,
-        role=Role.READER, view="many_boards", summary="One owner on many leaderboards", tag="Owners",
-        body=requests.ManyBoards, response=BoardPositions, problems=(*_COLUMN_CODES, "too_many_boards"),
-    ),
+        description="With a column, each entry has its position on the leaderboard and its place among the owners"
+        " asked for."),
+    Route("POST", "/v1/owners/{owner}/positions", positions.get_positions_on_boards, Role.READER, "many_boards",
+        summary="One owner on many leaderboards", tag="Owners", body=requests.ManyBoards, response=BoardPositions,
+        problems=(*_COLUMN_CODES, "too_many_boards")),
 ]  # fmt: skip
 
 _POSTS = [
-    Route(
-        method="POST", path=_BOARD + "/posts", handler=posts.post_to_board, role=Role.WRITER, view="post",
-        has_own_metrics=True, summary="Post stats to a leaderboard", tag="Posting",
-        body=(requests.PostBody, requests.PostList), raw_body=True, ndjson=True, query=queries.PostsQuery,
-        response=(PostResults, Accepted), statuses=(200, 202), problems=_POST_CODES,
-        description="The body is one post, a list, or NDJSON. The answer comes once everything in it is durable. `set`"
-        " needs the role ops."
-        + _QUEUED,
-    ),
-    Route(
-        method="POST", path="/v1/posts", handler=posts.post_to_boards, role=Role.WRITER, view="post_many",
+    Route("POST", _BOARD + "/posts", posts.post_to_board, Role.WRITER, "post", summary="Post stats to a leaderboard",
+        tag="Posting", has_own_metrics=True, body=(requests.PostBody, requests.PostList), raw_body=True, ndjson=True,
+        query=queries.PostsQuery, response=(PostResults, Accepted), statuses=(200, 202), problems=_POST_CODES,
+        description="The body is one post, a list, or NDJSON. The answer comes once everything in it is durable."
+        " `set` needs the role ops." + _QUEUED),
+    Route("POST", "/v1/posts", posts.post_to_boards, Role.WRITER, "post_many",
         summary="Post stats to several leaderboards at once", tag="Posting",
         body=(requests.FanPostBody, requests.FanPostList), raw_body=True, ndjson=True, query=queries.PostsQuery,
         response=(PostResults, Accepted), statuses=(200, 202), problems=_POST_CODES,
-        description="Each post names its leaderboards and is applied to all of them or to none." + _QUEUED,
-    ),
+        description="Each post names its leaderboards and is applied to all of them or to none." + _QUEUED),
 ]  # fmt: skip
 
-_POST_STATE = Route(
-    method="GET", path=_BOARD + "/posts/{post_id}", handler=posts.get_post_state, role=Role.WRITER, view="post_state",
+_POST_STATE = Route("GET", _BOARD + "/posts/{post_id}", posts.get_post_state, Role.WRITER, "post_state",
     summary="What became of a post", tag="Posting", response=PostState, problems=("unknown_board", "unknown_post"),
     description="Only a post with an id can be looked up, as long as the id is remembered. `pending` means that it"
-    " waits in the queue.",
-)  # fmt: skip
+    " waits in the queue.")  # fmt: skip
 
 _FAMILY = "/v1/families/{family}"
 _FAMILIES = [
-    Route(
-        method="POST", path=_FAMILY + "/posts", handler=family_posts.post_to_family, role=Role.WRITER,
-        view="post_family", summary="Post stats to a family", tag="Families",
-        body=(requests.FacetedPostBody, requests.FacetedPostList), raw_body=True, ndjson=True, query=queries.PostsQuery,
-        response=(PostResults, Accepted), statuses=(200, 202),
+    Route("POST", _FAMILY + "/posts", family_posts.post_to_family, Role.WRITER, "post_family",
+        summary="Post stats to a family", tag="Families", body=(requests.FacetedPostBody, requests.FacetedPostList),
+        raw_body=True, ndjson=True, query=queries.PostsQuery, response=(PostResults, Accepted), statuses=(200, 202),
         problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full", "own_tables_full"),
         description="The body is one post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in"
-        " every period, for every list of facets that it has values for. It is applied to all of them or to none; those"
-        " whose period is closed are left out. Its id is remembered once for all of them: sent again, the post is a"
-        " duplicate, even after the end of a period."
-        + _QUEUED,
-    ),
-    Route(
-        method="GET", path=_FAMILY + "/boards", handler=families.boards, role=Role.READER, view="family_boards",
+        " every period, for every list of facets that it has values for. It is applied to all of them or to none;"
+        " those whose period is closed are left out. Its id is remembered once for all of them: sent again, the post"
+        " is a duplicate, even after the end of a period." + _QUEUED),
+    Route("GET", _FAMILY + "/boards", families.boards, Role.READER, "family_boards",
         summary="The leaderboard of a time and of facet values", tag="Families", query=queries.FamilyBoardsQuery,
         response=FamilyBoardAnswer, problems=("unknown_board",),
-        description="Without `at`, it is the leaderboard of the current time. A leaderboard that nothing was posted to"
-        " is empty.",
-    ),
-    Route(
-        method="GET", path=_FAMILY + "/facets", handler=families.facets, role=Role.READER, view="family_facets",
-        summary="The values of a facet", tag="Families", query=queries.FacetsQuery, response=FacetList,
+        description="Without `at`, it is the leaderboard of the current time. A leaderboard that nothing was posted"
+        " to is empty."),
+    Route("GET", _FAMILY + "/facets", families.facets, Role.READER, "family_facets", summary="The values of a facet",
+        tag="Families", query=queries.FacetsQuery, response=FacetList,
         problems=("unknown_board", "bad_cursor", "too_many_entries"),
         description="Further parameters that are facets limit the answer to values within them. A page may have fewer"
-        " values than `limit`, even if more follow.",
-    ),
-    Route(
-        method="GET", path=_FAMILY + "/owners/{owner}/history", handler=families.get_history, role=Role.READER,
-        view="family_history", summary="An owner's final positions by period", tag="Families",
-        query=queries.HistoryQuery, response=HistoryAnswer,
-        problems=("unknown_board", "unknown_column", "bad_cursor", "too_many_entries"),
-        description="The closed periods of one kind, newest first. Further parameters are facet values. Every period "
-        "since the family was made is listed; `position` is null where the owner had no value in the column.",
-    ),
-    Route(
-        method="PUT", path=_FAMILY, handler=families.put_family_spec, role=Role.OPS, view="put_family",
+        " values than `limit`, even if more follow."),
+    Route("GET", _FAMILY + "/owners/{owner}/history", families.get_history, Role.READER, "family_history",
+        summary="An owner's final positions by period", tag="Families", query=queries.HistoryQuery,
+        response=HistoryAnswer, problems=("unknown_board", "unknown_column", "bad_cursor", "too_many_entries"),
+        description="The closed periods of one kind, newest first. Further parameters are facet values. Every period"
+        " since the family was made is listed; `position` is null where the owner had no value in the column."),
+    Route("PUT", _FAMILY, families.put_family_spec, Role.OPS, "put_family",
         summary="Create, confirm or change a family", tag="Families", body=requests.PutFamily, response=FamilyAnswer,
         statuses=(200, 201),
         problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full"),
-        description="Columns can be added, and `predictor` and `keep` can be changed. Any other change is a conflict.",
-    ),
-    Route(
-        method="GET", path=_FAMILY, handler=families.get_family, role=Role.READER, view="family",
-        summary="A family's specification", tag="Families", response=FamilyAnswer,
-    ),
-    Route(
-        method="DELETE", path=_FAMILY, handler=families.remove_family, role=Role.OPS, view="delete_family",
-        summary="Delete a family with all its leaderboards", tag="Families", statuses=(204,),
-    ),
+        description="Columns can be added, and `predictor` and `keep` can be changed. Any other change is a conflict."),
+    Route("GET", _FAMILY, families.get_family, Role.READER, "family", summary="A family's specification",
+        tag="Families", response=FamilyAnswer),
+    Route("DELETE", _FAMILY, families.remove_family, Role.OPS, "delete_family",
+        summary="Delete a family with all its leaderboards", tag="Families", statuses=(204,)),
 ]  # fmt: skip
 
 _OPERATORS = [
-    Route(
-        method="GET", path="/v1/queue", handler=queue.show_queue, role=Role.OPS, view="queue",
-        summary="The posts that wait in the ingest queue, and its workers", tag="Posting", response=QueueAnswer,
-    ),
-    Route(
-        method="GET", path="/v1/leaderboards", handler=boards.get_boards, role=Role.READER, view="boards",
-        summary="Leaderboards by id", tag="Leaderboards", query=queries.BoardsQuery, response=BoardList,
-        problems=("bad_cursor", "too_many_entries"),
-    ),
-    Route(
-        method="PUT", path=_BOARD, handler=boards.put_board, role=Role.OPS, view="put_board",
-        summary="Create or confirm a leaderboard", tag="Leaderboards", body=requests.PutBoard, response=BoardAnswer,
-        statuses=(200, 201),
+    Route("GET", "/v1/queue", queue.show_queue, Role.OPS, "queue",
+        summary="The posts that wait in the ingest queue, and its workers", tag="Posting", response=QueueAnswer),
+    Route("GET", "/v1/leaderboards", boards.get_boards, Role.READER, "boards", summary="Leaderboards by id",
+        tag="Leaderboards", query=queries.BoardsQuery, response=BoardList, problems=("bad_cursor", "too_many_entries")),
+    Route("PUT", _BOARD, boards.put_board, Role.OPS, "put_board", summary="Create or confirm a leaderboard",
+        tag="Leaderboards", body=requests.PutBoard, response=BoardAnswer, statuses=(200, 201),
         problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full",
         "own_tables_full", "family_board"),
         description="New columns and another predictor are accepted. A change that would reinterpret stored values is"
-        " answered with 409. A SQLite store holds at most `own_tables_max` leaderboards with tables of their own; more"
-        ' leaderboards may share tables (`"table": "shared"`).',
-    ),
-    Route(
-        method="GET", path=_BOARD, handler=boards.get_board, role=Role.READER, view="board",
+        " answered with 409. A SQLite store holds at most `own_tables_max` leaderboards with tables of their own;"
+        ' more leaderboards may share tables (`"table": "shared"`).'),
+    Route("GET", _BOARD, boards.get_board, Role.READER, "board",
         summary="A leaderboard's specification and the state of its curves", tag="Leaderboards", response=BoardAnswer,
-        problems=("unknown_board",),
-    ),
-    Route(
-        method="DELETE", path=_BOARD, handler=boards.remove_board, role=Role.OPS, view="delete_board",
-        summary="Delete a leaderboard", tag="Leaderboards", statuses=(204,), problems=("unknown_board", "family_board"),
-    ),
-    Route(
-        method="POST", path=_BOARD + "/reset", handler=boards.empty_board, role=Role.OPS, view="reset",
+        problems=("unknown_board",)),
+    Route("DELETE", _BOARD, boards.remove_board, Role.OPS, "delete_board", summary="Delete a leaderboard",
+        tag="Leaderboards", statuses=(204,), problems=("unknown_board", "family_board")),
+    Route("POST", _BOARD + "/reset", boards.empty_board, Role.OPS, "reset",
         summary="Empty a leaderboard and keep its specification", tag="Leaderboards", response=BoardAnswer,
         problems=("unknown_board", "family_board", "period_closed"),
         description="The remembered post ids are forgotten too. A closed leaderboard can't be emptied: its rows are"
-        " final.",
-    ),
-    Route(
-        method="DELETE", path=_OWNER, handler=owner_admin.erase_entry, role=Role.OPS, view="erase_entry",
-        summary="Erase an owner's entry", tag="Owners", statuses=(204,), problems=("unknown_board", "unknown_owner"),
-    ),
-    Route(
-        method="DELETE", path="/v1/owners/{owner}", handler=owner_admin.erase_owner, role=Role.OPS, view="erase_owner",
+        " final."),
+    Route("DELETE", _OWNER, owner_admin.erase_entry, Role.OPS, "erase_entry", summary="Erase an owner's entry",
+        tag="Owners", statuses=(204,), problems=("unknown_board", "unknown_owner")),
+    Route("DELETE", "/v1/owners/{owner}", owner_admin.erase_owner, Role.OPS, "erase_owner",
         summary="Erase an owner on every leaderboard", tag="Owners", statuses=(204,),
         description="This erases entries and profile, and the name, stats and post ids in the journal. A retry of an"
-        " erased post stays a duplicate.",
-    ),
-    Route(
-        method="PUT", path="/v1/owners/{owner}/hidden", handler=owner_admin.hide, role=Role.OPS, view="hide_owner",
+        " erased post stays a duplicate."),
+    Route("PUT", "/v1/owners/{owner}/hidden", owner_admin.hide, Role.OPS, "hide_owner",
         summary="Hide an owner on every leaderboard", tag="Owners", statuses=(204,),
-        description="Posts still merge. Once this is answered, rankings, totals and streams no longer have the owner.",
-    ),
-    Route(
-        method="DELETE", path="/v1/owners/{owner}/hidden", handler=owner_admin.show_owner, role=Role.OPS,
-        view="show_owner", summary="Show a hidden owner again", tag="Owners", statuses=(204,),
-    ),
-    Route(
-        method="PUT", path=_PROFILE, handler=profiles.put_profile, role=Role.WRITER, view="put_profile",
-        summary="Store an owner's profile", tag="Owners", body=requests.ProfileBody, raw_body=True,
-        response=ProfileAnswer,
-        description="This replaces an earlier profile. `profiles=true` adds profiles to the rows of a read.",
-    ),
-    Route(
-        method="GET", path=_PROFILE, handler=profiles.get_profile, role=Role.READER, view="profile",
-        summary="An owner's profile", tag="Owners", response=ProfileAnswer, problems=("no_profile",),
-    ),
-    Route(
-        method="DELETE", path=_PROFILE, handler=profiles.remove_profile, role=Role.WRITER, view="remove_profile",
-        summary="Remove an owner's profile", tag="Owners", statuses=(204,), problems=("no_profile",),
-    ),
-    Route(
-        method="GET", path="/v1/owners/{owner}/posts", handler=journal.owner_posts, role=Role.READER,
-        view="owner_posts", summary="An owner's posts, the newest first", tag="Journal", query=queries.OwnerPostsQuery,
-        response=OwnerPosts, problems=("too_many_entries",),
-        description="The list reaches as far back as the journal is kept.",
-    ),
-    Route(
-        method="GET", path=_BOARD + "/stream", handler=stream.get_stream, role=Role.READER, view="stream",
+        description="Posts still merge. Once this is answered, rankings, totals and streams no longer have the owner."),
+    Route("DELETE", "/v1/owners/{owner}/hidden", owner_admin.show_owner, Role.OPS, "show_owner",
+        summary="Show a hidden owner again", tag="Owners", statuses=(204,)),
+    Route("PUT", _PROFILE, profiles.put_profile, Role.WRITER, "put_profile", summary="Store an owner's profile",
+        tag="Owners", body=requests.ProfileBody, raw_body=True, response=ProfileAnswer,
+        description="This replaces an earlier profile. `profiles=true` adds profiles to the rows of a read."),
+    Route("GET", _PROFILE, profiles.get_profile, Role.READER, "profile", summary="An owner's profile", tag="Owners",
+        response=ProfileAnswer, problems=("no_profile",)),
+    Route("DELETE", _PROFILE, profiles.remove_profile, Role.WRITER, "remove_profile",
+        summary="Remove an owner's profile", tag="Owners", statuses=(204,), problems=("no_profile",)),
+    Route("GET", "/v1/owners/{owner}/posts", journal.owner_posts, Role.READER, "owner_posts",
+        summary="An owner's posts, the newest first", tag="Journal", query=queries.OwnerPostsQuery, response=OwnerPosts,
+        problems=("too_many_entries",), description="The list reaches as far back as the journal is kept."),
+    Route("GET", _BOARD + "/stream", stream.get_stream, Role.READER, "stream",
         summary="The top of a ranking, or an owner's position, as it changes", tag="Journal", query=queries.StreamQuery,
         response=StreamEvent, media_type=stream.SSE_TYPE, request_headers=(stream.LAST_EVENT_ID,),
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
         description="The answer is server-sent events. `top` (without `owner`) and `position` each hold the whole"
         " state, so events in between may be left out. `id` is a sequence number of the journal. With"
-        " `Last-Event-ID`, the stream sends at once what the client has missed, and nothing that it has seen. If"
-        " that id is too old to tell, `reset` comes first. A stream ends when its leaderboard is deleted or emptied,"
-        " and when the first post reaches a leaderboard of a family.",
-    ),
-    Route(
-        method="GET", path="/v1/journal", handler=journal.read_journal, role=Role.WRITER, view="journal",
+        " `Last-Event-ID`, the stream sends at once what the client has missed, and nothing that it has seen. If that"
+        " id is too old to tell, `reset` comes first. A stream ends when its leaderboard is deleted or emptied, and"
+        " when the first post reaches a leaderboard of a family."),
+    Route("GET", "/v1/journal", journal.read_journal, Role.WRITER, "journal",
         summary="The durable log of accepted posts", tag="Journal", query=queries.JournalQuery, response=JournalLine,
         media_type=NDJSON_TYPE, problems=("too_many_entries", "journal_pruned"),
         description="Lines come by sequence number. Numbers grow and may have gaps. Once a number was shown, no"
         " smaller one appears later. `after` is the last number seen. An answer without a line means that nothing"
-        " newer is there yet.",
-    ),
-    Route(
-        method="POST", path=_RANKING + "/refresh", handler=curves.refresh_curve, role=Role.OPS, view="refresh",
-        summary="Refresh a curve now", tag="Rankings", response=RefreshAnswer,
-        problems=(*_COLUMN_CODES, "no_job_process", "timeout", "archived"),
-        description="A job process does the work. The answer comes when the new curve is in use.",
-    ),
-    Route(
-        method="POST", path=_RANKING + "/audit", handler=curves.audit_curve, role=Role.OPS, view="audit",
+        " newer is there yet."),
+    Route("POST", _RANKING + "/refresh", curves.refresh_curve, Role.OPS, "refresh", summary="Refresh a curve now",
+        tag="Rankings", response=RefreshAnswer, problems=(*_COLUMN_CODES, "no_job_process", "timeout", "archived"),
+        description="A job process does the work. The answer comes when the new curve is in use."),
+    Route("POST", _RANKING + "/audit", curves.audit_curve, Role.OPS, "audit",
         summary="Count random owners and compare the counts with the curve", tag="Rankings", query=queries.AuditQuery,
         response=AuditAnswer, problems=(*_COLUMN_CODES, "no_curve", "too_many_owners"),
-        description="Ranks are compared as of the curve's time: later posts are subtracted from the counts.",
-    ),
+        description="Ranks are compared as of the curve's time: later posts are subtracted from the counts."),
 ]  # fmt: skip
 
 _HOTTEST = [retry_on_change(_READS[0]), *_POSTS, *LEASES]

@@ -59,23 +59,13 @@ def add_health_routes(routes: Sequence[Route], *, dashboard: bool = True) -> lis
     """Return `routes`, followed by those of this module, of Jolokia and, if `dashboard` is true, of the dashboard."""
     everything = list(routes)
     everything += [
-        Route(
-            method="GET", path="/healthz", handler=healthz, role=None, view="healthz",
-            summary="Check that the process is up", tag=_TAG, response=Health,
-        ),
-        Route(
-            method="GET", path="/readyz", handler=readyz, role=None, view="readyz",
-            summary="Check that the store is reachable", tag=_TAG, response=Health,
-            problems=("store_busy", "store_damaged"),
-        ),
-        Route(
-            method="GET", path="/metrics", handler=metrics, role=Role.OPS, view="metrics",
-            summary="Metrics in the text format of Prometheus", tag=_TAG, media_type=METRICS_TYPE,
-        ),
-        Route(
-            method="GET", path="/openapi.json", handler=_document(everything), role=Role.READER, view="openapi",
-            summary="This document", tag=_TAG,
-        ),
+        Route("GET", "/healthz", healthz, None, "healthz", summary="Check that the process is up", tag=_TAG,
+            response=Health),
+        Route("GET", "/readyz", readyz, None, "readyz", summary="Check that the store is reachable", tag=_TAG,
+            response=Health, problems=("store_busy", "store_damaged")),
+        Route("GET", "/metrics", metrics, Role.OPS, "metrics", summary="Metrics in the text format of Prometheus",
+            tag=_TAG, media_type=METRICS_TYPE),
+        Route("GET", "/openapi.json", _document(everything), Role.READER, "openapi", summary="This document", tag=_TAG),
     ]  # fmt: skip
     everything += JOLOKIA
     if dashboard:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import msgspec
@@ -49,7 +49,7 @@ Handler = Callable[[Any, Call], Awaitable[Answer]]
 Types = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Route:
     """An HTTP method of a path, with everything that the service needs to serve it and to document it."""
 
@@ -58,6 +58,7 @@ class Route:
     handler: Handler
     role: Role | None  # the lowest role that may send the request; None: anyone may
     view: str  # the name in logs, and the operationId
+    _: KW_ONLY
     summary: str
     description: str = ""
     tag: str = ""

@@ -93,16 +93,11 @@ def _takes_gzip(accept_encoding: str) -> bool:
 
 
 DASHBOARD = [
-    Route(
-        method="GET", path="/", handler=get_index, role=None, view="dashboard", tag=_TAG,
-        summary="The dashboard, a page for people", statuses=(200, 304), media_type="text/html",
-        response_headers=("ETag",),
-        description="The page shows boards, ranks, curves and the health of the node, by the requests of this document."
-        " It asks for a key if one is needed. The setting `dashboard` turns it off.",
-    ),
-    Route(
-        method="GET", path="/dashboard/{file}", handler=get_page_file, role=None, view="dashboard_file", tag=_TAG,
-        summary="A file of the dashboard", statuses=(200, 304), media_type="text/javascript",
-        response_headers=("ETag",), problems=("not_found",),
-    ),
+    Route("GET", "/", get_index, None, "dashboard", summary="The dashboard, a page for people", tag=_TAG,
+        statuses=(200, 304), media_type="text/html", response_headers=("ETag",),
+        description="The page shows boards, ranks, curves and the health of the node, by the requests of this"
+        " document. It asks for a key if one is needed. The setting `dashboard` turns it off."),
+    Route("GET", "/dashboard/{file}", get_page_file, None, "dashboard_file", summary="A file of the dashboard",
+        tag=_TAG, statuses=(200, 304), media_type="text/javascript", response_headers=("ETag",),
+        problems=("not_found",)),
 ]  # fmt: skip

@@ -126,10 +126,8 @@ _DESCRIPTION = (
     " protocol's processing parameters, and `p` instead of a path."
 )
 JOLOKIA = [
-    Route(
-        method=method, path=path, handler=handler, role=Role.OPS, view=view, summary=summary, tag="Operating",
-        description=_DESCRIPTION, foreign_protocol=True, response=JolokiaAnswer, problems=("not_found",),
-    )
+    Route(method, path, handler, Role.OPS, view, summary=summary, tag="Operating", foreign_protocol=True,
+        response=JolokiaAnswer, problems=("not_found",), description=_DESCRIPTION)
     for method, path, handler, view, summary in (
         ("GET", "/jolokia", get_jolokia, "jolokia", "Show the version of the Jolokia agent, or answer `p`"),
         ("POST", "/jolokia", post_jolokia, "jolokia_post", "Read and operate managed objects, one request or a list"),
