@@ -17,7 +17,7 @@ The fields, one after the other, little-endian:
     key differences  column    for each knot, its key minus the key of the knot before it; 0 for the first knot
     entries between  column    for each knot, the number of entries between the knot before it and this knot
     ties             column    for each knot, the number of entries with its key
-    options          uint8     bit 0: the errors follow; bit 1: the control values follow; absent in version 1
+    options          uint8     bit 0: the errors follow; bit 1: the control values follow
     errors           column    for each gap between two knots, the largest error in ranks
     control values   2 columns for each gap between two knots, the first and the second inner control value
     checksum         uint32    the CRC32 of all fields before
@@ -40,7 +40,6 @@ from .errors import CurveCorruptError, KnotsInvalidError
 
 MAGIC = b"RKCV"
 VERSION = 2
-VERSIONS = (1, 2)  # versions that `decode_curve` accepts; version 1 has no options, no errors and no control values
 METHODS: tuple[FitMethod, ...] = get_args(FitMethod)  # encoded curves store an index of it, so only append methods
 _HEADER = struct.Struct("<4sBBBIQqd")
 _CRC = struct.Struct("<I")
@@ -81,7 +80,7 @@ def encode_curve(curve: Curve) -> bytes:
 def decode_curve(data: bytes) -> Curve:
     """Return the curve that `encode_curve` encoded, or raise `CurveCorruptError`."""
     body = strip_checksum(data, MAGIC, _HEADER)
-    if body[len(MAGIC)] not in VERSIONS:
+    if body[len(MAGIC)] != VERSION:
         raise CurveCorruptError(f"format version {body[len(MAGIC)]}, this program reads {VERSION}")
     try:
         return _curve(body)
@@ -91,13 +90,13 @@ def decode_curve(data: bytes) -> Curve:
 
 def _curve(body: bytes) -> Curve:
     """Parse the body of a curve; raise struct.error, ValueError or IndexError if it is not one."""
-    _, version, method, certified, knot_count, total, as_of_us, certificate = _HEADER.unpack_from(body)
+    _, _, method, certified, knot_count, total, as_of_us, certificate = _HEADER.unpack_from(body)
     step, at = unpack_int(body, _HEADER.size)
     first_key, at = unpack_int(body, at)
     differences, at = unpack_column(body, at, knot_count)
     gaps, at = unpack_column(body, at, knot_count)
     ties, at = unpack_column(body, at, knot_count)
-    errors, shapes, at = (None, None, at) if version == 1 else _unpack_options(body, at, max(0, knot_count - 1))
+    errors, shapes, at = _unpack_options(body, at, max(0, knot_count - 1))
     if at != len(body) or certified > 1 or (knot_count and differences[0]):
         raise ValueError("parts are missing or left over")
     keys = accumulate(differences, initial=first_key)
