@@ -23,6 +23,7 @@ import structlog
 
 from config import Settings
 from config.settings import ListeningSettings
+from jobs.controls import sleep_until_set
 from service.contract.problems import ServiceError
 
 log = structlog.get_logger(__name__)
@@ -138,7 +139,7 @@ class Supervisor:
             self._judge(place, report, crashes)
             pause_s = self._pause_s(crashes - 1)
             log.error("process_crashed", name=place.name, exit_code=code, crashes=crashes, pause_s=round(pause_s, 3))
-            await self._pause(pause_s)
+            await sleep_until_set(self._stop, self._sleep(pause_s))
 
     async def _run_one(self, place: ProcessSlot) -> tuple[Report | None, int]:
         child = self._children[place] = await self._spawn(place)
@@ -172,16 +173,6 @@ class Supervisor:
         limits = self._limits
         longest = min(limits.worker_backoff_s_max, limits.worker_backoff_base_s * 2.0 ** min(doublings, _DOUBLINGS_MAX))
         return longest * self._rng.uniform(0.5, 1)
-
-    async def _pause(self, pause_s: float) -> None:
-        """Sleep for `pause_s` seconds, but return immediately when the node stops."""
-        sleeping = asyncio.ensure_future(self._sleep(pause_s))
-        stopping = asyncio.ensure_future(self._stop.wait())
-        try:
-            await asyncio.wait([sleeping, stopping], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleeping.cancel()
-            stopping.cancel()
 
     async def _end(self, keepers: Sequence[asyncio.Task[None]]) -> None:
         for child in self._children.values():
