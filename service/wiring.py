@@ -37,7 +37,7 @@ from service.http.key_limits import KeyLimits
 from service.http.key_watch import watch_keys
 from service.http.openapi import service_version
 from service.monitoring.jolokia.answering import JolokiaAgent
-from service.monitoring.managed.wiring import ManagedParts, manage_objects
+from service.monitoring.managed.wiring import manage_objects
 from service.ranks.rank_context import RankContext
 from service.streams.feed import Feed
 from service.streams.journal_lane import JournalLane
@@ -92,12 +92,10 @@ async def open_context(
         sizes = metrics.watch_store(version=service_version(), store=store.dialect.name)
         await stack.enter_async_context(sizes.measure_periodically(store, asyncio.sleep))
         controls = JobControls(asyncio.sleep, metrics, monotonic=time.monotonic)
-        await _start_jobs(context, refresh_queue, controls, stack)
+        parts = await _start_jobs(context, refresh_queue, controls, stack)
         if settings.managed_objects:
-            managed = ManagedParts(
-                store, context.catalog, context.curves.book, context.curves.refreshes, controls, clock
-            )
-            tree = await stack.enter_async_context(manage_objects(settings, metrics, managed, service_version()))
+            managing = manage_objects(parts, context.curves.refreshes, metrics, service_version())
+            tree = await stack.enter_async_context(managing)
             context = replace(context, agent=JolokiaAgent(tree, service_version(), failed=_managed_failed))
         yield context
 
@@ -242,7 +240,7 @@ def _lease_transactions(settings: Settings, store: Store) -> LeaseTransactions:
 
 async def _start_jobs(
     context: Context, refresh_queue: RefreshQueue, controls: JobControls, stack: AsyncExitStack
-) -> None:
+) -> JobParts:
     settings, store, metrics = context.settings, context.store, context.metrics
     embedded = settings.jobs == "embedded"
     read_peer, sampled = None, store
@@ -278,6 +276,7 @@ async def _start_jobs(
     stack.push_async_callback(jobs.stop)
     ending = asyncio.create_task(_end_when_damaged(store, jobs.stop), name="end jobs")
     stack.callback(ending.cancel)
+    return parts
 
 
 async def _end_when_damaged(store: Store, stop: Callable[[], Awaitable[object]]) -> None:

@@ -6,15 +6,26 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from service.monitoring.managed.object_names import ObjectName, parse_name
-from service.monitoring.managed.objects import ManagedObject, UnknownAttributeError, UnknownObjectError
+from service.contract.problems import problem_of
+from service.monitoring.managed.node_channel import ProcessFailedError
+from service.monitoring.managed.object_names import MalformedNameError, ObjectName, parse_name
+from service.monitoring.managed.objects import (
+    ForbiddenError,
+    ManagedObject,
+    UnknownAttributeError,
+    UnknownObjectError,
+    UnknownOperationError,
+)
 from service.monitoring.managed.tree import ObjectTree, TreeSnapshot
 
-from .errors import BadRequestError, NotModifiedError, describe_error
-from .requests import JolokiaRequest
+from .requests import BadRequestError, JolokiaRequest, UnsupportedTypeError
 from .values import cut_to_limits, follow_path
 
 PROTOCOL = "7.2"
+
+
+class NotModifiedError(Exception):
+    """Nothing has changed since the time that the client named."""
 
 
 class JolokiaAgent:
@@ -153,3 +164,26 @@ def _value(managed: ManagedObject, attribute: str, request: JolokiaRequest, snap
             raise
         _, java_name, _ = describe_error(error)
         return f"ERROR: {error} (class {java_name})"
+
+
+# The status of an error, and the Java exception that Jolokia clients know.
+_STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
+    (UnknownObjectError, 404, "javax.management.InstanceNotFoundException"),
+    (UnknownAttributeError, 404, "javax.management.AttributeNotFoundException"),
+    (UnknownOperationError, 400, "java.lang.IllegalArgumentException"),
+    (BadRequestError, 400, "java.lang.IllegalArgumentException"),
+    (UnsupportedTypeError, 400, "java.lang.UnsupportedOperationException"),
+    (MalformedNameError, 400, "javax.management.MalformedObjectNameException"),
+    (ForbiddenError, 403, "java.lang.Exception"),
+    (ProcessFailedError, 500, "javax.management.MBeanException"),
+)
+
+
+def describe_error(error: Exception) -> tuple[int, str, str]:
+    """Return status, Java exception and message of an error. The message of an unexpected error hides its cause."""
+    for kind, status, java_name in _STATUSES:
+        if isinstance(error, kind):
+            return status, java_name, f"{java_name} : {error}"
+    java_name = "javax.management.MBeanException"
+    problem = problem_of(error)
+    return 500, java_name, f"{java_name} : {problem.detail}"

@@ -14,13 +14,19 @@ from typing import Any
 
 from service.monitoring.managed.objects import ForbiddenError
 
-from .errors import BadRequestError, UnsupportedTypeError
-
 TYPES = ("read", "list", "search", "exec", "version")
 _OFF = ("notification", "config")
 _PART = re.compile(r"((?:[^!/]|!.)*)(/|$)", re.DOTALL)
 _ESCAPED = re.compile(r"!(.)", re.DOTALL)
 _SPECIAL_ARGUMENTS = {"[null]": None, '""': ""}  # how a path writes null and the empty text
+
+
+class BadRequestError(Exception):
+    """The request does not follow the protocol."""
+
+
+class UnsupportedTypeError(Exception):
+    """The agent does not support the type of the request."""
 
 
 @dataclass(frozen=True, slots=True)

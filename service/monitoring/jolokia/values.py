@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from .errors import BadRequestError
-from .requests import Parameters
+from .requests import BadRequestError, Parameters
 
 _NOTHING = object()  # stands for a value that a path with wildcards leaves out
 

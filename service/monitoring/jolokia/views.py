@@ -18,8 +18,7 @@ from service.contract.routes import Call, Reply, Route
 from service.http.foreign_pages import refuse_foreign_page
 
 from .answering import JolokiaAgent
-from .errors import BadRequestError
-from .requests import JolokiaRequest, echo_of, parameters_of, parse_json, parse_path
+from .requests import BadRequestError, JolokiaRequest, echo_of, parameters_of, parse_json, parse_path
 from .values import encode_answer
 
 _PREFIX = "/jolokia"

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 
+from jobs.job_context import JobContext
 from service.contract.responses.boards import CurveState, curve_state
 from service.contract.values import format_us
-from storage.boards.catalog import Catalog
-from storage.curves.stored_curves import CurveBook
 from storage.records import Board
 
 from .history import MetricsMoment
@@ -51,17 +50,9 @@ _PREDICTOR: Rows = (  # the functions read a `CurveState`
 class BoardObjects:
     """The objects `type=Board,name=…` and `type=Predictor,board=…,column=…`."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        book: CurveBook,
-        refresh: Refresh,
-        *,
-        now_us: Callable[[], int],
-        boards_max: int,
-    ) -> None:
-        self._catalog, self._book, self._refresh = catalog, book, refresh
-        self._now_us, self._boards_max = now_us, boards_max
+    def __init__(self, context: JobContext, refresh: Refresh) -> None:
+        self._catalog, self._book, self._refresh = context.catalog, context.book, refresh
+        self._now_us, self._boards_max = context.now_us, context.limits.managed_boards_max
 
     def _shown(self) -> list[Board]:
         boards = self._catalog.list_known()

@@ -22,11 +22,7 @@ from config.settings import ManagedSettings
 
 log = structlog.get_logger(__name__)
 
-RATE_WINDOWS_S: Mapping[str, float] = {
-    "OneMinuteRate": 60.0,
-    "FiveMinuteRate": 300.0,
-    "FifteenMinuteRate": 900.0,
-}
+RATE_WINDOWS_S: Mapping[str, float] = {"OneMinuteRate": 60.0, "FiveMinuteRate": 300.0, "FifteenMinuteRate": 900.0}
 PERCENTILES: Mapping[str, float] = {"P50": 0.5, "P75": 0.75, "P95": 0.95, "P99": 0.99, "P999": 0.999}
 PERCENTILE_WINDOW_S = 300.0
 _ELAPSED_S_MIN = 0.1  # a rate over a shorter time is too noisy to show

@@ -6,28 +6,29 @@ An operation runs in every process of the node, and every process shows the same
 from __future__ import annotations
 
 import asyncio
+import os
+import platform
+import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
-from config import Settings
 from config.masking import masked
-from jobs.controls import JobControls
 from jobs.curves.refresh_requests import Refresher
+from jobs.job_context import JobContext
 from service.telemetry.metrics.process import Metrics
-from storage.boards.catalog import Catalog
-from storage.curves.stored_curves import CurveBook
 from storage.records import Board
-from storage.store import Store
 
 from .boards import BoardObjects
-from .history import MetricHistory
+from .history import MetricHistory, MetricsMoment
 from .metric_mapping import DOMAIN, MetricMapping
 from .node_channel import NodeChannel
 from .object_names import ObjectName
 from .objects import (
     BOOLEAN,
+    COMPOSITE,
     DOUBLE,
     LONG,
     TEXT,
@@ -38,7 +39,6 @@ from .objects import (
     UnknownObjectError,
     attributes_of,
 )
-from .runtime import make_java_objects
 from .tree import ObjectTree
 
 _JOB_OPERATIONS = {
@@ -48,39 +48,26 @@ _JOB_OPERATIONS = {
 }
 
 
-class ManagedParts(NamedTuple):
-    store: Store
-    catalog: Catalog
-    book: CurveBook
-    desk: Refresher
-    controls: JobControls
-    now_us: Callable[[], int]
-
-
 @asynccontextmanager
 async def manage_objects(
-    settings: Settings, metrics: Metrics, parts: ManagedParts, version: str
+    context: JobContext, refreshes: Refresher, metrics: Metrics, version: str
 ) -> AsyncIterator[ObjectTree]:
     """Provide the tree within the block, while a task takes snapshots of metrics and the channel listens."""
-    history = MetricHistory(metrics.collect_counted, settings, monotonic=time.monotonic)
+    settings = context.limits
+    history = MetricHistory(metrics.collect_counted, settings, monotonic=context.monotonic)
 
     async def flush() -> int:
-        await parts.catalog.load(boards_max=settings.catalog_boards_max)
-        return await parts.book.reread()
+        await context.catalog.load(boards_max=settings.catalog_boards_max)
+        return await context.book.reread()
 
     async def refresh(board: Board, column_index: int) -> float:
-        return (await parts.desk.refresh_now(board, column_index)).seconds
+        return (await refreshes.refresh_now(board, column_index)).seconds
 
-    actions = {f"job.{name}": _job_action(getattr(parts.controls, name)) for name in _JOB_OPERATIONS}
+    actions = {f"job.{name}": _job_action(getattr(context.controls, name)) for name in _JOB_OPERATIONS}
     channel = NodeChannel({**actions, "cache.flush": flush}, settings, metrics.node)
-    fixed = _Fixed(settings, metrics, parts, channel, make_java_objects(version))
-    tree = ObjectTree(
-        history,
-        MetricMapping(parts.store.dialect.name),
-        BoardObjects(parts.catalog, parts.book, refresh, now_us=parts.now_us, boards_max=settings.managed_boards_max),
-        fixed.objects,
-        settings,
-    )
+    fixed = _Fixed(context, metrics, channel, make_java_objects(version))
+    mapping = MetricMapping(context.store.dialect.name)
+    tree = ObjectTree(history, mapping, BoardObjects(context, refresh), fixed.objects, settings)
     ticking = asyncio.create_task(history.run(), name="rates")
     try:
         async with channel.listen_for_actions():
@@ -99,11 +86,8 @@ def _job_action(do: Callable[[str], bool]) -> Callable[[str], Awaitable[bool | N
 class _Fixed:
     """Makes the objects that do not come from metrics: java.lang, facts about the store, operations."""
 
-    def __init__(
-        self, settings: Settings, metrics: Metrics, parts: ManagedParts, channel: NodeChannel, java: list[ManagedObject]
-    ) -> None:
-        self._settings, self._metrics, self._parts = settings, metrics, parts
-        self._channel, self._java = channel, java
+    def __init__(self, context: JobContext, metrics: Metrics, channel: NodeChannel, java: list[ManagedObject]) -> None:
+        self._context, self._metrics, self._channel, self._java = context, metrics, channel, java
 
     def objects(self, grouped: Mapping[ObjectName, ManagedObject]) -> Iterable[ManagedObject]:
         """Yield the objects. Objects from metrics (`grouped`) with the same names are later merged with them."""
@@ -129,7 +113,7 @@ class _Fixed:
     def _curves(self) -> dict[str, Attribute]:
         viewed = self._viewed
         rows: Rows = (
-            ("Curves", LONG, "Curves that the answering process holds [count]", lambda _: self._parts.book.count),
+            ("Curves", LONG, "Curves that the answering process holds [count]", lambda _: self._context.book.count),
             ("CurvesLive", DOUBLE, "Live curves in the answering process [count]", viewed("rankcurve_curves_live")),
             ("CurveAgeMax", DOUBLE, "Age of the oldest curve [seconds]", viewed("rankcurve_curve_age_seconds_max")),
             ("LiveLagMax", DOUBLE, "Longest time that a live curve is behind the posts [seconds]",
@@ -138,9 +122,9 @@ class _Fixed:
         return attributes_of(rows)
 
     def _store(self, grouped: Mapping[ObjectName, ManagedObject]) -> ManagedObject:
-        store, viewed = self._parts.store, self._viewed
+        store, viewed = self._context.store, self._viewed
         rows: Rows = (
-            ("Url", TEXT, "Address of the store, without passwords", lambda _: masked(self._settings.store)),
+            ("Url", TEXT, "Address of the store, without passwords", lambda _: masked(self._context.limits.store)),
             ("SizeBytes", DOUBLE, "Size of the store when it was last measured [bytes]",
              viewed("rankcurve_store_bytes")),
             ("SoleWriter", BOOLEAN, "True if no other process writes to the store", lambda _: store.sole_writer),
@@ -173,3 +157,62 @@ class _Fixed:
 
     async def _flush(self) -> int:
         return len(await self._channel.run_everywhere("cache.flush"))
+
+
+def make_java_objects(version: str) -> list[ManagedObject]:
+    """Return the objects that monitoring tools expect in every Java process. `version` is that of the service.
+
+    Names and units are those of Java (milliseconds, nanoseconds, bytes). The figures cover all processes of the node.
+    """
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    runtime: Rows = (
+        ("Name", TEXT, "The answering process and its host, as PID@HOST",
+         lambda _: f"{os.getpid()}@{socket.gethostname()}"),
+        ("Pid", LONG, "Process id of the answering process", lambda _: os.getpid()),
+        ("StartTime", LONG, "Start of the first process, as time since 1970 [milliseconds]", _started_ms),
+        ("Uptime", LONG, "Time since the start [milliseconds]",
+         lambda now: max(0, round(time.time() * 1000) - _started_ms(now))),
+        ("VmName", TEXT, "Interpreter", lambda _: platform.python_implementation()),
+        ("VmVendor", TEXT, "Maker of the interpreter", lambda _: "Python Software Foundation"),
+        ("VmVersion", TEXT, "Version of the interpreter", lambda _: platform.python_version()),
+        ("SpecName", TEXT, "Name of the service", lambda _: "rankcurve"),
+        ("SpecVersion", TEXT, "Version of the service", lambda _: version),
+    )  # fmt: skip
+    memory: Rows = (
+        ("HeapMemoryUsage", COMPOSITE, "Resident memory of all processes [bytes]",
+         lambda now: _usage(now, "resident", pages)),
+        ("NonHeapMemoryUsage", COMPOSITE, "Virtual memory of all processes [bytes]",
+         lambda now: _usage(now, "virtual", -1)),
+        ("ObjectPendingFinalizationCount", LONG, "Always 0", lambda _: 0),
+    )  # fmt: skip
+    system: Rows = (
+        ("Name", TEXT, "Operating system", lambda _: platform.system()),
+        ("Version", TEXT, "Release of the operating system", lambda _: platform.release()),
+        ("Arch", TEXT, "Type of the machine", lambda _: platform.machine()),
+        ("AvailableProcessors", LONG, "Processors [count]", lambda _: os.cpu_count()),
+        ("SystemLoadAverage", DOUBLE, "Load average of the last minute", lambda _: os.getloadavg()[0]),
+        ("ProcessCpuTime", LONG, "Processor time of all processes [nanoseconds]",
+         lambda now: round(now.value("process_cpu_seconds_total") * 1e9)),
+        ("OpenFileDescriptorCount", LONG, "Open files of all processes [count]",
+         lambda now: int(now.value("process_open_fds"))),
+        ("MaxFileDescriptorCount", LONG, "Files that the processes may open [count]",
+         lambda now: int(now.value("process_max_fds"))),
+        ("TotalPhysicalMemorySize", LONG, "Memory of the machine [bytes]", lambda _: pages),
+    )  # fmt: skip
+    return [
+        ManagedObject(ObjectName.of("java.lang", type=kind), description, attributes_of(rows), kind=f"rankcurve.{kind}")
+        for kind, description, rows in (
+            ("Runtime", "The runtime of the node", runtime),
+            ("Memory", "Memory of the node's processes", memory),
+            ("OperatingSystem", f"The operating system of the node: {sys.platform}", system),
+        )
+    ]
+
+
+def _started_ms(now: MetricsMoment) -> int:
+    return round(now.value("process_start_time_seconds") * 1000)
+
+
+def _usage(now: MetricsMoment, what: str, most: int) -> dict[str, int]:
+    used = int(now.value(f"process_{what}_memory_bytes"))
+    return {"init": 0, "used": used, "committed": used, "max": most}
