@@ -28,8 +28,7 @@ from storage.errors import (
 from storage.log.journal import JournalRow, journal
 from storage.store import Program, Store
 
-from .snapshot import CountStarts, FeedSnapshot, RankedColumnId
-from .subscriptions import Event, OwnerTopic, Subscriber, Topic
+from .subscriptions import CountStarts, Event, FeedSnapshot, OwnerTopic, RankedColumnId, Subscriber, Topic
 
 log = structlog.get_logger(__name__)
 RESET = b"{}"

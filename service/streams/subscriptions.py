@@ -6,7 +6,7 @@ If the snapshot already included the change of a row, applying the row changes n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -14,22 +14,82 @@ import msgspec
 
 from service.contract.responses.journal import OwnerEvent, TopEvent
 from service.contract.values import to_wire_number
-from service.ranks.locator import count_rows_before, percentile
+from service.ranks.locator import count_rows_before, percentile, read_board_totals
 from service.ranks.rank_context import RankContext
+from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CountStart
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rankings import Ranking
 from storage.errors import NotRankedError, UnknownOwnerError
-from storage.log.change_log import LogMark
+from storage.log.change_log import LogMark, change_log
 from storage.log.journal import JournalRow, position_of
-from storage.records import Board
+from storage.records import Board, Entry
 from storage.store import Program
 
-from .rank_moves import Move, MoveReader
-from .snapshot import FeedSnapshot
+from .rank_moves import Move, MoveReader, Moves
 
+RankedColumnId = tuple[int, int]  # a ranked column: the key of its board and its index
+CountStarts = Mapping[RankedColumnId, CountStart | None]
 EARLIEST = LogMark(0)
 OVERTAKERS_MAX = 10  # the most names in `overtaken_by` of an event; more owners may have overtaken
+
+
+class FeedSnapshot:
+    """One snapshot of the store, with all rows of the journal up to the number `until`. All topics of a poll share it.
+
+    Each board, column and entry is read at most once for all topics.
+    """
+
+    def __init__(self, starts: CountStarts, until: int) -> None:
+        self._starts, self.until = starts, until
+        self._rows: dict[int, list[JournalRow]] = {}
+        self._followed: dict[int, set[str]] = {}
+        self._moves: dict[RankedColumnId, Moves] = {}
+        self._totals: dict[int, dict[int, int]] = {}
+        self._entries: dict[int, dict[str, Entry | None]] = {}
+        self._mark: LogMark | None = None
+
+    def add_rows(self, rows: Iterable[JournalRow], followed: Iterable[tuple[int, str]]) -> None:
+        """Store the new rows of the journal, and the followed owners as pairs of board key and owner."""
+        for row in rows:
+            self._rows.setdefault(row.board_key, []).append(row)
+        for board_key, owner in followed:
+            self._followed.setdefault(board_key, set()).add(owner)
+
+    def find_rows(self, board: Board) -> Sequence[JournalRow]:
+        return self._rows.get(board.key, ())
+
+    def read_moves(self, board: Board, index: int, column: MoveReader) -> Moves:
+        slot = board.key, index
+        found = self._moves.get(slot)
+        if found is None:
+            found = self._moves[slot] = column.read_moves(self.find_rows(board))
+        return found
+
+    def find_count_start(self, board: Board, index: int) -> CountStart | None:
+        return self._starts.get((board.key, index))
+
+    def read_totals(self, board: Board) -> Program[dict[int, int]]:
+        if board.key not in self._totals:
+            self._totals[board.key] = yield from read_board_totals(board)
+        return self._totals[board.key]
+
+    def read_mark(self) -> Program[LogMark]:
+        """Return the mark that says which changes of the change log this snapshot includes."""
+        if self._mark is None:
+            self._mark = yield from change_log.take_mark()
+        return self._mark
+
+    def read_entry(self, entries: Entries, owner: str) -> Program[Entry | None]:
+        """Return an owner's entry. The first call for a board also reads every followed owner whom a new row names."""
+        key = entries.board.key
+        kept = self._entries.setdefault(key, {})
+        if owner not in kept:
+            moved = {row.owner for row in self.find_rows(entries.board)} & self._followed.get(key, set())
+            wanted = sorted({owner, *(each for each in moved if each is not None)} - kept.keys())
+            found = yield from entries.find_entries(wanted)
+            kept.update((each, found.get(each)) for each in wanted)
+        return kept[owner]
 
 
 class Event(NamedTuple):
