@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
+
 from config.peers import parse_peers
 from jobs.boards.close_periods import CloseJob
 from jobs.boards.prune import PruneJob
@@ -17,16 +19,22 @@ from jobs.curves.audit import AuditJob, Auditor
 from jobs.curves.fold import FoldJob
 from jobs.curves.refresh import JOB, RefreshJob
 from jobs.curves.refresh_requests import RefreshQueue, RefreshRequestJob
-from jobs.curves.watch import watch_curves
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.peers import ExchangeJob, ReadPeer
 from jobs.leases.rebalance import BalanceJob
-from jobs.queue.workers import QueueParts, start_queue
+from jobs.queue.drain import DrainWorker, QueueParts
+from jobs.queue.size_workers import JOB as SIZE_JOB
+from jobs.queue.size_workers import SizeWorkersJob
 from storage.leases.peers.exchange import LeaseExchange
+from storage.queue.queue_application import Drainer
+from storage.queue.workers import ShardLeases
 from storage.store import Store
 
+from .controls import Sleep
 from .job_context import JobContext
 from .runner import Runner
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +74,7 @@ def start_jobs(parts: JobParts) -> Jobs:
     if parts.runs_pools:
         _start_pool_jobs(runner, parts)
     if parts.queue is not None:
-        start_queue(runner, parts.queue, parts)
+        _start_queue(runner, parts.queue, parts)
     if not parts.store.sole_writer:  # front ends without jobs write their operators' refresh requests to the store
         runner.start("demands", RefreshRequestJob(parts, parts.refresh_queue).run_forever)
     return Jobs(runner, refresh)
@@ -90,6 +98,40 @@ def _start_pool_jobs(runner: Runner, parts: JobParts) -> None:
         runner.start(job.name, job.run_forever)
 
 
+def _start_queue(runner: Runner, parts: QueueParts, context: JobContext) -> None:
+    """Start the workers of this process, and the job that limits how many workers may work."""
+    workers = context.limits.ingest_workers
+    for number in range(1, workers + 1):
+        worker = _make_drain_worker(parts, context, holder=f"{context.holder}/{number}")
+        runner.start(f"drain worker {number}", worker.run_forever, job="drain")
+    # If this process is the sole writer of the store, no other process has workers, so their number needs no limit.
+    if workers and not context.store.sole_writer:
+        runner.start(SIZE_JOB, SizeWorkersJob(context, parts.semaphore).run_forever)
+
+
+def _make_drain_worker(parts: QueueParts, context: JobContext, *, holder: str) -> DrainWorker:
+    sleep = context.make_sleep("drain")
+    drainer = Drainer(
+        context.store,
+        context.open_boards,
+        parts.leases,
+        context.limits,
+        now_us=context.now_us,
+        monotonic=context.monotonic,
+        sleep=sleep,
+        rng=context.rng,
+    )
+    leases = ShardLeases(
+        parts.leases,
+        parts.semaphore,
+        shards=parts.shards,
+        holder=holder,
+        lease_us=round(context.limits.ingest_lease_s * 1e6),
+        rng=context.rng,
+    )
+    return DrainWorker(context, drainer, leases, wake=parts.wake, sleep=sleep)
+
+
 def start_watch(context: JobContext) -> Runner:
     """Start the watch, which loads the curves that other processes store. Every process needs it, even without jobs."""
     limits, book = context.limits, context.book
@@ -103,3 +145,13 @@ def start_watch(context: JobContext) -> Runner:
     for name, poll, interval_s in polls:
         runner.start(name, partial(watch_curves, poll, interval_s, context.make_sleep(name)))
     return runner
+
+
+async def watch_curves(poll: Callable[[], Awaitable[int]], interval_s: float, sleep: Sleep) -> None:
+    """Poll for ever. If the store fails, this process keeps its present curves until the next poll."""
+    while True:
+        await sleep(interval_s)
+        try:
+            await poll()
+        except Exception as error:
+            log.error("curve_poll_failed", exc_info=error)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from jobs.curves.audit import Auditor
 from jobs.curves.refresh_requests import Refresher
-from jobs.queue.workers import QueueParts
+from jobs.queue.drain import QueueParts
 from service.contract.cursors import CursorCodec
 from service.http.endpoint import EndpointContext
 from service.http.key_watch import KeyWatch

@@ -29,7 +29,7 @@ from config.peers import parse_peers
 from jobs.controls import JobControls
 from jobs.curves.audit import Auditor
 from jobs.curves.refresh_requests import RefreshQueue, RemoteRefresher
-from jobs.queue.workers import QueueParts
+from jobs.queue.drain import QueueParts
 from jobs.wiring import JobParts, start_jobs, start_watch
 from service.client.lease_peers import open_peer_reader
 from service.contract.cursors import CursorCodec

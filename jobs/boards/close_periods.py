@@ -48,12 +48,7 @@ RESOURCE = "close"
 class CloseJob:
     """Closes and archives boards while it has the lease. Every job process runs `run_forever`."""
 
-    def __init__(
-        self,
-        context: JobContext,
-        *,
-        clock: StoreClock,
-    ) -> None:
+    def __init__(self, context: JobContext, *, clock: StoreClock) -> None:
         self._store, self._book, self._ownership = context.store, context.book, Ownership(context)
         # Final curves are fitted from the store itself, because a replica may not have the last posts yet.
         self._fitting, self._archiver = Fitting(context), Archiver(context)

@@ -28,9 +28,7 @@ RESOURCE = "prune"
 
 class PruneJob:
     def __init__(
-        self,
-        context: JobContext,
-        unread_from: Callable[[], Program[int | None]] = find_fold_position,
+        self, context: JobContext, unread_from: Callable[[], Program[int | None]] = find_fold_position
     ) -> None:
         """Create the job. `unread_from` returns the first position of the change log that is not folded yet."""
         self._store, self._limits = context.store, context.limits

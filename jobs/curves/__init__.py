@@ -4,12 +4,12 @@
     RefreshQueue: operators' requests ──┴──> RefreshJob: claim ──> Fitting ──> store the curve, release the lease
                                                                                        │
     change log ──> FoldJob ──> live counts of the stored curve, until drift or age makes the column due
-    other processes' curves and counts ──> `watch` ──> the curve book of this process
+    other processes' curves and counts ──> `jobs.wiring` ──> the curve book of this process
 
 - `refresh`, `schedule` and `fitting`: decide which column gets a new curve and when, and make the curve.
 - `refresh_requests`: refreshes that operators request, in this process and from front ends without jobs.
 - `fold` adds logged changes to the live counts of the curves in use.
-- `audit` compares curves with counts for random entries; `watch` loads the curves that other processes stored.
+- `audit` compares curves with counts for random entries.
 
 The most important rule: two refreshes of one column never overlap, in any processes, because each has a lease on the
 column. The room may import `storage`, `predictor` and the modules at the root of `jobs`, but not its neighbours

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
@@ -74,13 +73,6 @@ class RefreshRequest:
     def follow(self, later: asyncio.Future[Refreshed]) -> None:
         error = later.exception()
         self.answer_callers(error if isinstance(error, Exception) else later.result())
-
-
-class Refresher(Protocol):
-    """Refreshes a column on request, in this process or through another one."""
-
-    async def refresh_now(self, board: Board, column_index: int) -> Refreshed:
-        """Return a new curve of the column; see `RefreshQueue.refresh_now`."""
 
 
 class RefreshQueue:
@@ -204,6 +196,9 @@ class RemoteRefresher:
 
     async def _state(self, board: Board, column_index: int) -> RefreshRequestState | None:
         return await self._store.read(lambda: find_refresh_request_state(board.key, column_index))
+
+
+Refresher = RefreshQueue | RemoteRefresher
 
 
 class RefreshRequestJob:

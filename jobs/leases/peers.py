@@ -33,14 +33,7 @@ ReadPeer = Callable[[str, int, int], Awaitable[list[PublishedLeaseEvent]]]
 
 
 class ExchangeJob:
-    def __init__(
-        self,
-        context: JobContext,
-        exchange: LeaseExchange,
-        read_peer: ReadPeer,
-        *,
-        peer: str,
-    ) -> None:
+    def __init__(self, context: JobContext, exchange: LeaseExchange, read_peer: ReadPeer, *, peer: str) -> None:
         self._store, self._ownership, self._limits = context.store, Ownership(context), context.limits
         self._exchange, self._read_peer, self._observer, self._peer = exchange, read_peer, context.observer, peer
         self.name = f"exchange {peer}"

@@ -5,7 +5,6 @@
     SizeWorkersJob: work that was done ──> WorkerCount ──> how many workers may hold a permit (a stored semaphore)
 
 - `drain` is one worker: it leases shards and applies their posts round by round.
-- `workers` starts the workers of one process.
 - `size_workers` measures all workers of the store and decides how many may work.
 
 A permit is one of a limited number of leases; a worker works only while it holds one. Each shard has at most one

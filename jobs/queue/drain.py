@@ -12,15 +12,17 @@ its shards to others, the store rejects its writes.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 import structlog
 
 from jobs.controls import Sleep, sleep_until_set
 from jobs.job_context import JobContext
 from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreDamagedError
+from storage.leases.work_leases import WorkLeases
 from storage.queue import ingest_queue
 from storage.queue.queue_application import Drainer
-from storage.queue.workers import ShardLeases, Share
+from storage.queue.workers import Semaphore, ShardLeases, Share
 from storage.store import read_single
 
 log = structlog.get_logger(__name__)
@@ -30,15 +32,17 @@ QUIET_AFTER_S = 10.0
 QUIET_POLLS = 5
 
 
+@dataclass(frozen=True, slots=True)
+class QueueParts:
+    shards: int
+    leases: WorkLeases
+    wake: asyncio.Event  # set when posts are queued in this process
+    semaphore: Semaphore  # limits how many workers of the store work at the same time
+
+
 class DrainWorker:
     def __init__(
-        self,
-        context: JobContext,
-        drainer: Drainer,
-        leases: ShardLeases,
-        *,
-        wake: asyncio.Event,
-        sleep: Sleep,
+        self, context: JobContext, drainer: Drainer, leases: ShardLeases, *, wake: asyncio.Event, sleep: Sleep
     ) -> None:
         """Create a worker. The caller must set `wake` whenever posts are queued in this process."""
         self._store, self._drainer, self._leases, self._limits = context.store, drainer, leases, context.limits

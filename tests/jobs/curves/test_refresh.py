@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from jobs.curves.refresh_requests import RefreshQueue
-from jobs.curves.watch import watch_curves
 from jobs.errors import NoJobProcessError
+from jobs.wiring import watch_curves
 from predictor import Curve, Knot
 from storage.curves.stored_curves import store_curve
 from storage.errors import StoreBusyError
