@@ -48,12 +48,12 @@ class JobParts(JobContext):
 
 
 class Jobs:
-    def __init__(self, runner: Runner, refresh: RefreshJob) -> None:
-        self._runner, self._refresh = runner, refresh
+    def __init__(self, runner: Runner, refresh_queue: RefreshQueue) -> None:
+        self._runner, self._refresh_queue = runner, refresh_queue
 
     async def stop(self) -> list[str]:
         """Refuse refresh requests, then cancel every job. Return the names of jobs that did not end in time."""
-        self._refresh.close()
+        self._refresh_queue.refuse_requests()
         return await self._runner.stop()
 
 
@@ -69,15 +69,14 @@ def start_jobs(parts: JobParts) -> Jobs:
     if parts.auditor is not None and parts.limits.audit_interval_s:
         runner.start("audit", AuditJob(parts, parts.auditor).run_forever)
     runner.start("fold", FoldJob(parts).run_forever)
-    close = CloseJob(parts, clock=parts.leases.clock)
-    runner.start("close", close.run_forever)
+    runner.start("close", CloseJob(parts, clock=parts.leases.clock).run_forever)
     if parts.runs_pools:
         _start_pool_jobs(runner, parts)
     if parts.queue is not None:
         _start_queue(runner, parts.queue, parts)
     if not parts.store.sole_writer:  # front ends without jobs write their operators' refresh requests to the store
         runner.start("demands", RefreshRequestJob(parts, parts.refresh_queue).run_forever)
-    return Jobs(runner, refresh)
+    return Jobs(runner, parts.refresh_queue)
 
 
 def _start_pool_jobs(runner: Runner, parts: JobParts) -> None:
@@ -134,16 +133,12 @@ def _make_drain_worker(parts: QueueParts, context: JobContext, *, holder: str) -
 
 def start_watch(context: JobContext) -> Runner:
     """Start the watch, which loads the curves that other processes store. Every process needs it, even without jobs."""
-    limits, book = context.limits, context.book
+    limits, book, make_sleep = context.limits, context.book, context.make_sleep
     runner = Runner(
         limits, monotonic=context.monotonic, sleep=context.sleep, rng=context.rng, controls=context.controls
     )
-    polls: tuple[tuple[str, Callable[[], Awaitable[int]], float], ...] = (
-        ("watch", book.poll, limits.curve_poll_s),
-        ("live watch", book.poll_live, limits.live_poll_s),
-    )
-    for name, poll, interval_s in polls:
-        runner.start(name, partial(watch_curves, poll, interval_s, context.make_sleep(name)))
+    runner.start("watch", partial(watch_curves, book.poll, limits.curve_poll_s, make_sleep("watch")))
+    runner.start("live watch", partial(watch_curves, book.poll_live, limits.live_poll_s, make_sleep("live watch")))
     return runner
 
 

@@ -22,8 +22,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-import structlog
-
 from config import Settings
 from config.peers import parse_peers
 from jobs.controls import JobControls
@@ -66,8 +64,6 @@ from storage.store import Store
 from .context import Context, CurveContext, PostingContext
 from .stores import open_sampling_store, open_store
 
-log = structlog.get_logger(__name__)
-
 
 def now_us() -> int:
     """Return the service's time in microseconds since 1970."""
@@ -96,7 +92,7 @@ async def open_context(
         if settings.managed_objects:
             managing = manage_objects(parts, context.curves.refreshes, metrics, service_version())
             tree = await stack.enter_async_context(managing)
-            context = replace(context, agent=JolokiaAgent(tree, service_version(), failed=_managed_failed))
+            context = replace(context, agent=JolokiaAgent(tree, service_version()))
         yield context
 
 
@@ -283,10 +279,6 @@ async def _end_when_damaged(store: Store, stop: Callable[[], Awaitable[object]])
     """Stop the jobs once the store is damaged: further writes could do more damage, and all rounds would fail."""
     await store.damaged.wait()
     await stop()
-
-
-def _managed_failed(error: Exception) -> None:
-    log.error("managed_request_failed", exc_info=error)
 
 
 def make_holder() -> str:

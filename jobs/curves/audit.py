@@ -42,7 +42,7 @@ class Auditor:
         rng: random.Random,
     ) -> None:
         self._store, self._boards, self._book = store, boards, book
-        self._limits, self._observer = limits, observer
+        self._limits, self.observer = limits, observer
         self._monotonic, self._rng = monotonic, rng
 
     async def audit_column(self, board: Board, column_index: int, *, owners: int | None = None) -> Audit:
@@ -64,7 +64,7 @@ class Auditor:
             lambda: audit_curve(entries, column_index, served, limits, rng=self._rng, monotonic=self._monotonic),
             heavy=True,
         )
-        self._observer.audited(found)
+        self.observer.audited(found)
         for each in found.broken[:BROKEN_LOGGED_MAX]:
             log.error(
                 "bracket_broken",
@@ -78,10 +78,6 @@ class Auditor:
                 as_of_us=found.curve.as_of_us,
             )
         return found
-
-    def failed(self, board: Board, column_index: int, error: Exception) -> None:
-        self._observer.audit_failed()
-        log.error("audit_failed", board=board.id, column_index=column_index, exc_info=error)
 
 
 class AuditJob:
@@ -103,7 +99,8 @@ class AuditJob:
         except (NoCurveError, UnknownBoardError, BoardChangedError):
             return  # the board was emptied or deleted meanwhile
         except StorageError as error:
-            self._auditor.failed(board, column_index, error)
+            self._auditor.observer.audit_failed()
+            log.error("audit_failed", board=board.id, column_index=column_index, exc_info=error)
 
     def draw_column(self) -> tuple[Board, int] | None:
         """Return a random board and column that have a curve, or None if `DRAWS_MAX` draws found none."""

@@ -68,9 +68,6 @@ class RefreshJob:
         """Accept requests from now on. A request that comes before the workers run waits until they run."""
         self._refresh_queue.accept_requests(self._wake.set)
 
-    def close(self) -> None:
-        self._refresh_queue.refuse_requests()
-
     async def schedule(self) -> None:
         sleep = self._context.make_sleep(JOB)
         while True:

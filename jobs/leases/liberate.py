@@ -57,7 +57,8 @@ class LiberateJob:
 
     async def _work(self, _held: HeldLease) -> None:
         liberated = await self.liberate_expired()
-        swept = await self._in_steps(self._sweep)
+        rows_max = self._limits.liberate_rows_max
+        swept = await self._in_steps(lambda: lease_pools.sweep_dropped(rows_max=rows_max))
         forgotten = await self.prune_journal()
         if liberated or swept or forgotten:
             log.info("leases_liberated", leases=liberated, resources_deleted=swept, journal_rows_removed=forgotten)
@@ -77,20 +78,14 @@ class LiberateJob:
     def _free(self, region: Region) -> Program[int]:
         now_us = yield from self._clock()
         before_us, rows_max = now_us - self._margin_us, self._limits.liberate_rows_max
-        upkeep = lease_upkeep
-        return (
-            yield from upkeep.liberate_expired(
-                region, before_us=before_us, now_us=now_us, rows_max=rows_max, rng=self._rng
-            )
+        freeing = lease_upkeep.liberate_expired(
+            region, before_us=before_us, now_us=now_us, rows_max=rows_max, rng=self._rng
         )
-
-    def _sweep(self) -> Program[int]:
-        return lease_pools.sweep_dropped(rows_max=self._limits.liberate_rows_max)
+        return (yield from freeing)
 
     def _forget(self) -> Program[int]:
         before_us = (yield from self._clock()) - round(self._limits.lease_journal_retention_s * 1e6)
-        journal = lease_journal
-        return (yield from journal.prune(before_us=before_us, rows_max=self._limits.liberate_rows_max))
+        return (yield from lease_journal.prune(before_us=before_us, rows_max=self._limits.liberate_rows_max))
 
     async def _in_steps(self, step: Callable[[], Program[int]]) -> int:
         """Run a step until it changes no rows. After each step, pause for as long as the step took."""

@@ -32,7 +32,7 @@ class BalanceJob:
         self._store, self._ownership, self._limits = context.store, Ownership(context), context.limits
         self._clock, self._margin_us = context.leases.clock, round(context.limits.lease_margin_s * 1e6)
         self._monotonic, self._sleep, self._rng = context.monotonic, context.make_sleep(RESOURCE), context.rng
-        self._observer, self._upkeep = context.observer, lease_upkeep
+        self._observer = context.observer
 
     async def run_forever(self) -> None:
         interval_s = self._limits.balance_interval_s
@@ -59,7 +59,7 @@ class BalanceJob:
             yield from held.renew()
         keys = [pool.key for pool in pools]
         counts = yield from lease_counts.read_counts(keys)
-        stored = yield from self._upkeep.loads(keys)
+        stored = yield from lease_upkeep.loads(keys)
         now_us = yield from self._clock()
         regions: dict[int, dict[str, RegionState]] = {key: {} for key in keys}
         for (key, region), counted in counts.items():
@@ -71,7 +71,7 @@ class BalanceJob:
                 else update_load(msgspec.json.decode(known, type=Load), found, self._limits.balance_half_life_s)
             )
             regions[key][region] = RegionState(found.available, load)
-        yield from self._upkeep.set_loads(
+        yield from lease_upkeep.set_loads(
             {
                 (key, region): msgspec.json.encode(state.load).decode()
                 for key, states in regions.items()
@@ -96,7 +96,7 @@ class BalanceJob:
                 now_us = yield from self._clock()
                 times = {"before_us": now_us - self._margin_us, "now_us": now_us}
                 return (
-                    yield from self._upkeep.move_resources(pool, move.source, move.target, step, **times, rng=self._rng)
+                    yield from lease_upkeep.move_resources(pool, move.source, move.target, step, **times, rng=self._rng)
                 )
 
             done = await self._store.write(program)

@@ -232,7 +232,7 @@ async def test_a_request_that_waits_for_another_process_is_refused_when_this_one
     async with run_workers(theirs):
         demand = asyncio.create_task(other.desk.refresh_now(board, 0))
         await within(other.store.refused.get())
-        theirs.close()
+        other.desk.refuse_requests()
         with pytest.raises(NoJobProcessError):
             await within(demand)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
+
+import structlog
 
 from service.contract.problems import problem_of
 from service.monitoring.managed.node_channel import ProcessFailedError
@@ -21,6 +22,7 @@ from service.monitoring.managed.tree import ObjectTree, TreeSnapshot
 from .requests import BadRequestError, JolokiaRequest, UnsupportedTypeError
 from .values import cut_to_limits, follow_path
 
+log = structlog.get_logger(__name__)
 PROTOCOL = "7.2"
 
 
@@ -29,33 +31,26 @@ class NotModifiedError(Exception):
 
 
 class JolokiaAgent:
-    """Answers requests about the objects of a tree. It calls `failed` with every unexpected error."""
+    """Answers requests about the objects of a tree, and logs every unexpected error."""
 
-    def __init__(
-        self,
-        tree: ObjectTree,
-        version: str,
-        *,
-        failed: Callable[[Exception], None],
-        now_s: Callable[[], float] = time.time,
-    ) -> None:
-        self.tree, self._version, self._failed, self._now_s = tree, version, failed, now_s
+    def __init__(self, tree: ObjectTree, version: str) -> None:
+        self.tree, self._version = tree, version
 
     async def answer_request(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> dict[str, Any]:
         echo = {"request": request.echo} if request.parameters.include_request else {}
         try:
             value = cut_to_limits(await self._value(request, snapshot), request.parameters)
         except NotModifiedError:
-            return {**echo, "status": 304, "timestamp": int(self._now_s())}
+            return {**echo, "status": 304, "timestamp": int(time.time())}
         except Exception as error:
             return {**self.make_error_envelope(error), **echo}
-        return {**echo, "value": value, "status": 200, "timestamp": int(self._now_s())}
+        return {**echo, "value": value, "status": 200, "timestamp": int(time.time())}
 
     def make_error_envelope(self, error: Exception) -> dict[str, Any]:
         status, java_name, message = describe_error(error)
         if status >= 500:
-            self._failed(error)
-        return {"status": status, "error_type": java_name, "error": message, "timestamp": int(self._now_s())}
+            log.error("managed_request_failed", exc_info=error)
+        return {"status": status, "error_type": java_name, "error": message, "timestamp": int(time.time())}
 
     async def _value(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> Any:
         if request.type == "version":

@@ -33,15 +33,13 @@ class ObjectTree:
         boards: BoardObjects,
         fixed: Callable[[Mapping[ObjectName, ManagedObject]], Iterable[ManagedObject]],
         limits: ManagedSettings,
-        *,
-        now_s: Callable[[], float] = time.time,
     ) -> None:
         self._history, self._grouping, self._boards, self._fixed = history, grouping, boards, fixed
-        self._limits, self._now_s = limits, now_s
+        self._limits = limits
         self._made_of: Mapping[ObjectName, ManagedObject] | None = None
         self._objects: dict[str, ManagedObject] = {}
         self._listed: frozenset[str] = frozenset()
-        self.changed_at_s = now_s()  # Unix time when `note_changes` last found objects added or removed
+        self.changed_at_s = time.time()  # Unix time when `note_changes` last found objects added or removed
 
     def take_snapshot(self) -> TreeSnapshot:
         moment = self._history.read_moment()
@@ -58,7 +56,7 @@ class ObjectTree:
     def note_changes(self, snapshot: TreeSnapshot) -> None:
         listed = frozenset(name.canonical for name in snapshot.list_names())
         if listed != self._listed:
-            self._listed, self.changed_at_s = listed, self._now_s()
+            self._listed, self.changed_at_s = listed, time.time()
 
     async def run_operation(self, managed: ManagedObject, operation: str, arguments: Sequence[Any]) -> Any:
         """Run an operation and return its result.
