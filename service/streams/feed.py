@@ -54,11 +54,6 @@ class _PollResult:
     ended: list[Topic] = field(default_factory=list)  # topics whose streams end after this poll
     joined: list[tuple[_Joining, Topic | Exception, list[Event]]] = field(default_factory=list)
 
-    @property
-    def until(self) -> int:
-        """Return the last sequence number of the journal that the topics have seen after this poll."""
-        return self.snapshot.until
-
 
 class Feed:
     def __init__(
@@ -214,7 +209,7 @@ class Feed:
             poll.joined.append((one, error, []))
 
     def _first_events(self, poll: _PollResult, topic: Topic, last_seen: int | None) -> Program[list[Event]]:
-        state = topic.last._replace(number=poll.until)
+        state = topic.last._replace(number=poll.snapshot.until)
         if last_seen is None:
             return [state]
         limit = self._limits.stream_rows_max
@@ -222,18 +217,20 @@ class Feed:
         if poll.begins_after <= last_seen <= poll.published:
             rows = yield from journal.read_changes(last_seen, limit=limit, boards=[topic.board.key])
         if rows is None or len(rows) == limit:
-            return [Event(poll.until, "reset", RESET), state]
-        missed = topic.find_missed_event([row for row in rows if row.number <= poll.until], poll.until)
+            return [Event(poll.snapshot.until, "reset", RESET), state]
+        missed = topic.find_missed_event(
+            [row for row in rows if row.number <= poll.snapshot.until], poll.snapshot.until
+        )
         return [] if missed is None else [missed]
 
     def _deliver(self, poll: _PollResult) -> int:
-        self._seen = poll.until
+        self._seen = poll.snapshot.until
         sent = 0
         for followed, event in poll.events:
             sent += _send([event], followed.clients)
         if poll.lost:
             for followed in self._topics.values():
-                sent += _send([Event(poll.until, "reset", RESET), followed.last], followed.clients)
+                sent += _send([Event(poll.snapshot.until, "reset", RESET), followed.last], followed.clients)
         for followed in poll.ended:
             for client in followed.clients:
                 client.end_stream()

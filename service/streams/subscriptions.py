@@ -41,7 +41,7 @@ class FeedSnapshot:
     """
 
     def __init__(self, starts: CountStarts, until: int) -> None:
-        self._starts, self.until = starts, until
+        self.starts, self.until = starts, until
         self._rows: dict[int, list[JournalRow]] = {}
         self._followed: dict[int, set[str]] = {}
         self._moves: dict[RankedColumnId, Moves] = {}
@@ -65,9 +65,6 @@ class FeedSnapshot:
         if found is None:
             found = self._moves[slot] = column.read_moves(self.find_rows(board))
         return found
-
-    def find_count_start(self, board: Board, index: int) -> CountStart | None:
-        return self._starts.get((board.key, index))
 
     def read_totals(self, board: Board) -> Program[dict[int, int]]:
         if board.key not in self._totals:
@@ -309,7 +306,7 @@ class OwnerTopic(_Topic[_Standing]):
         if not isinstance(cell, str):
             return _Standing(total=total, counted=counted)
         among_ties = self.owner if self._ranking.timed else ""
-        start = snapshot.find_count_start(self.board, self.index)
+        start = snapshot.starts.get((self.board.key, self.index))
         better_count = yield from count_rows_before(self._ranking, cell, among_ties, start)
         return _Standing(cell=cell, rank=1 + better_count, total=total, counted=counted)
 
