@@ -214,20 +214,15 @@ async def _open_posting(
     return PostingContext(writer, enqueuer, queue, PostIds(salt))
 
 
-def _lease_margin_us(settings: Settings) -> int:
-    """Return the margin in microseconds: after a lease ends, no other key gets its resource for this time."""
-    return round(settings.lease_margin_s * 1e6)
-
-
 def make_work_leases(settings: Settings, store: Store) -> WorkLeases:
-    return WorkLeases(store_clock, margin_us=_lease_margin_us(settings))
+    return WorkLeases(store_clock, margin_us=round(settings.lease_margin_s * 1e6))
 
 
 def _lease_transactions(settings: Settings, store: Store) -> LeaseTransactions:
     return LeaseTransactions(
         store.dialect,
         store_clock,
-        margin_us=_lease_margin_us(settings),
+        margin_us=round(settings.lease_margin_s * 1e6),
         attempts_max=settings.write_attempts_max,
         rng=random.Random(),
         peers=bool(settings.lease_peers),

@@ -253,9 +253,8 @@ class RefreshRequestJob:
         except NoJobProcessError:
             return None
         except Exception as error:
-            log.error(
-                "refresh_request_failed", board=request.board_id, column_index=request.column_index, exc_info=error
-            )
+            board_id, column_index = request.board_id, request.column_index
+            log.error("refresh_request_failed", board=board_id, column_index=column_index, exc_info=error)
             return RefreshAnswer("failed")
         return RefreshAnswer("refreshed", "", refreshed.version, round(refreshed.seconds * 1e6))
 

@@ -77,10 +77,8 @@ class _Worker:
         def watch() -> None:
             os.read(ORDERS_DESCRIPTOR, 1)  # no more bytes are sent, so this call returns only when the supervisor ends
             shutil.rmtree(self._orders.folder, ignore_errors=True)  # the supervisor has ended and can't do it
-            log.error(
-                "supervisor_gone",
-                detail="stopping, because without a supervisor nobody would replace or stop this process",
-            )
+            detail = "stopping, because without a supervisor nobody would replace or stop this process"
+            log.error("supervisor_gone", detail=detail)
             loop.call_soon_threadsafe(stop.set)
             threading.Event().wait(stop_s_max(self._settings))
             os._exit(1)

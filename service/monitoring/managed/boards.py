@@ -84,15 +84,12 @@ class BoardObjects:
             names = board.spec.columns
             return {names[index].name: await self._refresh(board, index) for index in board.sorted_indexes}
 
+        text = "Refresh the curves of all ranked columns; returns the seconds that each took"
         return ManagedObject(
             _board_name(board),
             "A leaderboard",
             attributes_of(_BOARD, lambda _: board),
-            {
-                "refresh": Operation(
-                    "Refresh the curves of all ranked columns; returns the seconds that each took", refresh
-                )
-            },
+            {"refresh": Operation(text, refresh)},
             kind="rankcurve.Board",
         )
 
