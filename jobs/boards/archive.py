@@ -45,7 +45,7 @@ class Archiver:
 
     async def begin(self, held: HeldLease, board: Board) -> None:
         """Start the archive of a board, or continue one that this or another process began."""
-        entries, _ = self._open_boards.open_board(board)
+        entries = self._open_boards.open_board(board)
         archiving = ArchiveWriter(entries, self._limits)
         await self._store.write(lambda: held.renew_and(archiving.begin_or_resume()))
         self._under_way, self._written = archiving, _Written()
@@ -56,7 +56,7 @@ class Archiver:
         Raises:
             LeaseLostError, UnknownBoardError, StoreBusyError: see `write_part`; no board was archived.
         """
-        archivings = [ArchiveWriter(self._open_boards.open_board(board)[0], self._limits) for board in boards]
+        archivings = [ArchiveWriter(self._open_boards.open_board(board), self._limits) for board in boards]
 
         def read() -> Program[list[list[DraftBlock] | None]]:
             found = []

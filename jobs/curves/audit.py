@@ -56,7 +56,7 @@ class Auditor:
         served = self._book.find_served(board, column_index)
         if served is None:
             raise NoCurveError(f"{board.spec.columns[column_index].name!r} of {board.id!r} has no curve yet")
-        entries, _ = self._boards.open_board(board)
+        entries = self._boards.open_board(board)
         limits = self._limits
         if owners is not None:
             limits = limits.model_copy(update={"audit_owners_max": min(owners, limits.audit_owners_max)})

@@ -114,7 +114,7 @@ class Fitting:
         return FitSnapshot(totals[board.key].get(CHANGES, 0), mark)
 
     async def _sample(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
-        entries, _ = self._open_boards.open_board(board)
+        entries = self._open_boards.open_board(board)
         dialect, gap_rows_max = self._store.dialect, self._limits.gap_rows_max
         # The time is read before the snapshot, so that the curve counts every write acknowledged before `as_of`.
         now_us = self._now_us()
@@ -130,7 +130,7 @@ class Fitting:
         return curve, seen
 
     async def _scan(self, board: Board, column_index: int, state: ColumnState) -> tuple[Curve, FitSnapshot]:
-        entries, _ = self._open_boards.open_board(board)
+        entries = self._open_boards.open_board(board)
         now_us = self._now_us()  # read before the snapshot, as in `_sample`
         slot, loop = (board.key, column_index), asyncio.get_running_loop()
 

@@ -150,7 +150,7 @@ class Counting:
         rows = found.replays.get(slot)
         if rows is None:
             rows = found.changes.get(slot[0], [])
-        return tracked.counts.count_moves(list_moves(rows, RankedCells(board).find_span(slot[1]))) > 0
+        return tracked.counts.count_moves(list_moves(rows, RankedCells(board.spec).find_span(slot[1]))) > 0
 
 
 class FoldJob:

@@ -45,7 +45,7 @@ class RankContext:
         found = self._locators.get(board.key)
         if found is not None and found.board is board:
             return found
-        entries, _ = self._boards.open_board(board)
+        entries = self._boards.open_board(board)
         found = Locator(self._store.for_board(board.id), entries, self._book, self._limits, self._now_us)
         self._locators[board.key] = found
         self._locators.move_to_end(board.key)

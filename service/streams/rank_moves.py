@@ -35,7 +35,7 @@ class Move:
 
 class MoveReader:
     def __init__(self, board: Board, index: int, *, high: bool) -> None:
-        self._cells, self._index, self.high = RankedCells(board), index, high
+        self._cells, self._index, self.high = RankedCells(board.spec), index, high
 
     def read_moves(self, rows: Iterable[JournalRow]) -> Moves:
         """Return the moves of all rows that changed an entry, even of rows that left this column unchanged."""

@@ -163,7 +163,7 @@ def _read_changes_since(
 
 
 def _sorted_keys(board: Board, column_index: int, texts: Iterable[str]) -> list[int]:
-    cells, padding = RankedCells(board), Padding(board.spec, board.spec.columns[column_index])
+    cells, padding = RankedCells(board.spec), Padding(board.spec, board.spec.columns[column_index])
     found = (cells.extract_cell(text, column_index) for text in texts)
     return sorted(padding.key_of_cell(cell) for cell in found if cell is not None)
 

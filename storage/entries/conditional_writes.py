@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from querybuilder import (
@@ -84,10 +85,9 @@ class RowWrites:
         made: list[tuple[Any, ...]]
         if self._layout.shared:
             made = [(key, entry.owner, entry.updated_at_us, *entry.cells) for key, entry in entries]
-            made.sort(key=_row_id)  # all writers use one order, so they never deadlock
         else:
             made = [(entry.owner, entry.updated_at_us, *entry.cells) for _, entry in entries]
-            made.sort(key=_owner)
+        made.sort(key=itemgetter(0, 1))  # all writers use one order, so they never deadlock
         inserted = yield self._insert.bind(rows=made)
         return int(inserted[0][0])
 
@@ -129,14 +129,4 @@ class RowWrites:
         )
 
 
-def _row_id(row: tuple[Any, ...]) -> tuple[Any, Any]:
-    return row[0], row[1]
-
-
-def _owner(row: tuple[Any, ...]) -> Any:
-    return row[0]
-
-
-@lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def shared_writes(layout: Layout) -> RowWrites:
-    return RowWrites(layout)
+writes_of = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(RowWrites)

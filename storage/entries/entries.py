@@ -9,7 +9,6 @@ from functools import cached_property, lru_cache
 from querybuilder import (
     INTEGER,
     Lock,
-    Prepared,
     asc,
     col,
     delete,
@@ -31,11 +30,11 @@ from storage.log.cells import RankedCells
 from storage.log.change_log import NewChange, change_log
 from storage.log.log_record import ChangeKind, record_of_event
 from storage.log.merging import Merger
-from storage.records import Board, Entry
+from storage.records import Board, BoardSpec, Entry
 from storage.schema.tables import BOARDS, TOTALS
 from storage.store import Program
 
-from .conditional_writes import RowWrites, shared_writes
+from .conditional_writes import RowWrites, writes_of
 from .rankings import Ranking, decode_entry
 
 _ENTRY_ROW = -10  # marks a result row that holds an entry instead of a total; no column has this index
@@ -58,42 +57,30 @@ class _EntryStatements:
             .prepared()
         )
         self.erase = delete(table).where(*scope, col("owner").eq(param("owner"))).prepared()
-        self._layout = layout
+        on_boards = select(col(ROWS_KEY), *row).from_(table)
+        on_boards = on_boards.where(col(ROWS_KEY).in_(param("keys")), col("owner").eq(param("owner")))
+        self.of_owner = on_boards.packed().prepared()
 
-    @cached_property
-    def of_owner(self) -> Prepared:
-        found = select(col(ROWS_KEY), *self._layout.row_columns()).from_(self._layout.table)
-        mine = found.where(col(ROWS_KEY).in_(param("keys")), col("owner").eq(param("owner")))
-        return mine.packed().prepared()
+
+_statements_of = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_EntryStatements)
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _shared_statements(layout: Layout) -> _EntryStatements:
-    return _EntryStatements(layout)
-
-
-class Pattern:
-    """The statements and rules that boards with the same table and spec share. Opening another such board is cheap."""
-
-    def __init__(self, board: Board) -> None:
-        self.spec = board.spec
-        self.layout = layout_of(board)
-        shared = self.layout.shared
-        self.writes = (shared_writes if shared else RowWrites)(self.layout)
-        self._sql = (_shared_statements if shared else _EntryStatements)(self.layout)
-        self.ranked_cells = RankedCells(board)
-        self.merger = Merger(board)
-        self.sorted_indexes = board.sorted_indexes
+def _rules_of(spec: BoardSpec) -> tuple[RankedCells, Merger]:
+    return RankedCells(spec), Merger(spec)
 
 
 class Entries:
-    """Programs that read and write one board's rows, and a `Ranking` for each sorted column."""
+    """Programs that read and write one board's rows, its merge rules, and a `Ranking` for each sorted column.
 
-    def __init__(self, board: Board, pattern: Pattern | None = None) -> None:
-        self.pattern = pattern or Pattern(board)
+    Boards with the same table and columns share statements, and boards with the same spec share rules.
+    """
+
+    def __init__(self, board: Board) -> None:
         self.board = board
-        self.layout, self.writes = self.pattern.layout, self.pattern.writes
-        self.ranked_cells, self._sql = self.pattern.ranked_cells, self.pattern._sql
+        self.layout = layout_of(board)
+        self.writes, self._sql = writes_of(self.layout), _statements_of(self.layout)
+        self.ranked_cells, self.merger = _rules_of(board.spec)
         self._scope = scope_of(board)
 
     @cached_property
@@ -164,7 +151,7 @@ class Entries:
     def _moved(self, entry: Entry, change: NewChange, more: int, *, now_us: int, place: int) -> Program[None]:
         yield from change_log.append_changes([change], now_us=now_us, place=place)
         counted = {ALL_ENTRIES: more, CHANGES: 1}
-        counted.update({index: more for index in self.pattern.sorted_indexes if entry.cells[index] is not None})
+        counted.update({index: more for index in self.board.sorted_indexes if entry.cells[index] is not None})
         yield from add_totals({self.board.key: counted})
 
 
@@ -218,15 +205,8 @@ _ADD_TOTALS = (
 
 def read_live_epochs(board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, int]]:
     """Return the epochs of the boards that still exist, by board key. `held`: lock these boards in the catalog."""
-    rows = yield _live_epochs(held).bind(keys=list(board_keys))
+    rows = yield (_HELD_BOARDS if held else _LIVE_BOARDS).bind(keys=list(board_keys))
     return {row[0]: row[1] for row in rows}
-
-
-@lru_cache
-def _live_epochs(held: bool) -> Prepared:
-    epochs = select(col("board_key"), col("epoch")).from_(BOARDS)
-    epochs = epochs.where(col("board_key").in_(param("keys"))).packed()
-    return (epochs.locked(Lock.SHARE, asc(col("board_key"))) if held else epochs).prepared()
 
 
 def lock_rows_keys(board_keys: Iterable[int]) -> Program[dict[int, int]]:
@@ -235,15 +215,11 @@ def lock_rows_keys(board_keys: Iterable[int]) -> Program[dict[int, int]]:
     A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
     these old rows would be lost. A board in a table of its own needs no lock: a write to a dropped table fails.
     """
-    rows = yield _HELD_ROWS_KEYS.bind(keys=list(board_keys))
-    return {row[0]: row[1] for row in rows}
+    rows = yield _HELD_BOARDS.bind(keys=list(board_keys))
+    return {row[0]: row[2] for row in rows}
 
 
-_HELD_ROWS_KEYS = (
-    select(col("board_key"), col("rows_key"))
-    .from_(BOARDS)
-    .where(col("board_key").in_(param("keys")))
-    .packed()
-    .locked(Lock.SHARE, asc(col("board_key")))
-    .prepared()
-)
+_BOARDS_BY_KEY = select(col("board_key"), col("epoch"), col("rows_key")).from_(BOARDS)
+_BOARDS_BY_KEY = _BOARDS_BY_KEY.where(col("board_key").in_(param("keys"))).packed()
+_LIVE_BOARDS = _BOARDS_BY_KEY.prepared()
+_HELD_BOARDS = _BOARDS_BY_KEY.locked(Lock.SHARE, asc(col("board_key"))).prepared()

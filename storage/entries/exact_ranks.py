@@ -73,7 +73,7 @@ class GapCounts:
     def __init__(self, board: Board, index: int, padding: Padding) -> None:
         self._padding = padding
         self._key_and_scope = {"totals_key": board.key, **scope_of(board)}
-        layout, place = layout_of(board), RankedCells(board).find_span(index)
+        layout, place = layout_of(board), RankedCells(board.spec).find_span(index)
         self._from_above = _prepare_count(layout, index, place, from_below=False)
         self._from_below = _prepare_count(layout, index, place, from_below=True)
 

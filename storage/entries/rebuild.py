@@ -145,7 +145,7 @@ def store_owner_rows(
     entries: Entries, owners: Mapping[str, OwnerRow], changes: int, done: RebuildCounts
 ) -> Program[None]:
     """Insert rows into an empty board and add their totals. `changes`: how many changes the board has had."""
-    counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.pattern.sorted_indexes, 0)}
+    counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.board.sorted_indexes, 0)}
     for page in _pages(owners):
         seen = [
             Entry(owner, last.updated_at_us, last.cells) for owner, last in page if last.cells and not last.is_hidden
@@ -157,7 +157,7 @@ def store_owner_rows(
             yield from hidden_statements.insert_rows([HiddenEntry(entries.board.key, entry) for entry in unseen])
         done.entries += len(seen)
         done.hidden_entries += len(unseen)
-        for index in entries.pattern.sorted_indexes:
+        for index in entries.board.sorted_indexes:
             counted[index] += sum(entry.cells[index] is not None for entry in seen)
     counted[ALL_ENTRIES] = done.entries
     counted[CHANGES] += done.entries

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from querybuilder import Aliased, Condition, Term, col, length, plus, whole_part
 from querybuilder import part as part_of
-from storage.records import Best, Board, BoardSpec, ColumnSpec, Ties
+from storage.records import Best, BoardSpec, ColumnSpec, Ties
 
 Cell = str | int | None
 
@@ -113,16 +113,18 @@ class CellSpan:
 class RankedCells:
     """Joins the ranked cells of a row of one board into one text, and extracts single cells from it."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, spec: BoardSpec) -> None:
         self._places: dict[int, CellSpan] = {}
         start = 0
-        for index in board.sorted_indexes:
-            padding = Padding(board.spec, board.spec.columns[index])
+        for index, column in enumerate(spec.columns):
+            if not column.sorted:
+                continue
+            padding = Padding(spec, column)
             width = padding.width + (TIME_DIGITS if padding.timed else 0)
             self._places[index] = CellSpan(start, width, _WORSE_THAN_ANY[padding.high] * width, padding.high)
             start += width
         self._absent = [(index, place.absent) for index, place in self._places.items()]
-        self.others = [index for index in range(len(board.spec.columns)) if index not in self._places]
+        self.others = [index for index in range(len(spec.columns)) if index not in self._places]
         self.indexes = list(self._places)
         self._only = self._absent[0] if len(self._absent) == 1 else None
         self.none = "".join(absent for _, absent in self._absent)  # the text of a row that does not exist

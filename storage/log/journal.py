@@ -268,7 +268,7 @@ class RowReader:
     """Decodes the cells that the entries of one board had after logged changes."""
 
     def __init__(self, board: Board) -> None:
-        self._ranked = RankedCells(board)
+        self._ranked = RankedCells(board.spec)
         self._columns = len(board.spec.columns)
 
     def cells_after(self, row: JournalRow, posted: ChangeRecord) -> list[Cell]:

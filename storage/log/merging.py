@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage.errors import ValueOutOfRangeError
-from storage.records import Board, ColumnChange, ColumnKind, ColumnSpec, Merge, StatValue
+from storage.records import BoardSpec, ColumnChange, ColumnKind, ColumnSpec, Merge, StatValue
 
 from .cells import Cell, Padding
 
 
 class Merger:
-    def __init__(self, board: Board) -> None:
-        self._columns = board.spec.columns
-        self._paddings = [Padding(board.spec, column) if column.sorted else None for column in board.spec.columns]
+    def __init__(self, spec: BoardSpec) -> None:
+        self._columns = spec.columns
+        self._paddings = [Padding(spec, column) if column.sorted else None for column in spec.columns]
         self._only = self._paddings[0] if len(self._paddings) == 1 else None  # most boards have one column
 
     def decode_stats(self, cells: Sequence[Cell]) -> list[StatValue | None]:

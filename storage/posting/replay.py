@@ -106,7 +106,7 @@ class _Replay:
         fingerprint_of: FingerprintOf,
         done: RebuildCounts,
     ) -> None:
-        self._board, self._merger = entries.board, entries.pattern.merger
+        self._board, self._merger = entries.board, entries.merger
         self._boards, self._post_ids, self._fingerprint_of, self._done = boards, post_ids, fingerprint_of, done
         self._columns = {key: _column_map(board, entries.board) for key, board in boards.items()}
         self.owners: dict[str, OwnerRow] = {}

@@ -34,7 +34,6 @@ from storage.log.bundles import BundleDraft
 from storage.log.cells import Cell
 from storage.log.change_log import change_log
 from storage.log.log_record import ChangeKind, record_of_post
-from storage.log.merging import Merger
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, BoardPost, Entry, Family, PartOutcome, Post, PostStatus
 from storage.store import Program
@@ -51,7 +50,7 @@ class TransactionResult:
     logged: int  # number of changes that the transaction has logged
 
 
-def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[tuple[Entries, Merger]]:
+def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[Entries]:
     # A group may hold posts that were parsed before and after a column was added. The version of the board with more
     # columns fits both.
     boards: dict[int, Board] = {}
@@ -75,7 +74,7 @@ class PostTransaction:
     def __init__(
         self,
         dialect: Dialect,
-        boards: Iterable[tuple[Entries, Merger]],
+        boards: Iterable[Entries],
         now_us: int,
         *,
         check_boards: bool,
@@ -83,10 +82,8 @@ class PostTransaction:
     ) -> None:
         # Every process locks and inserts rows in the order of board and owner, so that groups never deadlock. The table
         # of totals, which every group of a board changes, comes last.
-        by_key = sorted(boards, key=lambda board: board[0].board.key)
-        self._boards = {
-            entries.board.key: BoardState(entries, merger, entries.board.rows_key) for entries, merger in by_key
-        }
+        by_key = sorted(boards, key=lambda entries: entries.board.key)
+        self._boards = {entries.board.key: BoardState(entries, entries.board.rows_key) for entries in by_key}
         self._dialect, self._now_us, self._logged = dialect, now_us, logged
         self._hidden: set[str] = set()  # hidden owners, whose new rows go to the hidden table
         self._hides = False  # whether any owner or row of the group is hidden
@@ -250,7 +247,7 @@ class PostTransaction:
             if state.closure is not None:
                 state.closure.check(state.entries.board, at_us)
             row = state.rows.get(post.owner)
-            return state.merger.merge_changes(None if row is None else row.entry.cells, part.changes, at_us)
+            return state.entries.merger.merge_changes(None if row is None else row.entry.cells, part.changes, at_us)
         except PostError as error:
             return _refuse(part, error)
 
@@ -275,12 +272,12 @@ class PostTransaction:
             else:
                 row.changed |= changed
             for index, cell in changed.items():
-                if cells[index] is None and index in state.entries.pattern.sorted_indexes:
+                if cells[index] is None and index in state.entries.board.sorted_indexes:
                     row.first_values += (index,)
                 cells[index] = cell
         if self._logged:
             self._log(state, row, post, part, status)
-        stats, board_key = state.merger.decode_stats(cells), part.board.key
+        stats, board_key = state.entries.merger.decode_stats(cells), part.board.key
         outcome = PartOutcome(status, entry.updated_at_us, stats, board_key=board_key)
         if post.post_hash is not None and post.family is None:
             self._remember(RememberedPost(board_key, post.post_hash, post.fingerprint, [outcome]))
@@ -347,7 +344,6 @@ class TransactionRow(msgspec.Struct):
 @dataclass(slots=True)
 class BoardState:
     entries: Entries
-    merger: Merger
     rows_key: int  # the board's key in its table of rows
     exists: bool = True
     closure: Closure | None = None  # set for a board that may close

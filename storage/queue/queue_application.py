@@ -41,7 +41,6 @@ from storage.errors import (
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.log.change_log import NewChange, change_log
 from storage.log.log_record import record_of_rejection
-from storage.log.merging import Merger
 from storage.posting.transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from storage.posting.writer import FAULTS_OF_STORE
 from storage.reads.open_boards import OpenBoards
@@ -186,7 +185,7 @@ class Drainer:
         self,
         batch: _Batch,
         held: Sequence[WorkLease],
-        opened: Sequence[tuple[Entries, Merger]],
+        opened: Sequence[Entries],
         *,
         check_boards: bool,
         began_s: float,

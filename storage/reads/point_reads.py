@@ -58,7 +58,7 @@ class PointReads:
         return self._around_owners.ask(self._store.for_board(board.id), kind, asked)
 
     async def _read_entries(self, asked: list[tuple[Board, str]]) -> list[EntryRead]:
-        entries, _ = self._boards.open_board(asked[0][0])
+        entries = self._boards.open_board(asked[0][0])
         owners = list({owner for _, owner in asked})
         if entries.board.archived_us is not None:
             store = self._store.for_board(entries.board.id)
@@ -73,7 +73,7 @@ class PointReads:
         first = asked[0]
         if first.board.archived_us is not None:
             return [None] * len(asked)
-        entries, _ = self._boards.open_board(first.board)
+        entries = self._boards.open_board(first.board)
         ranking = entries.rankings[first.column_index]
         owners = [each.owner for each in asked]
         found = await self._store.for_board(first.board.id).read(

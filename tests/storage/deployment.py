@@ -195,10 +195,10 @@ class Deployment:
 
     def entries(self, board: Board) -> Entries:
         """Return the object that builds the statements on the entries of a board."""
-        return self.boards.open_board(board)[0]
+        return self.boards.open_board(board)
 
     def merger(self, board: Board) -> Merger:
-        return self.boards.open_board(board)[1]
+        return self.boards.open_board(board).merger
 
     def post(self, owner: str, *parts: BoardPost, post_id: str | None = None, at_us: int | None = None) -> Post:
         """Return a post as the service hands it to the writer."""

@@ -46,7 +46,7 @@ _Work = Callable[[list[Entries]], Program[object]]
 async def erase_entry(context: Context, call: Call) -> None:
     board = await context.catalog.find_board(call.path["board"])
     owner, until = call.path["owner"], dict[int, int]()
-    entries = context.boards.open_board(board)[0]
+    entries = context.boards.open_board(board)
     waited = await drop_queued(context.store, owner, board_key=board.key)
     await context.store.write(lambda: _erase([entries], owner, context.now_us(), until))
     if board.key not in until and not waited:
@@ -164,7 +164,7 @@ async def _on_every_board(context: Context, owner: str, work: _Work, keys: set[i
     await context.catalog.load(boards_max=context.settings.catalog_boards_max)
     boards = [board for board in context.catalog.list_known() if keys is None or board.key in keys]
     for step in _steps(boards):
-        opened = [context.boards.open_board(board)[0] for board in step]
+        opened = [context.boards.open_board(board) for board in step]
         await context.store.write(partial(_on_live, opened, owner, work))
 
 

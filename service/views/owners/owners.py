@@ -66,7 +66,7 @@ async def entry(context: Context, call: Call) -> EntryAnswer:
 
 async def find_hidden_entries(context: Context, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
     """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows them."""
-    entries = context.boards.open_board(board)[0]
+    entries = context.boards.open_board(board)
     if isinstance(entries, ArchivedEntries):
         return await context.store_for_board(board).read(lambda: entries.of_hidden(owners))
     found = await context.store_for_board(board).read(lambda: hidden_statements.find_hidden([board.key], owners))

@@ -184,7 +184,7 @@ async def find_positions(
 async def _of_store(
     context: Context, store: Store, asked: Sequence[BoardColumn], owner: str, mode: RankMode
 ) -> list[Position | None]:
-    boards = [context.boards.open_board(each.board)[0] for each in asked]
+    boards = [context.boards.open_board(each.board) for each in asked]
     found: list[Position | None] = [None] * len(asked)
     counts: dict[int, tuple[Locator, WantedRank, CountStarts]] = {}  # ranks for which no curve is good enough
     far = False

@@ -106,7 +106,7 @@ class _LineWriter:
     def __init__(self, board: Board) -> None:
         self.id = board.id
         self._board = board
-        self._reader, self._merger = RowReader(board), Merger(board)
+        self._reader, self._merger = RowReader(board), Merger(board.spec)
 
     def write_post(self, line: JournalLine, row: JournalRow, posted: ChangeRecord) -> None:
         line.stats = self._named(posted.changes, overwrite=False)

@@ -67,7 +67,7 @@ async def _find_final_curve(context: Context, board: Board, index: int) -> Curve
     """
     if board.closed_us is None:
         return None
-    store, entries = context.store_for_board(board), context.boards.open_board(board)[0]
+    store, entries = context.store_for_board(board), context.boards.open_board(board)
     if isinstance(entries, ArchivedEntries):
         return await store.read(lambda: entries.read_curve(index))
     found = await store.read(lambda: build_exact_curve(entries, index))

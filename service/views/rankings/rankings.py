@@ -185,7 +185,7 @@ class _ValueFinder:
         # The rows that this request may still read to find exact values of deep ranks.
         self._rows_left = context.settings.light_read_rows_max
         self._context, self._board, self._index = context, board, index
-        self._ranking: Ranking = context.boards.open_board(board)[0].rankings[index]
+        self._ranking: Ranking = context.boards.open_board(board).rankings[index]
         self._scale = board.spec.columns[index].scale
 
     def find_values(
@@ -244,7 +244,7 @@ def rank_of_percentile(percentile: float, total: int) -> int:
 async def buckets(context: Context, call: Call) -> Buckets:
     query: BucketsQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    ranking = context.boards.open_board(board)[0].rankings[index]
+    ranking = context.boards.open_board(board).rankings[index]
     store, to_wire = context.store_for_board(board), partial(to_wire_number, scale=board.spec.columns[index].scale)
     curve = context.curves.book.find_curve(board, index) if query.rank == "estimate" else None
     if curve is not None:

@@ -18,7 +18,7 @@ def board_of(best: Best) -> Board:
 
 
 def row(board: Board, owner: str | None, before: str | None, after: str | None) -> JournalRow:
-    text = RankedCells(board).join_cells
+    text = RankedCells(board.spec).join_cells
     return JournalRow(1, board.key, owner, 0, text([before]), text([after]), None, 0, 0)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from storage.errors import ValueOutOfRangeError
 from storage.log.cells import Cell, Padding
 from storage.log.merging import Merger, scaled_text
-from storage.records import Board, ColumnChange, ColumnSpec, Merge, Ties
+from storage.records import ColumnChange, ColumnSpec, Merge, Ties
 from tests.storage.deployment import counter, label, ranked, spec
 from tests.storage.plain import OutOfRangeError, Reached, merge_row
 
@@ -16,7 +16,7 @@ Case = tuple[tuple[ColumnSpec, ...], list[list[ColumnChange]]]  # columns, and t
 
 
 def merger_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Merger:
-    return Merger(Board(key=1, id="b", spec=spec(*columns, ties=ties), created_at_us=0, epoch=1))
+    return Merger(spec(*columns, ties=ties))
 
 
 @st.composite

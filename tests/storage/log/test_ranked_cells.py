@@ -15,14 +15,14 @@ def board_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Board:
 
 
 def test_each_ranked_cell_stands_at_its_place_and_comes_back() -> None:
-    cells = RankedCells(board_of(XP, counter("shots"), BEST_LAP))
+    cells = RankedCells(spec(XP, counter("shots"), BEST_LAP))
     text = cells.join_cells(["007", 5, "00123"])
     assert text == "00700123"
     assert (cells.extract_cell(text, 0), cells.extract_cell(text, 2)) == ("007", "00123")
 
 
 def test_an_absent_cell_is_worse_than_every_cell_of_its_column() -> None:
-    cells = RankedCells(board_of(XP, BEST_LAP))
+    cells = RankedCells(spec(XP, BEST_LAP))
     assert cells.none == cells.join_cells([None, None])
     assert (cells.extract_cell(cells.none, 0), cells.extract_cell(cells.none, 1)) == (None, None)
     assert cells.none[:3] < "000"
@@ -30,14 +30,14 @@ def test_an_absent_cell_is_worse_than_every_cell_of_its_column() -> None:
 
 
 def test_a_column_that_was_added_later_is_absent_in_earlier_texts() -> None:
-    narrow, wide = RankedCells(board_of(XP)), RankedCells(board_of(XP, BEST_LAP))
+    narrow, wide = RankedCells(spec(XP)), RankedCells(spec(XP, BEST_LAP))
     old = narrow.join_cells(["500"])
     assert (wide.extract_cell(old, 0), wide.extract_cell(old, 1)) == ("500", None)
 
 
 def test_the_sql_terms_cut_out_the_same_characters() -> None:
     connection = sqlite3.connect(":memory:")
-    cells = RankedCells(board_of(XP, BEST_LAP))
+    cells = RankedCells(spec(XP, BEST_LAP))
     place, texts = cells.find_span(1), ("005     ", "00700123")
     found = (
         select(*place.cells_before_and_after(lit("".join(texts))))
