@@ -5,6 +5,7 @@ Each change is one short transaction.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -52,8 +53,8 @@ from .board_limits import check_board_limits
 from .row_tables import add_columns, columns_of, create_row_table, layout_of, scope_of
 from .seasons import check_times, store_times, times_of
 from .shared_tables import find_or_create_table, note_dropped_post_ids, note_dropped_rows, widen_table
-from .total_shares import add_up_shares
 
+TOTAL_SHARES = 4  # how many shares a total has, so that transactions do not wait for the same row; 1 on SQLite
 # In the table of totals, the next three values of `column_index` stand for numbers that belong to no column.
 ALL_ENTRIES = -1  # the number of rows
 # The total with this index is the result of `state_of`. A process compares it with the state of its copy of the board,
@@ -292,7 +293,7 @@ def store_state(board: Board) -> Program[Board]:
     yield (
         insert(TOTALS)
         .values(board_key=board.key, column_index=STATE, entries=state_of(board))
-        .on_conflict("board_key", "column_index")
+        .on_conflict("board_key", "column_index", "share")
         .overwrite()
         .bind()
     )
@@ -405,3 +406,11 @@ _COUNT_ENTRIES = (
     .packed()
     .prepared()
 )
+
+
+def add_up_shares(stored: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return a board's totals by column index. `stored` holds the index and the number of each share."""
+    totals: dict[int, int] = {}
+    for index, count in stored:
+        totals[index] = totals.get(index, 0) + count
+    return totals

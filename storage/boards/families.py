@@ -203,7 +203,7 @@ def _change_boards(family: Family, spec: BoardSpec) -> Program[None]:
     yield (
         insert(TOTALS)
         .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
-        .on_conflict("board_key", "column_index")
+        .on_conflict("board_key", "column_index", "share")
         .overwrite()
         .bind(rows=states)
     )

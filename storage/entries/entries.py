@@ -21,10 +21,9 @@ from querybuilder import (
     select,
     union_all,
 )
-from storage.boards.boards import ALL_ENTRIES, CHANGES
+from storage.boards.boards import ALL_ENTRIES, CHANGES, add_up_shares
 from storage.boards.closed_boards import hold_rows_key
 from storage.boards.row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
-from storage.boards.total_shares import add_up_shares, stored_index
 from storage.errors import LostRaceError
 from storage.log.cells import RankedCells
 from storage.log.change_log import NewChange, change_log
@@ -183,21 +182,18 @@ def add_totals(changes: dict[int, dict[int, int]], *, share: int = 0) -> Program
     """Add to the totals of boards. Call this in the transaction that changes the rows.
 
     `changes`: what to add, by board key and column index. A total is stored in several rows, its shares. Transactions
-    that change different shares do not wait for each other. A share is less than `count_shares` of the dialect.
+    that change different shares do not wait for each other. A share is less than `TOTAL_SHARES`.
     """
     rows = [
-        (key, stored_index(index, share), count)
-        for key, by_index in changes.items()
-        for index, count in by_index.items()
-        if count
+        (key, index, share, count) for key, by_index in changes.items() for index, count in by_index.items() if count
     ]
     yield _ADD_TOTALS.bind(rows=sorted(rows))  # all writers use one order, so they never deadlock
 
 
 _ADD_TOTALS = (
     insert(TOTALS)
-    .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
-    .on_conflict("board_key", "column_index")
+    .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, share=INTEGER, entries=INTEGER)
+    .on_conflict("board_key", "column_index", "share")
     .do_update(entries=plus(col("entries", TOTALS), excluded("entries")))
     .prepared()
 )

@@ -37,8 +37,8 @@ from querybuilder import (
     select,
     union_all,
 )
+from storage.boards.boards import add_up_shares
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
-from storage.boards.total_shares import add_up_shares
 from storage.log.cells import CellSpan, Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, HORIZON, POSITION, PRUNED_BEFORE, LogMark, mark_parameters
 from storage.records import Board

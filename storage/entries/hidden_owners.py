@@ -12,8 +12,8 @@ each table. An inserting transaction takes its id before it checks whether the o
 early to see the change, its id is smaller than all ids that are given out after the change began. The process that
 hides or shows the owner therefore takes an id then, and waits until all transactions with smaller ids have ended.
 
-If hiding or showing an owner takes too long, the owner's next post undoes this change. The process that then tries to
-end the change gets `LostRaceError`.
+Until a change ends, the owner counts as hidden or shown as before. If the change takes too long, the owner's next post
+undoes it. The process that then tries to end the change gets `LostRaceError`.
 """
 
 from __future__ import annotations
@@ -49,12 +49,11 @@ from .entries import Entries
 # Two kinds of rows only mark an owner. Their board keys belong to no board.
 HIDDEN_KEY = 0  # the owner is hidden
 CHANGING_KEY = -1  # the owner is being hidden or shown; this may last until the time in `updated_at`
-_WAS_SHOWN, _WAS_HIDDEN = "[]", "[1]"  # the state before a change, in `cells` of the row with CHANGING_KEY
+_NO_CELLS = "[]"  # the cells of these rows
 # For more owners than this, a program first asks the store whether any owner at all is hidden, because a look-up of
 # 1,000 owners takes 1 ms.
 _ASKED_SINGLY = 20
 _KEY = ("board_key", "owner")
-_BEGUN = {"updated_at": param("until_us"), "cells": param("was")}
 _ALIAS = "v"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Cell]).decode
@@ -75,7 +74,7 @@ class HiddenEntry(NamedTuple):
 class HiddenFound(NamedTuple):
     """The marks and the entries of some owners in the hidden table."""
 
-    hidden_owners: set[str]
+    hidden_owners: set[str]  # those who are being shown are among them until the change ends
     changing: dict[str, int]  # for each owner who is being hidden or shown, the latest time at which this change ends
     entries: list[HiddenEntry]
 
@@ -97,6 +96,7 @@ class HiddenStatements:
         self._of_owner = of_owner.limit(param("limit")).packed().prepared()
         fresh = insert(HIDDEN_ENTRIES).rows(param("rows"), **row).on_conflict(*_KEY)
         self._insert = fresh.do_nothing().prepared()
+        self._begin = fresh.do_update(updated_at=excluded("updated_at")).prepared()
         self._update = (
             update(HIDDEN_ENTRIES)
             .set(updated_at=col("updated_at", _ALIAS), cells=col("cells", _ALIAS))
@@ -109,10 +109,7 @@ class HiddenStatements:
         )
         here = delete(HIDDEN_ENTRIES).where(theirs, col("board_key").eq(param("key")))
         self._take = here.returning(col("updated_at"), col("cells")).prepared()
-        left = here.where(col("updated_at").eq(param("until_us")))
-        self._take_left = left.returning(col("cells")).prepared()
-        begun = insert(HIDDEN_ENTRIES).values(board_key=CHANGING_KEY, owner=param("owner"), **_BEGUN).on_conflict(*_KEY)
-        self._begin = begun.do_update(updated_at=excluded("updated_at")).prepared()
+        self._undo = here.where(col("updated_at").eq(param("until_us"))).prepared()
         self._now = select(this_transaction()).prepared()
 
     def find_hidden(self, board_keys: Sequence[int], owners: Sequence[str]) -> Program[HiddenFound]:
@@ -124,7 +121,8 @@ class HiddenStatements:
             return _NOTHING
         marked = {row[1] for row in rows if row[0] == HIDDEN_KEY}
         changing = {row[1]: row[2] for row in rows if row[0] == CHANGING_KEY}
-        return HiddenFound(marked, changing, [_hidden(row) for row in rows if row[0] > HIDDEN_KEY])
+        entries = [HiddenEntry(row[0], _entry(*row[1:])) for row in rows if row[0] > HIDDEN_KEY]
+        return HiddenFound(marked, changing, entries)
 
     def find_for_write(self, board_keys: Sequence[int], owners: Sequence[str], *, now_us: int) -> Program[HiddenFound]:
         """Do what `find_hidden` does, and undo every change of an owner that takes too long. Only writers call this.
@@ -134,12 +132,9 @@ class HiddenStatements:
         """
         found = yield from self.find_hidden(board_keys, owners)
         for owner in sorted(owner for owner, until_us in found.changing.items() if until_us < now_us):
-            left = yield self._take_left.bind(owner=owner, key=CHANGING_KEY, until_us=found.changing.pop(owner))
-            if not left:
+            [[undone]] = yield self._undo.bind(owner=owner, key=CHANGING_KEY, until_us=found.changing.pop(owner))
+            if not undone:
                 raise LostRaceError(f"{owner!r} was hidden or shown by another transaction")
-            if left[0][0] == _WAS_HIDDEN:
-                yield self._insert.bind(rows=[(HIDDEN_KEY, owner, now_us, "[]")])
-                found.hidden_owners.add(owner)
         return found
 
     def insert_rows(self, rows: Iterable[HiddenEntry]) -> Program[int]:
@@ -162,10 +157,10 @@ class HiddenStatements:
 
         The change may last until `until_us`. If a hidden owner is to be hidden, begin nothing and return False.
         """
-        if hide and owner in (yield from self.find_hidden([], [owner])).hidden_owners:
+        found = yield from self.find_hidden([], [owner])
+        if hide and owner in found.hidden_owners and owner not in found.changing:
             return False
-        was_hidden = yield self._take.bind(owner=owner, key=HIDDEN_KEY)
-        yield self._begin.bind(owner=owner, until_us=until_us, was=_WAS_HIDDEN if was_hidden else _WAS_SHOWN)
+        yield self._begin.bind(rows=[(CHANGING_KEY, owner, until_us, _NO_CELLS)])
         return True
 
     def end_change(self, owner: str, *, now_us: int, hide: bool | None) -> Program[None]:
@@ -174,11 +169,12 @@ class HiddenStatements:
         Raises:
             LostRaceError: another transaction has ended the change.
         """
-        taken = yield self._take.bind(owner=owner, key=CHANGING_KEY)
-        if not taken:
+        if not (yield self._take.bind(owner=owner, key=CHANGING_KEY)):
             raise LostRaceError(f"{owner!r} was hidden or shown by another transaction")
-        if taken[0][1] == _WAS_HIDDEN if hide is None else hide:
-            yield self._insert.bind(rows=[(HIDDEN_KEY, owner, now_us, "[]")])
+        if hide:
+            yield self._insert.bind(rows=[(HIDDEN_KEY, owner, now_us, _NO_CELLS)])
+        elif hide is not None:
+            yield self._take.bind(owner=owner, key=HIDDEN_KEY)
 
     def delete_marks(self, owner: str) -> Program[None]:
         for key in (HIDDEN_KEY, CHANGING_KEY):
@@ -213,7 +209,7 @@ class HiddenStatements:
         for entries in boards:
             rows = yield self._take.bind(owner=owner, key=entries.board.key)
             if rows:
-                found = HiddenEntry(entries.board.key, Entry(owner, rows[0][0], _decode(rows[0][1])))
+                found = HiddenEntry(entries.board.key, _entry(owner, *rows[0]))
                 entry = found.widen_cells(len(entries.board.spec.columns))
                 yield from entries.restore_entry(entry, now_us=now_us, place=place)
                 place += 1
@@ -232,13 +228,8 @@ class HiddenStatements:
         return True
 
 
-def _hidden(row: Sequence[object]) -> HiddenEntry:
-    key, owner, updated_at_us, cells = row
-    assert isinstance(key, int)
-    assert isinstance(owner, str)
-    assert isinstance(updated_at_us, int)
-    assert isinstance(cells, str)
-    return HiddenEntry(key, Entry(owner, updated_at_us, _decode(cells)))
+def _entry(owner: str, updated_at_us: int, cells: str) -> Entry:
+    return Entry(owner, updated_at_us, _decode(cells))
 
 
 hidden_statements = HiddenStatements()

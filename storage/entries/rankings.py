@@ -27,7 +27,6 @@ from querybuilder import (
     count,
     count_if,
     desc,
-    if_dialect,
     lit,
     param,
     rows,
@@ -37,7 +36,6 @@ from querybuilder import (
 )
 from storage.boards.boards import CHANGES, STATE
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
-from storage.boards.total_shares import stored_indexes
 from storage.log.cells import Padding
 from storage.records import Best, Board, Entry
 from storage.schema.tables import TOTALS
@@ -182,11 +180,8 @@ class _ColumnStatements:
 
 
 def _total(column_index: int) -> Term:
-    found = select(sum_(col("entries"))).from_(TOTALS).where(col("board_key").eq(param("totals_key", INTEGER)))
-    stored = col("column_index")
-    return found.where(
-        if_dialect("row_locks", stored.in_(stored_indexes(column_index)), stored.eq(column_index))
-    ).scalar()
+    of_board = select(sum_(col("entries"))).from_(TOTALS).where(col("board_key").eq(param("totals_key", INTEGER)))
+    return of_board.where(col("column_index").eq(column_index)).scalar()
 
 
 _statements_of = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_ColumnStatements)

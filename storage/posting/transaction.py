@@ -16,9 +16,8 @@ import msgspec
 
 from config.settings import PostingSettings
 from querybuilder import Dialect
-from storage.boards.boards import ALL_ENTRIES, CHANGES
+from storage.boards.boards import ALL_ENTRIES, CHANGES, TOTAL_SHARES
 from storage.boards.closed_boards import Closure, hold_closures
-from storage.boards.total_shares import count_shares
 from storage.entries.conditional_writes import RowWrites
 from storage.entries.entries import Entries, add_totals, lock_rows_keys, read_live_epochs
 from storage.entries.hidden_owners import HiddenEntry, hidden_statements
@@ -312,7 +311,7 @@ class PostTransaction:
             # Log after all writes to owners' rows, so that an owner's changes are numbered in the order of commits.
             yield from change_log.append_drafts(changed, now_us=self._now_us)
         if totals:
-            yield from add_totals(totals, share=self._now_us % count_shares(self._dialect))
+            yield from add_totals(totals, share=self._now_us % TOTAL_SHARES if self._dialect.row_locks else 0)
         return sum(by_index[CHANGES] for by_index in totals.values())
 
     def _write_hidden(self) -> Program[None]:

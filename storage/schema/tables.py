@@ -85,9 +85,12 @@ CATALOG_TABLES: tuple[Query, ...] = (
 
 # Totals, post ids, hidden entries and archives.
 ENTRY_TABLES: tuple[Query, ...] = (
+    # A total is the sum of its shares, so that concurrent transactions do not wait for the lock of one row.
     create_table(TOTALS)
-    .with_columns(board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
-    .primary_key("board_key", "column_index")
+    .with_columns(board_key=INTEGER, column_index=INTEGER)
+    .column("share", INTEGER, default=0)
+    .with_columns(entries=INTEGER)
+    .primary_key("board_key", "column_index", "share")
     .clustered(),
     # Post ids are stored as keyed hashes, because such hashes are short and hold no personal data.
     create_table(POST_IDS)
