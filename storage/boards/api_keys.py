@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from querybuilder import ASC, Lock, Select, asc, col, count, count_if, insert, param, seek, select, update
+from querybuilder import ASC, Lock, asc, col, count, count_if, insert, param, seek, select, update
 from storage.errors import OpsKeyNeededError, TooManyKeysError, UnknownKeyError
 from storage.schema.tables import API_KEYS
 from storage.store import Program
@@ -27,8 +27,7 @@ OPS = "ops"
 
 def list_keys(*, keys_max: int) -> Program[list[StoredKey]]:
     """Return all keys, including revoked ones, ordered by time of creation."""
-    rows = yield _listed().limit(keys_max).bind()
-    return [StoredKey(*row) for row in rows]
+    return page_keys(after=(0, ""), limit=keys_max)
 
 
 def page_keys(*, after: tuple[int, str], limit: int) -> Program[list[StoredKey]]:
@@ -36,8 +35,10 @@ def page_keys(*, after: tuple[int, str], limit: int) -> Program[list[StoredKey]]
 
     `after` holds the time of creation, in microseconds, and the id of the key after which the page begins.
     """
+    listed = select(*map(col, ("id", "name", "role", "hash", "created_at", "revoked_at"))).from_(API_KEYS)
     past = seek(("created_at", ASC, param("created_at")), ("id", ASC, param("id")))
-    rows = yield _listed().where(past).limit(limit).bind(created_at=after[0], id=after[1])
+    page = listed.where(past).order_by(asc(col("created_at")), asc(col("id"))).limit(limit)
+    rows = yield page.bind(created_at=after[0], id=after[1])
     return [StoredKey(*row) for row in rows]
 
 
@@ -91,11 +92,6 @@ def revoke_key(key_id: str, *, now_us: int, keep_ops: bool = False) -> Program[N
         .where(col("id").eq(param("id")), col("revoked_at").is_null())
         .bind(id=key_id)
     )
-
-
-def _listed() -> Select:
-    columns = (col(name) for name in ("id", "name", "role", "hash", "created_at", "revoked_at"))
-    return select(*columns).from_(API_KEYS).order_by(asc(col("created_at")), asc(col("id")))
 
 
 def _hold_ops_keys() -> Program[list[str]]:

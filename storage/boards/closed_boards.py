@@ -20,7 +20,7 @@ from storage.records import Board, Family, FamilySpec
 from storage.schema.tables import BOARDS, FAMILIES
 from storage.store import Program
 
-from .families import family_spec
+from .boards import FAMILY_SPECS, decode_spec
 from .family_ids import parse_board_id
 
 
@@ -81,7 +81,8 @@ def hold_closures(boards: Iterable[Board], *, now_us: int) -> Program[dict[int, 
         through = {row[0]: (row[1], row[2]) for row in rows}
         for key, theirs in families.items():
             closed_through_us, text = through.get(key, (0, ""))
-            shut_us, spec = max(now_us, closed_through_us), family_spec(text) if text else None
+            shut_us = max(now_us, closed_through_us)
+            spec = decode_spec(text, FAMILY_SPECS, "a family") if text else None
             if spec is None or spec.first_grace_seconds is None:
                 found.update({board.key: Closure((board.closes_us or 0) <= shut_us) for board in theirs})
             else:  # use the family's spec: the grace was shortened, perhaps after the boards were read

@@ -13,10 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
-
-import msgspec
 
 from querybuilder import (
     INTEGER,
@@ -39,7 +36,7 @@ from querybuilder import (
     select,
     update,
 )
-from storage.errors import SpecConflictError, StoreDamagedError, TooManyFamiliesError, UnknownFamilyError
+from storage.errors import SpecConflictError, TooManyFamiliesError, UnknownFamilyError
 from storage.records import Board, BoardSpec, Family, FamilySpec
 from storage.schema.sequences import take_number, take_numbers
 from storage.schema.tables import (
@@ -52,22 +49,21 @@ from storage.schema.tables import (
     LIVE_COUNTS,
     REFRESH_REQUESTS,
     TOTALS,
-    WORK_LEASES,
 )
 from storage.store import Program, Row, Store
 
-from .board_limits import check_board_limits
 from .boards import (
     COLUMNS,
-    REFRESH_POOL,
-    STATE,
+    FAMILY_SPECS,
+    check_board_limits,
     decode_board,
+    decode_spec,
+    delete_refresh_leases,
+    encode_spec,
     find_added_columns,
     find_boards_by_id,
     list_boards,
-    refresh_resource,
-    spec_text,
-    state_of,
+    store_states,
 )
 from .family_ids import is_listed, parse_board_id
 from .row_tables import Layout, add_columns, columns_of, create_row_table, entries_table, layout_of, shared_table
@@ -83,24 +79,10 @@ class NewBoard(NamedTuple):
     shelf: str  # the result of `family_ids.shelf`
 
 
-@lru_cache(maxsize=1_024)
-def family_spec(text: str) -> FamilySpec:
-    return msgspec.json.decode(text, type=FamilySpec)
-
-
 def _family(row: Row) -> Family:
-    key, family_id, spec, created_at, closed_through = row
-    try:
-        described = family_spec(spec)
-    except msgspec.MsgspecError as error:
-        raise StoreDamagedError(
-            f"the catalog's row of the family {family_id!r} is damaged: restore a backup"
-        ) from error
-    return Family(key, family_id, described, created_at, closed_through)
-
-
-def _spec_text(spec: FamilySpec) -> str:
-    return msgspec.json.encode(spec).decode()
+    key, family_id, text, created_at, closed_through = row
+    spec = decode_spec(text, FAMILY_SPECS, f"the family {family_id!r}")
+    return Family(key, family_id, spec, created_at, closed_through)
 
 
 def family_table(family: Family) -> Layout:
@@ -133,7 +115,7 @@ def put_family(*, family_id: str, spec: FamilySpec, now_us: int, families_max: i
         raise SpecConflictError(f"the leaderboard {taken[0].id!r} exists, and its id looks like an id of this family")
     family = Family((yield from take_number("board_key")), family_id, spec, now_us)
     yield (
-        insert(FAMILIES).values(family_key=family.key, id=family_id, spec=_spec_text(spec), created_at=now_us).bind()
+        insert(FAMILIES).values(family_key=family.key, id=family_id, spec=encode_spec(spec), created_at=now_us).bind()
     )
     yield from create_row_table(family_table(family))
     return family, True
@@ -166,14 +148,12 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
     changed = replace(family, spec=spec)
     if board != stored.board:
         yield from _change_boards(family, board)
-    if (spec.keep, spec.grace_seconds) != (
-        stored.keep,
-        stored.grace_seconds,
-    ):  # closed boards may now be archived at other times, so the closing job has to check all of them again
+    if (spec.keep, spec.grace_seconds) != (stored.keep, stored.grace_seconds):
+        # Closed boards may now be archived at other times, so the closing job has to check all of them again.
         closed = col("closed_at").not_null(), col("archived_at").is_null()
         looked_at = update(BOARDS).set(due_at=0).where(col("family_key").eq(param("key")), *closed)
         yield looked_at.bind(key=family.key)
-    yield (update(FAMILIES).set(spec=_spec_text(spec)).where(col("family_key").eq(param("key"))).bind(key=family.key))
+    yield (update(FAMILIES).set(spec=encode_spec(spec)).where(col("family_key").eq(param("key"))).bind(key=family.key))
     return changed
 
 
@@ -198,15 +178,8 @@ def _change_boards(family: Family, spec: BoardSpec) -> Program[None]:
         layouts += [layout_of(board) for board in changed if board.archived_us is None]
     for layout in layouts:
         yield from add_columns(layout, layout.columns[width:])
-    yield (update(BOARDS).set(spec=spec_text(spec)).where(col("family_key").eq(param("key"))).bind(key=family.key))
-    states = [(board.key, STATE, state_of(board)) for board in changed]
-    yield (
-        insert(TOTALS)
-        .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
-        .on_conflict("board_key", "column_index", "share")
-        .overwrite()
-        .bind(rows=states)
-    )
+    yield (update(BOARDS).set(spec=encode_spec(spec)).where(col("family_key").eq(param("key"))).bind(key=family.key))
+    yield from store_states(changed)
 
 
 def delete_family(*, family_id: str) -> Program[list[Board]]:
@@ -221,12 +194,7 @@ def delete_family(*, family_id: str) -> Program[list[Board]]:
         yield drop_table(layout.table).bind()
     yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).bind(key=family.key)
     yield from note_dropped_post_ids(family.key)
-    leased = [refresh_resource(board.key, index) for board in boards for index in board.sorted_indexes]
-    yield (
-        delete(WORK_LEASES)
-        .where(col("pool").eq(REFRESH_POOL), col("resource").in_(param("leased")))
-        .bind(leased=leased)
-    )
+    yield from delete_refresh_leases(boards)
     theirs = select(col("board_key")).from_(BOARDS).where(col("family_key").eq(param("key")))
     for table in (TOTALS, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES):
         yield delete(table).where(col("board_key").in_(theirs)).bind(key=family.key)
@@ -286,42 +254,34 @@ def make_boards(
     """
     family = yield from find_family(family_id, lock=Lock.SHARE)
     asked = sorted(set(wanted))  # all transactions create boards in this order, so they never deadlock
-    there = {board.id for board in (yield from _boards_named(asked))}
+    ids = [new.id for new in asked]
+    there = {board.id for board in (yield from find_boards_by_id(ids))}
     missing = [new for new in asked if new.id not in there]
     if missing:
         own = not family.shares_table
         yield from check_board_limits(new=len(missing), own=own, boards_max=boards_max, own_tables_max=own_tables_max)
         yield from _make(family, missing, now_us)
-    return (yield from _boards_named(asked))
+    return (yield from find_boards_by_id(ids))
+
+
+_NEW_ROW = dict.fromkeys(("board_key", "created_at", "epoch", "table_key", "rows_key", "family_key"), INTEGER)
+_NEW_ROW |= {"id": TEXT, "spec": TEXT, "shelf": TEXT, "closes_at": INTEGER, "due_at": INTEGER}
 
 
 def _make(family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[None]:
     last = yield from take_numbers("board_key", len(missing))
-    text, shared = spec_text(family.spec.board), family.shares_table
+    text, shared = encode_spec(family.spec.board), family.shares_table
     table_key = family.key if shared else None
     rows = []
     for index, new in enumerate(missing):
         named = parse_board_id(new.id)
         closes_us = None if named is None else family.spec.closes_us(named.period)
         key = last - index
-        row = key, new.id, text, now_us, 1, table_key, key if shared else 0, family.key, new.shelf
-        rows.append((*row, closes_us, closes_us))
+        numbers = key, now_us, 1, table_key, key if shared else 0, family.key
+        rows.append((*numbers, new.id, text, new.shelf, closes_us, closes_us))
     made = yield (
         insert(BOARDS)
-        .rows(
-            param("rows"),
-            board_key=INTEGER,
-            id=TEXT,
-            spec=TEXT,
-            created_at=INTEGER,
-            epoch=INTEGER,
-            table_key=INTEGER,
-            rows_key=INTEGER,
-            family_key=INTEGER,
-            shelf=TEXT,
-            closes_at=INTEGER,
-            due_at=INTEGER,
-        )
+        .rows(param("rows"), **_NEW_ROW)
         .on_conflict("id")
         .do_nothing()
         .returning(*COLUMNS)
@@ -374,10 +334,6 @@ def _by_id(lock: Lock | None) -> Select:
 def _boards(family: Family) -> Program[list[Board]]:
     rows = yield select(*COLUMNS).from_(BOARDS).where(col("family_key").eq(param("key"))).bind(key=family.key)
     return [decode_board(row) for row in rows]
-
-
-def _boards_named(wanted: Sequence[NewBoard]) -> Program[list[Board]]:
-    return (yield from find_boards_by_id([new.id for new in wanted]))
 
 
 class FamilyCatalog:

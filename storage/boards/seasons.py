@@ -52,19 +52,14 @@ def _is_over(time_us: int | None, now_us: int) -> bool:
 
 
 def store_times(board: Board) -> Program[None]:
-    """Store a board's times in the catalog, and the time at which the closing job next has to check the board."""
+    """Store a board's times in the catalog, and the time at which the closing job next has to check the board.
+
+    For an open board this is its closing time, or None if it never closes. For a closed board it is 0, which means now.
+    """
     times = times_of(board.spec.season)
     yield (
         update(BOARDS)
         .set(due_at=param("due_at"), **{name: param(name) for name in times})
         .where(col("board_key").eq(param("key")), col("archived_at").is_null())
-        .bind(key=board.key, due_at=due_us(board), **times)
+        .bind(key=board.key, due_at=board.closes_us if board.closed_us is None else 0, **times)
     )
-
-
-def due_us(board: Board) -> int | None:
-    """Return the time at which the closing job has to check a board outside a family.
-
-    For an open board this is its closing time, or None if it never closes. For a closed board it is 0, which means now.
-    """
-    return board.closes_us if board.closed_us is None else 0

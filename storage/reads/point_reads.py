@@ -9,11 +9,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storage.boards.boards import check_copy, check_exists, find_boards_by_key, find_totals, state_of
+from storage.boards.boards import check_copy, check_exists, find_totals, state_of
 from storage.coalesce import StoreCoalescers
 from storage.entries.entries import Entries, find_on_shared_tables
 from storage.entries.rankings import OwnersNeighbours
-from storage.errors import BoardChangedError, UnknownBoardError
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry
 from storage.store import Program, Store, read_single
@@ -134,12 +133,7 @@ def read_totals(boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]]:
         if not totals[board.key] and not board.is_unreached:
             silent.append(board)
     if silent:
-        now = yield from find_boards_by_key([board.key for board in silent])
-        for board in silent:
-            if board.key not in now:
-                raise UnknownBoardError(f"no leaderboard {board.id!r}")
-            if now[board.key].rows_key != board.rows_key:
-                raise BoardChangedError
+        yield from check_exists(*silent)
     return totals
 
 
