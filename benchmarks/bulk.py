@@ -88,7 +88,7 @@ async def _load(store_url: str, rows: int) -> None:
 def add_entries(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
     """Insert new entries of a board and add them to the totals of the board, as posts would do."""
     board: Board = entries.board
-    yield from entries.writes.insert_rows((board.rows_key, entry) for entry in new)
+    yield from entries.table.insert_rows((board.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
     yield from add_totals({board.key: counted})
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
+from operator import itemgetter
+from typing import Any
 
 from querybuilder import (
     INTEGER,
+    TEXT,
     Lock,
+    Prepared,
+    all_of,
     asc,
     col,
     delete,
@@ -18,8 +23,10 @@ from querybuilder import (
     null,
     param,
     plus,
+    rows,
     select,
     union_all,
+    update,
 )
 from storage.boards.boards import ALL_ENTRIES, CHANGES, add_up_shares
 from storage.boards.closed_boards import hold_rows_key
@@ -33,35 +40,126 @@ from storage.records import Board, BoardSpec, Entry
 from storage.schema.tables import BOARDS, TOTALS
 from storage.store import Program
 
-from .conditional_writes import RowWrites, writes_of
 from .rankings import Ranking, decode_entry
 
+UPDATE_STATEMENTS_MAX = 256  # most compiled statements kept for a table; each is for one set of changed columns
+_ROW_ALIAS = "v"
+_HELD = "e"
 _ENTRY_ROW = -10  # marks a result row that holds an entry instead of a total; no column has this index
 
+RowId = tuple[int, str]  # the board's key in the table, and the owner
 
-class _EntryStatements:
+
+class TableRows:
+    """Programs that find, lock and write the rows of one table, for one board or for several boards that share it.
+
+    One statement covers all boards that share a table, so the cost of a transaction does not grow with the number of
+    boards. In a shared table, the key of a board in that table and an owner identify a row. In a board's own table, the
+    owner does. Each row is written only if its version is unchanged.
+    """
+
     def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._kinds = layout.kinds
+        self._key_kinds: dict[str, Any] = {ROWS_KEY: INTEGER, "owner": TEXT} if layout.shared else {"owner": TEXT}
+        self._hold = self._compile_hold()
+        self._insert = (
+            insert(layout.table)
+            .rows(param("rows"), **self._key_kinds, updated_at=INTEGER, **self._kinds)
+            .on_conflict(*layout.key_columns)
+            .do_nothing()
+            .prepared()
+        )
+        self._updates: dict[tuple[int, ...], Prepared] = {}
         table, row, scope = layout.table, layout.row_columns(), layout.scope()
-        found = select(*row).from_(table).where(*scope, col("owner").in_(param("owners")))
-        self.by_owners = found.packed().prepared()
+        theirs = select(*row).from_(table).where(*scope, col("owner").in_(param("owners")))
+        self._by_owners = theirs.packed().prepared()
         # One statement reads the owners' rows and the board's totals, so a point read costs one round trip.
         no_cells = (null(kind) for kind in layout.kinds.values())
         totals = select(col("column_index"), lit(""), col("entries"), *no_cells).from_(TOTALS)
-        self.with_totals = (
-            union_all(
-                select(lit(_ENTRY_ROW), *row).from_(table).where(*scope, col("owner").in_(param("owners"))),
-                totals.where(col("board_key").eq(param("totals_key", INTEGER))),
-            )
+        marked = select(lit(_ENTRY_ROW), *row).from_(table).where(*scope, col("owner").in_(param("owners")))
+        of_board = totals.where(col("board_key").eq(param("totals_key", INTEGER)))
+        self._with_totals = union_all(marked, of_board).packed().prepared()
+        self._erase = delete(table).where(*scope, col("owner").eq(param("owner"))).prepared()
+        on_boards = select(col(ROWS_KEY), *row).from_(table).where(col(ROWS_KEY).in_(param("keys")))
+        self._on_boards = on_boards.where(col("owner").eq(param("owner"))).packed().prepared()
+
+    def _compile_hold(self) -> Prepared:
+        # All writers lock rows in this order. The statement also locks the table, so nobody drops or empties it before
+        # the transaction ends.
+        table, row = self._layout.table, self._layout.row_columns(_HELD)
+        if not self._layout.shared:
+            asked = select(*row).from_(table, _HELD).where(col("owner", _HELD).in_(param("owners")))
+            return asked.packed().locked(Lock.NO_KEY_UPDATE, asc(col("owner", _HELD))).prepared()
+        key, owner = col(ROWS_KEY, _HELD), col("owner", _HELD)
+        return (
+            select(key, *row)
+            .from_(rows(_ROW_ALIAS, param("rows"), **self._key_kinds))
+            .join(table, all_of(key.eq(col(ROWS_KEY, _ROW_ALIAS)), owner.eq(col("owner", _ROW_ALIAS))), alias=_HELD)
             .packed()
+            .locked(Lock.NO_KEY_UPDATE, asc(key), asc(owner))
             .prepared()
         )
-        self.erase = delete(table).where(*scope, col("owner").eq(param("owner"))).prepared()
-        on_boards = select(col(ROWS_KEY), *row).from_(table)
-        on_boards = on_boards.where(col(ROWS_KEY).in_(param("keys")), col("owner").eq(param("owner")))
-        self.of_owner = on_boards.packed().prepared()
+
+    def lock_rows(self, wanted: Sequence[RowId]) -> Program[list[tuple[int, Entry]]]:
+        """Read the wanted rows that exist, and lock them until the transaction ends."""
+        if self._layout.shared:
+            found = yield self._hold.bind(rows=sorted(wanted))
+            return [(key, Entry(owner, version, cells)) for key, owner, version, *cells in found]
+        key = wanted[0][0] if wanted else 0
+        found = yield self._hold.bind(owners=[owner for _, owner in wanted])
+        return [(key, Entry(owner, version, cells)) for owner, version, *cells in found]
+
+    def insert_rows(self, entries: Iterable[tuple[int, Entry]]) -> Program[int]:
+        """Insert the rows that the table does not have yet; return how many were inserted."""
+        made: list[tuple[Any, ...]]
+        if self._layout.shared:
+            made = [(key, entry.owner, entry.updated_at_us, *entry.cells) for key, entry in entries]
+        else:
+            made = [(entry.owner, entry.updated_at_us, *entry.cells) for _, entry in entries]
+        made.sort(key=itemgetter(0, 1))  # all writers use one order, so they never deadlock
+        inserted = yield self._insert.bind(rows=made)
+        return int(inserted[0][0])
+
+    def update_rows(self, indexes: tuple[int, ...], changed: Iterable[tuple[int, Entry, int]]) -> Program[int]:
+        """Write some columns of the entries whose stored version is still the expected one.
+
+        Return how many were written. `indexes` should name only columns that changed: an unchanged indexed column in
+        SET makes the update at least twice as expensive.
+        """
+        statement = self._updates.get(indexes)
+        if statement is None:
+            if len(self._updates) >= UPDATE_STATEMENTS_MAX:
+                self._updates.clear()
+            statement = self._updates[indexes] = self._compile_update(indexes)
+        values = (
+            (key, entry.owner, expected, entry.updated_at_us, *[entry.cells[index] for index in indexes])
+            for key, entry, expected in changed
+        )
+        written = yield statement.bind(rows=list(values) if self._layout.shared else [value[1:] for value in values])
+        return int(written[0][0])
+
+    def _compile_update(self, indexes: tuple[int, ...]) -> Prepared:
+        table, names = self._layout.table, [self._layout.columns[index].name for index in indexes]
+        cells = {name: col(name, _ROW_ALIAS) for name in names}
+        same_row = [col(name, table).eq(col(name, _ROW_ALIAS)) for name in self._key_kinds]
+        return (
+            update(table)
+            .set(updated_at=col("next", _ROW_ALIAS), **cells)
+            .from_rows(
+                _ROW_ALIAS,
+                param("rows"),
+                **self._key_kinds,
+                expected=INTEGER,
+                next=INTEGER,
+                **{name: self._kinds[name] for name in names},
+            )
+            .where(*same_row, col("updated_at", table).eq(col("expected", _ROW_ALIAS)))
+            .prepared()
+        )
 
 
-_statements_of = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_EntryStatements)
+_rows_of = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(TableRows)
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
@@ -78,7 +176,7 @@ class Entries:
     def __init__(self, board: Board) -> None:
         self.board = board
         self.layout = layout_of(board)
-        self.writes, self._sql = writes_of(self.layout), _statements_of(self.layout)
+        self.table = _rows_of(self.layout)
         self.ranked_cells, self.merger = _rules_of(board.spec)
         self._scope = scope_of(board)
 
@@ -89,12 +187,12 @@ class Entries:
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         """Return the entries of these owners, by owner, in one statement. Owners without an entry are left out."""
-        rows = yield self._sql.by_owners.bind(owners=owners, **self._scope)
+        rows = yield self.table._by_owners.bind(owners=owners, **self._scope)
         return {row[0]: decode_entry(row) for row in rows}
 
     def find_entries_with_totals(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
         """Return the result of `find_entries` and the board's totals by column index, in one statement."""
-        rows = yield self._sql.with_totals.bind(owners=owners, totals_key=self.board.key, **self._scope)
+        rows = yield self.table._with_totals.bind(owners=owners, totals_key=self.board.key, **self._scope)
         entries: dict[str, Entry] = {}
         stored: list[tuple[int, int]] = []
         for row in rows:
@@ -120,11 +218,11 @@ class Entries:
         if self.board.is_unreached:
             return None
         rows_key = yield from hold_rows_key(self.board)
-        held = yield from self.writes.lock_rows([(rows_key, owner)])
+        held = yield from self.table.lock_rows([(rows_key, owner)])
         if not held:
             return None
         [(_, entry)] = held
-        yield self._sql.erase.bind(owner=owner, **(self._scope and {ROWS_KEY: rows_key}))
+        yield self.table._erase.bind(owner=owner, **(self._scope and {ROWS_KEY: rows_key}))
         said = record_of_event(happened, entry.cells if happened is ChangeKind.HIDDEN else (), entry.updated_at_us)
         previous = self.ranked_cells.join_cells(entry.cells)
         change = NewChange(self.board.key, owner, previous, self.ranked_cells.none, said)
@@ -138,7 +236,7 @@ class Entries:
             LostRaceError: the owner has a row already.
         """
         rows_key = yield from hold_rows_key(self.board)
-        inserted = yield from self.writes.insert_rows([(rows_key, entry)])
+        inserted = yield from self.table.insert_rows([(rows_key, entry)])
         if inserted != 1:
             raise LostRaceError(f"{entry.owner!r} has a row already")
         others = [entry.cells[index] for index in self.ranked_cells.others]
@@ -156,24 +254,24 @@ class Entries:
 
 def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict[int, Entry]]:
     """Return the owner's entries by board key. All boards have to be in shared tables; each table costs a statement."""
-    tables: dict[_EntryStatements, dict[int, int]] = defaultdict(dict)  # board keys, by table and by rows key
+    tables: dict[TableRows, dict[int, int]] = defaultdict(dict)  # board keys, by table and by rows key
     for entries in boards:
-        tables[entries._sql][entries.board.rows_key] = entries.board.key
+        tables[entries.table][entries.board.rows_key] = entries.board.key
     found: dict[int, Entry] = {}
-    for statements, by_rows_key in tables.items():
-        rows = yield statements.of_owner.bind(keys=list(by_rows_key), owner=owner)
+    for table, by_rows_key in tables.items():
+        rows = yield table._on_boards.bind(keys=list(by_rows_key), owner=owner)
         found |= {by_rows_key[row[0]]: decode_entry(row[1:]) for row in rows}
     return found
 
 
 def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:
     """Lock the owner's entries and return the boards that have one. All boards have to be in shared tables."""
-    tables: dict[RowWrites, dict[int, Entries]] = defaultdict(dict)
+    tables: dict[TableRows, dict[int, Entries]] = defaultdict(dict)
     for entries in boards:
-        tables[entries.writes][entries.board.rows_key] = entries
+        tables[entries.table][entries.board.rows_key] = entries
     found: list[Entries] = []
-    for writes, by_key in sorted(tables.items(), key=lambda table: min(table[1])):
-        held = yield from writes.lock_rows([(rows_key, owner) for rows_key in by_key])
+    for table, by_key in sorted(tables.items(), key=lambda table: min(table[1])):
+        held = yield from table.lock_rows([(rows_key, owner) for rows_key in by_key])
         found += [by_key[rows_key] for rows_key, _ in held]
     return found
 

@@ -152,7 +152,7 @@ def store_owner_rows(
         ]
         unseen = [Entry(owner, last.updated_at_us, last.cells) for owner, last in page if last.cells and last.is_hidden]
         if seen:
-            yield from entries.writes.insert_rows([(entries.board.rows_key, entry) for entry in seen])
+            yield from entries.table.insert_rows([(entries.board.rows_key, entry) for entry in seen])
         if unseen:
             yield from hidden_statements.insert_rows([HiddenEntry(entries.board.key, entry) for entry in unseen])
         done.entries += len(seen)

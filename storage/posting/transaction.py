@@ -18,8 +18,7 @@ from config.settings import PostingSettings
 from querybuilder import Dialect
 from storage.boards.boards import ALL_ENTRIES, CHANGES, TOTAL_SHARES
 from storage.boards.closed_boards import Closure, hold_closures
-from storage.entries.conditional_writes import RowWrites
-from storage.entries.entries import Entries, add_totals, lock_rows_keys, read_live_epochs
+from storage.entries.entries import Entries, TableRows, add_totals, lock_rows_keys, read_live_epochs
 from storage.entries.hidden_owners import HiddenEntry, hidden_statements
 from storage.errors import (
     LostRaceError,
@@ -187,12 +186,12 @@ class PostTransaction:
                 state.closure = found.get(board.key)
                 state.exists = state.exists and state.closure is not None
 
-    def _tables(self) -> list[tuple[RowWrites, list[BoardState]]]:
+    def _tables(self) -> list[tuple[TableRows, list[BoardState]]]:
         """Return the boards that may take posts, by table, in an order that all writers share."""
-        tables: dict[RowWrites, list[BoardState]] = defaultdict(list)
+        tables: dict[TableRows, list[BoardState]] = defaultdict(list)
         for state in self._boards.values():
             if state.exists and not (state.closure is not None and state.closure.shut):
-                tables[state.entries.writes].append(state)
+                tables[state.entries.table].append(state)
         return sorted(tables.items(), key=lambda table: table[1][0].table_key)
 
     def _apply(self, post: Post) -> list[PartOutcome]:
@@ -361,7 +360,7 @@ class BoardState:
         return board.key if board.table_key is None else board.table_key
 
 
-def _write_table(writes: RowWrites, states: Iterable[BoardState], totals: dict[int, dict[int, int]]) -> Program[None]:
+def _write_table(writes: TableRows, states: Iterable[BoardState], totals: dict[int, dict[int, int]]) -> Program[None]:
     """Write the changed rows of the boards in one table. Add their effect to `totals`, by board key and column index.
 
     Raises:
@@ -400,14 +399,14 @@ def _check_all_written(written: int, expected: int) -> None:
         raise LostRaceError(f"{expected - written} of {expected} rows changed between their read and their write")
 
 
-def _hold_rows(writes: RowWrites, states: list[BoardState], owners: Mapping[int, Iterable[str]]) -> Program[None]:
+def _hold_rows(writes: TableRows, states: list[BoardState], owners: Mapping[int, Iterable[str]]) -> Program[None]:
     rows = {state.rows_key: state.rows for state in states}
     for rows_key, entry in (yield from _hold(writes, states, owners)):
         rows[rows_key][entry.owner] = TransactionRow(entry, entry.updated_at_us)
 
 
 def _hold(
-    writes: RowWrites, states: list[BoardState], owners: Mapping[int, Iterable[str]]
+    writes: TableRows, states: list[BoardState], owners: Mapping[int, Iterable[str]]
 ) -> Program[list[tuple[int, Entry]]]:
     wanted = [(state.rows_key, owner) for state in states for owner in owners[state.entries.board.key]]
     return (yield from writes.lock_rows(wanted))

@@ -62,7 +62,7 @@ async def fill_board(store: Store, kind: BoardKind) -> tuple[Deployment, Board]:
 
     def inserted(start: int) -> Program[None]:
         batch = rows[start : start + BATCH_ROWS]
-        yield from entries.writes.insert_rows(batch)
+        yield from entries.table.insert_rows(batch)
         yield from add_totals({board.key: {0: len(batch)}})
 
     for start in range(0, ROWS, BATCH_ROWS):

@@ -69,7 +69,7 @@ class Compared:
         ]
 
         def program() -> Program[None]:
-            inserted = yield from self.entries.writes.insert_rows([(self.board.rows_key, row) for row in rows])
+            inserted = yield from self.entries.table.insert_rows([(self.board.rows_key, row) for row in rows])
             assert inserted == len(rows)
 
         await self.deployment.store.write(program)

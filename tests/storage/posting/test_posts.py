@@ -48,7 +48,7 @@ async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment:
     [row] = (await deployment.rows(two, ["ada"])).values()
     taken = deployment.entries(two)
     row.owner = "new"
-    inserted = next(taken.writes.insert_rows([(two.rows_key, row)]))
+    inserted = next(taken.table.insert_rows([(two.rows_key, row)]))
     meddle = version_moved(deployment.store, two, "ada") if owner == "ada" else inserted
     # In tables of their own, statement 4 is the first that writes. In a shared table, statement 1 reads all rows.
     first_write = 4 if one.table_key is None else 2
