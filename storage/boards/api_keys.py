@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from querybuilder import ASC, Lock, asc, col, count, count_if, insert, param, seek, select, update
 from storage.errors import OpsKeyNeededError, TooManyKeysError, UnknownKeyError
@@ -23,6 +23,7 @@ class StoredKey:
 # The numbers of keys that were ever created and ever revoked. Rows are never deleted, so both numbers only grow.
 KeyCounts = tuple[int, int]
 OPS = "ops"
+_COLUMNS = ("id", "name", "role", "hash", "created_at", "revoked_at")  # in the order of the fields of `StoredKey`
 
 
 def list_keys(*, keys_max: int) -> Program[list[StoredKey]]:
@@ -35,7 +36,7 @@ def page_keys(*, after: tuple[int, str], limit: int) -> Program[list[StoredKey]]
 
     `after` holds the time of creation, in microseconds, and the id of the key after which the page begins.
     """
-    listed = select(*map(col, ("id", "name", "role", "hash", "created_at", "revoked_at"))).from_(API_KEYS)
+    listed = select(*map(col, _COLUMNS)).from_(API_KEYS)
     past = seek(("created_at", ASC, param("created_at")), ("id", ASC, param("id")))
     page = listed.where(past).order_by(asc(col("created_at")), asc(col("id"))).limit(limit)
     rows = yield page.bind(created_at=after[0], id=after[1])
@@ -60,18 +61,7 @@ def add_key(key: StoredKey, *, keys_max: int, keep_ops: bool = False) -> Program
         raise TooManyKeysError(f"the store holds {keys_max} keys, as many as keys_max allows")
     if keep_ops and key.role != OPS and not (yield from _hold_ops_keys()):
         raise OpsKeyNeededError("the first key needs the role ops: without it nobody could create or revoke keys")
-    yield (
-        insert(API_KEYS)
-        .values(
-            id=key.id,
-            name=key.name,
-            role=key.role,
-            hash=key.hash,
-            created_at=key.created_at_us,
-            revoked_at=key.revoked_at_us,
-        )
-        .bind()
-    )
+    yield insert(API_KEYS).values(**dict(zip(_COLUMNS, astuple(key), strict=True))).bind()
 
 
 def revoke_key(key_id: str, *, now_us: int, keep_ops: bool = False) -> Program[None]:

@@ -94,16 +94,15 @@ def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColum
     Boards with different specs may use one shared table. So in a shared table, the name of a database column also says
     what kind of value the column holds.
     """
-    return tuple(_physical(index, column, shared=shared) for index, column in enumerate(columns))
-
-
-def _physical(index: int, column: ColumnSpec, *, shared: bool) -> RowColumn:
-    kind = TEXT if column.sorted or column.kind is ColumnKind.TEXT else INTEGER
-    best = column.best if column.sorted else None
-    sign = ""
-    if shared:
-        sign = _SHARED_SIGNS[best] if best is not None else ("t" if kind is TEXT else "n")
-    return RowColumn(f"c{index + 1}{sign}", kind, best)
+    found: list[RowColumn] = []
+    for index, column in enumerate(columns):
+        kind = TEXT if column.sorted or column.kind is ColumnKind.TEXT else INTEGER
+        best = column.best if column.sorted else None
+        sign = ""
+        if shared:
+            sign = _SHARED_SIGNS[best] if best is not None else ("t" if kind is TEXT else "n")
+        found.append(RowColumn(f"c{index + 1}{sign}", kind, best))
+    return tuple(found)
 
 
 def create_row_table(layout: Layout) -> Program[None]:

@@ -123,7 +123,6 @@ class _ColumnStatements:
         worst = one.where(self._cell.not_null()).order_by(*self._worst_first)
         self.landing_below, self.worst = below.prepared(), worst.prepared()
         self.sample_below, self.sample_worst = (self._with_ties(row).prepared() for row in (below, worst))
-        self.next_better = one.where(self._better(cell)).order_by(*self._worst_first).prepared()
 
     def _with_ties(self, one_row: Select) -> Select:
         # Count the ties before the found row and the other ties separately. A count of all ties would read the ties
@@ -293,12 +292,9 @@ class Ranking:
         Where equal values share a rank, that row has a strictly better cell. Otherwise it stands directly before the
         owner's row.
         """
-        if self.timed:
-            before = yield from self.read_rows_before(cell, owner, 1)
-            found = [(entry.cells[self.index], entry.owner) for entry in before]
-        else:
-            found = [(row[0], row[1]) for row in (yield self._sql.next_better.bind(cell=cell, **self._scope))]
-        return (str(found[0][0]), found[0][1]) if found else None
+        # No owner stands before the empty text, so no row with the same cell is found.
+        before = yield from self.read_rows_before(cell, owner if self.timed else "", 1)
+        return (str(before[0].cells[self.index]), before[0].owner) if before else None
 
     def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
         """Read the rows on both sides of a cell and owner, and count the ties that are needed to rank them."""

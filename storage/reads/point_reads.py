@@ -59,13 +59,12 @@ class PointReads:
     async def _read_entries(self, asked: list[tuple[Board, str]]) -> list[EntryRead]:
         entries = self._boards.open_board(asked[0][0])
         owners = list({owner for _, owner in asked})
+        store = self._store.for_board(entries.board.id)
         if entries.board.archived_us is not None:
-            store = self._store.for_board(entries.board.id)
-            found, totals = await store.read(lambda: _of_archive(entries, owners))
-            return [EntryRead(found.get(owner), totals) for _, owner in asked]
-        store = self._store.for_board(asked[0][0].id)
-        found, totals = await read_single(store, lambda: entries.find_entries_with_totals(owners))
-        await self._check(asked[0][0], totals)
+            found, totals = await store.read(lambda: _read_archive(entries, owners))
+        else:
+            found, totals = await read_single(store, lambda: entries.find_entries_with_totals(owners))
+            await self._check(entries.board, totals)
         return [EntryRead(found.get(owner), totals) for _, owner in asked]
 
     async def _read_owners(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
@@ -119,6 +118,11 @@ def read_owner_on_boards(boards: Sequence[Entries], owner: str) -> Program[list[
     return [EntryRead(found.get(entries.board.key), totals[entries.board.key]) for entries in boards]
 
 
+def _read_archive(entries: Entries, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
+    found = yield from entries.find_entries(owners)
+    return found, (yield from read_totals([entries.board]))[entries.board.key]
+
+
 def read_totals(boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]]:
     """Return the totals of each board: for each board key, the numbers of entries by column index.
 
@@ -149,12 +153,3 @@ def _shape(board: Board) -> tuple[int, int]:
     # A request may hold the version of a board from before a column was added. That version has shorter rows, so
     # requests for it are not coalesced with requests for the new version.
     return board.key, state_of(board)
-
-
-def _of_archive(entries: Entries, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
-    found = yield from entries.find_entries(owners)
-    totals = (yield from find_totals([entries.board.key]))[entries.board.key]
-    if not totals:
-        yield from check_exists(entries.board)
-    check_copy(entries.board, totals)
-    return found, totals
