@@ -445,10 +445,10 @@ def find_totals(board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
     indexes of other numbers.
     """
     rows = yield _COUNT_ENTRIES.bind(keys=board_keys)
-    stored: dict[int, list[tuple[int, int]]] = {key: [] for key in board_keys}
-    for board_key, index, entries in rows:
-        stored[board_key].append((index, entries))
-    return {key: add_up_shares(shares) for key, shares in stored.items()}
+    totals: dict[int, dict[int, int]] = {key: {} for key in board_keys}
+    for board_key, index, share in rows:
+        totals[board_key][index] = totals[board_key].get(index, 0) + share
+    return totals
 
 
 _COUNT_ENTRIES = (
@@ -458,11 +458,3 @@ _COUNT_ENTRIES = (
     .packed()
     .prepared()
 )
-
-
-def add_up_shares(stored: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return a board's totals by column index. `stored` holds the index and the number of each share."""
-    totals: dict[int, int] = {}
-    for index, number in stored:
-        totals[index] = totals.get(index, 0) + number
-    return totals

@@ -54,8 +54,9 @@ class Layout:
     columns: tuple[RowColumn, ...]
 
     @property
-    def key_columns(self) -> tuple[str, ...]:
-        return (ROWS_KEY, "owner") if self.shared else ("owner",)
+    def key_kinds(self) -> dict[str, Any]:
+        """Return the kinds of the columns that identify a row, by name."""
+        return {ROWS_KEY: INTEGER, "owner": TEXT} if self.shared else {"owner": TEXT}
 
     @property
     def kinds(self) -> dict[str, Any]:
@@ -112,7 +113,7 @@ def create_row_table(layout: Layout) -> Program[None]:
     table = table.column("owner", TEXT, sortable=True).column("updated_at", INTEGER)
     for column in layout.columns:
         table = table.column(column.name, column.kind, null=True, sortable=column.best is not None)
-    yield table.primary_key(*layout.key_columns).clustered().bind()
+    yield table.primary_key(*layout.key_kinds).clustered().bind()
     for column in layout.columns:
         if column.best is not None:
             yield from create_ranking_index(layout, column)

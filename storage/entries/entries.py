@@ -6,11 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from operator import itemgetter
-from typing import Any
 
 from querybuilder import (
     INTEGER,
-    TEXT,
     Lock,
     Prepared,
     all_of,
@@ -28,7 +26,7 @@ from querybuilder import (
     union_all,
     update,
 )
-from storage.boards.boards import ALL_ENTRIES, CHANGES, add_up_shares
+from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.closed_boards import hold_rows_key
 from storage.boards.row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.errors import LostRaceError
@@ -61,12 +59,13 @@ class TableRows:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._kinds = layout.kinds
-        self._key_kinds: dict[str, Any] = {ROWS_KEY: INTEGER, "owner": TEXT} if layout.shared else {"owner": TEXT}
+        self._key_kinds = layout.key_kinds
+        self._begin = 0 if layout.shared else 1  # the rows of a board's own table begin with the owner
         self._hold = self._compile_hold()
         self._insert = (
             insert(layout.table)
             .rows(param("rows"), **self._key_kinds, updated_at=INTEGER, **self._kinds)
-            .on_conflict(*layout.key_columns)
+            .on_conflict(*layout.key_kinds)
             .do_nothing()
             .prepared()
         )
@@ -112,11 +111,7 @@ class TableRows:
 
     def insert_rows(self, entries: Iterable[tuple[int, Entry]]) -> Program[int]:
         """Insert the rows that the table does not have yet; return how many were inserted."""
-        made: list[tuple[Any, ...]]
-        if self._layout.shared:
-            made = [(key, entry.owner, entry.updated_at_us, *entry.cells) for key, entry in entries]
-        else:
-            made = [(entry.owner, entry.updated_at_us, *entry.cells) for _, entry in entries]
+        made = [(key, entry.owner, entry.updated_at_us, *entry.cells)[self._begin :] for key, entry in entries]
         made.sort(key=itemgetter(0, 1))  # all writers use one order, so they never deadlock
         inserted = yield self._insert.bind(rows=made)
         return int(inserted[0][0])
@@ -132,11 +127,11 @@ class TableRows:
             if len(self._updates) >= UPDATE_STATEMENTS_MAX:
                 self._updates.clear()
             statement = self._updates[indexes] = self._compile_update(indexes)
-        values = (
-            (key, entry.owner, expected, entry.updated_at_us, *[entry.cells[index] for index in indexes])
+        values = [
+            (key, entry.owner, expected, entry.updated_at_us, *[entry.cells[index] for index in indexes])[self._begin :]
             for key, entry, expected in changed
-        )
-        written = yield statement.bind(rows=list(values) if self._layout.shared else [value[1:] for value in values])
+        ]
+        written = yield statement.bind(rows=values)
         return int(written[0][0])
 
     def _compile_update(self, indexes: tuple[int, ...]) -> Prepared:
@@ -194,13 +189,13 @@ class Entries:
         """Return the result of `find_entries` and the board's totals by column index, in one statement."""
         rows = yield self.table._with_totals.bind(owners=owners, totals_key=self.board.key, **self._scope)
         entries: dict[str, Entry] = {}
-        stored: list[tuple[int, int]] = []
+        totals: dict[int, int] = {}
         for row in rows:
             if row[0] == _ENTRY_ROW:
                 entries[row[1]] = Entry(row[1], row[2], list(row[3:]))
             else:
-                stored.append((row[0], row[2]))
-        return entries, add_up_shares(stored)
+                totals[row[0]] = totals.get(row[0], 0) + row[2]
+        return entries, totals
 
     def erase_entry(self, owner: str, *, now_us: int) -> Program[bool]:
         """Remove an owner's row, as `remove_entry` does; return False if there was no row."""

@@ -37,7 +37,6 @@ from querybuilder import (
     select,
     union_all,
 )
-from storage.boards.boards import add_up_shares
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.log.cells import CellSpan, Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, HORIZON, POSITION, PRUNED_BEFORE, LogMark, mark_parameters
@@ -105,15 +104,15 @@ class GapCounts:
             **self._key_and_scope,
             **mark_parameters(mark),
         )
-        stored: list[tuple[int, int]] = []
+        totals: dict[int, int] = {}
         found: GapCount | None = None
         for kind, number, changes, between, ties, horizon, seen, pruned_before in rows:
             if kind != _COUNT_ROW:
-                stored.append((kind, number))
+                totals[kind] = totals.get(kind, 0) + number
             elif changes <= start.changes_max and pruned_before <= mark.position <= horizon and seen == len(mark.seen):
                 further = -between if from_below else between
-                found = GapCount(anchor.counted + number + further, ties, {}, anchor.key is not None)
-        return None if found is None else found._replace(totals=add_up_shares(stored))
+                found = GapCount(anchor.counted + number + further, ties, totals, anchor.key is not None)
+        return found
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
