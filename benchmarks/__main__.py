@@ -5,8 +5,6 @@
 Each benchmark is also a program of its own. This program starts the benchmarks and prints which of them met their bars.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

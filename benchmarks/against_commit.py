@@ -8,8 +8,6 @@ Each service fills a store of its own. The two services get rounds of load in tu
 Bar: every rate is at least 0.97 times the rate of the other commit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

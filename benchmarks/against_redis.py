@@ -10,8 +10,6 @@ A ratio is the service's rate divided by the rate of the Redis shell. Bars: the 
 for `around`, 2.5 for the top 10, and 1 for single posts. Batches and memory are only reported.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

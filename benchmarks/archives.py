@@ -9,8 +9,6 @@ and after the job replaces the rows by an archive.
 All figures are only reported; there is no bar.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import statistics

@@ -10,8 +10,6 @@ per connection, and the service does not count these bytes.
 Bar: the cost is at most 320 MiB.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections import Counter

@@ -6,8 +6,6 @@ the version that was read. The loop does nothing else. The SQL is written out he
 project's own layers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -4,8 +4,6 @@ The process runs one round at a time. It reads a line of JSON that describes the
 round took.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

@@ -5,8 +5,6 @@ one transaction. The loop reads the rows, merges the values, and writes a row on
 read. The loop does nothing else. The SQL is written out here, because the loop must not use the project's own layers.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

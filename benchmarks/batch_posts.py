@@ -9,8 +9,6 @@ only reported.
 Bar: at least 60 % of the bare loop's rate.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

@@ -8,8 +8,6 @@ batches are made before the clock starts. The two sides take turns, round by rou
 Bars: at least 50 % of the rate of a bare loop, with one connection and with as many connections as the posters have.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Callable

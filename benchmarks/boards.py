@@ -4,8 +4,6 @@ A board of a given size is the same in every run and for every contestant, so a 
 answers about the board from the seed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import csv
 import hashlib

@@ -9,8 +9,6 @@ for each end of a bucket, so both methods know exact counts at the same number o
 Bar: the worst error of a curve with 50 knots is at most 2 %. All other figures are only reported.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The rows, totals and indexes are the same as if posts had written them. The rank
 is usual in bulk loads. The change log has no changes for these rows, so every curve must be fitted after the load.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from functools import partial

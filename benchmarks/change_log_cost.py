@@ -11,8 +11,6 @@ Bar: with the log and live curves, the rate is at least 75 % of the rate without
 live curves is only reported.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -4,8 +4,6 @@ The client sends one request at a time on a connection and always declares the l
 the kinds of answers that the measured servers send.
 """
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -8,8 +8,6 @@ posts to a family of 25 boards with 6 columns. The measured time begins when bot
 Bar: the first queued post is applied at most 2 s after the last job process is ready.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sys

@@ -11,8 +11,6 @@ step. Every rank is a whole number, lies within its bracket and its certificate,
 A fit takes at most 0.5 s for 343,000 rows and 1 s for 1,000,000.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from bisect import bisect_left

@@ -4,8 +4,6 @@ A board is an array of keys; a smaller key is better. Every run gets the same bo
 a board later are the same in every run, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

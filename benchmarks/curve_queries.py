@@ -9,8 +9,6 @@ Bar: every rank is a whole number in [1, n + 1], within its bracket and its cert
 rank.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

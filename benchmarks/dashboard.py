@@ -8,8 +8,6 @@ are counted.
 Bars for each view: first paint at most 200 ms (median), bytes sent with headers at most 150 kB.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ is compared with the values that the boards were filled with.
 Bar: the median of the large board is at most 3 times that of the small board.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import statistics

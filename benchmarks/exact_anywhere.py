@@ -10,8 +10,6 @@ Bars: over HTTP a rank in the middle takes at most 2 times as long as a rank nea
 middle takes at most 1 ms on SQLite and 3 ms on PostgreSQL. A full count takes at least 20 times as long.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

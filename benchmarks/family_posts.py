@@ -10,8 +10,6 @@ event loop and cannot fully use two cores.
 Bars: at least 10,000 board updates/s on SQLite, 25,000 on PostgreSQL.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -7,8 +7,6 @@ Each has a curve book and memcached connections of its own, so the front end get
 and memcached.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

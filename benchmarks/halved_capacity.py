@@ -14,8 +14,6 @@ Bars: from 10 s after the halving, goodput is at least 90 % of the halved capaci
 goodput is at least 95 % of the goodput before the halving.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import statistics

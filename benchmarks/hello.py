@@ -4,8 +4,6 @@ The rate of this route is the highest rate that aiohttp and uvloop reach on this
 application with one route, a prebuilt body and no access log.
 """
 
-from __future__ import annotations
-
 import sys
 
 import uvloop

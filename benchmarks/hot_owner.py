@@ -9,8 +9,6 @@ number of accepted posts. The rate with one transaction per post is reported, to
 Bar: at most 0.05 lost races per accepted post. The rates are only reported.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -12,8 +12,6 @@ after the kill.
 Bars: after a kill every curve is refreshed again at most 5 s after the end of the lease. Fenced owners store no curve.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

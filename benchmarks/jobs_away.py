@@ -9,8 +9,6 @@ Bars: every answer is a rank. While no job process runs, the `as_of` of the answ
 the job processes are started again, answers have a newer `as_of`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -8,8 +8,6 @@ must be answered.
 Bar: p99 at most 20 ms.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

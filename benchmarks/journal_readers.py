@@ -10,8 +10,6 @@ other work, start it by `chrt -r 1`.
 Bars: p50 of positions at most 5 times its value without readers, p99 of `/readyz` at most 50 ms.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import statistics

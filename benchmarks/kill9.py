@@ -9,8 +9,6 @@ Bars: no post is lost, no post is applied twice, no post id is forgotten, and th
 90 % of the kills a request is under way.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import signal

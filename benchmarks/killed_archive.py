@@ -10,8 +10,6 @@ or has changed the board's curves, archive or stage of closing. Leases have thei
 Bar: after each kill, the other process takes over within `lease_s` + 2 s.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import signal

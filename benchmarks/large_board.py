@@ -10,8 +10,6 @@ Bars: memory at most 400 MiB; a skip refresh at most 2 s; p99 of positions at mo
 least 99 % of the offered requests answered; no request failed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sys

@@ -4,8 +4,6 @@ The rows and counts are the same as if requests had written them. The indexes ar
 bulk loads.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -12,8 +12,6 @@ Bars: p50 and p99 with 1,000,000 resources are at most 1.5 times those with 1,00
 get a lease and 7 ms to acquire a lease.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -12,8 +12,6 @@ Bars: no resource has two holders at a time, the fencing numbers of each resourc
 liberated every resource is free.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

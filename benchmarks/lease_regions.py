@@ -9,8 +9,6 @@ not from the counts of the stores.
 Bars: at most 0.1 % of the keys get two resources. All of these keys are found, and their second resources are released.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sys

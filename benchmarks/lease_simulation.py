@@ -10,8 +10,6 @@ Bars: with balanced shares, at most 10 % as many leases are refused as with stat
 to two keys.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import logging

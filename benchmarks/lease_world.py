@@ -3,8 +3,6 @@
 The world is the same for all contestants. One seed decides which keys ask at which minute; refusals do not change that.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

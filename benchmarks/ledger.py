@@ -6,8 +6,6 @@ store must have, by owner and board. In the end posts are sent once more, and th
 of these posts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -12,8 +12,6 @@ Bars: the worst error is at most 0.40 % after 10 % of the entries changed, 0.60 
 the month (500 knots). No bracket or bound is broken.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

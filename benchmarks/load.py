@@ -4,8 +4,6 @@ A contestant is a function that takes the number of a round, runs the round and 
 turns (A B, B A, …) in one run, so that other work of the machine affects them alike. Figures are medians.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import subprocess

@@ -10,8 +10,6 @@ Bars: no read fails; p99 is at most 50 ms longer than without a fault; no curve 
 board.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

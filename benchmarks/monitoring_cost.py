@@ -9,8 +9,6 @@ off.
 Bar: at least 95 % of the rate without monitoring.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The bars are meant for the default options. With other options a run can be smaller; its heading shows the size.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import signal

@@ -3,8 +3,6 @@
 All curves of a board have the same keys and the same number of knots; only the knots' places differ.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ is asked for the rank of every value of the board and of the next key after each
 worst error in a small range of ranks, never a mean.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 from collections.abc import Iterable, Sequence

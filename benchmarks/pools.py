@@ -11,8 +11,6 @@ Bar: with two connection pools, p99 of the quiet board is at most 2 times its va
 pool, p99 is only reported.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import statistics

@@ -9,8 +9,6 @@ Bars: with 32 connections the rate is at least 50 % of the rate of hello-world. 
 of the rate with 32 connections.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sys

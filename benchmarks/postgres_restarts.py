@@ -10,8 +10,6 @@ Bars: no post is lost or applied twice, no post id is forgotten, and no answer n
 acknowledges a post at most 5 s after the server takes connections again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sys

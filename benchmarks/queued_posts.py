@@ -11,8 +11,6 @@ Bars: at least 15,000 posts/s are applied, and in every second at least half of 
 after it was sent (p99). Nothing is lost, applied twice, or out of order.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -7,8 +7,6 @@ The true ranks are computed here from the files, by competition ranking. All own
 Bar: no exact rank, bracket or row of a page differs from the truth.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

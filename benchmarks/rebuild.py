@@ -9,8 +9,6 @@ part of the time.
 Bar: no row differs. The rate in posts/s is only reported.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import subprocess

@@ -9,8 +9,6 @@ of each method is not counted.
 Bars: scan at most 4 s on SQLite and 8 s on PostgreSQL, skip sampling at most 0.7 s on both.
 """
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import sys

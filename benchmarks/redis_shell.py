@@ -7,8 +7,6 @@ entries have the time of their last change; a Redis hash beside the sorted set h
 request reads and writes only scores, no times.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from datetime import UTC, datetime

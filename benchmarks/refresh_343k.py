@@ -8,8 +8,6 @@ The report that started this project gives 68 s and 129 s. A figure here is the 
 Bars: one column at most 60 ms, all six at most 400 ms.
 """
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import sys

@@ -3,8 +3,6 @@
 A figure is never printed without the machine, the size and the baseline that it was measured with.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import os

@@ -8,8 +8,6 @@ with kills and once without.
 Bars: for posts and for requests, answered <= counted in the metrics <= sent. Without kills all three counts are equal.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

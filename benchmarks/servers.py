@@ -4,8 +4,6 @@ Each process is a context manager, and has a loopback port and a process group o
 statement ends the process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

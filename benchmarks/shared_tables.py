@@ -9,8 +9,6 @@ Bars: a refresh in a shared table takes at most 1.3 times as long as in a table 
 as long with 10,000 small boards as with 10. An idle service with 10,000 boards takes at most 1 % of a core.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import statistics

@@ -11,8 +11,6 @@ code with the service.
 Bars: no board differs from the model, no post counts in two periods of the same kind, no board is open after its end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

@@ -9,8 +9,6 @@ Bars: the rate of grouped posts is at least 3 times the rate with `RANKCURVE_GRO
 rate of hello-world.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -9,8 +9,6 @@ rows.
 All figures are only reported; there is no bar.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import sys

@@ -8,8 +8,6 @@ ranks are counted from the board itself. The reported error is the worst error, 
 Bars: the worst relative error over all entries is at most 0.9 %, no bracket misses the true rank, at most 1,000 knots.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import sys

@@ -7,8 +7,6 @@ nothing is delayed. Each line of standard input is a number: the new factor. The
 ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sys

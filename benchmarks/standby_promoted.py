@@ -9,8 +9,6 @@ Bars: no post is lost or applied twice, and no post id is forgotten. Every proce
 after the promotion.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import sys

@@ -7,8 +7,6 @@ Clients send requests even before the service is ready, and every answer is comp
 Bars: no request fails once the service has answered, no answer has rank 0, and ranks are exact while there is no curve.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

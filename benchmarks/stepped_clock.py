@@ -5,8 +5,6 @@
 Only the time of day that Python returns is changed. The monotonic clock and the store's clock stay correct.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 

@@ -10,8 +10,6 @@ Bars: p99 of each of the three times is at most 100 ms. All clients that follow 
 last event of a client that follows an owner has the owner's final rank. Memory per client is only reported.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

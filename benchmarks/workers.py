@@ -9,8 +9,6 @@ because `wrk` aborts its last requests when a round ends.
 Bar: the metrics of every worker show exactly the number of requests sent. The ratio of the rates is only reported.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sys

@@ -7,8 +7,6 @@ A pause begins between two rounds of a job, so a paused job leaves nothing half 
 function that `JobControls.make_sleep` returns for its name.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 If the store refuses something, its own error passes through the job.
 """
 
-from __future__ import annotations
-
 from storage.errors import default_detail
 
 

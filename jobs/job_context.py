@@ -1,7 +1,5 @@
 """The objects that every job receives. Jobs get clocks, sleep functions and random numbers only through them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the jobs of a process report to operators, such as metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from storage.curves.auditing import Audit

@@ -8,8 +8,6 @@ a transaction of another owner calls `HeldLease.renew` or `HeldLease.release`. I
 `LeaseLostError`, and the transaction stores nothing. Steps that are harmless to repeat need no such call.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Stopping never hangs: the runner waits at most `job_stop_s_max` seconds, and logs the names of jobs that did not end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Awaitable, Callable

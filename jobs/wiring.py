@@ -4,8 +4,6 @@ A process without jobs calls only `start_watch`, which loads the curves that oth
 functions and random numbers come in as arguments. Jobs get them only from here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial

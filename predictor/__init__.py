@@ -15,8 +15,6 @@ Begin with `curve` (what a curve is) and `locate` (how a rank is read off it). `
 keeps a curve up to date while its board changes, and `codec` encodes a curve.
 """
 
-from __future__ import annotations
-
 from .codec import decode_curve, encode_curve
 from .curve import Curve, FitMethod, Knot
 from .errors import CurveCorruptError, KnotsInvalidError, WalkInconsistentError

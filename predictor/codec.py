@@ -27,8 +27,6 @@ width: the width in bytes (uint16), which is the smallest that fits all of them,
 19 KB.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Sequence
 from itertools import accumulate

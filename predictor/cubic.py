@@ -6,8 +6,6 @@ of a board may rise in irregular steps, which a smooth curve misses.
 The method is PCHIP: Fritsch & Butland, SIAM J. Sci. Stat. Comput. 5 (1984).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

@@ -3,8 +3,6 @@
 The constructor checks every number, even when a curve is decoded. So `locate` need not check the numbers again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from math import isfinite

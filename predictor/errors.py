@@ -1,7 +1,5 @@
 """The errors that this package raises on purpose."""
 
-from __future__ import annotations
-
 
 class PredictorError(Exception):
     """Root of all errors that this package raises on purpose."""

@@ -10,8 +10,6 @@ Most ranks are computed with floats, which is fast. If a float lies so close to 
 could change the rounded rank, `locate` computes that rank. So the errors are exactly those of `locate`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd

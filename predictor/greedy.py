@@ -10,8 +10,6 @@ only then converted to floats, because neighbouring keys on timed boards may sha
 Each step works on a window of the given arrays, so an array may be a memory-mapped file.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from dataclasses import dataclass
 from math import inf, log

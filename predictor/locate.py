@@ -9,8 +9,6 @@ are open. The `low` of a gap is the rank of the first key past the knot before t
 of the knot after the gap. If both are equal, the gap has no entry.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple

@@ -14,8 +14,6 @@ The best constant d can be found only by reading every row. On seven ordinary bo
 was 1.0 to 1.2 times as wide as with the best d. On two boards made of long runs of ties it was up to 2.7 times as wide.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from heapq import heapify, heappop, heappush
 from math import isqrt, log, log1p

@@ -1,7 +1,5 @@
 """The result of scanning a column, in plain buffers, so that the code that reads a store does not need numpy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Programs do not know the dialect of their store. Where a query needs two forms, 
 a dialect chooses one. `bind` takes the same parameters in every dialect.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, overload
 

@@ -7,8 +7,6 @@ One function, stored in the database, reads from all cursors. It executes no SQL
 only statements of this package name tables.
 """
 
-from __future__ import annotations
-
 from querybuilder.errors import InexpressibleError
 from querybuilder.render import Command, Query, Rendering, Written
 from querybuilder.schema import Definition

@@ -3,8 +3,6 @@
 The routes of the most frequent requests come first, because the service tries the paths in this order.
 """
 
-from __future__ import annotations
-
 from service.contract import queries, requests
 from service.contract.keys import Role
 from service.contract.post_bodies import NDJSON_TYPE

@@ -3,8 +3,6 @@
 Only this module depends on how aiohttp chooses a route. A request that matches no route gets a problem document.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from time import perf_counter

@@ -3,8 +3,6 @@
 This file holds only the names of the commands and their order, so it reads like the output of `rankcurve --help`.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 from typing import Annotated
 

@@ -4,8 +4,6 @@
 `context.posting`, `context.curves`, `context.ranks`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

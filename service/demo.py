@@ -4,8 +4,6 @@ The demo uses only what users have: `rankcurve serve` and HTTP. A fixed seed cre
 posts have ids. So a second run finds the existing season. If a setup was interrupted, the next run completes it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """The routes of operators and monitors: health, readiness, metrics, and the OpenAPI document."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

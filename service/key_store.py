@@ -4,8 +4,6 @@ The service uses `StoreKeys` on its own store. The command line uses `open_keys`
 for instance to create the first key.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 

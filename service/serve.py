@@ -6,8 +6,6 @@
 At SIGTERM or SIGINT the process takes no more requests, finishes what it accepted, and ends with exit code 0.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import signal

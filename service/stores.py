@@ -1,7 +1,5 @@
 """Opens the store that a URL names. Only this module decides which kind of store a URL means."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from config import Settings

@@ -10,8 +10,6 @@ In the package `service`, random numbers are also drawn in `contract.keys`, `htt
 sample).
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -4,8 +4,6 @@ The most important rule: a question never joins a read that began before the que
 that was acknowledged before the question.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence

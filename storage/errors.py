@@ -13,8 +13,6 @@ StorageError
 └── the other errors, each for one reason to refuse a request
 """
 
-from __future__ import annotations
-
 
 def default_detail(kind: type[Exception]) -> str:
     """Return the docstring of an error's class as a detail: with a small first letter and without the period."""

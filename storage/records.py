@@ -1,7 +1,5 @@
 """The values that rooms pass to each other: boards, families, columns, entries, posts and their outcomes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum

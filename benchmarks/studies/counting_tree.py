@@ -10,8 +10,6 @@ measured on the same board. A count is timed in the store, on both stores, witho
 All figures are only reported; there is no bar.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import statistics

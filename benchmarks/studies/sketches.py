@@ -13,8 +13,6 @@ removed, but neither sketch can remove a value.
 All figures are only reported; there is no bar.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ during a run is part of the measurement.
 All figures are only reported; there is no bar.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import sys

@@ -5,8 +5,6 @@
 No transaction stays open while blocks are encoded. The second transaction writes nothing if the rows have changed.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass

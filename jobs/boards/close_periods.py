@@ -9,8 +9,6 @@ Closing boards comes first: after each bounded step of other work, the job reads
 of a step is stored only if the lease is still held.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress

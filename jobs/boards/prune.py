@@ -4,8 +4,6 @@ Posts have priority. A step is one bounded transaction, and after each step the 
 So pruning never uses the writer for more than half of the time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import structlog

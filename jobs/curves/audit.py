@@ -4,8 +4,6 @@ In each interval, one job process audits one column. An operator may also reques
 bounded read. It uses the database connections for long reads, so that point reads never wait for it.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -8,8 +8,6 @@ A board is quiet if at most `scan_changes_ratio` of its entries change while it 
 nearly right when the curve is stored.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -9,8 +9,6 @@ The counts in the memory of the folding process (`Counting`) are only a copy of 
 is dropped, and the table is read again.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator

@@ -11,8 +11,6 @@ The load is limited: after a scheduled refresh a worker pauses, so that schedule
 `refresh_load_ratio` of its time. Requests of operators don't wait for the end of the pause.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import structlog

@@ -11,8 +11,6 @@ A front end answers the operator once the front end itself uses the new curve. A
 requests that it has not answered. If a job process is killed, its requests time out, and the operator has to ask again.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field

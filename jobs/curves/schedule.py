@@ -13,8 +13,6 @@ This module does not remember facts that it can read from the store. So even a p
 boards are idle. The same reads find boards that other processes created, changed or deleted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container
 from dataclasses import dataclass, field
 from itertools import islice

@@ -3,8 +3,6 @@
 Nothing is remembered between steps: a process that takes over reads from the store what is left to do.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 
 import structlog

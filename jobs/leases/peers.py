@@ -6,8 +6,6 @@ One process at a time reads a peer's journal, and a page is applied only if this
 reading that journal. While a peer does not answer, the last known leases of that peer count here until they expire.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 import structlog

@@ -6,8 +6,6 @@ Loads are stored before any resource moves, so a process that takes over continu
 moves only if its state has not changed since it was found. So an outdated plan moves fewer resources, never wrong ones.
 """
 
-from __future__ import annotations
-
 import msgspec
 import structlog
 

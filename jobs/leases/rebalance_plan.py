@@ -12,8 +12,6 @@ A resource with a running lease never moves, and no region gives resources that 
 ignored, so that resources don't move back and forth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import ceil
 from typing import NamedTuple

@@ -9,8 +9,6 @@ If no posts wait, nothing is written, and a worker finds new posts within one po
 its shards to others, the store rejects its writes.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 

@@ -18,8 +18,6 @@ The number changes when `WINDOWS_AGREED` windows in a row suggest the same new n
 help, the next attempt waits longer.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ monotonic clock, starting before the request is sent. It uses the wall clock onl
 AgentError ├── RefusedError │ └── NoResourceAvailableError └── ServiceAwayError
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -3,8 +3,6 @@
 If the answer is not a page of the journal, a `PeerUnavailableError` is raised. Its text never contains the API key.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime

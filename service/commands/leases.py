@@ -1,7 +1,5 @@
 """`rankcurve client …`, `pool …`, `lease …`: clients own pools of resources, and a lease gives a resource to a key."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from datetime import UTC, datetime

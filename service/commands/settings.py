@@ -3,8 +3,6 @@
 If two sources set the same setting, the source named first above decides.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 Everything that comes from a service is printed as plain text, never as markup or terminal codes.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal

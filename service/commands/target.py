@@ -4,8 +4,6 @@ Every command exits with 0 (done), 1 (failed, with one line on stderr) or 2 (wro
 never cause a traceback.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

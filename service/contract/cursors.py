@@ -4,8 +4,6 @@ A signature with the store's salt prevents callers from making up cursors. The s
 after a restart.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -1,7 +1,5 @@
 """The types of requests and answers about pools and leases, for the parser and the OpenAPI document."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from typing import Annotated

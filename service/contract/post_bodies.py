@@ -4,8 +4,6 @@ A request is accepted or refused as a whole. This module does not know the colum
 raw JSON scalars. Later the views check columns and values. A wrong one then rejects only its post.
 """
 
-from __future__ import annotations
-
 import re
 from enum import Enum
 from typing import Any

@@ -6,8 +6,6 @@
 `CODES` is part of the wire contract. A code and its status never change; a new case gets a new code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import msgspec

@@ -4,8 +4,6 @@ A request with an unknown, repeated or malformed parameter is refused. A list is
 between the members. Only the parameter `with` may be repeated, because ids of leaderboards may contain commas.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import lru_cache

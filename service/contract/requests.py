@@ -3,8 +3,6 @@
 If a body has a field that its type does not have, the whole request is refused.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Literal, get_args
 

@@ -1,7 +1,5 @@
 """The record of a route. The application and the OpenAPI document are built from these records."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any

@@ -4,8 +4,6 @@ If an object has a key twice, msgspec drops the first member without an error. U
 that no member was dropped. A slower, exact decoder runs only if the count does not prove it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

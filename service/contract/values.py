@@ -7,8 +7,6 @@ a union of untagged structs, because it could not decode such a union. The servi
 functions write the schema of the member, and `UNION_MEMBERS` collects its types for the OpenAPI document.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from datetime import UTC, datetime, timedelta

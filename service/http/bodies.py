@@ -7,8 +7,6 @@ All bodies together may hold `arriving_bytes_max` bytes. A body counts from the 
 is answered. A body that is complete when the service begins to read it does not count.
 """
 
-from __future__ import annotations
-
 import asyncio
 import mmap
 

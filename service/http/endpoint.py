@@ -8,8 +8,6 @@ the cause, which is only in the log. `Endpoint.serve` runs for every request, so
 that is the same for all requests of a route.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import re

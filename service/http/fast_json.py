@@ -5,8 +5,6 @@ builds no header dictionary, because that would take a noticeable part of the ti
 (HEAD, HTTP/1.0, a connection that closes, a large body), aiohttp writes the answer through `PlainResponse`.
 """
 
-from __future__ import annotations
-
 from email.utils import formatdate
 from functools import lru_cache
 from time import time

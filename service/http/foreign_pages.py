@@ -7,8 +7,6 @@ could send requests with that role. Two headers reveal such a page:
 * `Origin` holds the site and the port of the page. The site or the port differs from the service's own.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from urllib.parse import urlsplit

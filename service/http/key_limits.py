@@ -6,8 +6,6 @@ tokens. So a batch of any size passes eventually, and no size of batches lets a 
 Without API keys, all callers are on this machine and share the same buckets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import ceil
 

@@ -8,8 +8,6 @@ known keys stay valid, and nobody can revoke a key.
 The watch is not a job, because a revoked key must stop working even if an operator has paused all jobs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

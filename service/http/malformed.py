@@ -5,8 +5,6 @@ id, and counts it. Neither the answer nor the log repeats what was sent, because
 A connection that sends nothing is closed without an answer, because browsers open some connections in advance.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

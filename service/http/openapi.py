@@ -4,8 +4,6 @@ This module holds no facts about single routes, so the document can't differ fro
 defines a bound, the type names the setting, and the document shows the setting's value in this service.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version

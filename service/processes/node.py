@@ -1,7 +1,5 @@
 """Runs `rankcurve serve --workers N`: reserves the port, makes the folder for metrics, starts the supervisor."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import signal

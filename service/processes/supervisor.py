@@ -7,8 +7,6 @@ Orders travel through a pipe, never on a command line or in the environment, bec
 password.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import signal

@@ -4,8 +4,6 @@ When the pipe that brought the orders closes, the worker stops. If stopping take
 exits without cleaning up.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

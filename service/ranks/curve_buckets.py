@@ -4,8 +4,6 @@ The range of the column is split into parts of equal width, and the curve gives 
 entries in a part is the difference between the ranks of its two edges. Nothing is read from the store.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import NamedTuple
 

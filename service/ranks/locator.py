@@ -11,8 +11,6 @@ is as short for a bad rank as for a good one. It is possible only while the chan
 the curve's mark. If a curve exists, a count in the mode `auto` reads a bounded number of rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple

@@ -3,8 +3,6 @@
 The owner's cell, the next better cell and all counts come from one snapshot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from service.contract.queries import RankMode

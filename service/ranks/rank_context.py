@@ -1,7 +1,5 @@
 """The parts with which a process finds ranks: a locator for each board, pages, and the shared reads of first pages."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ Every poll reads the rows of the journal that the topics have not seen yet, and 
 A client that connects again, to any process, names the last event that it has seen. So the client misses no change.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextvars import Context

@@ -4,8 +4,6 @@ A page of the journal takes far longer to encode than an owner's positions. Ther
 for the earlier ones. Every other request waits for at most one turn.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager

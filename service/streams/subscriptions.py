@@ -4,8 +4,6 @@ A topic first reads its state and the journal's last number in one snapshot. The
 If the snapshot already included the change of a row, applying the row changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, Protocol, TypeVar

@@ -5,8 +5,6 @@ unless the type of the exception is in `_QUOTING_CODE`. A traceback keeps its fi
 names, because operators need them to find a bug.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, MutableMapping
 from typing import Any

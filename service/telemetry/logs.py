@@ -6,8 +6,6 @@ The code that logs a line never waits for a disk. If lines come faster than the 
 dropped and counted. No line holds an API key, a request body or an owner's name: see `log_scrubbing`.
 """
 
-from __future__ import annotations
-
 import logging
 import queue
 import random

@@ -1,7 +1,5 @@
 """Shows a person at a terminal the addresses of a starting service. Programs find the same addresses in the log."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

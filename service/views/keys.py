@@ -3,8 +3,6 @@
 The text of a key appears only in the answer that creates it, and never in a log, a cache or a list.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Annotated, Literal
 

@@ -3,8 +3,6 @@
 Before every new try, the boards are read from the store again, so the answer fits their current state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

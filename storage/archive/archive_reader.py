@@ -4,8 +4,6 @@ Ranks and totals are those of the moment when the board was archived. If an owne
 place stays empty, so nobody else's rank changes.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property

@@ -11,8 +11,6 @@ step is stored only if the board's count of changes is the same as when the arch
 begun anew.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial

@@ -10,8 +10,6 @@ A block of rows stores its columns one after the other. Blocks must stay small, 
 whole block. The first byte of a block names its format.
 """
 
-from __future__ import annotations
-
 import zlib
 from bisect import bisect_left
 from collections.abc import Sequence

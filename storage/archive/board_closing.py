@@ -4,8 +4,6 @@ The docstring of `storage.archive` draws the stages of a board. `due_at` only sa
 check at a wrong time does no harm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 

@@ -1,7 +1,5 @@
 """API keys, each stored as a hash with a role. The secret is shown once, when a key is created, and never stored."""
 
-from __future__ import annotations
-
 from dataclasses import astuple, dataclass
 
 from querybuilder import ASC, Lock, asc, col, count, count_if, insert, param, seek, select, update

@@ -3,8 +3,6 @@
 Each change is one short transaction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache

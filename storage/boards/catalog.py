@@ -4,8 +4,6 @@ If the copy does not have a board, the process reads the store before it reports
 may be outdated, but a process finds every board that exists.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

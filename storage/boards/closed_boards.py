@@ -9,8 +9,6 @@ family's row, and its column `closed_through` closes several boards together. A 
 column `closed_at` of its own row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

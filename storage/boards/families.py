@@ -9,8 +9,6 @@ A board of the family that no post has reached is empty, and the catalog has no 
 object for such a board at each read and does not keep the object.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple

@@ -6,8 +6,6 @@
 A board has exactly one id. The facet names in the id are sorted, and an id in any other order is invalid.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 A profile belongs to no board, and no ranking and no count depends on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from querybuilder import col, delete, excluded, insert, param, select

@@ -8,8 +8,6 @@ Only this module makes the names of these tables and of their columns and indexe
 never from text of a request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -7,8 +7,6 @@ refers to the `rows_key` that the board had there. `sweep_rows` later deletes th
 and also the post ids of deleted boards and families.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from querybuilder import Lock, asc, col, delete, insert, param, select, update

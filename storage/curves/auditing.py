@@ -13,8 +13,6 @@ The counts use neither knots nor skipped rows, unlike the walk that made the cur
 error of that walk instead of finding it.
 """
 
-from __future__ import annotations
-
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Iterable

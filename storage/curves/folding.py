@@ -8,8 +8,6 @@ In these cases, the curves that need the changes are reported (`lost`, `void`), 
 fit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 

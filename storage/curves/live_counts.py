@@ -8,8 +8,6 @@ A curve gets live counts when changes are first folded for it. An empty `documen
 not known. The curve then has no live counts until it is fitted anew.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 

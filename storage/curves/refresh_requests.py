@@ -7,8 +7,6 @@ numbers. A refresh answers a request only if the refresh began after the request
 column's requests with lower numbers, and no request with a higher number.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Literal
 

@@ -12,8 +12,6 @@ cursor is not used for two kinds of columns:
 Without a cursor, a step is a query with an offset, and the database tests every skipped row.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from predictor import RATIO_UNIT, Curve, Knot, Landing, Stride, WorstEntry, walk

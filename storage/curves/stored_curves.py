@@ -6,8 +6,6 @@
 Corrupt curves and corrupt live counts are ignored, and each is reported through `on_corrupt`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

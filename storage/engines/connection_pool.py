@@ -4,8 +4,6 @@ The most important rules: every wait for a connection is bounded, and a pool nev
 transaction.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 

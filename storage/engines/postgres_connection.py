@@ -4,8 +4,6 @@ The most important rule: a session bounds every wait, whether for a statement, a
 that does not answer.
 """
 
-from __future__ import annotations
-
 import socket
 from functools import lru_cache
 from typing import Any, Literal

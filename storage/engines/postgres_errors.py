@@ -8,8 +8,6 @@
 `translate_error` turns these and all other errors into errors of the store.
 """
 
-from __future__ import annotations
-
 import asyncpg
 
 from storage.errors import StoreAwayError, StoreBusyError, StoreFullError, UnknownBoardError

@@ -11,8 +11,6 @@
 A COMMIT whose answer was lost is never repeated, because the server may have committed the transaction.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable, Coroutine

@@ -11,8 +11,6 @@ write-ahead log beside a store's file (`-wal`) is part of the store. If only the
 damage the new file. So restore with this module, not with `cp`.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The most important rule: a bad file is refused before any file in its folder cha
 SQLite would delete the write-ahead log beside it, and the posts in that log.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

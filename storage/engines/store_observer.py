@@ -4,8 +4,6 @@ The store calls the observer in the middle of its work, so a call may take at mo
 few different values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 

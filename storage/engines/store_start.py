@@ -12,8 +12,6 @@ A snapshot ends at a transaction number, and sees only writes of transactions wi
 is higher than the snapshot's end, it comes from another cluster, and the store was restored.
 """
 
-from __future__ import annotations
-
 import structlog
 
 from querybuilder import (

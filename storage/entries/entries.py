@@ -1,7 +1,5 @@
 """The statements for one board's rows by owner: reads, conditional writes, erasure, totals."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache

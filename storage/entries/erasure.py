@@ -7,8 +7,6 @@ The most important rule: rename an owner's bundles from the oldest to the newest
 token then come before all changes under the name, so a job that counts from the log never sees the two mixed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from querybuilder import (

@@ -16,8 +16,6 @@ knot's count, there is no result. The log cannot confirm it in three cases:
 - So many changes follow the mark that a full count costs no more.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 

@@ -16,8 +16,6 @@ Until a change ends, the owner counts as hidden or shown as before. If the chang
 undoes it. The process that then tries to end the change gets `LostRaceError`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

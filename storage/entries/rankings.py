@@ -5,8 +5,6 @@ A place is a pair of a cell and an owner. If a row with this cell and this owner
 statements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -8,8 +8,6 @@ This module reads what was posted since the board was created or reset. `posting
 journal instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -11,8 +11,6 @@ many requests wait, because two small transactions cost more than a large one. I
 needed, the transaction is a single statement.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Coroutine, Sequence

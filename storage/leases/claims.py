@@ -13,8 +13,6 @@ The store's time is read before the write that uses it. So a new lease ends slig
 expired lease becomes free slightly late for the next holder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from querybuilder import clock_us, select

@@ -17,8 +17,6 @@ After a start was read, a row may appear before it, when a resource is moved or 
 is found after the start is forgotten: after `KNOWN_US`, and always before its partition is treated as empty.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Clients, the owners of pools. Making a pool also makes its client if the client does not exist."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from querybuilder import asc, col, count, delete, insert, param, select, update

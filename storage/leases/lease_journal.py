@@ -7,8 +7,6 @@ On PostgreSQL, the number of an event combines the transaction's number and the 
 So there are gaps between the numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ On databases with row locks, `find_free` can lock the free resources that it fin
 same resources then waits until the first one commits, instead of losing a race.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Sequence
 

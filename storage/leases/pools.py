@@ -5,8 +5,6 @@ Dropping a whole pool is the exception: its leases end with it. Callers do not s
 `LeasePools.sweep_dropped` deletes its rows later, in bounded steps.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

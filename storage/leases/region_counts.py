@@ -6,8 +6,6 @@ Each count is the sum of several rows, its shares, so that concurrent transactio
 transaction writes its counts last, so that it locks a row only briefly before its commit.
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

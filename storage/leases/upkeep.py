@@ -4,8 +4,6 @@ A step is one short transaction over a bounded number of rows. Each row is writt
 was found. A killed job leaves only complete steps behind, and the next run finds the remaining rows by reading.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

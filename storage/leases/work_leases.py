@@ -5,8 +5,6 @@ for longer than its lease, another process may have taken over. Then `renew` or 
 the whole transaction is undone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

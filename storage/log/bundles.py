@@ -11,8 +11,6 @@ Commas separate the pieces, so that SQL can split them. Both halves of a piece a
 change leaves the cells as they are, or if the owner of the change was erased long ago.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -13,8 +13,6 @@ compare one of them with a knot. An absent cell is worse than every cell. A chan
 added has no cell of this column, and does not affect counts in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -11,8 +11,6 @@ smaller `seq`. Pages are ordered by (`position`, `seq`), which does not order th
 begin before another one, and still change the owner after that one did.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate

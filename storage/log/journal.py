@@ -10,8 +10,6 @@ within its transaction. On SQLite, where one transaction commits after the other
 its bundle. So numbers have gaps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple

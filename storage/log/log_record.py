@@ -5,8 +5,6 @@ after its last field with a value, because each byte makes every post more expen
 the board's spec. This index never changes, because new columns are only added at the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any

@@ -1,7 +1,5 @@
 """The merge rules of columns: how a post changes the stored cells of a row. This module does no I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from storage.errors import ValueOutOfRangeError

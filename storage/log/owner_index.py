@@ -9,8 +9,6 @@ The filters replace a database index by owner, because such an index would make 
 filter costs about 2 us and 2 bytes per change, and a job writes the filters later, one block after the other.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

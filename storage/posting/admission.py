@@ -21,8 +21,6 @@ fast the store could be.
 In simulations, this algorithm came closer to the best fixed limit than two others did (docs/decisions.md).
 """
 
-from __future__ import annotations
-
 import math
 
 # The weight of a measurement halves in this time. 4 s after a store becomes half as fast, the measured rate is wrong by

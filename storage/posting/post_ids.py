@@ -5,8 +5,6 @@ in one epoch of its board. Emptying a board begins a new epoch, which makes the 
 their rows. Void ids are pruned by age like all others.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -14,8 +14,6 @@ Resets and deletions of boards after the given number are ignored. A caller who 
 deletion wants the posts before it too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 

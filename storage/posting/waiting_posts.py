@@ -8,8 +8,6 @@ with the same owner. So the posts of one owner are applied in order, and the gro
 other's rows or lose races to each other.
 """
 
-from __future__ import annotations
-
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque

@@ -1,7 +1,5 @@
 """The ingest queue in the store: blocks of accepted posts, by shard, in the order in which they were accepted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -7,8 +7,6 @@ The reason of each rejection is stored, because the sender got the answer "accep
 by board and post id, up to a maximum age and a maximum number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from operator import itemgetter
 

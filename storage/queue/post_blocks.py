@@ -4,8 +4,6 @@ A block holds everything that is needed to apply its posts, except the boards, w
 the block then show whether a board was emptied meanwhile.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 

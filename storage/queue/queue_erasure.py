@@ -5,8 +5,6 @@ owner's posts, the erasure waits for the worker's transaction, and then finds th
 worker has read such a block but not taken it yet, that worker's transaction is rolled back, because the block changed.
 """
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from storage.store import Program, Store

@@ -3,8 +3,6 @@
 The number of open boards is bounded: the least recently used board is dropped.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 from storage.archive.archive_reader import ArchivedEntries

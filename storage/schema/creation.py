@@ -1,7 +1,5 @@
 """Creates the schema of a new store, and refuses a store whose schema this version does not know."""
 
-from __future__ import annotations
-
 import secrets
 
 from querybuilder import (

@@ -1,7 +1,5 @@
 """The tables of the ingest queue, and of the semaphores that bound how many workers empty it."""
 
-from __future__ import annotations
-
 from querybuilder import INTEGER, TEXT, Dialect, Query, col, create_index, create_table
 
 INGEST_BLOCKS = "ingest_blocks"

@@ -1,7 +1,5 @@
 """The tables of pools and leases."""
 
-from __future__ import annotations
-
 from querybuilder import (
     INTEGER,
     TEXT,

@@ -1,7 +1,5 @@
 """Numbers that a store gives once each: keys of boards, versions of curves, numbers of refresh requests."""
 
-from __future__ import annotations
-
 from querybuilder import col, insert, param, plus
 from storage.store import Program
 

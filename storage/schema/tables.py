@@ -3,8 +3,6 @@
 Names of tables are constants here, so that every room calls a table by one name.
 """
 
-from __future__ import annotations
-
 from querybuilder import BLOB, INTEGER, TEXT, Dialect, Query, col, create_index, create_table
 
 META = "meta"

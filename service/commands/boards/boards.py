@@ -1,7 +1,5 @@
 """`rankcurve board …`: create, list, show and delete leaderboards."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`rankcurve family …`: manage families, find the board of a period, list facet values, and show an owner's history."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

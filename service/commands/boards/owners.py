@@ -1,7 +1,5 @@
 """`rankcurve owner …`: hide, show and erase owners, their profiles and their match history."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated
 

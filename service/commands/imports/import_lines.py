@@ -4,8 +4,6 @@ A record that cannot be a post becomes a rejected line with its number and reaso
 start at the byte offset of any record, so an import can be resumed.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import re

@@ -7,8 +7,6 @@ line whose outcome is unknown. The next run sends the lines after the position a
 service already has a post, it answers `duplicate`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

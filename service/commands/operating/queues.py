@@ -1,7 +1,5 @@
 """`rankcurve queue`: the posts that wait to be applied, and the workers that apply them."""
 
-from __future__ import annotations
-
 import typer
 
 from service.client.client import ServiceClient

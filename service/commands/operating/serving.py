@@ -3,8 +3,6 @@
 `rankcurve config` shows the effective settings, and where each comes from. The package `config` masks the secrets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated
 

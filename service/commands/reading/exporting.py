@@ -1,7 +1,5 @@
 """`rankcurve export`: a whole ranking as CSV or NDJSON, best to worst. The command holds one page in memory."""
 
-from __future__ import annotations
-
 import csv
 import sys
 from contextlib import nullcontext

@@ -3,8 +3,6 @@
 To continue later, pass the number in the last line to the next command.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import aiohttp

@@ -1,7 +1,5 @@
 """`rankcurve top` and `rankcurve rank`: read a ranking from a terminal."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated
 

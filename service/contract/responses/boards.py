@@ -1,7 +1,5 @@
 """The answers about leaderboards, families, posts and curves."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """The answers about the journal, an owner's posts, the events of streams, and profiles."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

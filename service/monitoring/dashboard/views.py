@@ -7,8 +7,6 @@ The files in `page/` are listed, read and compressed once in each process, at th
 is only looked up in that list and never becomes part of a path.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 from functools import cache

@@ -1,7 +1,5 @@
 """Answers all types of Jolokia requests. An answer describes the whole node, not the process that answers."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -5,8 +5,6 @@ character x. `split_path(join_path(parts)) == parts` holds unless the last part 
 a part.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 Without a `*`, every part of the path must exist.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from math import isfinite

@@ -1,7 +1,5 @@
 """The routes of the Jolokia protocol: `/jolokia`, `/jolokia/`, and `/jolokia/` with an operation after it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping

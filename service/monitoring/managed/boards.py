@@ -3,8 +3,6 @@
 With more than `managed_boards_max` boards the tree shows none, because reading all boards would slow down the service.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterator
 
 from jobs.job_context import JobContext

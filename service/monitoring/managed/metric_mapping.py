@@ -4,8 +4,6 @@ Every family whose name begins with `rankcurve_` is mapped. If its name matches 
 attribute of `type=Metrics`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

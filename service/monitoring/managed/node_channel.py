@@ -6,8 +6,6 @@ Every process listens on a socket in the node's folder. If a process does not an
 all other processes still run the action. Only the user that runs the node can open the sockets.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress

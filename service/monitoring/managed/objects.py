@@ -3,8 +3,6 @@
 Operators get no documentation of an attribute except its description, which states the meaning and the unit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

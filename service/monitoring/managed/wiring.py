@@ -3,8 +3,6 @@
 An operation runs in every process of the node, and every process shows the same objects.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import platform

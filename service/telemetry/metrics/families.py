@@ -4,8 +4,6 @@
 are few buckets and label values, because a node has at most 500 series, which a test counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 

@@ -6,8 +6,6 @@ The kernel keeps the files when a process is killed. The counts of a process sta
 describe the present, so the gauges of a process are removed when it ends.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterable

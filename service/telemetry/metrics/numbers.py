@@ -4,8 +4,6 @@ The values of prometheus_client take locks and ask for the process id at each ch
 The files of a node have the library's format.
 """
 
-from __future__ import annotations
-
 import json
 import mmap
 import struct

@@ -1,7 +1,5 @@
 """All metrics of one process, in Prometheus' names and units."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 

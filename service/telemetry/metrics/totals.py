@@ -4,8 +4,6 @@ That collector parses every key of every file at every scrape, on the event loop
 parses each key once; after that, a scrape only reads numbers.
 """
 
-from __future__ import annotations
-
 import json
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@
 never wait for the store.
 """
 
-from __future__ import annotations
-
 import asyncio
 import platform
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Handlers of the catalog: create, confirm, change, list, empty and delete leaderboards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

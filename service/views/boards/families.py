@@ -3,8 +3,6 @@
 `get_history` shows an owner's final positions in closed periods.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Handlers of leases, which lease a resource for a key or end a key's lease, and of the lease journal."""
 
-from __future__ import annotations
-
 from msgspec import UNSET
 
 from service.context import Context

@@ -4,8 +4,6 @@ The numbers of a pool come from stored counts. Only leases that have ended but a
 row, at most `lease_expired_counted_max` in each region.
 """
 
-from __future__ import annotations
-
 import random
 
 import msgspec

@@ -7,8 +7,6 @@ An owner is erased first from the boards that have rows, then from archives. A b
 therefore still found. Archives are looked up in the store, because the catalog of a process does not hold them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Handlers that read owners: an owner's entry, and the entries of many owners."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from msgspec import UNSET

@@ -9,8 +9,6 @@ owner's own earlier entry. `moved` is the owner's earlier rank minus that rank. 
 the change of rank.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import wraps

@@ -3,8 +3,6 @@
 Other handlers add profiles to the rows of an answer, with one statement for all rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 

@@ -7,8 +7,6 @@ A separate transaction creates the missing boards before the posts are applied. 
 remain. This does no harm: readers see an empty board, whether the store has it or not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple

@@ -5,8 +5,6 @@ A queued request is accepted as a whole, and answered before its posts are appli
 A retry of an applied post is no fault. It counts as a duplicate, even if all boards of the post are closed now.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 from msgspec import UNSET

@@ -4,8 +4,6 @@ Each event is written to the connection immediately. A client that reads too slo
 `stream_unread_bytes_max` bytes wait in its socket. It can connect again with the number of the last event that it saw.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Hashable
 from contextlib import suppress

@@ -5,8 +5,6 @@ agree. If the curve gives an owner's rank, the rows come from a read that many r
 counted, the count and the rows come from one snapshot.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from service.context import Context

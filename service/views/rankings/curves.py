@@ -5,8 +5,6 @@ ranks as docs/rank_offline.py does gets exactly the ranks of the service. An aud
 entries, and compares the curve with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import ceil
 from time import perf_counter

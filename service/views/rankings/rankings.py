@@ -1,7 +1,5 @@
 """Handlers of one ranking: pages, positions of values on one or several boards, values of ranks, distribution."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial

@@ -1,7 +1,5 @@
 """Leases that keys have in other stores, as far as this store has read the journals of those stores."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ Each kind of event has its own effect:
 - wanted, returned: a key with a lease here sent its request to the other store. The lease here is extended or freed.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import NamedTuple
