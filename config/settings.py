@@ -55,8 +55,7 @@ class ListeningSettings(_Group):
     """On SIGTERM, the longest wait for accepted posts and open requests to end."""
 
     # Constants, because no operator needs to turn them:
-    # Longest pause before a crashed process is replaced.
-    worker_backoff_s_max: ClassVar[float] = 10
+    worker_backoff_s_max: ClassVar[float] = 10  # longest pause before a crashed process is replaced
     # A process that ran at least this long before its crash starts the count of crashes in a row anew.
     worker_steady_s: ClassVar[float] = 10
 
@@ -107,8 +106,7 @@ class RequestSettings(_Group):
     owner_posts_blocks_max: ClassVar[int] = 10_000
     # Maximum number of closed periods in one answer of an owner's history; more are refused with 400.
     history_periods_max: ClassVar[int] = 100
-    # Maximum number of buckets in one distribution; more are refused with 400.
-    buckets_max: ClassVar[int] = 1_000
+    buckets_max: ClassVar[int] = 1_000  # maximum number of buckets in one distribution; more are refused with 400
     # Longest time by which the `at` of a post may lie ahead of the service's clock. A later post is rejected with 422.
     at_ahead_s_max: ClassVar[float] = 300
 
@@ -130,8 +128,7 @@ class PostingSettings(_Group):
     """Time for which a post id is remembered. Within it, a repeated post is not applied again."""
 
     # Constants, because no operator needs to turn them:
-    # Maximum number of posts in one transaction, counted once for every board.
-    group_posts_max: ClassVar[int] = 2_000
+    group_posts_max: ClassVar[int] = 2_000  # maximum number of posts in one transaction, counted once for every board
     # Maximum number of transactions of posts at the same time, and never more than `writer_connections`. SQLite
     # runs one.
     writes_in_flight_max: ClassVar[int] = 8
@@ -139,8 +136,7 @@ class PostingSettings(_Group):
     write_attempts_max: ClassVar[int] = 8
     # First pause of a group of posts after a lost race. The pause doubles with each attempt, with jitter.
     write_backoff_base_s: ClassVar[float] = 0.005
-    # Longest pause of a group of posts after a lost race.
-    write_backoff_s_max: ClassVar[float] = 0.5
+    write_backoff_s_max: ClassVar[float] = 0.5  # longest pause of a group of posts after a lost race
 
 
 class QueueSettings(_Group):
@@ -167,12 +163,10 @@ class QueueSettings(_Group):
     # Constants, because no operator needs to turn them:
     # Greatest age of a process's figures of the queue when the process accepts or refuses posts.
     ingest_look_s: ClassVar[float] = 1
-    # Maximum number of posts that one transaction appends to the queue.
-    ingest_group_posts_max: ClassVar[int] = 10_000
+    ingest_group_posts_max: ClassVar[int] = 10_000  # maximum number of posts that one transaction appends to the queue
     # Maximum number of posts of one shard that are stored in the queue as one row.
     ingest_block_posts_max: ClassVar[int] = 200
-    # Maximum number of queued posts that one transaction applies.
-    ingest_round_posts_max: ClassVar[int] = 1_000
+    ingest_round_posts_max: ClassVar[int] = 1_000  # maximum number of queued posts that one transaction applies
     # Maximum number of queued posts that one transaction applies, counted once for every board.
     ingest_round_parts_max: ClassVar[int] = 2_500
     # Attempts of a queued post that fails even in a transaction of its own. After the last one, it is rejected.
@@ -184,12 +178,10 @@ class QueueSettings(_Group):
     # Least time between the starts of two rounds of a worker that empties the queue each time. Meanwhile posts
     # gather for the next one.
     ingest_gather_s: ClassVar[float] = 0.15
-    # Longest pause of a worker whose round failed.
-    ingest_backoff_s_max: ClassVar[float] = 2
+    ingest_backoff_s_max: ClassVar[float] = 2  # longest pause of a worker whose round failed
     # Maximum number of rejected posts that are remembered; the oldest are forgotten first.
     rejected_posts_max: ClassVar[int] = 1_000_000
-    # Longest Retry-After, even if the wait will be longer.
-    retry_after_s_max: ClassVar[int] = 60
+    retry_after_s_max: ClassVar[int] = 60  # longest Retry-After, even if the wait will be longer
 
 
 class KeySettings(_Group):
@@ -220,8 +212,7 @@ class ReadingSettings(_Group):
     """Prepared statements kept for each connection."""
 
     # Constants, because no operator needs to turn them:
-    # Maximum number of point reads that one statement answers together.
-    point_reads_per_batch_max: ClassVar[int] = 512
+    point_reads_per_batch_max: ClassVar[int] = 512  # maximum number of point reads that one statement answers together
     # Maximum number of point-read statements at the same time. A further one starts only once as many reads
     # wait as are under way.
     point_read_lanes: ClassVar[int] = 2
@@ -245,16 +236,12 @@ class StreamSettings(_Group):
     """Maximum size of the events that a slow client may leave unread. Beyond it, the stream ends."""
 
     # Constants, because no operator needs to turn them:
-    # Rows of a streamed top if the request gives no number.
-    stream_top_default: ClassVar[int] = 10
-    # Maximum number of rows of a streamed top; more are refused with 400.
-    stream_top_max: ClassVar[int] = 100
-    # Pause between two reads of the journal on behalf of all streams.
-    stream_poll_s: ClassVar[float] = 0.02
+    stream_top_default: ClassVar[int] = 10  # rows of a streamed top if the request gives no number
+    stream_top_max: ClassVar[int] = 100  # maximum number of rows of a streamed top; more are refused with 400
+    stream_poll_s: ClassVar[float] = 0.02  # pause between two reads of the journal on behalf of all streams
     # Maximum number of journal rows that one read for all streams returns, and that a stream may resume over.
     stream_rows_max: ClassVar[int] = 10_000
-    # Time that a client waits before it reopens a stream that ended.
-    stream_retry_s: ClassVar[float] = 1
+    stream_retry_s: ClassVar[float] = 1  # time that a client waits before it reopens a stream that ended
 
 
 class SqliteSettings(_Group):
@@ -270,8 +257,7 @@ class SqliteSettings(_Group):
     # Constants, because no operator needs to turn them:
     # Pages in SQLite's write-ahead log at which it is checkpointed, even under load.
     checkpoint_pages: ClassVar[int] = 40_000
-    # Pause in writing after which SQLite's write-ahead log is checkpointed.
-    checkpoint_idle_s: ClassVar[float] = 0.2
+    checkpoint_idle_s: ClassVar[float] = 0.2  # pause in writing after which SQLite's write-ahead log is checkpointed
 
 
 class PostgresSettings(_Group):
@@ -304,8 +290,7 @@ class PostgresSettings(_Group):
     # Constants, because no operator needs to turn them:
     # First pause before a further attempt of a transaction. The pause doubles each time, with jitter.
     store_backoff_base_s: ClassVar[float] = 0.02
-    # Longest pause before a further attempt of a transaction.
-    store_backoff_s_max: ClassVar[float] = 0.5
+    store_backoff_s_max: ClassVar[float] = 0.5  # longest pause before a further attempt of a transaction
 
 
 class MemcachedSettings(_Group):
@@ -322,12 +307,9 @@ class MemcachedSettings(_Group):
     # Constants, because no operator needs to turn them:
     # Failures in a row after which a server gets no calls for `memcached_pause_s`.
     memcached_failures_max: ClassVar[int] = 3
-    # Time without calls to a failing server, before one call tries it again.
-    memcached_pause_s: ClassVar[float] = 5
-    # Maximum number of curves requested in one call of memcached.
-    memcached_batch_max: ClassVar[int] = 20
-    # Longest time that memcached keeps a curve.
-    memcached_expiry_s: ClassVar[int] = 86_400
+    memcached_pause_s: ClassVar[float] = 5  # time without calls to a failing server, before one call tries it again
+    memcached_batch_max: ClassVar[int] = 20  # maximum number of curves requested in one call of memcached
+    memcached_expiry_s: ClassVar[int] = 86_400  # longest time that memcached keeps a curve
 
 
 class JobSettings(_Group):
@@ -369,22 +351,16 @@ class JobSettings(_Group):
     """Time for which the journal is kept. Changes that were not folded yet are kept twice as long."""
 
     # Constants, because no operator needs to turn them:
-    # Maximum number of curves that one step of a look for new curves reads.
-    curve_poll_rows_max: ClassVar[int] = 100
-    # Time between two looks for live counts that were folded.
-    live_poll_s: ClassVar[float] = 0.5
-    # Maximum number of changes that one statement of the folding job reads.
-    fold_rows_max: ClassVar[int] = 5_000
-    # Largest part of its time that the folding job may be at work.
-    fold_load_ratio: ClassVar[float] = 0.5
-    # Curves that the folding job keeps decoded in memory.
-    fold_curves_max: ClassVar[int] = 10_000
+    curve_poll_rows_max: ClassVar[int] = 100  # maximum number of curves that one step of a look for new curves reads
+    live_poll_s: ClassVar[float] = 0.5  # time between two looks for live counts that were folded
+    fold_rows_max: ClassVar[int] = 5_000  # maximum number of changes that one statement of the folding job reads
+    fold_load_ratio: ClassVar[float] = 0.5  # largest part of its time that the folding job may be at work
+    fold_curves_max: ClassVar[int] = 10_000  # curves that the folding job keeps decoded in memory
     # Part of the refresh interval that is random. It only shortens the interval.
     refresh_jitter_ratio: ClassVar[float] = 0.1
     # A due curve that has waited this many refresh intervals goes before curves that changed more.
     refresh_patience_intervals: ClassVar[float] = 10
-    # Time between two looks of the schedule for due refreshes.
-    refresh_tick_s: ClassVar[float] = 0.25
+    refresh_tick_s: ClassVar[float] = 0.25  # time between two looks of the schedule for due refreshes
     # Maximum number of boards that one look for due refreshes passes. The next look goes on from there.
     refresh_tick_boards_max: ClassVar[int] = 2_000
     # Maximum number of due refreshes that wait for a worker. Those that changed least are found due again
@@ -392,49 +368,36 @@ class JobSettings(_Group):
     refresh_queue_max: ClassVar[int] = 1_000
     # Maximum number of refresh requests that wait; more are refused with 503.
     refresh_demands_max: ClassVar[int] = 1_000
-    # Maximum number of distinct values that one statement of a scan reads.
-    scan_page_values: ClassVar[int] = 5_000
+    scan_page_values: ClassVar[int] = 5_000  # maximum number of distinct values that one statement of a scan reads
     # Method auto scans a column once the relative error of its curve may exceed this, if its board is quiet
     # enough.
     scan_bound_ratio: ClassVar[float] = 0.005
     # Method auto: a board is quiet enough if at most this part of its entries changes during a scan.
     scan_changes_ratio: ClassVar[float] = 0.001
-    # Assumed speed of a scan until a process has timed its first one.
-    scan_rows_per_s: ClassVar[int] = 2_000_000
-    # Part of its length after which a lease is renewed.
-    lease_renewal_ratio: ClassVar[float] = 0.3
+    scan_rows_per_s: ClassVar[int] = 2_000_000  # assumed speed of a scan until a process has timed its first one
+    lease_renewal_ratio: ClassVar[float] = 0.3  # part of its length after which a lease is renewed
     # First pause of a job that failed. The pause doubles with each failure in a row, with jitter.
     job_backoff_base_s: ClassVar[float] = 0.5
-    # Longest pause of a job that failed.
-    job_backoff_s_max: ClassVar[float] = 30
-    # Time between two looks of the closing job for boards to close or to archive.
-    close_interval_s: ClassVar[float] = 1
-    # Largest part of its time that the closing job may be at work.
-    close_load_ratio: ClassVar[float] = 0.5
-    # Maximum number of boards closed in one transaction.
-    close_boards_max: ClassVar[int] = 200
-    # Rows in one block of an archive. Reading one row decodes its whole block.
-    archive_block_rows: ClassVar[int] = 256
-    # Maximum number of rows archived in one transaction, approximately.
-    archive_step_rows: ClassVar[int] = 5_000
-    # Maximum number of small boards archived together in one transaction.
-    archive_boards_max: ClassVar[int] = 50
-    # Pause before a board whose closing failed is tried again.
-    close_retry_s: ClassVar[float] = 30
+    job_backoff_s_max: ClassVar[float] = 30  # longest pause of a job that failed
+    close_interval_s: ClassVar[float] = 1  # time between two looks of the closing job for boards to close or to archive
+    close_load_ratio: ClassVar[float] = 0.5  # largest part of its time that the closing job may be at work
+    close_boards_max: ClassVar[int] = 200  # maximum number of boards closed in one transaction
+    archive_block_rows: ClassVar[int] = 256  # Rows in one block of an archive. Reading one row decodes its whole block.
+    archive_step_rows: ClassVar[int] = 5_000  # maximum number of rows archived in one transaction, approximately
+    archive_boards_max: ClassVar[int] = 50  # maximum number of small boards archived together in one transaction
+    close_retry_s: ClassVar[float] = 30  # pause before a board whose closing failed is tried again
     # Maximum number of rows that one audit reads. It reads each row twice, so it leaves out ranks past half of
     # this.
     audit_rows_max: ClassVar[int] = 50_000_000
     # Maximum number of changes since the curve's time that an audit subtracts from its counts; with more, the
     # column is not audited.
     audit_changes_max: ClassVar[int] = 100_000
-    # Time after which an audit counts no further owner.
-    audit_s_max: ClassVar[float] = 5
+    audit_s_max: ClassVar[float] = 5  # time after which an audit counts no further owner
     # Time for which the journal keeps the values of an erased owner, without the name, so that counts stay right.
     erased_cells_s: ClassVar[float] = 3_600
     # Time between two runs of the pruning job, which deletes old post ids, changes and leftover rows.
     prune_interval_s: ClassVar[float] = 60
-    # Maximum number of rows that one transaction of the pruning job deletes.
-    prune_rows_max: ClassVar[int] = 10_000
+    prune_rows_max: ClassVar[int] = 10_000  # maximum number of rows that one transaction of the pruning job deletes
     # Maximum number of transactions in one run of the pruning job, for each kind of row.
     prune_steps_max: ClassVar[int] = 100
 
@@ -469,28 +432,20 @@ class LeaseSettings(_Group):
     """Time between two reads of the peers' journals of leases."""
 
     # Constants, because no operator needs to turn them:
-    # Partitions of each region of a pool whose spec gives no number.
-    lease_partitions: ClassVar[int] = 10
+    lease_partitions: ClassVar[int] = 10  # partitions of each region of a pool whose spec gives no number
     # Maximum number of resources added or removed in one request; more are refused with 400.
     lease_resources_per_request_max: ClassVar[int] = 10_000
-    # Maximum number of requests for leases in one transaction.
-    lease_group_max: ClassVar[int] = 200
+    lease_group_max: ClassVar[int] = 200  # maximum number of requests for leases in one transaction
     # Maximum number of transactions for leases at the same time. SQLite runs one.
     lease_groups_in_flight_max: ClassVar[int] = 2
     # Maximum number of expired leases of each region that the figures of a pool count as available.
     lease_expired_counted_max: ClassVar[int] = 10_000
-    # Maximum number of leases liberated in one transaction.
-    liberate_rows_max: ClassVar[int] = 1_000
-    # Time ahead for which the balancer projects the need of a region.
-    balance_horizon_s: ClassVar[float] = 600
-    # Age at which past requests for leases count half in a region's average.
-    balance_half_life_s: ClassVar[float] = 600
-    # Maximum number of resources moved in one run, for each pool.
-    balance_moves_max: ClassVar[int] = 100_000
-    # Maximum number of resources moved in one transaction.
-    balance_step_rows_max: ClassVar[int] = 1_000
-    # Maximum number of rows of a peer's journal read at once.
-    lease_exchange_rows_max: ClassVar[int] = 1_000
+    liberate_rows_max: ClassVar[int] = 1_000  # maximum number of leases liberated in one transaction
+    balance_horizon_s: ClassVar[float] = 600  # time ahead for which the balancer projects the need of a region
+    balance_half_life_s: ClassVar[float] = 600  # age at which past requests for leases count half in a region's average
+    balance_moves_max: ClassVar[int] = 100_000  # maximum number of resources moved in one run, for each pool
+    balance_step_rows_max: ClassVar[int] = 1_000  # maximum number of resources moved in one transaction
+    lease_exchange_rows_max: ClassVar[int] = 1_000  # maximum number of rows of a peer's journal read at once
 
 
 class BoardSettings(_Group):
@@ -532,8 +487,7 @@ class ManagedSettings(_Group):
     # Constants, because no operator needs to turn them:
     # Longest wait for each process of the node in which an operation of a managed object runs.
     managed_wait_s_max: ClassVar[float] = 5
-    # Maximum number of Jolokia requests in one body; more are refused.
-    jolokia_requests_max: ClassVar[int] = 1_000
+    jolokia_requests_max: ClassVar[int] = 1_000  # maximum number of Jolokia requests in one body; more are refused
 
 
 class LogSettings(_Group):
