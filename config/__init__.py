@@ -15,13 +15,3 @@ from config.describe import SettingRow, default_toml, describe, settings_table_m
 from config.errors import ConfigError
 from config.load import load
 from config.settings import Settings
-
-__all__ = [
-    "ConfigError",
-    "SettingRow",
-    "Settings",
-    "default_toml",
-    "describe",
-    "load",
-    "settings_table_markdown",
-]

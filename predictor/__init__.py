@@ -22,10 +22,3 @@ from .live import AsOf, LiveCounts, LiveCurve, Move, RankCurve
 from .locate import SHAPE_UNIT, AnchorKnot, BoundedRank, Bracket, KeyBracket, KnotRanks, add_up_ranks
 from .sample import RATIO_UNIT, Landing, Skip, Stride, WorstEntry, walk
 from .tally import LIMB_BITS, Tally
-
-__all__ = [
-    "LIMB_BITS", "RATIO_UNIT", "SHAPE_UNIT", "AnchorKnot", "AsOf", "BoundedRank", "Bracket", "Curve",
-    "CurveCorruptError", "FitMethod", "KeyBracket", "Knot", "KnotRanks", "KnotsInvalidError", "Landing", "LiveCounts",
-    "LiveCurve", "Move", "RankCurve", "Skip", "Stride", "Tally", "WalkInconsistentError", "WorstEntry", "add_up_ranks",
-    "decode_curve", "encode_curve", "walk",
-]  # fmt: skip

@@ -12,19 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from querybuilder import (
-    INTEGER,
-    TEXT,
-    Column,
-    Condition,
-    add_column,
-    asc,
-    col,
-    create_index,
-    create_table,
-    desc,
-    param,
-)
+from querybuilder import INTEGER, TEXT, Column, Condition, add_column, asc, col, create_index, create_table, desc, param
 from querybuilder import SqlType as SqlKind
 from storage.records import Best, Board, ColumnKind, ColumnSpec
 from storage.store import Program

@@ -18,14 +18,7 @@ from storage.log.change_log import LogMark, change_log
 from storage.records import INT64_MAX, Board
 from storage.store import Program
 
-from .live_counts import (
-    FoldState,
-    StoredCounts,
-    changes_of_board,
-    counted_fits,
-    counts_of,
-    find_fold_state,
-)
+from .live_counts import FoldState, StoredCounts, changes_of_board, counted_fits, counts_of, find_fold_state
 from .shared_curves import ListedCurve, Slot
 from .stored_curves import curves_after, read_documents
 

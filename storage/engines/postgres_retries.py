@@ -25,14 +25,7 @@ from storage.store import Rows
 
 from .connection_pool import ConnectionPool
 from .postgres_connection import PostgresConnection
-from .postgres_errors import (
-    DRIVER_ERRORS,
-    describe_error,
-    is_board_deleted,
-    is_lost,
-    is_raced,
-    translate_error,
-)
+from .postgres_errors import DRIVER_ERRORS, describe_error, is_board_deleted, is_lost, is_raced, translate_error
 from .store_observer import StoreObserver
 
 T = TypeVar("T")

@@ -21,19 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from querybuilder import (
-    INTEGER,
-    TEXT,
-    asc,
-    col,
-    delete,
-    excluded,
-    insert,
-    param,
-    select,
-    this_transaction,
-    update,
-)
+from querybuilder import INTEGER, TEXT, asc, col, delete, excluded, insert, param, select, this_transaction, update
 from storage.errors import LostRaceError
 from storage.log.cells import Cell
 from storage.log.change_log import NewChange, change_log

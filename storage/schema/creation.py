@@ -2,17 +2,7 @@
 
 import secrets
 
-from querybuilder import (
-    TEXT,
-    Dialect,
-    Query,
-    col,
-    create_change_check,
-    create_row_reader,
-    create_table,
-    insert,
-    select,
-)
+from querybuilder import TEXT, Dialect, Query, col, create_change_check, create_row_reader, create_table, insert, select
 from storage.errors import SchemaTooNewError, StoreDamagedError
 from storage.store import Program
 

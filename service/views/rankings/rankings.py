@@ -10,14 +10,7 @@ from predictor import BoundedRank, RankCurve, add_up_ranks
 from service.context import Context
 from service.contract.problems import ProblemError
 from service.contract.queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
-from service.contract.responses.boards import (
-    Bucket,
-    Buckets,
-    Page,
-    PercentileValue,
-    RankValue,
-    Values,
-)
+from service.contract.responses.boards import Bucket, Buckets, Page, PercentileValue, RankValue, Values
 from service.contract.responses.positions import Position, PositionMethod, Positions
 from service.contract.routes import Call
 from service.contract.values import Number, parse_decimal, to_wire_number

@@ -13,12 +13,7 @@ from storage.boards.boards import ALL_ENTRIES
 from storage.boards.families import NewBoard, delete_family, make_boards, put_family
 from storage.boards.shared_tables import sweep_rows
 from storage.entries.hidden_owners import hidden_statements
-from storage.errors import (
-    PostIdConflictError,
-    TooManyBoardsError,
-    TooManyFamiliesError,
-    TooManyOwnTablesError,
-)
+from storage.errors import PostIdConflictError, TooManyBoardsError, TooManyFamiliesError, TooManyOwnTablesError
 from storage.periods import PeriodKind
 from storage.records import Board, BoardPost, Family, FamilySpec, Post, PostStatus
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS

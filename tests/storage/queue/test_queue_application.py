@@ -6,13 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from storage.errors import (
-    LeaseLostError,
-    PeriodClosedError,
-    PostRejectedError,
-    StoreFullError,
-    UnknownBoardError,
-)
+from storage.errors import LeaseLostError, PeriodClosedError, PostRejectedError, StoreFullError, UnknownBoardError
 from storage.periods import calendar_of, parse_period
 from storage.queue.outcomes import find_error, prune_rejected, store_rejected
 from storage.queue.queue_erasure import drop_queued

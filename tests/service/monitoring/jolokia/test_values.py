@@ -7,14 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.monitoring.jolokia.requests import (
-    BadRequestError,
-    Parameters,
-    escape,
-    join_path,
-    parse_path,
-    split_path,
-)
+from service.monitoring.jolokia.requests import BadRequestError, Parameters, escape, join_path, parse_path, split_path
 from service.monitoring.jolokia.values import cut_to_limits, encode_answer, follow_path
 
 VALUE = {"a": {"used": 1, "max": [5, {"x": 6}]}, "b": {"used": 2}, "c": 3}
