@@ -1,6 +1,7 @@
-"""A real Chromium for tests, without a window: the process, and a connection to its DevTools.
+"""Start a real Chromium without a window for tests, and connect to the DevTools of that browser.
 
-One browser runs at a time. It connects only to the pages that a test opens, and it ends with all its child processes.
+Only one browser runs at a time. The browser connects only to the pages that a test opens. It ends with all its child
+processes.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ _FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--disable-dev-shm-usage", "--disable-default-apps", "--disable-breakpad", "--hide-scrollbars",
     "--password-store=basic", "--force-color-profile=srgb", "--remote-debugging-port=0",
-    # Without this, the browser's own look-ups of other hosts would leave this machine.
+    # Without this argument, the browser would send its own look-ups of other hosts to the network.
     f"--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {HOST}",
 )  # fmt: skip
 
@@ -35,7 +36,7 @@ class DevToolsError(Exception):
 
 
 class Chromium:
-    """The browser process. `address` is where its DevTools listen."""
+    """The browser process. DevTools listens on `address`."""
 
     def __init__(self) -> None:
         self._program = program(PACKAGE, PACKAGE)
@@ -44,7 +45,7 @@ class Chromium:
         self.address = ""
 
     def start(self) -> None:
-        """Start the browser and return when it listens. Raises RuntimeError if it does not."""
+        """Start the browser, and return when it accepts connections. Raises RuntimeError if it does not."""
         folder, own = self._folder.path, ["--no-sandbox"] if os.getuid() == 0 else []
         with (folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -79,7 +80,7 @@ def chromium() -> Iterator[Chromium]:
 
 
 class DevTools:
-    """A connection to DevTools. Answers come in any order. A session's events go to its listener."""
+    """A connection to DevTools. Answers may come in any order. Each session has a listener that receives its events."""
 
     def __init__(self, socket: ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -91,7 +92,7 @@ class DevTools:
         self._listeners[session] = listener
 
     async def send(self, method: str, session: str = "", /, **parameters: Any) -> dict[str, Any]:
-        """Send one command and return its result. Raises DevToolsError."""
+        """Send one command and return its result. Raises DevToolsError if the browser refuses the command."""
         number = next(self._ids)
         answer = self._awaited[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_json(

@@ -1,4 +1,4 @@
-"""Compare docs/settings.md and default.toml with the settings, so that a missing or an outdated line is found."""
+"""Compare docs/settings.md and default.toml with the settings. A missing or outdated line fails a test."""
 
 import tomllib
 from pathlib import Path

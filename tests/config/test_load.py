@@ -119,7 +119,7 @@ def test_a_password_in_a_refused_address_is_not_repeated() -> None:
 
 
 SECRET = "s3cr3t"
-# Addresses with a password: some that parsers accept, and some that people mistyped.
+# Addresses that contain a password. Parsers accept some of them; others have typing mistakes.
 SECRET_TEXTS = (
     *(
         f"postgresql://{rest}"

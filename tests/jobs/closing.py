@@ -1,4 +1,4 @@
-"""Helpers for tests of closing: make the closing job of a world, and run one or all of its steps."""
+"""Helpers for tests of closing: create the closing job of a world, and run one step or all steps of the job."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +16,6 @@ def make_close_job(world: World) -> CloseJob:
 
 @asynccontextmanager
 async def hold_closing_lease(world: World) -> AsyncIterator[HeldLease]:
-    """Claim the lease on closing, yield it, and give it back at the end."""
     lease = await world.store.write(
         lambda: world.leases.claim(JOB_POOL, RESOURCE, holder=world.holder, lease_us=LEASE_US)
     )
@@ -28,13 +27,12 @@ async def hold_closing_lease(world: World) -> AsyncIterator[HeldLease]:
 
 
 async def run_step(world: World, job: CloseJob) -> bool:
-    """Run one step of closing. Return whether there was anything to do."""
+    """Run one step of closing. Return True if the step had work to do."""
     async with hold_closing_lease(world) as held:
         return await job.close_due(held)
 
 
 async def close_all(world: World) -> None:
-    """Make a new closing job, and run it until nothing is left to do."""
     job = make_close_job(world)
     async with hold_closing_lease(world) as held:
         while await job.close_due(held):

@@ -1,4 +1,4 @@
-"""A world for each test: a real store that no other test uses."""
+"""Provide each test with a world: a job process with a real store that no other test uses."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +12,5 @@ from tests.storage.deployment import Deployment
 
 @pytest.fixture(params=sorted(BACKENDS))
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    """Provide a migrated store with a catalog, a curve book and a queue of refresh requests."""
     async with BACKENDS[request.param](request)(tmp_path) as open_store:
         yield World(await Deployment.on(await open_store()))

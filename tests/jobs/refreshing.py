@@ -1,4 +1,4 @@
-"""Helpers for tests of refreshing: find due columns, refresh them, and read the curves that readers get."""
+"""Helpers for tests of refreshing: find and refresh due columns, and look at the curves that readers get."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,13 +11,13 @@ from tests.jobs.world import REFRESH_S, World
 
 
 def count_curve_entries(world: World, board: Board, column_index: int = 0) -> int | None:
-    """Return the number of entries in the curve that readers get, or None if there is no curve."""
+    """Return how many entries the readers' curve counts, or None if there is no curve."""
     curve = world.book.find_curve(board, column_index)
     return None if curve is None else curve.total
 
 
 async def count_due(world: World, job: RefreshJob, seconds: float = REFRESH_S) -> int:
-    """Advance the clock by `seconds`. Return the number of columns that are due then."""
+    """Advance the clock by `seconds`. Return the number of columns that are due after that time."""
     world.advance(seconds)
     await job.find_due()
     return job.waiting
@@ -41,7 +41,7 @@ async def work_off(world: World, job: RefreshJob) -> None:
 
 
 async def start_boards(world: World, *names: str, **schedule: float) -> tuple[RefreshJob, list[Board]]:
-    """Create boards with one entry each, and a job that has found them. The keywords are limits of its schedule."""
+    """Create boards with one entry each, and a job that knows them. `schedule` sets limits of the job's schedule."""
     boards = [await world.create(name) for name in names]
     for board in boards:
         await world.post(board, {"a": 1})
@@ -51,14 +51,11 @@ async def start_boards(world: World, *names: str, **schedule: float) -> tuple[Re
 
 
 class EndlessJob(Protocol):
-    """A job that runs until it is cancelled."""
-
     async def run_forever(self) -> object: ...
 
 
 @asynccontextmanager
 async def run_jobs(*jobs: EndlessJob) -> AsyncIterator[None]:
-    """Run jobs, and cancel them at the end."""
     tasks = [asyncio.ensure_future(job.run_forever()) for job in jobs]
     yield
     for task in tasks:

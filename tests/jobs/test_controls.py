@@ -1,4 +1,4 @@
-"""Test that operators can end or extend a job's pause between two rounds, and that they never interrupt a round."""
+"""Test that operators can end or extend a job's pause between two rounds, but never interrupt a round."""
 
 import asyncio
 import random
@@ -35,7 +35,7 @@ class RecordingObserver(JobObserver):
 
 
 class World:
-    """Jobs that report their rounds, with a clock that stands still."""
+    """Jobs that report each round they finish, on a clock that the test never advances."""
 
     def __init__(self, time: ManualTime) -> None:
         self.time, self.observer = time, RecordingObserver()
@@ -58,7 +58,7 @@ class World:
         self.runner.start(name, run, job=job or name)
 
     async def finish_round(self) -> str:
-        """Wait until a job has finished a round and pauses again. Return the name of the job."""
+        """Wait until a job has finished a round and pauses again. Return the job's name."""
         name = await within(self.rounds.get())
         await self.time.wait_for_sleeper(60)
         return name

@@ -1,4 +1,4 @@
-"""Test that a request's id and trace survive as text, and that all work for the request can read them."""
+"""Test that a request's id and trace survive encoding as text, and that all work for the request can read them."""
 
 import asyncio
 

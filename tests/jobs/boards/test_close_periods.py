@@ -1,4 +1,4 @@
-"""Test that boards close after their end, whichever process runs the job, and that they have certified curves then."""
+"""Test that any job process closes a board after the board's end, and that the closed board has certified curves."""
 
 import asyncio
 
@@ -13,12 +13,12 @@ from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import LIMITS, MARGIN_S, PREDICTOR, World, within
 from tests.storage.deployment import ranked
 
-pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # the store makes no difference here
 S = 1_000_000
 
 
 async def make_season(world: World, board_id: str, *, entries: int, ends_in_s: int = 10) -> Board:
-    """Create a board that ends after `ends_in_s` seconds. It has no grace, so it closes at its end."""
+    """Create a board that closes when it ends, after `ends_in_s` seconds, because it has no grace."""
     now_us = world.deployment.clock.now_us
     season = Season(None, now_us + ends_in_s * S, 0, None)
     board = await world.deployment.create(board_id, ranked("xp0"), predictor=PREDICTOR, season=season)

@@ -1,4 +1,4 @@
-"""Test that the audit job finds the columns with curves, audits no other columns, and reports what it found."""
+"""Test that the audit job audits every column with a curve and no other column, and reports what it found."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ from storage.records import Board
 from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import World, within
 
-pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # the store makes no difference here
 INTERVAL_S = 30.0
 LIMITS = JobSettings(audit_owners_max=20).model_copy(
     update={"audit_rows_max": 1_000, "audit_changes_max": 100, "audit_s_max": 10}
@@ -24,8 +24,6 @@ LIMITS = JobSettings(audit_owners_max=20).model_copy(
 
 
 class Observed(JobObserver):
-    """The reports of audits."""
-
     def __init__(self) -> None:
         self.audits: asyncio.Queue[Audit] = asyncio.Queue()
         self.failures: asyncio.Queue[None] = asyncio.Queue()
@@ -38,8 +36,6 @@ class Observed(JobObserver):
 
 
 class Auditing:
-    """The audit job of one process."""
-
     def __init__(self, world: World) -> None:
         self.world, self.observed = world, Observed()
         rng = random.Random(3)
@@ -63,7 +59,7 @@ async def store_and_serve(world: World, board: Board, curve: Curve) -> None:
 
 
 async def create_board_with_curve(world: World, *, wrong: int = 0) -> Board:
-    """Create ten owners with the values 0 to 9, and a curve whose last knot counts `wrong` entries too many."""
+    """Create ten owners with the values 0 to 9. The last knot of the curve counts `wrong` entries too many."""
     board = await world.create("b", columns=2)
     await world.post(board, {f"p{value}": value for value in range(10)})
     knots = [Knot(key_of_value(board, 9), 0, 1), Knot(key_of_value(board, 0), 9 + wrong, 1)]
@@ -72,7 +68,7 @@ async def create_board_with_curve(world: World, *, wrong: int = 0) -> Board:
 
 
 def key_of_value(board: Board, value: int) -> int:
-    """Return the key with which a curve of the first column represents a value."""
+    """Return the key of a value in the curve of the first column."""
     return -(value - board.spec.columns[0].min_scaled)
 
 
@@ -106,7 +102,7 @@ async def test_the_audit_reports_wrong_brackets(world: World, capsys: pytest.Cap
     board = await create_board_with_curve(world, wrong=5)
     auditing = Auditing(world)
     found = await auditing.auditor.audit_column(board, 0)
-    # The rank of the last knot is wrong, but the curve reports it as exact.
+    # The rank of the last knot is wrong, although the curve reports this rank as exact.
     assert [each.true_rank for each in found.broken] == [10]
     assert found.beyond_certificate
     assert auditing.observed.audits.get_nowait() is found

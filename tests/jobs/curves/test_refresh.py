@@ -14,7 +14,7 @@ from storage.errors import StoreBusyError
 from tests.jobs.refreshing import count_curve_entries, count_due, run_workers, start_boards, work_off
 from tests.jobs.world import PREDICTOR, REFRESH_S, World, within
 
-pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # the store makes no difference here
 
 
 async def test_every_ranked_column_of_a_changed_board_is_refreshed_within_its_interval(world: World) -> None:
@@ -46,7 +46,7 @@ async def test_a_change_makes_its_column_due_only_if_it_is_not_in_the_curve(worl
     world.store.hold(after=after)
     async with run_workers(job):
         await within(world.store.entered.wait())
-        await world.post(board, {"b": 5})  # before the snapshot of the curve or after it
+        await world.post(board, {"b": 5})  # the curve's snapshot may be older or newer than this post
         world.store.release()
         await world.wait_for_refreshes()
     assert count_curve_entries(world, board) == (1 if after else 2)

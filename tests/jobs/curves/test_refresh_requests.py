@@ -1,4 +1,4 @@
-"""Test refreshes that an operator requests from a process without jobs, and that a job process carries out."""
+"""Test refresh requests. An operator sends one to a process without jobs, and a job process runs the refresh."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ LIMITS = JobSettings(refresh_wait_s_max=WAIT_S, curve_poll_s=0.05).model_copy(up
 
 
 class FrontEnd:
-    """Another process on the world's store, without jobs."""
+    """A process without jobs that shares the world's store."""
 
     def __init__(self, world: World, limits: JobSettings = LIMITS) -> None:
         self.book = CurveBook(world.store, None, poll_rows_max=100, on_corrupt=lambda: None)
@@ -46,7 +46,7 @@ async def wait_for_requests(world: World, count: int) -> None:
 
 
 async def send_request(world: World, board: Board) -> asyncio.Task[Refreshed]:
-    """Request a refresh from another process. Return its task once the request is in the store."""
+    """Request a refresh from another process. Return the request's task when the request is in the store."""
     asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
     await wait_for_requests(world, 1)
     return asked
@@ -54,9 +54,9 @@ async def send_request(world: World, board: Board) -> asyncio.Task[Refreshed]:
 
 @asynccontextmanager
 async def start_job_process(world: World, catalog: Catalog | None = None) -> AsyncIterator[RefreshRequestJob]:
-    """Start the world's own jobs, and yield the job that takes requests of other processes.
+    """Start the world's own jobs. Yield the job that runs the refreshes that other processes request.
 
-    The yielded job is not started. A test runs it or calls its `take_requests`.
+    The yielded job is not started. The test runs it or calls its `take_requests`.
     """
     jobs = world.start()
     try:

@@ -1,4 +1,4 @@
-"""Test which curves are refreshed first if there is no time for all. The order decides how wrong ranks become."""
+"""Test the order of refreshes if there is no time for all curves. The order decides how wrong ranks become."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ async def create_fitted_boards(world: World, rows: dict[str, int], job: RefreshJ
 
 
 async def refresh_in_order(world: World, job: RefreshJob, boards: dict[str, Board]) -> list[str]:
-    """Let one worker refresh all waiting columns. Return the boards in the order of their refreshes."""
+    """Let one worker refresh all waiting columns. Return the names of the boards in the order of their refreshes."""
     before = {name: world.book.find_served(board, 0) for name, board in boards.items()}
     await work_off(world, job)
     found = {name: world.book.find_served(board, 0) for name, board in boards.items()}
@@ -34,7 +34,7 @@ async def refresh_in_order(world: World, job: RefreshJob, boards: dict[str, Boar
 async def test_boards_without_a_curve_come_first_and_then_those_that_changed_most(world: World) -> None:
     job = world.refresh_job()
     boards = await create_fitted_boards(world, {"large": 200, "middle": 50, "small": 4}, job)
-    # The posts change a tenth, a fifth and a half of the rows.
+    # The posts change 10 %, 20 % and 50 % of the rows.
     for name, changed in (("large", 20), ("middle", 10), ("small", 2)):
         await world.post(boards[name], {f"owner {number}": 1 for number in range(changed)})
     boards["new"] = await world.create("new")
@@ -53,7 +53,7 @@ async def test_a_board_that_changed_little_is_refreshed_in_the_end(world: World)
         await world.post(boards["busy"], {f"owner {number}": 1 for number in range(10)})
         assert await count_due(world, job) == 2
         async with run_workers(job):
-            await within(world.observed.refreshes.get())  # the test stops the worker after one refresh
+            await within(world.observed.refreshes.get())  # after this refresh, the test stops the worker
             curve = world.book.find_curve(boards["calm"], 0)
         if job.waiting == 0 or curve is None:
             break
@@ -94,7 +94,7 @@ async def test_a_worker_rests_after_a_refresh_and_requests_do_not_wait_for_it(wo
     world.store.hold()
     async with run_workers(job):
         await within(world.store.entered.wait())
-        world.advance(2)  # the refresh that the test holds up takes 2 s
+        world.advance(2)  # the blocked refresh takes 2 s
         world.store.release()
         await world.wait_for_refreshes()
         assert await world.time.wait_for_sleeper(6) == 6

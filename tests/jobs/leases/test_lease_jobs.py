@@ -36,11 +36,11 @@ LIMITS = Settings(
 
 
 async def no_pause(_seconds: float) -> None:
-    """Return without a pause, so that time does not pass."""
+    pass
 
 
 class Upkeep(JobObserver):
-    """The lease jobs of one process. A test advances the clock of the pools."""
+    """The lease jobs of one process, on pools whose clock only the test advances."""
 
     def __init__(self, world: World, sleep: Sleep = no_pause) -> None:
         self.world, self.pools = world, Pools(world.deployment)
@@ -57,7 +57,7 @@ class Upkeep(JobObserver):
         return self.pools.clock.now_us
 
     async def ask(self, keys: int, *, region: str, named: str) -> int:
-        """Request a lease for each of this many new keys. Return how many keys got a resource."""
+        """Request a lease for each of `keys` new keys. Return how many of these keys got a resource."""
         asked = [
             LeaseRequest(CLIENT, "numbers", f"{named} {key}", region, None, 1_000 * MINUTE_US) for key in range(keys)
         ]
@@ -192,14 +192,14 @@ async def test_the_journal_is_pruned_after_its_retention(upkeep: Upkeep) -> None
 
 
 class StoppedError(Exception):
-    """The test's `sleep` raises this error at the third pause of a job, so that the job ends."""
+    """An error that the test's `sleep` raises at the third pause of a job, so that the job ends."""
 
 
 async def test_a_job_rests_until_its_next_turn_and_another_process_does_not_work_twice(world: World) -> None:
     pauses_s: list[float] = []
 
     async def sleep(seconds: float) -> None:
-        if seconds < 60:  # until the lease is renewed
+        if seconds < 60:  # a task that renews the lease sleeps less than 60 s; the job pauses for 60 s
             return await world.time.elapse(seconds)
         pauses_s.append(seconds)
         if len(pauses_s) == 3:

@@ -1,4 +1,4 @@
-"""Test rebalance plans. A plan must leave a region what it needs itself, or it causes a second shortage."""
+"""Test rebalance plans. If a plan takes resources that a region itself needs, that region has a shortage next."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Test that a queue worker finds and applies posts, keeps and releases its leases, and waits after failures."""
+"""Test that a queue worker finds and applies posts, keeps and releases its leases, and pauses after failures."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -22,7 +22,7 @@ from tests.storage.meddling import MeddlingStore
 from tests.storage.queueing import LEASE_US, SHARDS, QueueDesk
 from tests.storage.queueing import LIMITS as DRAIN_LIMITS
 
-pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # the store makes no difference here
 LEASE_S = LEASE_US / 1e6
 LIMITS = Settings(ingest_lease_s=LEASE_S).model_copy(
     update={
@@ -35,8 +35,6 @@ TAKEN_BACK = -1  # an item of `Observed.depths`; it means that the worker no lon
 
 @dataclass
 class Observed(JobObserver):
-    """The reports of a worker."""
-
     rounds: asyncio.Queue[DrainedRound] = field(default_factory=asyncio.Queue)
     depths: list[int] = field(default_factory=list)
     ages_s: list[float] = field(default_factory=list)
@@ -59,7 +57,7 @@ class Observed(JobObserver):
 
 
 class Place:
-    """A process with a worker. The clocks of the process move only when the test advances them."""
+    """A process with a queue worker. Only the test advances the clocks of the process."""
 
     def __init__(self, desk: QueueDesk, board: Board, name: str = "ada", limits: Settings = LIMITS) -> None:
         self.desk, self.board = desk, board
@@ -86,7 +84,7 @@ class Place:
         )
 
     async def wait_until_idle(self) -> None:
-        """Wait until the worker has found no more posts and waits for new ones."""
+        """Wait until the worker has applied all posts and waits for new ones."""
         await self.time.wait_for_sleeper(LIMITS.ingest_poll_s)
 
     def advance(self, seconds: float) -> None:
@@ -206,7 +204,7 @@ async def test_a_worker_that_was_fenced_off_claims_again_and_goes_on(place: Plac
     async with place.run_worker():
         await place.wait_for_round()
         await place.wait_until_idle()
-        # Only the store's clock moves. The process's monotonic clock stands still, as in a process that was stopped.
+        # Only the store's clock advances. The process's monotonic clock does not, as if the process had been suspended.
         place.desk.clock.now_us += LEASE_US
         other = place.desk.worker("other")
         await place.desk.update_share(other)

@@ -13,7 +13,7 @@ LIMITS = Settings(ingest_workers_max=8).model_copy(update={"ingest_sizing_s": 5}
 
 
 class Meter:
-    """A process that measures the work of workers. The test simulates this work."""
+    """A process that measures how busy the workers are. The test simulates their work."""
 
     def __init__(self, desk: QueueDesk) -> None:
         self.desk, self.time = desk, ManualTime()
@@ -23,7 +23,7 @@ class Meter:
         self.job = SizeWorkersJob(context, desk.semaphore)
 
     async def play_window(self, *, posts_per_s: float, busy_workers: float) -> int:
-        """Simulate and measure one window of work. Return the number of workers that the job then sets."""
+        """Simulate and measure the work of one window of time. Return the number of workers that the job then sets."""
         seconds = LIMITS.ingest_sizing_s
         applied = {shard: round(posts_per_s * seconds / SHARDS) for shard in range(SHARDS)}
         busy_us = round(busy_workers * seconds * 1e6)
@@ -35,7 +35,7 @@ class Meter:
 
 
 async def open_busy_desk(world: World) -> QueueDesk:
-    """Make a queue with eight workers, of which none takes the post that waits."""
+    """Create a queue with eight workers and one waiting post, which no worker takes."""
     desk = await QueueDesk.on(world.deployment)
     await desk.store.write(lambda: desk.semaphore.resize(_sized(8), found=_sized(0)))
     for number in range(8):

@@ -1,4 +1,4 @@
-"""Test the number of workers. Too few leave a store idle, and too many slow each other down."""
+"""Test the estimated number of workers. Too few workers leave the store idle; too many slow each other down."""
 
 from dataclasses import replace
 
@@ -13,13 +13,13 @@ WINDOW_S = 5.0
 
 
 class Store:
-    """A store in which one worker applies `speed` posts per second, and all workers together at most `capacity`."""
+    """A simulated store. One worker applies `speed` posts per second, and all workers together at most `capacity`."""
 
     def __init__(self, capacity: float, speed: float) -> None:
         self.capacity, self.speed = capacity, speed
 
     def play_window(self, workers: int, *, arriving: float = float("inf")) -> Window:
-        """Return the measurements of a window with this many workers and this many arriving posts per second."""
+        """Return the measurements of one window of time with these workers and `arriving` posts per second."""
         able = min(self.capacity, workers * self.speed)
         done = min(able, arriving)
         busy_s = workers * WINDOW_S * done / able
@@ -29,9 +29,9 @@ class Store:
 def record_windows(
     store: Store, *, size: int, windows: int = 40, there: int = MOST, arriving: float = float("inf")
 ) -> list[int]:
-    """Record windows and return the size after each one. First, record an extra window with only one worker.
+    """Record one window with a single worker, and then `windows` more. Return the estimated size after each window.
 
-    No more than `there` workers work, even if the size is larger.
+    At most `there` workers work, even if the size is larger.
     """
     count = WorkerCount(most=MOST)
     count.record_window(store.play_window(1, arriving=store.speed / 2), size=size)
