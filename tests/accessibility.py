@@ -1,6 +1,6 @@
-"""Checks a page with axe-core, which finds what people who see badly, or who have no mouse, could not use.
+"""Check a page with axe-core, a tool that finds obstacles for users with poor sight or without a mouse.
 
-All rules of axe-core apply, best practices included; none is switched off.
+The check uses all rules of axe-core, best practices included.
 """
 
 from functools import cache
@@ -18,7 +18,10 @@ def _axe() -> str:
 
 
 async def violations(page: Page) -> list[str]:
-    """Return the rule, the element and the remedy of each violation of the current page."""
+    """Return the violations of axe-core's rules on the current page.
+
+    Each text has the rule, the element and the remedy.
+    """
     if not await page.evaluate("'axe' in globalThis"):
         await page.evaluate(_axe())
     return list(await page.evaluate(_JUDGE))

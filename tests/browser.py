@@ -1,6 +1,7 @@
-"""A page of a real browser: a test sends it keys, clicks and JavaScript, and reads its requests and errors.
+"""Drive a page of a real browser. A test sends the page keys, clicks and JavaScript, and reads the page's requests.
 
-`wait_for` checks its expression in every frame that the page draws. `errors` has every error of the page.
+`Page.wait_for` evaluates its expression in every frame that the browser draws. `Page.errors` collects every error of
+the page.
 """
 
 import base64
@@ -14,10 +15,10 @@ from urllib.parse import urlsplit
 
 from tests.chromium import DevTools, DevToolsError, devtools
 
-WAIT_S = 60.0  # the longest wait; a wait ends as soon as its condition holds
+WAIT_S = 60.0
 DESKTOP, PHONE = (1280, 900), (360, 740)
 _TOLD = "rankcurveTestTold"
-# The event of a violation of the content security policy names the file and the line. The console does not.
+# The event of a violation of the content security policy names file and line. The console message does not.
 _TELL_VIOLATIONS = f"""addEventListener("securitypolicyviolation", (event) => globalThis.{_TOLD}(
   `policy: ${{event.violatedDirective}} forbids ${{event.blockedURI}} ${{event.sourceFile}}:${{event.lineNumber}}`))"""
 _LOOK = """new Promise((resolve) => {{
@@ -49,7 +50,7 @@ class PageError(Exception):
 
 @dataclass(slots=True)
 class Sent:
-    """One request of a page and its response so far; `encoded_bytes` is the response's size as sent, with headers."""
+    """One request of a page and the response so far. `encoded_bytes` is the response's size as sent, with headers."""
 
     url: str
     method: str
@@ -72,7 +73,7 @@ class Page:
         tools.listen(session, self._hear)
 
     async def prepare(self) -> None:
-        """Subscribe to all events of the page, and give it the focus."""
+        """Subscribe to all events of the page, and focus the page."""
         for domain in ("Page", "Runtime", "Network", "Log"):
             await self.command(f"{domain}.enable")
         await self.command("Runtime.addBinding", name=_TOLD)
@@ -84,7 +85,7 @@ class Page:
         return await self._tools.send(method, self._session, **parameters)
 
     async def show(self, size: tuple[int, int] = DESKTOP, *, dark: bool = False, motion: bool = False) -> None:
-        """Set the size of the screen, and whether the user prefers dark colours and allows animations."""
+        """Set the screen size, and whether the user prefers dark colours and allows animations."""
         width, height = size
         await self.command(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=size == PHONE
@@ -97,14 +98,17 @@ class Page:
         await self.command("Emulation.setEmulatedMedia", features=features)
 
     async def goto(self, url: str) -> None:
-        """Go to an address and return when its document is complete. Raises PageError if no server responds."""
+        """Go to an address. Return when the document is complete. Raises PageError if no server responds."""
         found = await self.command("Page.navigate", url=url)
         if "errorText" in found:
             raise PageError(f"{url}: {found['errorText']}")
         await self.wait_for("document.readyState === 'complete'")
 
     async def evaluate(self, expression: str) -> Any:
-        """Return the value of an expression; await it if it is a promise. Raises PageError if the expression fails."""
+        """Return the value of an expression, or the result if the value is a promise.
+
+        Raises PageError if that fails.
+        """
         found = await self.command(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, userGesture=True
         )
@@ -114,13 +118,17 @@ class Page:
         return found["result"].get("value")
 
     async def wait_for(self, expression: str) -> Any:
-        """Wait until an expression is true; return its value. If it never is, raise PageError with the page's text."""
+        """Wait until an expression is true, and return its value.
+
+        Raises PageError with the page's text after WAIT_S seconds.
+        """
         until = time.monotonic() + WAIT_S
         look = _LOOK.format(expression=expression, wait_ms=1000 * WAIT_S)
         while True:
             try:
                 found = await self.evaluate(look)
-            except DevToolsError:  # the browser replaced the document; the expression may become true in the new one
+            # The browser replaced the document, and the expression may become true in the new document.
+            except DevToolsError:
                 if time.monotonic() > until:
                     raise
                 continue
@@ -140,7 +148,6 @@ class Page:
         return list(found)
 
     async def click(self, selector: str) -> None:
-        """Click in the middle of an element with the mouse."""
         await self.wait_for(f"document.querySelector({json.dumps(selector)})")
         x, y = await self.evaluate(_MIDDLE.format(selector=json.dumps(selector)))
         for kind in ("mousePressed", "mouseReleased"):
@@ -175,7 +182,7 @@ class Page:
         return list(self._sent.values())
 
     def hosts(self) -> set[str]:
-        """Return the servers that the page sent requests to, each as scheme, host and port."""
+        """Return every server to which the page sent requests, each as scheme, host and port."""
         parts = (urlsplit(sent.url) for sent in self.sent)
         return {f"{part.scheme}://{part.netloc}" for part in parts if part.scheme not in ("data", "about")}
 
@@ -191,7 +198,8 @@ class Page:
             self.errors.append(f"console: {' '.join(str(each.get('value', each)) for each in event['args'])}")
         elif method == "Log.entryAdded":
             entry = event["entry"]
-            # An error status is no error of the page, which must handle it. `sent` has the status.
+            # An error status does not count as an error of the page, because the page must handle it. `sent` has the
+            # status.
             if entry["level"] in ("error", "warning") and entry["source"] != "network":
                 self.errors.append(f"{entry['source']}: {entry['text']}")
         elif method == "Page.javascriptDialogOpening":
@@ -217,7 +225,7 @@ class Page:
 
 @contextlib.asynccontextmanager
 async def open_page(address: str) -> AsyncIterator[Page]:
-    """Open a page in a profile of its own, without cookies, storage and cached files; close it at the end."""
+    """Open a page in a new browser profile, without cookies, storage and cached files. Close the page at the end."""
     async with devtools(address) as tools:
         context = (await tools.send("Target.createBrowserContext"))["browserContextId"]
         target = (await tools.send("Target.createTarget", url="about:blank", browserContextId=context))["targetId"]

@@ -1,7 +1,7 @@
-"""The servers of a test run, as fixtures, and the markers of the tests.
+"""Provide the servers of a test run as fixtures, and set the markers of the tests.
 
-The first test that needs a server starts it for the whole session. A test whose server is not installed fails; no test
-is skipped.
+A server starts when the first test needs it, and runs until the session ends. If a server is not installed, the tests
+that need it fail. No test is skipped.
 """
 
 import os
@@ -14,7 +14,7 @@ from hypothesis import settings
 from tests.chromium import chromium
 from tests.servers import PostgresServer, postgres
 
-# Hypothesis has no deadline: on a busy machine, one example may take any time.
+# Examples have no time limit, because a busy machine may run any example slowly.
 settings.register_profile("any_machine", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=20)  # `make quick`
 settings.load_profile("any_machine")
@@ -57,21 +57,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def chromium_address() -> Iterator[str]:
-    """Start a browser and yield the address of its DevTools: each test opens its own pages."""
+    """Start a browser and yield the address of its DevTools. Each test opens pages of its own."""
     with chromium() as browser:
         yield browser.address
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """Start a PostgreSQL server that tests share: each test works in a schema of its own, and none stops the server."""
+    """Start a PostgreSQL server that tests share.
+
+    Each test uses a schema of its own, and no test may stop the server.
+    """
     with postgres() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres_url(request: pytest.FixtureRequest) -> str:
-    """Return the connection string from RANKCURVE_TEST_STORE, or else that of a server of the tests."""
+    """Return the connection string from RANKCURVE_TEST_STORE.
+
+    If that is not set, return the one of the tests' own server.
+    """
     given = os.environ.get("RANKCURVE_TEST_STORE")
     if given:
         return given

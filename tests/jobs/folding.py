@@ -1,4 +1,4 @@
-"""Helpers for tests of folding: fold once with the lease, and compare the curve that readers get with a recount."""
+"""Helpers for tests of folding: fold once while holding the lease, and compare the curve of readers with a recount."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ class Folder:
 
 @asynccontextmanager
 async def open_folder(world: World, **limits: int) -> AsyncIterator[Folder]:
-    """Claim the lease on folding, yield a process that holds it, and give the lease back at the end."""
+    """Claim the lease on folding, and yield a process that holds the lease. Release the lease at the end."""
     job = world.fold_job(**limits)
     lease = await world.store.write(
         lambda: world.leases.claim(JOB_POOL, RESOURCE, holder=world.holder, lease_us=10_000_000)
@@ -46,14 +46,16 @@ async def refresh(world: World, board: Board, column_index: int = 0) -> None:
 
 
 async def keys_of(world: World, board: Board, column_index: int = 0) -> list[int]:
-    """Return the keys of all entries, best first."""
     entries = world.deployment.entries(board)
     rows = await world.store.read(lambda: entries.rankings[column_index].read_first_rows(ROWS_MAX))
     return [entries.rankings[column_index].padding.key_of_cell(str(row.cells[column_index])) for row in rows]
 
 
 async def assert_live(world: World, board: Board, column_index: int = 0) -> LiveCurve:
-    """Check that readers get a live curve that equals a recount at every knot and value. Return this curve."""
+    """Check that readers get a live curve that agrees with a recount at every knot and every value.
+
+    Return this curve.
+    """
     served = world.book.find_served(board, column_index)
     assert served is not None
     assert served.live_version

@@ -8,19 +8,17 @@ from jobs.observer import JobObserver
 
 @dataclass
 class Observed(JobObserver):
-    """The reports of the jobs of one process."""
-
-    scanned: list[tuple[int, int]] = field(default_factory=list)  # the entries read and left, for each report
+    scanned: list[tuple[int, int]] = field(default_factory=list)  # entries read, and entries left to read
     refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     log_ages: asyncio.Queue[float] = field(default_factory=asyncio.Queue)  # seconds
     pruned_elsewhere_times: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
-    folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # the changes that each fold counted
+    folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # for each fold, the number of folded changes
     void: int = 0  # number of curves that lost their live counts
     boards_closed: int = 0
     owners_archived: int = 0
-    lag_s: float | None = None  # None while another process closes boards
+    lag_s: float | None = None  # None while another process has the closing job
     close_failures: int = 0
 
     def refreshed(self, seconds: float) -> None:

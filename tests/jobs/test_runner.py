@@ -1,4 +1,7 @@
-"""Test the runner. If a job died silently, curves would grow old. If a job never stopped, the service would hang."""
+"""Test the runner of jobs. If a job ended unnoticed, curves would become old.
+
+If it never ended, shutdown would hang.
+"""
 
 import asyncio
 import random

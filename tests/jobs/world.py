@@ -1,6 +1,6 @@
-"""One process with a real store, and with a clock that stands still until a test advances it.
+"""A simulated job process with a real store. Its clock moves only when a test advances it.
 
-A test waits for an event (a sleeper, a refresh, a call of the store), never for real time to pass.
+A test waits for an event, such as a refresh or a call of the store, and never for real time to pass.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
-WAIT_S = 60  # a test that waits this long has failed
+WAIT_S = 60  # a test fails after waiting this long
 REFRESH_S = 60
 TICK_S = 1.0
 LEASE_S = 10.0
@@ -69,11 +69,14 @@ LIMITS = Settings(
 
 
 class ManualTime:
-    """A monotonic clock that a test advances. Tasks sleep by this clock, and wake when it has reached their time."""
+    """A monotonic clock that the test advances.
+
+    A task that sleeps by this clock wakes when the clock reaches its time.
+    """
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
-        # For each sleeper: the time to wake, the seconds of its sleep, and an event that wakes it.
+        # Each sleeping task has a time to wake, the length of its sleep in seconds, and an event that wakes it.
         self._sleepers: list[tuple[float, float, asyncio.Event]] = []
         self._changed = asyncio.Event()
 
@@ -81,7 +84,7 @@ class ManualTime:
         return self.now_s
 
     async def elapse(self, seconds: float) -> None:
-        """Sleep until `advance` has moved the clock by these seconds."""
+        """Sleep until the test has advanced the clock by `seconds`."""
         sleeper = (self.now_s + seconds, seconds, asyncio.Event())
         self._sleepers.append(sleeper)
         self._changed.set()
@@ -91,7 +94,10 @@ class ManualTime:
             self._sleepers.remove(sleeper)
 
     async def wait_for_sleeper(self, seconds: float | None = None) -> float:
-        """Wait until a task sleeps (for exactly `seconds`, if given). Return the length of its sleep in seconds."""
+        """Wait until a task sleeps, or sleeps for exactly `seconds` if that is given.
+
+        Return the length of its sleep.
+        """
         async with asyncio.timeout(WAIT_S):
             while True:
                 for _, duration, woken in self._sleepers:
@@ -101,7 +107,7 @@ class ManualTime:
                 await self._changed.wait()
 
     async def end_sleep(self, seconds: float | None = None) -> float:
-        """Wait until a task sleeps (for exactly `seconds`, if given), and advance the clock by its sleep."""
+        """Wait until a task sleeps, as `wait_for_sleeper` does. Advance the clock so that this task wakes."""
         duration_s = await self.wait_for_sleeper(seconds)
         self.advance(duration_s)
         return duration_s
@@ -113,7 +119,7 @@ class ManualTime:
                 await self._changed.wait()
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock, and wake the sleepers whose time has come."""
+        """Advance the clock, and wake the tasks whose time has come."""
         self.now_s += seconds
         for wakes_at, _, woken in self._sleepers:
             if wakes_at <= self.now_s:
@@ -121,7 +127,7 @@ class ManualTime:
 
 
 class HeldStore(PassingStore):
-    """A store whose heavy reads wait for `release` after a call of `hold`. Its reads raise the errors in `failures`."""
+    """A store whose heavy reads block between `hold` and `release`. Its reads raise the errors in `failures`."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -135,7 +141,7 @@ class HeldStore(PassingStore):
         self._holds_after = False
 
     def hold(self, *, after: bool = False) -> None:
-        """Make heavy reads wait from now on: before they take their snapshot or, with `after`, after they have read."""
+        """Block heavy reads from now on: before they take their snapshot or, if `after` is set, after they have read."""
         self._holds_after = after
         self.entered.clear()
         self._free.clear()
@@ -145,7 +151,7 @@ class HeldStore(PassingStore):
             await self._read.wait_for(lambda: self.heavy_reads >= count)
 
     def release(self) -> None:
-        """Let the waiting heavy reads continue."""
+        """Let the blocked heavy reads continue."""
         self._free.set()
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
@@ -175,10 +181,10 @@ class HeldStore(PassingStore):
 
 
 class World:
-    """One job process: a deployment, and all the parts that jobs need."""
+    """One job process: a deployment, and everything that jobs need."""
 
     def __init__(self, deployment: Deployment, *, beside: World | None = None) -> None:
-        """Make a process. With `beside` it shares the deployment and the clock of that process."""
+        """Create a process. If `beside` is given, share the deployment and the clock of that process."""
         self.deployment = deployment
         self.store = HeldStore(deployment.store)
         self.time: ManualTime = ManualTime() if beside is None else beside.time
@@ -194,21 +200,21 @@ class World:
         return self.deployment.clock.now_us
 
     def beside(self) -> World:
-        """Return another process on the same store. Its catalog and its curve book are empty."""
+        """Return another process on the same store, with an empty catalog and an empty curve book."""
         return World(self.deployment, beside=self)
 
     def clocks(self) -> dict[str, Any]:
-        """Return the clocks of a job, as its keyword arguments."""
+        """Return the clocks of this process as keyword arguments for a job."""
         return {"now_us": self.deployment.clock, "monotonic": self.time.monotonic, "sleep": self.time.elapse}
 
     def served(self, board: Board, column_index: int = 0) -> ServedCurve:
-        """Return the curve that readers get. There must be one."""
+        """Return the curve that readers get. Fail if there is none."""
         served = self.book.find_served(board, column_index)
         assert served is not None
         return served
 
     async def end_sleep(self, seconds: float) -> None:
-        """Wait until a task sleeps for exactly `seconds`, and advance every clock by them."""
+        """Wait until a task sleeps for exactly `seconds`. Then advance every clock by that time."""
         await self.time.wait_for_sleeper(seconds)
         self.advance(seconds)
 
@@ -236,16 +242,15 @@ class World:
         )
 
     def refresh_job(self, *, load_ratio: float = 0.5, **schedule: float) -> RefreshJob:
-        """Make a refresh job that is not started and takes no requests yet. The keywords are limits of its schedule."""
+        """Create a refresh job that is not started. `schedule` sets limits of its schedule."""
         limits = LIMITS.model_copy(update={**schedule, "refresh_load_ratio": load_ratio})
         return RefreshJob(self.context(limits), self.desk)
 
     def fold_job(self, **limits: int) -> FoldJob:
-        """Make a folding job that is not started. The keywords are its limits."""
+        """Create a folding job that is not started. `limits` sets the job's limits."""
         return FoldJob(self.context(LIMITS.model_copy(update=limits)))
 
     def prune_job(self, unread_from: Callable[[], Program[int | None]] = find_fold_position) -> PruneJob:
-        """Make a pruning job that is not started."""
         return PruneJob(self.context(), unread_from)
 
     def start(self) -> Jobs:
@@ -254,14 +259,17 @@ class World:
         return start_jobs(JobParts(**fields, refresh_queue=self.desk))
 
     async def create(self, board_id: str, *, columns: int = 1, predictor: PredictorSpec = PREDICTOR) -> Board:
-        """Create a board in store and catalog. Its columns `xp0`, `xp1` and so on are ranked; `shots` is not."""
+        """Create a board in store and catalog.
+
+        The columns `xp0`, `xp1` and so on are ranked, and `shots` is not ranked.
+        """
         ranked_columns = [ranked(f"xp{index}") for index in range(columns)]
         board = await self.deployment.create(board_id, *ranked_columns, counter("shots"), predictor=predictor)
         self.catalog.keep_board(board)
         return board
 
     async def change(self, board: Board, **predictor: int) -> Board:
-        """Change the predictor settings of a board in the store, as another process would."""
+        """Change a board's predictor settings in the store, as another process would do."""
         wanted = replace(board.spec, predictor=replace(board.spec.predictor, **predictor))  # type: ignore[arg-type]  # no method
         return await self.deployment.change(board.id, wanted)
 
@@ -276,7 +284,7 @@ class World:
     async def finish_due_work(self, job: RefreshJob) -> None:
         """Wait until a job with one worker has refreshed everything that is due.
 
-        To wait, request refreshes of another board until the job has no more columns in its queue.
+        To wait, request refreshes of another board until the job's queue is empty.
         """
         fence = await self.create("fence")
         self.catalog.forget_board(fence.id)
@@ -287,6 +295,6 @@ class World:
 
 
 async def within(awaitable: Awaitable[T]) -> T:
-    """Return the awaitable's result, or raise TimeoutError if it hangs."""
+    """Return the result of an awaitable. Raises TimeoutError if it takes longer than WAIT_S seconds."""
     async with asyncio.timeout(WAIT_S):
         return await awaitable

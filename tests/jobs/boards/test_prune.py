@@ -1,4 +1,4 @@
-"""Test pruning. A post id must be kept as long as its post may be sent again."""
+"""Test pruning. The store must keep a post id as long as a caller may send the same post again."""
 
 import asyncio
 
@@ -43,7 +43,7 @@ async def test_one_run_of_pruning_is_bounded_and_the_next_continues(world: World
     world.deployment.clock.now_us += 2 * RETENTION_US
     async with run_jobs(world.prune_job()):
         await world.time.end_sleep(LIMITS.prune_interval_s)
-        for _ in range(2 * LIMITS.prune_steps_max):  # steps that prune post ids, then steps that prune the change log
+        for _ in range(2 * LIMITS.prune_steps_max):  # steps for post ids, then for the change log
             await world.time.end_sleep(0)
         await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
     rest = asyncio.create_task(world.prune_job().prune_post_ids())

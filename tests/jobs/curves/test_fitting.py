@@ -11,13 +11,13 @@ from tests.jobs.folding import open_folder, refresh
 from tests.jobs.refreshing import count_due, run_workers, work_off
 from tests.jobs.world import PREDICTOR, REFRESH_S, World, within
 
-pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
-# A curve of 20 samples has large errors on these values.
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # the store makes no difference here
+# A curve from 20 samples has large errors on these values.
 MANY = {f"p{number:04}": number * number for number in range(300)}
 
 
 async def refresh_on_schedule(world: World, board: Board) -> RankCurve:
-    """Run the next scheduled refresh, and return the curve that readers get after it."""
+    """Run the next scheduled refresh. Return the curve that readers then get."""
     job = world.refresh_job()
     await job.find_due()
     assert await count_due(world, job) == 1
@@ -64,7 +64,8 @@ async def test_auto_samples_a_board_that_changes_too_fast_to_be_scanned(world: W
     board = await world.create("b")
     await world.post(board, MANY)
     await refresh_on_schedule(world, board)
-    # The board gets 1,500 changes a minute. So 7 entries change during a scan of 0.3 s, more than 1 % of 300 entries.
+    # The board gets 1,500 changes a minute, so 7 of the 300 entries change during a scan of 0.3 s. That is more than 1
+    # %.
     for _ in range(5):
         await world.post(board, MANY)
     assert (await refresh_on_schedule(world, board)).method == "skip"

@@ -1,4 +1,4 @@
-"""Test live counts. If a count is off by one, the brackets of all worse values are wrong, and no fold corrects them."""
+"""Test live counts. One wrong count makes the brackets of all worse values wrong, and no later fold corrects them."""
 
 import asyncio
 import random
@@ -33,7 +33,7 @@ async def create_board_with_curve(world: World, entries: int = 120, columns: int
 
 
 async def change_entries(world: World, board: Board, seed: int, times: int = 40, columns: int = 1) -> None:
-    """Add, change and erase entries, several times for some owners."""
+    """Add, change and erase entries. Some owners are changed several times."""
     rng = random.Random(seed)
     for _ in range(times):
         owner = f"o{rng.randrange(150)}"
@@ -66,7 +66,8 @@ async def test_the_mark_passes_changes_of_boards_without_a_curve(
         await world.post(board, {"o1": 77})
         assert await folding.fold() == 1 + many
         await assert_live(world, board)
-        # The fit of this board's first curve counts the changes before the fit. The fold counts those after it.
+        # The fit of this board's first curve counts the changes before the fit. The fold counts the changes after the
+        # fit.
         await world.post(plain, {"eve": 5, "bob": 7})
         await refresh(world, plain)
         await world.post(plain, {"ada": 9})
@@ -84,7 +85,7 @@ async def test_a_process_killed_between_counting_and_storing_leaves_no_counts(wo
     job = killed.fold_job()
     stale = await killed.store.write(lambda: killed.leases.claim(JOB_POOL, RESOURCE, holder="k", lease_us=1))
     world.advance(60)
-    async with open_folder(world) as folding:  # this process takes over the lease
+    async with open_folder(world) as folding:  # this process takes the lease from the previous process
         with pytest.raises(LeaseLostError):
             await job.fold_changes(HeldLease(stale, killed.leases, 1), job.counting())
         await folding.fold()
@@ -147,7 +148,7 @@ async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
         after = await assert_live(front, board)
     assert after is not before
     assert after.as_of_us == world.deployment.clock.now_us
-    assert before.as_of_us < after.as_of_us  # the fold must not change a curve that a reader already has
+    assert before.as_of_us < after.as_of_us  # the fold must not change a curve object that a reader already has
 
 
 async def test_a_curve_without_changes_moves_on_to_the_newest_mark(world: World) -> None:
@@ -281,7 +282,7 @@ async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: W
                 await world.deployment.erase(board, owners.pop())
             try:
                 await world.deployment.apply(*posts)
-            except LostRaceError:  # a real writer would run the group again
+            except LostRaceError:  # a real writer would apply the group again
                 continue
 
     async with open_folder(world) as folding:

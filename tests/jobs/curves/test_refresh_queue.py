@@ -1,4 +1,4 @@
-"""Test that a requested curve counts every write that was acknowledged before the request."""
+"""Test that a requested curve counts every post that was acknowledged before the request."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,11 +12,11 @@ from storage.boards.boards import delete_board, reset_board
 from storage.errors import StoreBusyError, UnknownBoardError
 from tests.jobs.world import World, within
 
-pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # the store makes no difference here
 
 
 async def let_requests_arrive(world: World, count: int) -> None:
-    """Let tasks that were just created put their requests into the queue."""
+    """Let newly created tasks put their requests into the queue."""
     for _ in range(count + 1):
         await asyncio.sleep(0)
 
@@ -48,7 +48,7 @@ async def test_requests_for_one_column_share_a_refresh_that_started_after_all_of
     world.store.hold()
     first = asyncio.create_task(world.desk.refresh_now(board, 0))
     await within(world.store.entered.wait())
-    await world.post(board, {"b": 2})  # this post is acknowledged after the first refresh started
+    await world.post(board, {"b": 2})  # the first refresh has already started when this post is acknowledged
     later = [asyncio.create_task(world.desk.refresh_now(board, 0)) for _ in range(5)]
     await let_requests_arrive(world, 5)
     world.store.release()
@@ -100,7 +100,8 @@ async def test_stopping_refuses_waiting_requests_and_later_ones(world: World, jo
 
 async def test_the_caller_is_told_of_a_failing_store_and_the_next_request_works(world: World) -> None:
     board = await world.create("b")
-    await within(world.observed.folds.get())  # the folding job also reads the store, so wait until it pauses
+    # The folding job also reads the store, so the test waits for the job's pause.
+    await within(world.observed.folds.get())
     world.store.failures.append(StoreBusyError("the disk is full"))
     with pytest.raises(StoreBusyError, match="the disk is full"):
         await within(world.desk.refresh_now(board, 0))
