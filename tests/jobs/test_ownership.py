@@ -1,4 +1,4 @@
-"""Test that job processes may start and end at any time. A process without its lease must not replace newer curves."""
+"""Test that job processes may start and end at any time. A process without the lease must not replace a newer curve."""
 
 import asyncio
 
@@ -20,7 +20,10 @@ RENEWAL_S = LEASE_S * LIMITS.lease_renewal_ratio
 
 
 async def make_two_processes(world: World, boards: int = 1) -> tuple[list[Board], World, RefreshJob, RefreshJob]:
-    """Return new boards with one entry each, another process, and a job of each process. Both jobs know the boards."""
+    """Create boards with one entry each. Return them, another process, and the refresh jobs of both processes.
+
+    Both jobs know the boards.
+    """
     made = [await world.create(f"b{number}") for number in range(boards)]
     for board in made:
         await world.post(board, {"a": 1})
@@ -40,7 +43,7 @@ async def make_two_processes_with_due_column(world: World) -> tuple[Board, World
 
 
 async def claim_refresh(world: World, board: Board, holder: str) -> None:
-    """Claim the lease on refreshing the board's first column, as another process would."""
+    """Claim the lease on refreshing the board's first column, as another process would do."""
     resource, lease_us = refresh_resource(board.key, 0), round(LEASE_S * 1e6)
     await world.store.write(lambda: world.leases.claim(REFRESH_POOL, resource, holder=holder, lease_us=lease_us))
 
@@ -58,7 +61,7 @@ async def test_a_column_that_two_processes_find_due_is_refreshed_by_one_of_them(
     assert theirs.waiting == 6
     other.store.hold()
     async with run_workers(theirs):
-        await within(other.store.entered.wait())  # the other process refreshes one column
+        await within(other.store.entered.wait())  # the other process has begun to refresh one column
         async with run_workers(mine):
             await world.wait_for_refreshes(5)
             refused = await within(world.store.refused.get())
@@ -66,7 +69,7 @@ async def test_a_column_that_two_processes_find_due_is_refreshed_by_one_of_them(
         other.store.release()
         await other.wait_for_refreshes()
         for _ in range(5):
-            # The other process finds that this process has already refreshed the column.
+            # The other process finds out that this process has already refreshed the column.
             await within(other.store.refused.get())
     assert (world.store.heavy_reads, other.store.heavy_reads) == (5, 1)
     assert await count_due(world, mine) == 0
@@ -109,7 +112,7 @@ async def test_a_process_that_slept_past_its_lease_is_fenced_off(world: World) -
     board, other, mine, theirs = await make_two_processes_with_due_column(world)
     world.store.hold(after=True)
     async with run_workers(mine):
-        await within(world.store.entered.wait())  # this process has read its snapshot, and now waits
+        await within(world.store.entered.wait())  # this process has read its snapshot and is now blocked
         await world.post(board, {"b": 1})
         world.deployment.clock.now_us += round(OVER_S * 1e6)
         await work_off(other, theirs)
@@ -149,7 +152,7 @@ async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World
         world.deployment.clock.now_us += round(OVER_S * 1e6)
         await work_off(other, theirs)
         await world.time.end_sleep(RENEWAL_S)
-        await within(world.observed.fenced.get())  # the job gives up although its read has not ended
+        await within(world.observed.fenced.get())  # the job stops although its read has not ended
     world.store.release()
     assert count_curve_entries(other, board) == 1
 
@@ -192,7 +195,7 @@ async def test_the_column_of_a_dead_process_is_refreshed_once_its_lease_has_ende
     other.observed.refreshes.get_nowait()
     assert other.store.heavy_reads == 1, "only the fence was read"
     assert await count_due(world, theirs, OVER_S - 1) == 0
-    await theirs.find_due()  # the job now sees the board that `finish_due_work` created
+    await theirs.find_due()  # the job now finds the board that `finish_due_work` created
     assert await count_due(world, theirs, 1) == 1
     await work_off(other, theirs)
     assert count_curve_entries(other, board) == 1

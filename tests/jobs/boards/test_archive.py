@@ -1,4 +1,4 @@
-"""Test that an archive gives the same answers as the rows, even if processes die while they write the archive."""
+"""Test that an archive gives the same answers as the rows, even if processes die while they write it."""
 
 import random
 from collections.abc import AsyncIterator, Callable
@@ -31,18 +31,17 @@ TOP = LIMITS.archive_top_rows
 
 @pytest.fixture(params=[f"{backend}-{table.value}" for backend in sorted(BACKENDS) for table in TableSharing])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    """Provide a world for every kind of store and both table layouts."""
     backend, _, table = request.param.partition("-")
     async with BACKENDS[backend](request)(tmp_path) as open_store:
         yield World(await Deployment.on(await open_store(), TableSharing(table)))
 
 
 class KilledError(BaseException):
-    """The process died at this call."""
+    """The simulated process died at this call."""
 
 
 class MortalStore(PassingStore):
-    """A store that raises KilledError at its write number `calls`: before the write or, with `after`, after it."""
+    """A store that raises KilledError at its write number `calls`: before or, if `after` is set, after the write."""
 
     def __init__(self, world: World, *, calls: int, after: bool) -> None:
         super().__init__(world.store)
@@ -62,7 +61,7 @@ class MortalStore(PassingStore):
 async def make_season(
     world: World, *, entries: int, ties: Ties = Ties.SHARED, samples: int = 20, board_id: str = "b"
 ) -> Board:
-    """Create a season that closes soon, with `entries` owners whose values have many ties."""
+    """Create a season that closes soon. It has `entries` owners, and many of their values are tied."""
     now_us = world.deployment.clock.now_us
     season = Season(None, now_us + 10 * S, 0, 5)
     columns = (
@@ -100,7 +99,7 @@ async def count_rows_left(world: World, board: Board) -> int:
 
 
 def read_answers(entries: Entries, owners: list[Entry]) -> Program[dict[Any, Any]]:
-    """Read every answer that a board gives from its rows and must later give from its archive."""
+    """Read every answer that a board gives. The archive of the board must later give the same answers."""
     found: dict[Any, Any] = {}
     for entry in owners:
         found["entry", entry.owner] = (yield from entries.find_entries([entry.owner])).get(entry.owner)
@@ -232,8 +231,8 @@ async def test_another_process_continues_an_archive_wherever_the_first_one_died(
     calls, deaths, alive = 0, 0, False
     while not alive:
         assert deaths < 200, "the archive makes no progress"
-        # The first process dies at its first write, the second at its second, and so on up to the ninth; then the count
-        # begins again. So some process dies at every step.
+        # The first process dies at its first write, the second at its second write, and so on up to the ninth write.
+        # Then the count starts again at the first write. So processes die at every step.
         calls = calls % 9 + 1
         process = world.beside()
         mortal = MortalStore(process, calls=calls, after=after)
@@ -243,7 +242,7 @@ async def test_another_process_continues_an_archive_wherever_the_first_one_died(
             alive = True
         except KilledError:
             deaths += 1
-            world.advance(2_000)  # the lease of the dead process ends
+            world.advance(2_000)  # the lease of the dead process expires
     assert deaths > 4
     archived = await world.deployment.find(board.id)
     found = await world.store.read(lambda: read_answers(world.deployment.entries(archived), owners))

@@ -64,8 +64,8 @@ async def test_auto_samples_a_board_that_changes_too_fast_to_be_scanned(world: W
     board = await world.create("b")
     await world.post(board, MANY)
     await refresh_on_schedule(world, board)
-    # The board gets 1,500 changes a minute, so 7 of the 300 entries change during a scan of 0.3 s. That is more than 1
-    # %.
+    # The board gets 1,500 changes a minute, so 7 of the 300 entries (more than 1 %) change during a
+    # scan of 0.3 s.
     for _ in range(5):
         await world.post(board, MANY)
     assert (await refresh_on_schedule(world, board)).method == "skip"
