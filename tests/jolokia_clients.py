@@ -1,6 +1,6 @@
-"""Jolokia's own clients below `build/clients`: jolokia.js and pyjolokia; `tests/install_missing.sh` puts them there.
+"""Find Jolokia's own clients, jolokia.js and pyjolokia. `tests/install_missing.sh` puts them below `build/clients`.
 
-A test that needs a missing client fails; it is never skipped.
+A test whose client is missing fails. It is never skipped.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ def node() -> Path:
 
 
 def javascript_modules() -> Path:
-    """Return the folder that holds npm's packages: jolokia.js, and axe-core, a checker of accessibility."""
+    """Return the folder of the npm packages: jolokia.js, and axe-core, which checks accessibility."""
     return _installed("npm", "package-lock.json") / "node_modules"
 
 

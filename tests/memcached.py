@@ -1,6 +1,6 @@
-"""A memcached whose contents a test reads and replaces, and a server that sends the same bytes to every caller.
+"""Two servers in place of memcached: one whose contents a test reads and replaces, and one that sends fixed bytes.
 
-Each server that a test starts ends when its `with` block ends.
+Each server stops at the end of its `with` block.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ MEMCACHED_LIMITS = MemcachedSettings.model_construct(
 
 
 class OpenMemcached(MemcachedServer):
-    """A memcached whose contents a test reads and replaces."""
-
     def ask(self, command: bytes, end: bytes = b"\r\n") -> bytes:
-        """Return the answer to one command, sent on a connection of its own."""
+        """Open a new connection, send one command, and return the answer."""
         with socket.create_connection((HOST, self.port), timeout=5) as connection:
             connection.sendall(command)
             answer = b""
@@ -39,7 +37,6 @@ class OpenMemcached(MemcachedServer):
         return answer
 
     def held(self) -> list[str]:
-        """Return all keys that the server holds."""
         dumped = self.ask(b"lru_crawler metadump all\r\n", b"END\r\n").decode()
         lines = [line for line in dumped.splitlines() if line.startswith("key=")]
         return [unquote(line.split(" ")[0].removeprefix("key=")) for line in lines]
@@ -54,15 +51,13 @@ class OpenMemcached(MemcachedServer):
         assert self.ask(f"set {key} 0 0 {len(value)}\r\n".encode() + value + b"\r\n") == b"STORED\r\n"
 
     def flush(self) -> None:
-        """Delete all keys."""
         assert self.ask(b"flush_all\r\n") == b"OK\r\n"
 
     def pause(self) -> None:
-        """Freeze the server with its connections open, as on an overloaded machine."""
+        """Freeze the server but keep its connections open, as an overloaded machine would."""
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the server run again."""
         self.signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:
@@ -76,7 +71,7 @@ class OpenMemcached(MemcachedServer):
 
 
 class LyingServer:
-    """Sends the same bytes for every piece that it receives; with `pause_s`, it pauses before each byte."""
+    """A server that answers everything it receives with the same bytes. It waits `pause_s` seconds before each byte."""
 
     def __init__(self, answer: bytes, *, pause_s: float = 0.0) -> None:
         self._answer, self._pause_s = answer, pause_s

@@ -1,6 +1,6 @@
-"""Print where the lines of the packages are: lines by room, the longest files, and small modules with one importer.
+"""Print the number of lines of each room, the longest files, and small modules that only one module imports.
 
-    python tests/report_sizes.py    # `make check` runs it; it limits nothing
+Run `python tests/report_sizes.py`, or `make check`. The report limits nothing.
 
 A small module that only one other module imports often reads better inside that module.
 """
@@ -20,13 +20,13 @@ SMALL_LINES_MAX = 59
 
 
 def count_lines() -> dict[Path, int]:
-    """Return the lines of every Python file of the packages, by its path from the root."""
+    """Return the number of lines of every Python file in the packages, by the file's path from the root."""
     paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
     return {path.relative_to(ROOT): len(path.read_bytes().splitlines()) for path in paths}
 
 
 def find_single_importers() -> dict[str, str]:
-    """Return the only importer of each module that has only one, by the names of both."""
+    """Return, for each module that only one other module imports, the name of that importer."""
     graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     importers = {module: graph.find_modules_that_directly_import(module) for module in graph.modules}
     return {module: next(iter(found)) for module, found in importers.items() if len(found) == 1}

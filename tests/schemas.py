@@ -1,4 +1,4 @@
-"""Creates an empty schema on a shared PostgreSQL server. Tests know the server by its connection string only."""
+"""Create an empty schema on a PostgreSQL server that tests share. Tests know only the server's connection string."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ DROPS_MAX = 3
 
 @asynccontextmanager
 async def fresh_schema(url: str) -> AsyncIterator[str]:
-    """Yield a connection string to a new, empty schema; drop the schema at the end."""
+    """Create an empty schema and yield a connection string for it. Drop the schema at the end."""
     name = f"test_{secrets.token_hex(8)}"
     await _run(url, f"CREATE SCHEMA {name}")
     try:
@@ -21,7 +21,7 @@ async def fresh_schema(url: str) -> AsyncIterator[str]:
 
 
 async def _drop(url: str, name: str) -> None:
-    """Drop a schema. The last statement of a connection that was just closed may still run and deadlock with this."""
+    """Drop a schema. Retry after a deadlock with the last statement of a connection that was just closed."""
     for _ in range(DROPS_MAX - 1):
         with suppress(asyncpg.DeadlockDetectedError):
             return await _run(url, f"DROP SCHEMA {name} CASCADE")

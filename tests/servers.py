@@ -1,6 +1,6 @@
-"""The real servers that tests run against: started when the first test needs one, on free ports, in temporary folders.
+"""Start the real servers that tests need, on free ports and in temporary folders.
 
-However this process ends, a watcher process outlives it, ends its servers and removes their folders.
+A watcher process outlives this process, however this one ends. It ends the servers and removes their folders.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ HOST = "127.0.0.1"
 READY_S = 60.0
 POLL_S = 0.02
 INSTALL_HINT = "`make test` installs what is missing, by tests/install_missing.sh"
-# The watcher waits until this process closes the pipe. Then it ends the server by the process id in the pid file, and
-# removes the folder after a second.
+# The watcher waits until this process closes the pipe. Then the watcher ends the server by the process id in the pid
+# file, waits a second, and removes the folder.
 WATCHER = 'read -r _; read -r pid < "$2" && kill -"$3" "$pid"; sleep 1; rm -rf "$1"'
-# Most tests do not need durable commits. A test of durability starts a server of its own, with DURABLE.
+# Most tests do not need durable commits. A test that needs them starts a server of its own, with DURABLE.
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 
 
 class ServerMissingError(Exception):
-    """Something that the tests need is not installed."""
+    """A program or package that the tests need is not installed."""
 
 
 def free_port() -> int:
@@ -39,10 +39,10 @@ def free_port() -> int:
 
 
 def program(name: str, package: str) -> Path:
-    """Return the path of a server's program, which Debian's `package` contains.
+    """Return the path of a server's program. `package` is the Debian package that contains the program.
 
     Raises:
-        ServerMissingError: the program is not installed; the message says what to do.
+        ServerMissingError: the program is not installed. The message says how to install it.
     """
     found = _find(name)
     if found is None:
@@ -51,14 +51,14 @@ def program(name: str, package: str) -> Path:
 
 
 def _find(name: str) -> Path | None:
-    # Debian keeps PostgreSQL's programs in one folder for each version, outside of PATH.
+    # Debian keeps PostgreSQL's programs outside of PATH, in one folder for each version.
     versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
     on_path = shutil.which(name)
     return versions[-1] if versions else Path(on_path) if on_path else None
 
 
 def ended(process: subprocess.Popen[bytes] | None) -> bool:
-    """Return whether a server's process has ended; wait up to POLL_S seconds for its end."""
+    """Return whether a server's process has ended. Wait at most POLL_S seconds for its end."""
     if process is None:
         return True
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -70,7 +70,7 @@ class Folder:
     """A temporary folder that a watcher removes when this process ends."""
 
     def __init__(self, prefix: str, pid_file: str, *, user: str | None, last_signal: str) -> None:
-        # Only the user of pytest can open pytest's folder, so this one is elsewhere.
+        # The folder is not below pytest's folder, because only the user of pytest can open pytest's folder.
         self.path = Path(tempfile.mkdtemp(prefix=prefix))
         if user is not None:
             shutil.chown(self.path, user)
@@ -88,10 +88,8 @@ class Folder:
 
 
 class PostgresServer:
-    """A PostgreSQL server that a test starts, stops, kills and restarts."""
-
     def __init__(self, settings: Mapping[str, str] = FAST, *, standby_of: PostgresServer | None = None) -> None:
-        """Set up a cluster without starting it. If `standby_of` is given, copy that server's cluster and follow it."""
+        """Set up a cluster without starting it. If `standby_of` is given, make this server a standby of that server."""
         self._postgres = program("postgres", "postgresql")
         # PostgreSQL refuses to run as root.
         self._user = "postgres" if os.getuid() == 0 else None
@@ -122,9 +120,10 @@ class PostgresServer:
         return (self._folder.path / "log").read_text(errors="replace")
 
     def start(self, *, wait: bool = True) -> None:
-        """Start the server; with `wait`, return when it accepts connections."""
+        """Start the server. If `wait` is set, return only when the server accepts connections."""
         with (self._folder.path / "log").open("ab") as log:
-            # The server runs in a session of its own. Ctrl-C at the terminal ends the tests, which then end the server.
+            # The server runs in a session of its own, so that Ctrl-C in the terminal reaches only the tests. The tests
+            # then end the server.
             self._process = subprocess.Popen(
                 [str(self._postgres), "-D", str(self.data)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 user=self._user, cwd=self._folder.path, start_new_session=True,
@@ -140,18 +139,24 @@ class PostgresServer:
                 raise RuntimeError(f"PostgreSQL did not start: {self.log[-1000:]}")
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop the server and wait for its end. Modes: `smart`, `fast` (ends sessions), `immediate` (like a crash)."""
+        """Stop the server and wait until it has ended.
+
+        `mode` is `smart`, `fast` (ends sessions) or `immediate` (like a crash).
+        """
         self._end({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
 
     def kill(self) -> None:
-        """Send SIGKILL to the server and to everything that it started."""
+        """Send SIGKILL to the server and to all its child processes."""
         if self._process is not None and self._process.poll() is None:
             self.send(signal.SIGKILL)
             self._process.wait()
         (self.data / "postmaster.pid").unlink(missing_ok=True)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the server and to everything that it started: SIGSTOP and SIGCONT freeze and thaw it."""
+        """Send a signal to the server and to all its child processes.
+
+        SIGSTOP freezes them, and SIGCONT lets them continue.
+        """
         assert self._process is not None, "start comes first"
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         self._process.send_signal(number)
@@ -171,7 +176,7 @@ class PostgresServer:
         return self.url(name)
 
     def run_sql(self, *statements: str, database: str = "postgres") -> str:
-        """Run statements by psql, each in a transaction of its own; return what they print."""
+        """Run each statement with psql, in a transaction of its own. Return the printed output."""
         words = ["-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1", "-d", self.url(database)]
         return self._run("psql", *words, *(word for one in statements for word in ("-c", one)))
 
@@ -196,7 +201,7 @@ class PostgresServer:
 
 class MemcachedServer:
     def __init__(self, *words: str) -> None:
-        """Choose a port without starting the server; `words` are further arguments."""
+        """Choose a free port. Do not start the server yet. `words` are further command-line arguments."""
         self._program = program("memcached", "memcached")
         self._folder = Folder("rankcurve-memcached-", "pid", user=None, last_signal="KILL")
         self._words: Sequence[str] = words
@@ -224,11 +229,14 @@ class MemcachedServer:
                 raise RuntimeError("memcached did not start")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal. SIGSTOP freezes the server and returns once it is frozen; SIGCONT thaws it."""
+        """Send a signal to the server. SIGSTOP freezes the server, and SIGCONT lets it continue.
+
+        After SIGSTOP, return only when the server is frozen.
+        """
         assert self._process is not None, "start comes first"
         self._process.send_signal(number)
         if number is signal.SIGSTOP:
-            # Wait until every thread has stopped; a running thread may still answer.
+            # Wait until every thread has stopped, because a running thread could still answer.
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def kill(self) -> None:

@@ -141,7 +141,7 @@ class HeldStore(PassingStore):
         self._holds_after = False
 
     def hold(self, *, after: bool = False) -> None:
-        """Block heavy reads from now on, before they take their snapshot. If `after` is set, block them after the read."""
+        """Block heavy reads before they take their snapshot. If `after` is set, block heavy reads after the read."""
         self._holds_after = after
         self.entered.clear()
         self._free.clear()

@@ -1,4 +1,4 @@
-"""Functions that answer the questions of a walk from a sorted list, so that walks are tested without a store."""
+"""Answer the questions of a walk from a sorted list of keys, so that tests of walks need no store."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -66,9 +66,9 @@ def _sample(sorted_keys: Sequence[int], knots_max: int) -> Curve:
 
 @pytest.fixture(scope="session")
 def drive() -> Drive:
-    """Return a function that answers a walk's questions from sorted keys, and returns the walk's knots.
+    """Return a function that runs a walk on sorted keys and returns the knots that the walk chose.
 
-    Its arguments are the sorted keys, `knots_max` and `total`, which is the number of keys by default. The function
+    The function takes the sorted keys, `knots_max` and `total`. By default, `total` is the number of keys. The function
     fails if the walk asks more questions than allowed.
     """
     return _drive
@@ -76,5 +76,5 @@ def drive() -> Drive:
 
 @pytest.fixture(scope="session")
 def sample() -> Sample:
-    """Return a function that makes a curve with a walk's knots, from sorted keys and `knots_max`."""
+    """Return a function that takes sorted keys and `knots_max`, and makes a curve from the knots of a walk."""
     return _sample

@@ -1,8 +1,8 @@
-"""Measures how far estimated ranks are from the true ranks, for tests and benchmarks.
+"""Measure how far estimated ranks are from the true ranks, for tests and benchmarks.
 
-The ranks of every value and of the first lattice point past every value are compared, because the line of a gap has its
-largest errors at these points. Judge a curve by its worst error, because the mean hides large errors: it was 0.7 %
-where the worst error was 25 %.
+Within a gap, the largest errors occur at values and at the first lattice point past each value. So the ranks of these
+points are compared. Judge a curve by its worst error, because the mean hides large errors: the mean was 0.7 % where the
+worst error was 25 %.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from predictor import Bracket
 
 
 class RankSource(Protocol):
-    """A source of ranks: a curve, or recorded responses of a service to requests for every key."""
+    """A curve, or the recorded answers of a service about every key."""
 
     @property
     def step(self) -> int:
@@ -28,21 +28,21 @@ class RankSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Errors relative to the true rank: 0.01 is 1 %.
+    """Errors relative to the true rank: 0.01 means 1 %.
 
-    Unless a comment says otherwise, a field covers all entries, and the first lattice point past each entry.
+    The fields cover all entries and the first lattice point past each entry. A comment beside a field names exceptions.
     """
 
     worst_error: float
-    worst_key: int | None  # the key with the worst error; None: no error anywhere
+    worst_key: int | None  # the key with the worst error, or None if no rank is wrong
     worst_entry_error: float  # the worst error at an entry
     mean_error: float  # the mean error over all entries
     widest_bracket: float  # (high - low) / low
-    broken_brackets: int  # points whose true rank lies outside the bracket; 0 if the curve was fitted to these entries
+    broken_brackets: int  # points whose bracket does not contain the true rank; 0 for a curve fitted to these entries
 
 
 def count_by_key(sorted_keys: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Return (key, number of occurrences) for each distinct key of an ascending sequence."""
+    """Yield each distinct key of an ascending sequence, with the number of its occurrences."""
     return ((key, sum(1 for _ in run)) for key, run in groupby(sorted_keys))
 
 
@@ -50,7 +50,7 @@ def measure_quality(curve: RankSource, keys_with_counts: Iterable[tuple[int, int
     """Compare the estimate for every entry with its true rank.
 
     `keys_with_counts` holds pairs (key, number of entries with this key), in ascending order of the keys. Errors and
-    widths of brackets are measured from rank `from_rank` on, broken brackets at all ranks.
+    widths of brackets count from rank `from_rank` on. Broken brackets count at all ranks.
     """
     worst_error, worst_key, worst_entry_error, error_sum, widest = 0.0, None, 0.0, 0.0, 0.0
     broken = better_count = measured = 0

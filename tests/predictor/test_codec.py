@@ -1,4 +1,4 @@
-"""Test curves as bytes: decoding returns the encoded curve or raises CurveCorruptError, and nothing else."""
+"""Test the encoding of curves as bytes. Decoding returns the encoded curve or raises CurveCorruptError."""
 
 import struct
 from collections.abc import Callable
@@ -16,7 +16,6 @@ Sample = Callable[..., Curve]
 
 @st.composite
 def curves(draw: st.DrawFn) -> Curve:
-    """Draw valid curves with keys and counts of every width."""
     step = draw(st.sampled_from([1, 1, 3, 10**20]))
     key, counted, knots = draw(st.integers(-(10**40), 10**40)), 0, []
     sizes = st.sampled_from([3, 300, 10**5, 10**12, 10**40])

@@ -29,7 +29,7 @@ def rank_of(keys: list[int], key: int) -> int:
 
 
 def measure_errors(curve: Curve, keys: list[int]) -> Curve:
-    """Return the curve with `errors`: for each gap, how far a key's rank may be from the true rank."""
+    """Return the curve with `errors`: for each gap, the largest difference between an estimated and a true rank."""
     errors = []
     for knot, worse in pairwise(curve.knots):
         within = [key for key in keys if knot.key < key < worse.key]
@@ -39,7 +39,7 @@ def measure_errors(curve: Curve, keys: list[int]) -> Curve:
 
 
 def list_probes(keys: list[int]) -> list[int]:
-    """Return every key, its two neighbours, the middle between every two keys, and keys far outside."""
+    """Return keys to look up: the given keys, their neighbours, the middle of every two, and keys beyond both ends."""
     around = {near for key in keys for near in (key - 1, key, key + 1)}
     middles = {(key + next_key) // 2 for key, next_key in pairwise(keys)}
     return sorted(around | middles | {-10 * WIDE, 0, 10 * WIDE})
@@ -64,7 +64,7 @@ SHAPES = st.lists(st.tuples(st.integers(0, SHAPE_UNIT), st.integers(0, SHAPE_UNI
 
 
 def add_shapes(curve: Curve, pairs: list[tuple[int, int]] | None) -> Curve:
-    """Make the lines of a curve cubics, if there are pairs of control values."""
+    """If there are pairs of control values, replace the curve's lines by cubics with these control values."""
     if pairs is None:
         return curve
     gap_count = max(0, len(curve.knots) - 1)
@@ -86,7 +86,7 @@ def test_a_rank_is_answered_by_the_worst_key_that_still_has_it(
         assert found.low <= true_key <= found.high
         assert found.low <= found.key <= found.high
         assert not found.exact or found.key == true_key
-        # `key_at` is the inverse of `locate`, unless an end of the bracket limits the key.
+        # `key_at` is the inverse of `locate`, unless the key is limited to an end of the bracket.
         assert curve.locate(found.key).rank <= rank or found.key == found.low
         assert curve.locate(found.key + 1).rank > min(rank, len(keys)) or found.key == found.high
 
@@ -118,7 +118,7 @@ def test_the_value_of_a_rank_is_as_precise_as_the_rank() -> None:
     knots = [Knot(0, 0, 1), Knot(1001, 1000, 1)]
     found = Curve(knots, total=1001, as_of_us=0, errors=[3]).key_at(501)
     assert found is not None
-    assert (found.key, found.low, found.high) == (500, 497, 504)  # without `errors`, the bracket would be 1 to 1000
+    assert (found.key, found.low, found.high) == (500, 497, 504)  # without `errors`, the bracket would be (1, 1000)
 
 
 def test_a_cubic_follows_its_control_values() -> None:
@@ -182,7 +182,7 @@ def test_ties_at_both_ends_count_in_full() -> None:
 
 def test_a_line_starts_after_the_ties_of_its_knot_and_rounds_halves_up() -> None:
     curve = Curve([Knot(0, 0, 1), Knot(11, 6, 1)], total=8 - 1, as_of_us=0)
-    # The line runs from rank 2 at key 1 to rank 7 at key 11: half a rank per key.
+    # The line rises from rank 2 at key 1 to rank 7 at key 11, by half a rank for each key.
     assert [curve.locate(key).rank for key in range(1, 12)] == [2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]
 
 

@@ -45,7 +45,7 @@ def fit_keys(keys: Sequence[int], samples: int, *, gap_rows_max: int = 10_000, w
 
 
 def check(curve: Curve, keys: Sequence[int], samples: int, gap_rows_max: int = 10_000) -> None:
-    """Check all promises of a certified curve at every value, at its two neighbours, and at the neighbours of knots."""
+    """Check all promises of a certified curve, at every value and knot and at their two neighbours."""
     assert (curve.total, curve.as_of_us, curve.method) == (len(keys), 7, "scan")
     assert len(curve.knots) <= samples + len(keys) // gap_rows_max
     assert decode_curve(encode_curve(curve)) == curve

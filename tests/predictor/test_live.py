@@ -1,4 +1,4 @@
-"""Compare live curves with a recount after every kind of move: brackets, bounds, order, exactness, encoded bytes."""
+"""Compare live curves with a recount after every kind of move: brackets, order, exact ranks and encoded bytes."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -32,7 +32,10 @@ def rank_of(keys: list[int], key: int) -> int:
 
 
 def fit_values(rng: Random, entries: list[int], *, errors: bool = True) -> Curve:
-    """Return a curve with knots at some values, and with the errors that a scan would measure at lattice points."""
+    """Return a curve with knots at some of the values.
+
+    Unless `errors` is false, measure the errors at lattice points.
+    """
     entries = sorted(entries)
     values = sorted(set(entries))
     chosen = sorted({*values[:1], *values[-1:], *rng.sample(values, min(len(values), rng.randrange(1, 8)))})
@@ -50,13 +53,16 @@ def fit_values(rng: Random, entries: list[int], *, errors: bool = True) -> Curve
 
 
 def draw_board(rng: Random) -> tuple[list[int], int]:
-    """Draw keys and their lattice step. Few keys are distinct, so that ties, knots and gaps all occur."""
+    """Draw the keys of a board and their lattice step.
+
+    Few keys are distinct, so that ties, knots and gaps all occur.
+    """
     step, reach = rng.choice([1, 1, 3, 10]), rng.choice([3, 20, 60])
     return [step * rng.randrange(-reach, reach) for _ in range(rng.choice([0, 1, 2, 30, 120]))], step
 
 
 def move_entries(rng: Random, keys: list[int], step: int, counts: LiveCounts, times: int) -> None:
-    """Add, remove and change entries, and count these moves. A few keys are off the lattice or beyond the ends."""
+    """Add, remove and change entries in `keys`, and count these moves. A few new keys are not on the lattice."""
     for _ in range(times):
         after = step * rng.randrange(-80, 80) + (rng.random() < 0.02)
         kind = rng.random()
@@ -96,7 +102,10 @@ def test_brackets_and_bounds_hold_whatever_entries_moved(seed: int, errors: bool
 
 
 def draw_moved(seed: int, times: int) -> tuple[Curve, LiveCounts, list[int]]:
-    """Draw a board that changed after its fit. Return its fit, the counts of its moves, and its keys in order."""
+    """Draw a board and change its entries.
+
+    Return its fit, the live counts of the changes, and the current sorted keys.
+    """
     rng = Random(seed)
     entries, step = draw_board(rng)
     fit = fit_values(rng, entries)
@@ -106,7 +115,7 @@ def draw_moved(seed: int, times: int) -> tuple[Curve, LiveCounts, list[int]]:
 
 
 def draw_live_board(seed: int) -> tuple[LiveCurve, list[int]]:
-    """Draw a board that changed after its fit. Return its live curve, and its current keys in ascending order."""
+    """Draw a board and change its entries. Return its live curve, and its current keys in ascending order."""
     fit, counts, now = draw_moved(seed, 30)
     return LiveCurve(fit, counts, as_of=AsOf(0)), now
 
@@ -214,7 +223,7 @@ def test_the_bound_covers_entries_that_all_move_to_one_end_of_a_gap() -> None:
     counts = LiveCounts(fit)
     counts.count_moves((key, 1) for key in range(2, 501))
     bracket = LiveCurve(fit, counts, as_of=AsOf(0)).locate(2)
-    # If the bracket ignored the moves, it would not contain the true rank 501.
+    # A bracket that ignored the moves would not contain the true rank 501.
     assert bracket == Bracket(3, 2, 503, "curve")
 
 
@@ -240,7 +249,7 @@ def test_a_key_off_the_lattice_ends_the_snapping() -> None:
     counts.count_moves([(None, 7)])
     live = LiveCurve(fit, counts, as_of=AsOf(0))
     assert live.step == 1
-    # If the curve moved key 8 to the lattice point 10, the key would get rank 3, marked as exact.
+    # If `locate` rounded key 8 to the lattice point 10, key 8 would get the wrong rank 3, marked as exact.
     bracket = live.locate(8)
     assert bracket.low <= 3 <= bracket.high
     assert live.locate(6).low <= 2

@@ -1,4 +1,4 @@
-"""A database in memory that runs every construct, so that no test accepts SQL text that SQLite would refuse."""
+"""Provide an in-memory SQLite database that runs the queries, so that no test accepts SQL text that SQLite refuses."""
 
 import json
 import sqlite3
@@ -21,7 +21,7 @@ def database() -> Iterator[sqlite3.Connection]:
 
 @pytest.fixture
 def run(database: sqlite3.Connection) -> Run:
-    """Return a function that executes a query on SQLite and returns its rows. It unpacks packed rows."""
+    """Return a function that executes a query on SQLite, unpacks packed rows, and returns the rows."""
 
     def execute(query: Query, **params: object) -> list[Any]:
         built = query.bind(**params).build(SQLITE)

@@ -93,7 +93,7 @@ CELL = r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)'
 
 
 def parse_array(text: str) -> list[str | None]:
-    """Parse the text of a PostgreSQL array by the rules of PostgreSQL's manual. Return its elements."""
+    """Parse the text of a PostgreSQL array by the rules of PostgreSQL's manual."""
     assert re.fullmatch(rf"\{{((?:{CELL})(,(?:{CELL}))*)?\}}", text, re.DOTALL)
     cells = re.findall(CELL, text, re.DOTALL)
     return [None if bare == "null" else bare or re.sub(r"\\(.)", r"\1", quoted, flags=re.S) for quoted, bare in cells]

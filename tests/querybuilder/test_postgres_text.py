@@ -1,6 +1,6 @@
-"""Test the SQL text for PostgreSQL word for word.
+"""Test every word of the SQL text for PostgreSQL.
 
-The text keeps to the limits of Citus: only immutable functions in DO UPDATE, and one DDL statement in each call.
+The text respects the limits of Citus: DO UPDATE uses only immutable functions, and each call has one DDL statement.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Test tables, columns and indexes on a real SQLite."""
+"""Test tables, columns and indexes on a real SQLite database."""
 
 import sqlite3
 from collections.abc import Callable

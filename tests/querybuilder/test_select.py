@@ -1,4 +1,4 @@
-"""Test queries that read by the rows that come back from a real SQLite."""
+"""Run queries on a real SQLite database, and check the rows that they return."""
 
 import json
 import sqlite3
@@ -152,7 +152,7 @@ def test_packing_keeps_order_without_a_limit_over_many_rows(run: Run, board: str
 
 
 def test_packing_captures_no_name_of_the_query(run: Run, board: str) -> None:
-    """The second SELECT sorts by the table's column `owner`, while its output `owner` is the column `c1`."""
+    """Select an output column named `owner` that holds `c1`. The sort must still use the table's own column `owner`."""
     first = select(lit(0), col("owner")).from_(board).order_by(desc(col("owner"))).limit(1)
     second = select(lit(1), col("c1").as_("owner")).from_(board, "b").order_by(desc(col("owner", "b"))).limit(2)
     assert run(union_all(first, second).packed()) == [(0, "e"), (1, None), (1, "05")]

@@ -1,6 +1,6 @@
-"""Test that no input of a builder can change the structure of the SQL. The store relies on this.
+"""Test that no argument of the query builder can change the structure of the SQL. The store relies on this.
 
-The tests compare structures with a tokeniser of their own, not with the code under test.
+The tests parse SQL with a tokeniser of their own, which shares no code with the query builder.
 """
 
 import re
@@ -78,7 +78,10 @@ OWN_NAMES = {"C", "v", "s", "a0", "a1", "p", "p_", "p__", *(f"p{index}" for inde
 
 
 def skeleton(dialect: Dialect, sql: str) -> list[str]:
-    """Return the tokens of a statement, with `·` for an identifier and `?` for a placeholder. Fail on other text."""
+    """Return the tokens of a statement, with `·` for each identifier and `?` for each placeholder.
+
+    Fail on other text.
+    """
     found, at = [], 0
     while at < len(sql):
         if sql[at] == " ":
@@ -92,7 +95,7 @@ def skeleton(dialect: Dialect, sql: str) -> list[str]:
 
 
 def every_construct(names: Sequence[str], constants: Sequence[str | int | bytes]) -> list[Query]:
-    """Build one query of each form from five identifiers and three constants."""
+    """Build one query of each kind from five names and three constants."""
     table, a, b, c, other = names
     x, y, z = constants
     picked = select(col(a), col(b, table), coalesce(col(c), x), lit(y), count().as_(other)).from_(table)
@@ -152,7 +155,7 @@ def _names(dialect: Dialect, sql: str) -> list[str]:
 @example(names=["v", "value", "p", "p0", "s"], owner="'", number=-(2**63), other="\\u0000")
 @example(names=["t`", 'a"', "b'", "c]", "--"], owner="", number=2**63 - 1, other="🏆")
 def test_a_real_table_takes_hostile_names_and_values(names: list[str], owner: str, number: int, other: str) -> None:
-    assume(names[0].lower() != "excluded")  # this name is refused; the next test checks it
+    assume(names[0].lower() != "excluded")  # the query builder refuses this name; the next test checks that
     table, a, b, c, index = names
     connection = sqlite3.connect(":memory:", isolation_level=None)
 

@@ -1,4 +1,4 @@
-"""Test inserts, conditional upserts, updates and deletes on a real SQLite."""
+"""Test inserts, conditional upserts, updates and deletes on a real SQLite database."""
 
 import sqlite3
 from collections.abc import Callable

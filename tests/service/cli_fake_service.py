@@ -1,6 +1,6 @@
-"""A small stand-in for the service, so that the commands are tested over real HTTP without a store.
+"""A fake service, so that commands are tested over real HTTP without a store.
 
-It follows the wire contract as far as a command depends on it, and records the requests that it received.
+The fake follows the wire contract as far as commands need it, and records the requests that it receives.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class FakeBoard:
 
 @dataclass
 class FakeService:
-    """The state and the handlers of the fake service. A test sets the fields before it runs a command."""
+    """The state and the request handlers of the fake service. A test sets the fields before it runs a command."""
 
     url: str = ""
     boards: dict[str, FakeBoard] = field(default_factory=dict)
@@ -199,7 +199,10 @@ def problem(status: int, code: str, detail: str = "as asked", headers: dict[str,
 
 @contextmanager
 def running_fake() -> Iterator[FakeService]:
-    """Serve a fake on a free loopback port, in a thread of its own, because a command runs its own event loop."""
+    """Run a fake service on a free loopback port.
+
+    It runs in a thread, because a command runs an event loop of its own.
+    """
     fake = FakeService()
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -226,7 +229,7 @@ def running_fake() -> Iterator[FakeService]:
 
 
 def run(*arguments: str, fake: FakeService | None = None, stdin: str | None = None, code: int | None = None) -> Result:
-    """Run `rankcurve …` in this process, against `fake` if one is given; fail if it exits with another code."""
+    """Run `rankcurve` in this process, against `fake` if that is given. Fail if the exit code is not `code`."""
     environ = {"RANKCURVE_URL": fake.url if fake else "", "RANKCURVE_KEY": "", "COLUMNS": "200"}
     result = CliRunner().invoke(cli_app, list(arguments), input=stdin, env=environ)
     assert code in (None, result.exit_code), result.output

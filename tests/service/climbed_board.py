@@ -1,8 +1,7 @@
-"""A board on which a few owners passed the best value after the curve was fitted.
+"""Make a board on which a few owners passed the best value after the curve was fitted.
 
-Such a board has a curve with a large certificate, although the curve is good.
-
-The board is made by posts and a refresh, as users make boards.
+The curve of such a board is good, but has a large certificate. The board is made by posts and a refresh, as users make
+boards.
 """
 
 from typing import Any
@@ -15,7 +14,7 @@ EXACT_TOP = 100
 
 
 async def climbed_board(url: str, board: str) -> dict[str, Any]:
-    """Make the board. Wait until the curve of `xp` counts the owners who climbed; return the state of the curve."""
+    """Make the board, and wait until the curve of `xp` counts the owners who climbed. Return the state of the curve."""
     async with Caller(url) as caller:
         predictor = {"samples": 60, "exact_top": EXACT_TOP, "method": "scan"}
         await caller.board(board, {"name": "xp"}, predictor=predictor)

@@ -1,6 +1,6 @@
 """Close and archive the boards that are due at a time that a test chooses.
 
-The test runs the service's own closing job on the service's store. Only the clock of the job belongs to the test.
+The test runs the service's own closing job on the service's store. Only the clock of the job is replaced.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def us(at: datetime) -> int:
 
 
 class Times(NamedTuple):
-    """The clock and the sleep of a job."""
+    """The clock of a job, and the function by which the job pauses."""
 
     now_us: Callable[[], int]
     sleep: Sleep
@@ -48,7 +48,7 @@ def close_job(
     metrics: Metrics,
     times: Times,
 ) -> CloseJob:
-    """Return a closing job with a service's settings. It closes each board that is over by the clock of `times`."""
+    """Return a closing job with the settings of a service. The clock of `times` decides which boards the job closes."""
     now_us, sleep = times
 
     def clock() -> Program[int]:
@@ -73,7 +73,7 @@ def close_job(
 
 
 async def close_as_of(service: Service, at: datetime) -> None:
-    """Set the service's clock to a time, and close every board that is due at that time."""
+    """Set the service's clock to `at`, and close every board that is due at that time."""
     context, now_us = service.context, us(at)
     object.__setattr__(context, "now_us", lambda: now_us)
     store, leases = context.store, make_work_leases(context.settings, context.store)

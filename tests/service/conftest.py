@@ -1,7 +1,4 @@
-"""Real services for the tests that need one. A service stops when its test ends.
-
-Each test has a database file of its own.
-"""
+"""Start real services for tests. Each service stops when its test ends, and each test has a database of its own."""
 
 import logging
 from collections.abc import AsyncIterator, Iterator
@@ -18,21 +15,20 @@ from tests.service.real_service import Process, Service, Spawn
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service in this process with default settings."""
     async with Service(tmp_path).running() as made:
         yield made
 
 
 @pytest.fixture
 async def store_url(postgres_url: str) -> AsyncIterator[str]:
-    """Return the URL of an empty schema on the PostgreSQL server."""
+    """Return the connection string of an empty schema on the PostgreSQL server."""
     async with fresh_schema(postgres_url) as url:
         yield url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def either_store(request: pytest.FixtureRequest) -> AsyncIterator[dict[str, Any]]:
-    """Return the settings for an empty store of a service. The test runs on SQLite and on PostgreSQL."""
+    """Return the settings of a service with an empty store. The test runs once with SQLite and once with PostgreSQL."""
     if request.param == "sqlite":
         yield {}
         return
@@ -42,13 +38,13 @@ async def either_store(request: pytest.FixtureRequest) -> AsyncIterator[dict[str
 
 @pytest.fixture
 def table(either_store: dict[str, Any]) -> str:
-    """Return the layout of the tables of boards: `own` on SQLite, `shared` on PostgreSQL."""
+    """Return the table layout of boards: `own` on SQLite, `shared` on PostgreSQL."""
     return "shared" if either_store else "own"
 
 
 @pytest.fixture
 def spawn(tmp_path: Path) -> Iterator[Spawn]:
-    """Yield a function that starts `rankcurve` commands as processes; stop the processes at the end."""
+    """Yield a function that starts `rankcurve` commands as processes. Stop these processes at the end."""
     started: list[Process] = []
 
     def start(*arguments: str, **named: Any) -> Process:
@@ -72,7 +68,6 @@ def cache() -> Iterator[MemcachedServer]:
 
 @pytest.fixture
 def logging_as_before() -> Iterator[None]:
-    """Restore the configuration of logging after a test."""
     handlers, level = logging.root.handlers[:], logging.root.level
     yield
     structlog.reset_defaults()

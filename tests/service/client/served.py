@@ -1,4 +1,4 @@
-"""A server of one application on a free port, for the tests of clients."""
+"""Serve one web application on a free port, for the tests of clients."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +8,7 @@ from aiohttp import web
 
 @asynccontextmanager
 async def serving_app(app: web.Application) -> AsyncIterator[str]:
-    """Serve while the `with` block runs; yield the address."""
+    """Serve the application inside the `with` block. Yield its address."""
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

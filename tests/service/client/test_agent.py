@@ -1,4 +1,4 @@
-"""The agent never keeps a lease after the lease ends, because another holder may then get the same resource."""
+"""Test that the agent forgets every lease when the lease ends. After that, another holder may get the same resource."""
 
 import asyncio
 import random
@@ -20,16 +20,16 @@ START = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 class FakeLeases:
-    """Answers requests for leases as the service does, with times from a clock that a test moves."""
+    """Answer requests for leases as the service does. A test moves the clock that the answers take their times from."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
         self.asked: list[dict[str, Any]] = []
         self.arrivals: asyncio.Queue[None] = asyncio.Queue()
         self.given_back: list[str] = []
-        self.statuses: list[int] = []  # statuses of the next answers; if empty, 200
+        self.statuses: list[int] = []  # status codes of the next answers; an empty list means 200
         self.hold: asyncio.Event | None = None
-        self.takes_s = 0.0  # seconds by which the clock advances before each answer
+        self.takes_s = 0.0  # the clock advances by so many seconds before each answer
         self.url = ""
 
     def monotonic(self) -> float:
@@ -80,7 +80,7 @@ async def agent(fake: FakeLeases) -> AsyncIterator[LeaseAgent]:
 
 
 async def no_pause(_seconds: float) -> None:
-    """Return immediately; no time passes."""
+    pass
 
 
 def make_agent(fake: FakeLeases, **more: Any) -> LeaseAgent:
@@ -89,7 +89,7 @@ def make_agent(fake: FakeLeases, **more: Any) -> LeaseAgent:
 
 
 async def get_resource(agent: LeaseAgent, fake: FakeLeases, key: str = "k", seconds: float = 60) -> str:
-    """Ask the agent for a lease of `seconds` seconds. Return the resource that the key gets."""
+    """Ask the agent for a lease of `seconds` seconds. Return the name of the leased resource."""
     return (await agent.get_lease("acme", "numbers", key, fake.time_in(seconds))).resource
 
 

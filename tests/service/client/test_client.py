@@ -33,7 +33,7 @@ Start = Callable[[Handler], Awaitable[str]]
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """Yield a function that starts a server with one handler for every path and returns the server's address."""
+    """Yield a function that starts a server and returns its address. One handler answers requests to every path."""
     async with AsyncExitStack() as stack:
 
         async def serve(handler: Handler) -> str:
@@ -45,7 +45,7 @@ async def start() -> AsyncIterator[Start]:
 
 
 class Waits:
-    """A replacement for `sleep`: it does not wait, and only records the requested seconds."""
+    """A replacement for `sleep` that records the requested seconds and returns immediately."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []

@@ -1,4 +1,4 @@
-"""The fixtures of the tests of commands: a fake service without boards, and runs of commands against a real one."""
+"""Fixtures for the tests of commands: a fake service, and a function that runs commands against a real service."""
 
 from collections.abc import Callable, Iterator
 
@@ -18,7 +18,7 @@ def fake() -> Iterator[FakeService]:
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Start a service that the tests of a module share. Each test uses boards, owners or lease clients of its own."""
+    """Start a service that all tests of a module share. Each test uses boards, owners or lease clients of its own."""
     process = Process(tmp_path_factory.mktemp("serving")).ready()
     yield process
     process.discard()
@@ -26,7 +26,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 @pytest.fixture
 def run(serving: Process) -> Callable[..., Result]:
-    """Return a function that runs a command and fails unless the command ends with the given exit code."""
+    """Return a function that runs a command. It fails if the command ends with an unexpected exit code."""
 
     def invoke(*words: str, code: int = 0, typed: str | None = None) -> Result:
         result = CliRunner().invoke(app, [*words, "--url", serving.url], input=typed)

@@ -1,4 +1,4 @@
-"""`rankcurve curve` against a real service: its summary, document and pictures, and its error without matplotlib."""
+"""Test `rankcurve curve` on a real service: summary, document, pictures, and the error without matplotlib."""
 
 import asyncio
 import json
@@ -24,7 +24,10 @@ PNG_START = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Start a service with two boards of the columns xp and lap: `b` has entries, `empty` has none."""
+    """Start a service with two boards. Both have the columns xp and lap.
+
+    Board `b` has entries, and board `empty` has none.
+    """
     folder = tmp_path_factory.mktemp("serving")
     process = Process(folder).ready()
     for board in ("b", "empty"):
@@ -40,7 +43,6 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 def run(process: Process, *arguments: str, code: int = 0) -> Result:
-    """Run a command that must end with this exit code; return its result."""
     result = CliRunner().invoke(app, [*arguments, "--url", process.url])
     assert result.exit_code == code, result.output
     return result
@@ -113,7 +115,7 @@ def test_a_picture_that_cannot_be_drawn_is_reported_in_one_line(serving: Process
 
 
 def test_the_command_without_matplotlib_says_what_to_install(serving: Process, tmp_path: Path) -> None:
-    # A module that is None in sys.modules can't be imported, as if the extra were not installed.
+    # If a module is None in sys.modules, an import of the module fails, as if the extra were not installed.
     program = "import sys; sys.modules['matplotlib'] = None; from service.cli import main; main()"
     path = str(tmp_path / "x.svg")
     arguments = ["curve", "b", "xp", "--plot", path, "--url", serving.url]

@@ -1,10 +1,9 @@
-"""Backups that are taken while clients post, and restores from them, as docs/operating.md describes both.
+"""Test backups that are made while clients post, and restores of these backups, as docs/operating.md describes them.
 
-    posts ── backup ── posts, another curve ── the store destroyed ── restored ── every post sent once more
+posts ── backup ── posts, another curve ── the store destroyed ── restored ── every post sent once more
 
-The tests compare a restored service with the answers that clients got. A post that was
-acknowledged before the backup began is a duplicate after the restore. When all posts are sent once more, each of them
-counts once.
+The tests compare a restored service with the answers that clients got. If a post was acknowledged before the backup
+began, the restored service calls it a duplicate. After all posts are sent once more, each of them counts once.
 """
 
 import asyncio
@@ -30,13 +29,13 @@ from tests.service.views.posts.test_e2e_durability import (
 )
 
 CLIENTS = 4
-LATER = 500  # number of owners who get their first post on the board after the backup
+LATER = 500  # number of owners whose first post comes after the backup
 A = "/v1/leaderboards/a"
 
 
 @pytest.fixture
 def memcached() -> Iterator[OpenMemcached]:
-    """Start a memcached. No restore changes it, so after a restore it has curves that are newer than the backup."""
+    """Start a memcached. A restore does not change it, so its curves are newer than the backup."""
     with OpenMemcached() as started:
         yield started
 
@@ -73,7 +72,7 @@ async def read_journal(caller: Caller) -> list[dict[str, Any]]:
 
 
 async def post_around(serving: Process, save: Callable[[], None]) -> tuple[Ledger, list[dict[str, Any]]]:
-    """Call `save` to back up the store while clients post without a break.
+    """Call `save` to back up the store while clients post all the time.
 
     Return the ledger of all posts, and the posts that were acknowledged before the backup.
     """
@@ -122,7 +121,7 @@ async def check_restored(serving: Process, ledger: Ledger, acknowledged: list[di
 
 
 async def check_rebuilt(serving: Process, rebuild: Callable[[], Process]) -> None:
-    """Rebuild a board from the journal; fail unless the board has the same rows afterwards."""
+    """Rebuild a board from the journal. Fail unless the board then has the same rows as before."""
     path = f"{A}/rankings/xp?limit=100"
     async with Caller(serving.url) as caller:
         before = (await caller.get(path))["entries"]
@@ -168,7 +167,7 @@ async def test_a_postgresql_store_can_be_restored_in_another_cluster_from_a_dump
 ) -> None:
     settings = ("--set", f"memcached_servers={memcached.address}")
     source, target = postgres_server.create_database("saved"), elsewhere.create_database("restored")
-    # The backed-up server gets higher transaction numbers than the server of the restored store has.
+    # After this, the server of the backup has higher transaction numbers than the server of the restored store.
     postgres_server.run_sql(*["SELECT txid_current()"] * 1000)
     serving, file = spawn("--store", source, *settings).ready(), tmp_path / "saved.dump"
     ledger, acknowledged = await post_around(
@@ -191,7 +190,7 @@ async def test_a_postgresql_store_can_be_restored_in_another_cluster_from_a_dump
 
 
 def run_once(spawn: Spawn, store: str) -> list[dict[str, Any]]:
-    """Start a service on a store and end it; return the lines that it logged."""
+    """Start a service on a store, and end it. Return the log lines of the service."""
     process = spawn("--store", store).ready()
     assert process.end() == 0
     return process.lines
@@ -201,7 +200,7 @@ async def test_a_postgresql_store_can_be_restored_to_a_point_in_time(
     spawn: Spawn, tmp_path: Path, memcached: OpenMemcached
 ) -> None:
     settings = ("--set", f"memcached_servers={memcached.address}")
-    archive = Path(tempfile.mkdtemp(prefix="rankcurve-archive-"))  # a folder that the server's user can write to
+    archive = Path(tempfile.mkdtemp(prefix="rankcurve-archive-"))  # the server's user can write to this folder
     server = PostgresServer(FAST | {"archive_mode": "on", "archive_command": f"cp %p {archive}/%f"})
     recovered: PostgresServer | None = None
     try:

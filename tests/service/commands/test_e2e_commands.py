@@ -1,4 +1,4 @@
-"""Every command of `rankcurve` against a real service, and the demo as `make demo` starts it."""
+"""Test every command of `rankcurve` on a real service, and the demo as `make demo` starts it."""
 
 import csv
 import io
@@ -27,13 +27,10 @@ def get(process: Process, path: str) -> Any:
 
 
 class Shell:
-    """Runs commands against one service."""
-
     def __init__(self, process: Process) -> None:
         self.process = process
 
     def __call__(self, *arguments: str, code: int = 0) -> Result:
-        """Run a command that must end with this exit code; return its result."""
         result = CliRunner().invoke(app, [*arguments, "--url", self.process.url])
         assert result.exit_code == code, result.output
         assert result.exception is None or isinstance(result.exception, SystemExit)
@@ -49,7 +46,7 @@ def shell(serving: Process) -> Shell:
 
 
 def write_csv(path: Path, lines: int) -> Path:
-    """Write a CSV file with lines of 500 owners. The score in every 1,000th line is not a number; all others are 1."""
+    """Write a CSV file with `lines` lines for 500 owners. Every 1,000th score is not a number; all others are 1."""
     with path.open("w", encoding="utf-8", newline="") as stream:
         rows = csv.writer(stream)
         rows.writerow(("id", "score", "lap"))
@@ -80,7 +77,8 @@ def test_the_output_of_board_show_creates_the_same_board_elsewhere(shell: Shell,
     path = tmp_path / "spec.json"
     path.write_text(shell("board", "show", "here").stdout, encoding="utf-8")
     shell("board", "create", "there", "--spec", str(path))
-    shell("board", "create", "here", "--spec", str(path))  # the board exists with this spec, so the command confirms it
+    # The board exists with this spec, so the command only confirms it.
+    shell("board", "create", "here", "--spec", str(path))
     here, there = (json.loads(shell("board", "show", name).stdout, parse_float=str) for name in ("here", "there"))
     assert here["columns"][1]["max"] == "9223372036854775.807"
     for member in ("columns", "ties", "table", "predictor"):
@@ -98,14 +96,14 @@ def test_a_killed_import_continues_and_counts_every_line_once(shell: Shell, tmp_
     command = [sys.executable, "-m", "service.cli", *arguments, "--url", shell.process.url]
     running = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     resume = Path(f"{path}.killed.resume")
-    for _ in range(20_000):  # wait until the import has sent and recorded some batches
+    for _ in range(20_000):  # wait until the import has sent some batches and saved its progress
         if get(shell.process, "/v1/leaderboards/killed")["entries"] and resume.exists():
             break
     running.send_signal(signal.SIGKILL)
     assert running.wait(WAIT_S) == -signal.SIGKILL, "the import ended before it could be killed"
     total_before = points(shell.process)
     assert 0 < total_before < LINES
-    result = shell(*arguments, code=1)  # the exit code is 1 because lines were rejected
+    result = shell(*arguments, code=1)  # the exit code is 1 because the service rejected lines
     assert "continuing after line" in result.stderr
     assert f"{LINES:,} lines" in result.stdout
     assert points(shell.process) == LINES - LINES // 1000
@@ -150,7 +148,7 @@ def test_an_import_needs_a_board_and_headings_and_lists_rejected_lines(shell: Sh
 
 @pytest.fixture
 def small(shell: Shell, tmp_path: Path) -> Shell:
-    """Make a board `small` of 40 owners. Each value of xp belongs to two owners; no two owners have the same lap."""
+    """Make a board `small` of 40 owners. Each value of xp belongs to two owners. Each value of lap belongs to one owner."""
     shell("board", "create", "small", "-c", "xp:last:high", "-c", "lap:min:low:scale=3")
     path = tmp_path / "small.csv"
     lines = "".join(f"p{i:02d},{i // 2},{i}.500\n" for i in range(40))

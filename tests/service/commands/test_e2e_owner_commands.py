@@ -25,7 +25,7 @@ def serving(tmp_path: Path) -> Iterator[Process]:
 
 
 def call(process: Process, method: str, path: str, body: object = None) -> Any:
-    """Send a request that must succeed; return the body of its answer."""
+    """Send a request that must succeed. Return the body of the answer."""
     data = None if body is None else json.dumps(body).encode()
     request = Request(process.url + path, data=data, method=method, headers={"Content-Type": "application/json"})
     with urlopen(request, timeout=WAIT_S) as response:

@@ -1,4 +1,4 @@
-"""`rankcurve import` over HTTP counts every line once, whatever interrupts it."""
+"""Test that `rankcurve import` counts every line exactly once, whatever interrupts the import."""
 
 import csv
 import re
@@ -21,7 +21,7 @@ def b(fake: FakeService) -> FakeBoard:
 
 @pytest.fixture
 def players(tmp_path: Path) -> Path:
-    """Write a CSV file with 25 players on lines 2 … 26: p0 … p24 with the scores 0, 10 … 240."""
+    """Write a CSV file with 25 players on lines 2 to 26: p0 to p24 with the scores 0, 10 and so on to 240."""
     path = tmp_path / "players.csv"
     path.write_text("id,score\n" + "".join(f"p{i},{i * 10}\n" for i in range(25)))
     return path
@@ -69,7 +69,7 @@ def test_an_import_with_another_label_or_mapping_counts_the_same_file_again(fake
 
 @pytest.fixture
 def summed(fake: FakeService, tmp_path: Path) -> Path:
-    """Write a CSV file, and add board s. The board's columns xp and wins merge by `sum`; its column best does not."""
+    """Write a CSV file, and add a board `s`. Its columns xp and wins merge by `sum`, and its column best does not."""
     fake.add_board("s", {"name": "xp", "merge": "sum"}, {"name": "wins", "merge": "sum"}, {"name": "best"})
     path = tmp_path / "summed.csv"
     path.write_text("id,score,won,top\n" + "".join(f"p{i},{i},{i % 2},{i * i}\n" for i in range(9)))

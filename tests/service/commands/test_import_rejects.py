@@ -1,4 +1,4 @@
-"""`rankcurve import --rejects` writes rejected lines to a file that a user can correct and import by itself."""
+"""Test `rankcurve import --rejects`. It writes rejected lines to a file that a user can correct and import."""
 
 import csv
 import os
@@ -25,7 +25,7 @@ def do_import(fake: FakeService, path: Path, *more: str, code: int | None = None
 
 
 def bad_scores(folder: Path, lines: int) -> Path:
-    """Write a CSV file with one owner in each line; every third score is not a number."""
+    """Write a CSV file with one owner in each line. Every third score is not a number."""
     path = folder / "players.csv"
     rows = "".join(f"p{i},{'bad' if i % 3 == 0 else i}\n" for i in range(lines))
     path.write_text("id,xp\n" + rows)
@@ -33,7 +33,7 @@ def bad_scores(folder: Path, lines: int) -> Path:
 
 
 def reason_lines(rejects: Path) -> list[int]:
-    """Return the line numbers in the file of reasons. They count the lines of the imported file."""
+    """Return the line numbers from the file of reasons. They are line numbers of the imported file."""
     with Path(f"{rejects}.reasons").open(newline="") as stream:
         return [int(row["line"]) for row in csv.DictReader(stream)]
 
@@ -65,7 +65,7 @@ def test_a_resumed_import_lists_every_rejected_line_once(fake: FakeService, tmp_
     path = bad_scores(tmp_path, 25)
     fake.posts_before_outage = 3
     do_import(fake, path, "--rejects", str(rejects), "--concurrency", "1", code=1)
-    # An import leaves this line if it is killed after it wrote a batch's rejects, but before it saved its position.
+    # An import leaves this line if it is killed after it wrote a batch's rejects and before it saved its progress.
     with rejects.open("a") as stream:
         stream.write("p0,bad\n")
     fake.posts_before_outage = None
@@ -95,7 +95,7 @@ def test_a_resumed_import_never_overwrites_corrected_rejects(fake: FakeService, 
 @pytest.mark.parametrize("name", ["itself", "link", "hard", "reasons"])
 def test_no_option_overwrites_the_file_to_import(fake: FakeService, tmp_path: Path, option: str, name: str) -> None:
     path = bad_scores(tmp_path, 25)
-    if name == "reasons":  # the file to import has the name of the second file that the option would write
+    if name == "reasons":  # besides its own file, each option writes a second file
         path = path.rename(tmp_path / ("x.csv.reasons" if option == "--rejects" else "x.csv.partial"))
     other = path.with_suffix("") if name == "reasons" else path.with_name(name) if name != "itself" else path
     if name == "link":

@@ -1,4 +1,4 @@
-"""`rankcurve top`, `rank`, `refresh` and `export` over HTTP."""
+"""Test `rankcurve top`, `rank`, `refresh` and `export` over HTTP."""
 
 import csv
 import importlib.metadata
@@ -13,7 +13,7 @@ from tests.service.cli_fake_service import FakeBoard, FakeService, run
 
 @pytest.fixture(autouse=True)
 def b(fake: FakeService) -> FakeBoard:
-    """Make board b. Its owners are p0 … p24 with xp 0 … 24 and the text `a,b`, and `[red]x`."""
+    """Make board b with the owners p0 to p24, whose xp are 0 to 24 and whose tag is `a,b`, and the owner `[red]x`."""
     tag = {"name": "tag", "sorted": False, "type": "text"}
     board = fake.add_board("b", {"name": "shots", "sorted": False}, {"name": "xp"}, tag)
     board.stats = {f"p{i}": {"xp": i, "tag": "a,b"} for i in range(25)} | {"[red]x": {"xp": 99, "shots": 3}}

@@ -1,4 +1,4 @@
-"""`rankcurve serve`, `config` and `keys` pass the right settings to the server and the store."""
+"""Test that `rankcurve serve`, `config` and `keys` pass the right settings to the server and the store."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -107,7 +107,7 @@ class Key:
 
 
 class Keys:
-    """A replacement for the store of API keys; it keeps the keys in memory."""
+    """A replacement for the stored API keys that keeps them in memory."""
 
     def __init__(self) -> None:
         self.held: list[Key] = []

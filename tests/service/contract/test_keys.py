@@ -1,4 +1,4 @@
-"""An API key decides what a caller may do. Only the holder knows the key, because the store has only its hash."""
+"""Test API keys. A key decides what its caller may do. The store has only the hash of a key."""
 
 import base64
 
@@ -47,7 +47,7 @@ def test_a_key_names_its_public_part_and_hides_256_bits() -> None:
         basic(f"anyone:{KEY.text}".encode()),
         basic(f":{KEY.text}".encode()),
     ],
-    ids=range(4),  # numbers, because test names made from the random keys would differ between processes
+    ids=range(4),  # the keys are random, so test names made from them would differ between processes
 )
 def test_a_caller_may_send_its_key_as_a_bearer_token_or_a_basic_password(header: str) -> None:
     assert KeyRing([row(KEY, "writer")]).identify_caller(header) == Identity(KEY.id, Role.WRITER)

@@ -1,4 +1,4 @@
-"""A request with posts is accepted or refused as a whole. The service never ignores a part of it silently."""
+"""Test that the service accepts or refuses a request with posts as a whole, and never ignores a part of the body."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ LIMITS = RequestSettings(posts_per_request_max=20, boards_per_post_max=3).model_
 def parse(
     body: Any, *, media_type: str = JSON_TYPE, fan: bool = False, kind: PostTarget | None = None, may_set: bool = True
 ) -> Any:
-    """Call `parse_posts` with a body; encode it as JSON first if it is neither text nor bytes."""
+    """Call `parse_posts` with a body. A body that is neither text nor bytes is first encoded as JSON."""
     if isinstance(body, str):
         body = body.encode()
     elif not isinstance(body, bytes):
@@ -37,7 +37,7 @@ def refusal(body: bytes | str | Any, **how: Any) -> ProblemError:
 
 
 def check_accepted_or_refused(body: bytes | str, **how: Any) -> None:
-    """Fail if a body raises any other error than a problem that blames the caller."""
+    """Fail if parsing a body raises anything else than a problem that blames the caller."""
     status = 400
     try:
         parse(body, **how)
@@ -47,7 +47,7 @@ def check_accepted_or_refused(body: bytes | str, **how: Any) -> None:
 
 
 def raw_stats(post: ReceivedPost) -> dict[str, bytes]:
-    """Return the stats of a post by name. Each value is the bytes that it had in the body."""
+    """Return the stats of a post by name, each as the bytes from the body."""
     return {column: bytes(raw) for column, raw in post.stats.items()}
 
 
@@ -103,7 +103,7 @@ def test_a_post_to_several_boards_names_them() -> None:
     assert posts[0].boards == ["x", "y"]
 
 
-REFUSED: dict[tuple[str, str | None], list[bytes]] = {  # bodies by the code of the problem and its pointer
+REFUSED: dict[tuple[str, str | None], list[bytes]] = {  # bodies by the expected problem code and pointer
     ("bad_json", None): [
         b"", b"{", b"\xff\xfe", b'\xef\xbb\xbf{"owner":"x","stats":{"xp":1}}', b'{"owner":"x","stats":{"xp":"\xff"}}',
         b'{"owner":"x","stats":{"xp":NaN}}', b'{"owner":"x","stats":{"xp":01}}', b'{"owner":"x","stats":{"xp":1}} x',
@@ -192,7 +192,7 @@ def test_colons_and_quotes_inside_strings_are_not_taken_for_keys() -> None:
 
 
 class Members(list[tuple[str, Any]]):
-    """The members of a JSON object, in order. The same name may occur twice."""
+    """The members of a JSON object, in order. A name may occur more than once."""
 
 
 json_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -207,7 +207,7 @@ values = st.recursive(
 
 
 def to_json_text(value: Any, *, colon: str) -> str:
-    """Encode a value as JSON. `Members` become an object, in which the same name may occur twice."""
+    """Encode a value as JSON. Encode `Members` as an object whose names may repeat."""
     if isinstance(value, Members):
         members = (json.dumps(key) + colon + to_json_text(member, colon=colon) for key, member in value)
         return "{" + ",".join(members) + "}"

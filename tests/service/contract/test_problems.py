@@ -1,4 +1,4 @@
-"""Every fault has one code, one status and one shape."""
+"""Test that every problem has one code, one status and one form."""
 
 import msgspec
 import pytest

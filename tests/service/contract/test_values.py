@@ -44,7 +44,7 @@ from tests.service.toy import toy_settings
 
 
 def _expected(text: str, scale: int) -> int | None:
-    """Compute the scaled value with decimals; return None if `parse_decimal` must refuse the text."""
+    """Compute the scaled value with Python's decimals. Return None if `parse_decimal` must refuse the text."""
     with localcontext() as context:
         context.prec = 200
         scaled = Decimal(text) * 10**scale
