@@ -1,7 +1,4 @@
-"""A reader of server-sent events for tests.
-
-The reader waits until an event comes, never for a fixed time.
-"""
+"""Read server-sent events in tests. A read waits until an event comes, never for a fixed time."""
 
 import asyncio
 import json
@@ -18,20 +15,18 @@ WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One event of a stream."""
-
     id: int
     name: str
     data: Any
 
     @property
     def rows(self) -> list[tuple[str, int]]:
-        """Return owner and value of each entry of a `top` event."""
+        """Return the owner and the value of each entry in the data of a `top` event."""
         return [(entry["owner"], entry["value"]) for entry in self.data["entries"]]
 
 
 class EventStream:
-    """The events of one response."""
+    """The server-sent events of one response."""
 
     def __init__(self, response: ClientResponse) -> None:
         self.response = response
@@ -58,7 +53,7 @@ class EventStream:
         return event
 
     async def await_event(self, name: str, **data: object) -> StreamEvent:
-        """Read events until one has this name and has these members in its data; return that event."""
+        """Read events until an event has this name and has `data` among its data. Return that event."""
         while True:
             event = await self.read_event()
             assert event is not None
@@ -70,7 +65,7 @@ class EventStream:
 async def events_of(
     base: str, path: str, *, last_id: int | str | None = None, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[EventStream]:
-    """Open the event stream at a path; `last_id` is sent as Last-Event-ID."""
+    """Open the event stream at a path. If `last_id` is given, send it as Last-Event-ID."""
     sent = {**(headers or {}), **({} if last_id is None else {"Last-Event-ID": str(last_id)})}
     async with (
         ClientSession(timeout=ClientTimeout(None)) as session,

@@ -1,4 +1,4 @@
-"""What a valid request of every route holds: the names in its path, its query and its body."""
+"""For every route, the parts of a valid request: the names in its path, its query and its body."""
 
 from typing import Any
 

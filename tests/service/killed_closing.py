@@ -1,7 +1,7 @@
-"""Run the closing job in one simulated process after another, where each process may die at any step.
+"""Run the closing job in a series of simulated processes, each of which may die at any call of the store.
 
-Each process is new and knows only what earlier processes stored. A process dies before a call of the store, or right
-after the call, before the job learns the outcome of the call.
+A new process knows only what earlier processes stored. A process dies before a call of the store, or after the call but
+before the job receives the result.
 """
 
 import asyncio
@@ -23,17 +23,20 @@ from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
-CALLS_MAX = 40  # a process dies at one of its first 40 calls of the store
+CALLS_MAX = 40  # a process dies at one of its first CALLS_MAX calls of the store
 LEASE_US = 10_000_000
-PROCESSES_MAX = 1_000  # the closing must be complete after at most this many processes
+PROCESSES_MAX = 1_000  # after so many processes, the closing must be complete
 
 
 class KilledError(Exception):
-    """The process has died."""
+    """The simulated process died."""
 
 
 class MortalStore(PassingStore):
-    """A store for a process that dies at its `calls`-th call: after that call if `done`, before it otherwise."""
+    """The store of a process that dies at call number `calls`.
+
+    If `done` is set, it dies after the call, otherwise before.
+    """
 
     def __init__(self, store: Store, calls: int, *, done: bool) -> None:
         super().__init__(store)
@@ -61,15 +64,16 @@ class MortalStore(PassingStore):
 
 
 class KilledClosing:
-    """Closes those boards of a service's store that are due by `clock`."""
+    """Close the boards of a service's store that are due by `clock`, in processes that die."""
 
     def __init__(self, context: Context, clock: Callable[[], int], rng: random.Random) -> None:
         self._context, self._clock, self._rng = context, clock, rng
-        self._leases_us = 0  # the time for leases; each process starts after the previous lease has ended
+        # The clock of leases; it passes the end of the last process's lease before the next process starts.
+        self._leases_us = 0
         self.deaths = 0
 
     async def close_all(self) -> None:
-        """Start one process after another until one of them closes all due boards without dying."""
+        """Start one process after another, until one process closes all due boards without dying."""
         for _ in range(PROCESSES_MAX):
             self._leases_us += 10 * LEASE_US
             calls = self._rng.randint(1, CALLS_MAX)

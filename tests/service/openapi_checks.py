@@ -1,6 +1,6 @@
 """Compare each answer of a real service with the OpenAPI document.
 
-Only the document decides which answers are right. This module does not know what a route should answer.
+The document alone decides which answers are right. This module has no other knowledge of the routes.
 """
 
 import re
@@ -31,7 +31,7 @@ _PATHS = [
 
 
 def check_answer(method: str, path: str, status: int, media_type: str, content: Any) -> None:
-    """Fail unless the document allows an answer of this status, media type and shape; `path` has no query."""
+    """Fail unless the document allows an answer with this status, media type and content. `path` has no query."""
     operation = _operation(method, path)
     if operation is None:
         assert status in (404, 405), f"{method} {path} is not a route and answered {status}"
@@ -57,7 +57,7 @@ def _operation(method: str, path: str) -> dict[str, Any] | None:
 
 
 def faults_of(value: Any, schema: dict[str, Any], where: str = "$") -> Iterator[str]:
-    """Yield a text for each fault of a value by its schema. Only the keywords that the document uses are supported."""
+    """Yield a text for each violation of the schema by a value. Support only the keywords that the document uses."""
     if "$ref" in schema:
         yield from faults_of(value, _SCHEMAS[schema["$ref"].rpartition("/")[2]], where)
     for keyword in ("anyOf", "oneOf"):

@@ -1,8 +1,8 @@
 """Rules by which the service refuses some requests that its OpenAPI document allows. No schema can express these rules.
 
-Schemathesis loads this module as its hooks. The module changes two checks of Schemathesis. In the first check, the
-service may refuse a valid request by a rule of `RULES`. In the second check, a rejected post in a list counts as the
-refusal of an invalid request. Other checks are unchanged.
+Schemathesis loads this module as its hooks. The module changes two of its checks. In the first check, the service may
+refuse a valid request by a rule of `RULES`. In the second check, an answer that rejects one post of a list counts as a
+refusal.
 """
 
 import json
@@ -23,11 +23,11 @@ for _check in (_accepts_valid, _rejects_invalid):
 
 
 class Rule(NamedTuple):
-    """The service may refuse a request of these operations with this code and fault, though the schema allows it."""
+    """A permission to refuse requests that the schema allows: for which operations, and with which code and fault."""
 
-    operations: str  # a pattern for the names of the operations
-    code: str  # a pattern for the code of the problem
-    fault: str  # a pattern for the beginning of the text `pointer: detail` of the first fault
+    operations: str  # pattern for the names of the operations
+    code: str  # pattern for the code of the problem
+    fault: str  # pattern for the start of the text `pointer: detail` of the problem's first fault
     reason: str
 
 
@@ -65,7 +65,7 @@ RULES = (
 
 @schemathesis.check
 def positive_data_acceptance(ctx: Any, response: Any, case: Any) -> bool | None:
-    """Fail if the service refuses a valid request, unless a rule allows that."""
+    """Fail if the service refuses a valid request, unless a rule of `RULES` permits the refusal."""
     problem = _json_of(response) if response.status_code in (400, 422) else None
     name = case.operation.definition.raw.get("operationId")
     if problem and any(_is_by(rule, name, problem) for rule in RULES):
@@ -76,7 +76,7 @@ def positive_data_acceptance(ctx: Any, response: Any, case: Any) -> bool | None:
 
 @schemathesis.check
 def negative_data_rejection(ctx: Any, response: Any, case: Any) -> bool | None:
-    """Fail if the service accepts an invalid request and rejects no post of the request."""
+    """Fail if the service accepts an invalid request without rejecting any post in it."""
     answer = _json_of(response) if response.status_code == 200 else None
     results = answer.get("results", ()) if isinstance(answer, dict) else ()
     if any(result["status"] == "rejected" for result in results):
@@ -104,22 +104,22 @@ def one_line(ctx: Any, value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-# These operations would change the things that `NAMED` names.
+# These operations would change the existing things that `NAMED` lists.
 _KEPT = ("put_board", "put_family", "put_pool", "put_client", "reset", "hide_owner")
 
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """Put names of existing things into every second valid request; random names would hardly ever exist.
+    """Put names of existing things into every second valid request, because random names hardly ever exist.
 
-    Requests that would delete or change the things that `NAMED` names get other names. No request creates an operator's
-    API key: as soon as such a key exists, a service that started without keys requires a key from every caller.
+    Requests that would delete or change the things in `NAMED` get other names. No request creates an API key for an
+    operator: after that, a service that started without keys would require a key from every caller.
     """
     meta, name = case.meta, case.operation.definition.raw["operationId"]
     if name == "post_key" and isinstance(case.body, dict) and case.body.get("role") == "ops":
         case.body["role"] = "writer"
     if meta is None or meta.phase.name.value == "stateful":
-        return  # schemathesis itself names things that earlier requests made
+        return  # Schemathesis itself inserts the names of things that earlier requests made
     if case.method == "DELETE" or name in _KEPT:
         for parameter, value in case.path_parameters.items():
             if value == NAMED.get(parameter):
@@ -141,7 +141,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 
 
 def _name_in(body: Any) -> None:
-    """Replace the owners, columns and stats of a body by existing ones, also in each post of a list."""
+    """Replace the owners, columns and stats of a body, or of each post in a list, by existing ones."""
     if not isinstance(body, dict):
         return
     for post in body.get("posts") or ():

@@ -1,4 +1,4 @@
-"""Fill a store with one thing of each kind, so that requests made from the OpenAPI document can name these things."""
+"""Fill a store with one thing of each kind, so that requests from the OpenAPI document can name existing things."""
 
 from tests.service.real_service import Caller
 

@@ -1,7 +1,7 @@
-"""A leaderboard in plain Python, as API.md describes it; tests compare the answers of a real service with it.
+"""A leaderboard in plain Python that follows API.md. Tests compare a real service's answers with this leaderboard.
 
-The class shares no code with the service. A value is an integer that counts units of the column's last decimal place;
-names call such a value `scaled`.
+The class shares no code with the service. A scaled value is an integer: the value in units of the column's last decimal
+place.
 """
 
 import random
@@ -15,8 +15,6 @@ NAMES = ("é", "o'; DROP TABLE x;--", "a/b", "日本", "%00", "Ａ", "z z", "{x}
 
 @dataclass(frozen=True)
 class PlainColumn:
-    """A column of a board's specification."""
-
     name: str
     merge: str = "last"
     best: str = "high"
@@ -36,7 +34,10 @@ class PlainColumn:
         return f"{Decimal(scaled).scaleb(-self.scale):f}"
 
     def scaled(self, value: Any) -> int:
-        """Return a value of an answer as a scaled integer; fail if it has more decimal places than the column."""
+        """Return a value from an answer as a scaled integer.
+
+        Fail if the value has more decimal places than the column.
+        """
         found = Decimal(str(value)).scaleb(self.scale)
         assert found == int(found)
         return int(found)
@@ -44,7 +45,7 @@ class PlainColumn:
 
 @dataclass(frozen=True)
 class Held:
-    """A value and the time at which the owner reached it."""
+    """A value of an owner, and the time at which the owner reached it."""
 
     scaled: int
     reached_us: int
@@ -52,7 +53,7 @@ class Held:
 
 @dataclass
 class PlainBoard:
-    """Rows by owner; each row holds the owner's value by column."""
+    """A board that holds, for each owner, the values by column name."""
 
     columns: list[PlainColumn]
     ties: str = "shared"
@@ -78,13 +79,13 @@ class PlainBoard:
         return "applied" if changed else "unchanged"
 
     def key(self, name: str, owner: str) -> tuple[int, ...]:
-        """Return the sort key that decides an owner's rank; a smaller key is better."""
+        """Return a sort key for the owner's rank in a column. A smaller key means a better rank."""
         held = self.rows[owner][name]
         value = -held.scaled if self.column(name).best == "high" else held.scaled
         return (value,) if self.ties == "shared" else (value, held.reached_us, *map(ord, owner))
 
     def order(self, name: str) -> list[str]:
-        """Return every ranked owner, best to worst. Tied owners are ordered by the code points of their names."""
+        """Return all ranked owners, best first. Order tied owners by the code points of their names."""
         ranked = [owner for owner, row in self.rows.items() if name in row]
         return sorted(ranked, key=lambda owner: (self.key(name, owner), owner))
 
@@ -97,19 +98,18 @@ class PlainBoard:
         return ranks
 
     def arrival_rank(self, name: str, scaled: int) -> int:
-        """Return the rank that a new arrival with this value would get."""
+        """Return the rank that a new owner would get with this value."""
         sign = -1 if self.column(name).best == "high" else 1
         taken = [sign * row[name].scaled for row in self.rows.values() if name in row]
-        # If the earliest is better, all owners with an equal value are better than a new arrival.
+        # If the earliest value wins ties, a new owner ranks below all owners with an equal value.
         return 1 + sum(each < sign * scaled or (self.ties == "earliest" and each == sign * scaled) for each in taken)
 
     def value(self, name: str, owner: str) -> int:
-        """Return an owner's value in a column, scaled."""
         return self.rows[owner][name].scaled
 
 
 def random_board(rng: random.Random, ties: str) -> PlainBoard:
-    """Return an empty board that has a column of every merge and columns of both directions.
+    """Return an empty board with a column for every merge rule, and with columns of both directions.
 
     Scales and bounds are random.
     """
@@ -126,7 +126,7 @@ def random_board(rng: random.Random, ties: str) -> PlainBoard:
 
 
 def random_posts(rng: random.Random, board: PlainBoard, owners: int, posts: int) -> list[dict[str, Any]]:
-    """Apply random posts, each with some of the columns, to the plain board. Return the posts as callers send them."""
+    """Make random posts and apply them to the plain board. Return the posts in the form that callers send."""
     names = [*NAMES, *(f"p{index}" for index in range(owners - len(NAMES)))]
     wire = []
     for _ in range(posts):

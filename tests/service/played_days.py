@@ -1,6 +1,6 @@
 """Send the same posts to a family of a service and to its model in plain Python, around every midnight.
 
-The clock is moved to the time of the posts. Each answer is compared with the model as soon as it arrives.
+The test moves the clock to the time of the posts. It compares each answer with the model immediately.
 """
 
 import random
@@ -101,18 +101,21 @@ FACETS: list[list[str]] = [[], ["org"], ["location", "org"]]
 COLUMNS = [
     PlainColumn("xp", "sum", "high", 0, -(10**9), 10**9),
     PlainColumn("mood", "last", "low", 1, 0, 20),
-    PlainColumn("posts", "sum", least=0, most=10**9, sorted=False),  # the number of posts: each one adds 1
+    PlainColumn("posts", "sum", least=0, most=10**9, sorted=False),  # the number of posts: each post adds 1
 ]
-GRACE_S = 7_200  # longer than any jump of a zone's clocks
+GRACE_S = 7_200  # longer than any change of clocks in a time zone
 OWNERS = [f"o{number}" for number in range(9)]
-RETRIES = 12  # how many of the newest posts may be sent again
+RETRIES = 12  # so many of the newest posts may be sent again
 ATTEMPTS = 5
 HOUR_US = 3_600 * 1_000_000
 PAGE = 1000
 
 
 class Days:
-    """One family on one service, and its model. Create this object before the service starts: it sets the clock."""
+    """One family on a service, and its model.
+
+    Create this object before the service starts, because it sets the clock.
+    """
 
     def __init__(self, service: Service, zone: str, first: date, *, seed: int, posts: int = 3) -> None:
         self.service, self.posts = service, posts
@@ -134,9 +137,9 @@ class Days:
         await self.service.must("PUT", F, body | spec)
 
     async def play(self, days: int, *, after_day: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Play that many days, each from one noon to the next.
+        """Send the posts of several days, each day from noon to noon.
 
-        Await `after_day` once a day, as soon as the boards of the day that ended at midnight take no more posts.
+        Once a day, when the boards of the day that ended at midnight no longer accept posts, await `after_day`.
         """
         for _ in range(days):
             end_us = midnight_us(self.zone, self.day + timedelta(days=1))
@@ -153,9 +156,9 @@ class Days:
                 await after_day()
 
     async def _at(self, now_us: int, *ats_us: int | None) -> None:
-        """Set the clock, and send `self.posts` posts for each of these times. For None, send posts without a time.
+        """Set the clock. Send `self.posts` posts for each time in `ats_us`; for None, send posts without a time.
 
-        Send one earlier post again in the same request. Check every result.
+        The same request sends one earlier post again. Check every result.
         """
         self.clock.now_us = now_us
         wire, expected = [], []
@@ -176,7 +179,7 @@ class Days:
         self._sent = (self._sent + list(zip(wire, expected, strict=True))[: len(wire) - 1])[-RETRIES:]
 
     async def _send(self, wire: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
-        """Send posts, and send them again if the answer is 503.
+        """Send posts. If the answer is 503, send them again.
 
         Return the results, and whether the posts were sent again.
         """
@@ -201,9 +204,9 @@ class Days:
 
     @staticmethod
     def _again(statuses: dict[str, str]) -> dict[str, str]:
-        """Return the statuses of a repeated post: `duplicate` on each board where the first one counted.
+        """Return the expected statuses of a repeated post: `duplicate` on each board that applied the first post.
 
-        If the first one counted on no board, the repeated one is rejected like the first.
+        If no board applied the first post, expect the same rejection again.
         """
         counted = {board: "duplicate" for board, status in statuses.items() if status != "rejected"}
         return counted or statuses
@@ -213,7 +216,7 @@ class Days:
         return next(column for column in COLUMNS if column.name == name)
 
     async def differences(self) -> list[str]:
-        """Return the boards that currently differ from the model."""
+        """Return the boards of the service that currently differ from the model."""
         found = [board for board, plain in self.plain.boards.items() if await self._differs(board, plain)]
         known = {each["id"] for each in await self.boards() if each["entries"]}
         return found + sorted(known ^ self.plain.boards.keys())
@@ -238,7 +241,7 @@ class Days:
         return False
 
     async def counted(self) -> Counter[str]:
-        """Return the number of posts that counted in the service, by kind of period and names of facets."""
+        """Return how many posts the service has applied, by kind of period and names of facets."""
         found: Counter[str] = Counter()
         for board in self.plain.boards:
             page = await self.service.get(f"/v1/leaderboards/{escaped(board)}/rankings/xp?limit={PAGE}")
@@ -250,12 +253,12 @@ class Days:
 
 
 def stats_of(stats: dict[str, Any]) -> dict[str, int]:
-    """Return the stats of an answer as scaled integers."""
+    """Return the stats from an answer as scaled integers."""
     return {name: Days.plain_column(name).scaled(value) for name, value in stats.items()}
 
 
 def kind_of(period: str) -> str:
-    """Return the kind of period that has a name such as `2026-W47`."""
+    """Return the kind of a period, given its name, such as `2026-W47`."""
     if period == "all" or "W" in period:
         return "all" if period == "all" else "week"
     return {4: "year", 7: "month", 10: "day"}[len(period)]

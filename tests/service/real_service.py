@@ -1,6 +1,6 @@
-"""A real service for tests: in this process over a real SQLite file, or as `rankcurve serve` in a process of its own.
+"""A real service for tests: in this process on a SQLite file, or as a separate process that runs `rankcurve serve`.
 
-Nothing is replaced by a fake. Requests go over HTTP, and every answer is compared with the OpenAPI document.
+No part of the service is fake. Requests use HTTP, and every answer is compared with the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from service.wiring import now_us, open_context
 from tests.service.openapi_checks import check_answer
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 120.0  # no test waits longer than this; on a shared disk, a start can take half a minute
+WAIT_S = 120.0  # no test waits longer; on a shared disk, a start can take half a minute
 SERVE = ("serve", "--port", "0")
 Figures = dict[tuple[str, ...], float]
-RARELY = {"refresh_seconds": 86_400}  # a refresh interval longer than any test: curves are refreshed only on request
+RARELY = {"refresh_seconds": 86_400}  # longer than any test, so curves are refreshed only on request
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer; decimals of the body are `Decimal`s."""
+    """An answer of the service. Decimal numbers in the body are `Decimal` objects."""
 
     status: int
     body: Any
@@ -53,7 +53,7 @@ class Answer:
 
 
 class Caller:
-    """Sends requests to a service. Paths are sent unchanged, percent escapes included."""
+    """Send requests to a service. Send paths unchanged, including percent escapes."""
 
     def __init__(self, base: str, key: str | None = None) -> None:
         self.base = base
@@ -71,7 +71,7 @@ class Caller:
     async def call(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Send one request. If `body` is bytes, send it unchanged; otherwise send it as JSON."""
+        """Send one request. If `body` is bytes, send it unchanged. Otherwise send it as JSON."""
         assert self._session is not None
         sent = {**self.headers, **(headers or {})}
         if body is not None:
@@ -92,13 +92,13 @@ class Caller:
         return Answer(response.status, parsed, response.headers)
 
     async def must(self, method: str, path: str, body: object = None) -> Any:
-        """Send a request that must succeed; return the body of its answer."""
+        """Send a request that must succeed. Return the body of the answer."""
         answer = await self.call(method, path, body)
         assert answer.status < 300, f"{method} {path}: {answer.status} {answer.body}"
         return answer.body
 
     async def refused(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, str]:
-        """Send a request that must fail with a problem; return its status and code."""
+        """Send a request that the service must refuse with a problem. Return the status and the problem's code."""
         answer = await self.call(method, path, body, headers)
         assert answer.status >= 400, f"{method} {path}: {answer.status} {answer.body}"
         assert answer.headers["Content-Type"] == "application/problem+json"
@@ -106,7 +106,7 @@ class Caller:
         return answer.status, answer.body["code"]
 
     async def get(self, path: str) -> Any:
-        """Return the body of a successful GET."""
+        """Send a GET that must succeed. Return the body of the answer."""
         return await self.must("GET", path)
 
     async def pages(self, path: str) -> AsyncIterator[Any]:
@@ -123,7 +123,7 @@ class Caller:
         return results
 
     async def post_xp(self, board: str, **xp: int) -> list[dict[str, Any]]:
-        """Send a post with a value of xp for each of these owners; return the results."""
+        """Post a value of xp for each of these owners. Return the results of the posts."""
         return await self.post(board, *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
 
     async def board(self, board: str, *columns: dict[str, Any], **spec: Any) -> Any:
@@ -133,13 +133,13 @@ class Caller:
         return await self.must("PUT", f"/v1/leaderboards/{board}", {**body, "predictor": predictor})
 
     async def figures(self) -> Figures:
-        """Return every Prometheus sample by its name and the values of its labels, sorted by label."""
+        """Return the value of every Prometheus metric, by the metric's name and its label values, sorted by label."""
         families = text_string_to_metric_families((await self.call("GET", "/metrics")).body.decode())
         samples = [sample for family in families for sample in family.samples]
         return {(one.name, *(value for _, value in sorted(one.labels.items()))): one.value for one in samples}
 
     async def wait_folded(self, board: str, *columns: str) -> dict[str, Any]:
-        """Wait until the curves of these columns count every post acknowledged before; return the curves' states."""
+        """Wait until the curves of these columns count all acknowledged posts. Return the state of each curve."""
         now = datetime.now(UTC)
         async with asyncio.timeout(WAIT_S):
             while True:
@@ -149,27 +149,27 @@ class Caller:
                     return curves
 
     async def refresh(self, board: str, *columns: str) -> None:
-        """Refresh the curves of these columns, and wait until they are fitted."""
+        """Refresh the curves of these columns, and wait until the new curves are fitted."""
         for column in columns:
             await self.must("POST", f"/v1/leaderboards/{board}/rankings/{column}/refresh")
 
 
 def without(answer: Any, *names: str) -> Any:
-    """Return an answer without the members of these names."""
+    """Return a copy of an answer without the members of these names."""
     if isinstance(answer, dict):
         return {name: without(value, *names) for name, value in answer.items() if name not in names}
     return [without(each, *names) for each in answer] if isinstance(answer, list) else answer
 
 
 def escaped(text: str) -> str:
-    """Percent-encode a name, so that it can be one part of a path."""
+    """Percent-encode a name, so that the name can be a part of a path."""
     return quote(text, safe="")
 
 
 class Service(Caller):
-    """The service in this process, on a SQLite file below a folder. A test can stop it and start it on the same file.
+    """The service in this process, on a SQLite file in a folder. A test can stop the service and start it again.
 
-    A test may give it another `clock` before the start.
+    Before the start, a test may replace `clock`.
     """
 
     clock: Callable[[], int] = staticmethod(now_us)
@@ -183,12 +183,12 @@ class Service(Caller):
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
-        """Serve on a free port."""
+        """Start the service on a free port."""
         constants = {name: value for name, value in self.settings.items() if name not in Settings.model_fields}
         named = {name: value for name, value in self.settings.items() if name not in constants}
         settings = load(named, {}, None).model_copy(update=constants)
         self.context = await self._stack.enter_async_context(open_context(settings, Metrics(), clock=self.clock))
-        # aiohttp's own test server is not used, because it cancels handlers and `serve` does not.
+        # `serve` does not cancel handlers, but the test server of aiohttp does. So this runner is used.
         runner = ProblemRunner(make_app(ROUTES, self.context), access_log=None)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
@@ -197,18 +197,18 @@ class Service(Caller):
         await self._stack.enter_async_context(self)
 
     async def stop(self) -> None:
-        """Finish the accepted requests, stop serving, and release the file."""
+        """Finish the accepted requests, stop the service, and close the database."""
         await self._stack.aclose()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
-        """Serve while the `with` block runs."""
+        """Run the service inside the `with` block."""
         await self.start()
         yield self
         await self.stop()
 
     async def restart(self, **settings: object) -> None:
-        """Stop the service, and start it on the same file. Change the settings that are given."""
+        """Stop the service, and start it again on the same file with changed settings."""
         await self.stop()
         self._stack = AsyncExitStack()
         self.settings.update(settings)
@@ -216,7 +216,10 @@ class Service(Caller):
 
 
 class Process:
-    """`rankcurve serve` on a free port, or another long-running command; `lines` has its log lines as dicts."""
+    """A process that runs `rankcurve serve` on a free port, or another long command.
+
+    `lines` has its parsed log lines.
+    """
 
     def __init__(
         self, folder: Path, *arguments: str, store: str = "rankcurve.db", command: tuple[str, ...] = SERVE
@@ -244,7 +247,7 @@ class Process:
         self._logged.put({"event": "the log ended"})
 
     def await_line(self, event: str, **fields: object) -> dict[str, Any]:
-        """Return the next log line with this event and these fields. Fail if the process ends before such a line."""
+        """Return the next log line with this event and these fields. Fail if the process ends first."""
         while True:
             line = self._logged.get(timeout=WAIT_S)
             if line["event"] == event and fields.items() <= line.items():
@@ -252,44 +255,45 @@ class Process:
             assert line["event"] != "the log ended", f"the process ended before {event!r}: {self.lines[-3:]}"
 
     def ready(self) -> Process:
-        """Wait until the process serves. Return this object."""
+        """Wait until the process accepts requests. Return this object."""
         self.port = int(self.await_line("serving")["addresses"][0].rpartition(":")[2])
         return self
 
     def await_end_of_log(self) -> None:
-        """Wait until the process and all its child processes have ended, so that no one can write to the log."""
+        """Wait until the process and all its children have ended, so that none of them can write to the log."""
         self._reader.join(WAIT_S)
         assert not self._reader.is_alive()
 
     @property
     def url(self) -> str:
-        """Return the address at which the process serves."""
         return f"http://127.0.0.1:{self.port}"
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal, wait, and return the exit code."""
+        """Send a signal, and wait until the process ends. Return the exit code."""
         self.process.send_signal(number)
         code = self.process.wait(WAIT_S)
         self._reader.join(WAIT_S)
         return code
 
     def discard(self) -> None:
-        """Kill the process if it still runs."""
         if self.process.poll() is None:
             self.end(signal.SIGKILL)
 
 
-Spawn = Callable[..., Process]  # a function that starts a process, which stops at the end of the test
+Spawn = Callable[..., Process]  # starts a process that is stopped at the end of the test
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without the service's settings. Put the project on the import path."""
+    """Return the environment variables of this process without settings of the service.
+
+    Add the project to the import path.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RANKCURVE_")}
     return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
 
 
 def command_line(*arguments: str, cwd: Path, code: int | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a `rankcurve` command in a process of its own; return its result. Fail if it exits with another code."""
+    """Run a `rankcurve` command in a process of its own, and return the result. Fail if the exit code is not `code`."""
     command = [sys.executable, "-m", "service.cli", *arguments]
     done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
     assert code in (None, done.returncode), done.stderr
@@ -297,6 +301,6 @@ def command_line(*arguments: str, cwd: Path, code: int | None = None) -> subproc
 
 
 def make_key(folder: Path, role: str, name: str = "somebody") -> str:
-    """Create an API key as an operator does, in the SQLite store of a folder; return the key's text."""
+    """Create an API key in the SQLite store of a folder, as an operator does. Return the text of the key."""
     words = ("keys", "create", name, "--role", role, "--store", "sqlite:///rankcurve.db")
     return command_line(*words, cwd=folder, code=0).stdout.strip()

@@ -1,4 +1,4 @@
-"""The demo makes the same season from the same seed, posts this season only once, and serves on a free port."""
+"""Test the demo. The same seed gives the same season, each season is posted only once, and the port is a free one."""
 
 import random
 import socket
@@ -25,7 +25,7 @@ def fake() -> Iterator[FakeService]:
 
 @pytest.fixture
 def alive() -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that stands in for the service. The process runs until its standard input closes."""
+    """Start a process in place of the service. It runs until its standard input is closed."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     yield process
     process.communicate()

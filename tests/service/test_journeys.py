@@ -1,8 +1,8 @@
-"""One post and one request for positions pass through the modules that docs/architecture.md names, and no others.
+"""Test that two requests pass through the modules that docs/architecture.md names, and through no others.
 
-For each of the two requests, the document describes a journey and prints its modules in bold. After the second journey
-it lists the leaves, which every journey may call. Here a real service answers both requests, while a profile function
-records every call into a module of the project.
+The requests are a post and a request for positions. For each of them, the document describes a journey and prints its
+modules in bold. Then it lists the leaves: modules that every journey may call. The test sends both requests to a real
+service, and a profile function records every call between modules of the project.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("config", "predictor", "storage", "jobs", "service")
 POST_MODULES_MAX = 10
 POSITIONS_MODULES_MAX = 8
-ROUNDS = 5  # number of times that a request is sent; background work may run in some rounds, but not in all
-# These leaves may call named modules, because they run functions that a named module passes to them.
+ROUNDS = 5  # background work may run during some rounds, but not during all
+# These leaves run functions that named modules pass to them, so these leaves may call named modules.
 CARRIERS = {"storage/coalesce.py", "storage/engines/sqlite.py", "storage/store.py"}
 B = "/v1/leaderboards/b"
 
@@ -34,7 +34,7 @@ Calls = set[tuple[str, str]]  # (calling module or "", called module)
 
 
 class Trace:
-    """The calls between modules of the project, in every thread that starts while the trace is installed."""
+    """Record the calls between modules of the project, in every thread that starts while the trace is installed."""
 
     def __init__(self) -> None:
         self._calls: Calls = set()
@@ -52,7 +52,7 @@ class Trace:
             threading.setprofile(None)
 
     async def calls_of(self, request: Callable[[], Awaitable[None]]) -> Calls:
-        """Send the request several times; return the calls that happen every time."""
+        """Send a request several times. Return the calls that happened every time."""
         counts: Counter[tuple[str, str]] = Counter()
         for _ in range(ROUNDS):
             self._calls = set()
@@ -76,7 +76,7 @@ class Trace:
 
 @cache
 def module_of(file_name: str) -> str:
-    """Return the path of a module, relative to the root of the project; return "" for code outside the project."""
+    """Return the path of a project's module relative to the project's root, or "" for other code."""
     path = Path(file_name)
     if not path.is_relative_to(ROOT):
         return ""
@@ -120,9 +120,9 @@ def trace() -> Iterator[Trace]:
 
 @pytest.fixture
 async def service(trace: Trace, tmp_path: Path) -> AsyncIterator[Service]:
-    """Run a service with an API key, a board with a live curve, and no jobs.
+    """Start a service with an API key and a board with a live curve. It runs no jobs.
 
-    The service counts ranks only in gaps of one entry.
+    The service counts a rank only if the gap has at most one entry.
     """
     made = Service(tmp_path)
     await made.start()
@@ -152,7 +152,7 @@ async def test_both_journeys_pass_the_modules_that_the_page_names(service: Servi
         [position] = (await service.get(f"{B}/entries/o{owner}/positions"))["positions"]
         assert position["method"] == "curve"
 
-    await post()  # the first post compiles statements and opens the board
+    await post()  # the first post compiles statements and opens the board, which other posts do not repeat
     of_post, of_positions = await trace.calls_of(post), await trace.calls_of(read_positions)
     check_journey("One post", of_post, POST_MODULES_MAX)
     check_journey("One `positions` request", of_positions, POSITIONS_MODULES_MAX)
@@ -162,7 +162,7 @@ async def test_both_journeys_pass_the_modules_that_the_page_names(service: Servi
 
 
 def check_journey(journey: str, calls: Calls, modules_max: int) -> None:
-    """Compare the calls of one journey with the document; fail if a leaf calls a named module."""
+    """Compare the calls of one journey with the document. Fail if a leaf calls a named module."""
     named, passed = named_modules(journey), {called for _, called in calls}
     assert len(named) <= modules_max
     assert sorted(set(named)) == sorted(named), "a module is named twice"

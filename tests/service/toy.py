@@ -1,4 +1,4 @@
-"""A toy context and route table, so that tests of the HTTP layer need no store."""
+"""Provide a small context and a few routes, so that tests of the HTTP layer need no store."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ from storage.errors import OverloadedError, QueueFullError, StoreBusyError, Unkn
 
 
 def toy_settings() -> Settings:
-    """Return settings with small limits, so that tests can exceed the limits with little work."""
+    """Return settings with small limits, which tests can easily exceed."""
     fixed = {"body_wait_s_max": 60, "retry_after_s_max": 20, "lease_resources_per_request_max": 5}
     return Settings(
         body_bytes_max=4096,
@@ -39,7 +39,7 @@ def toy_settings() -> Settings:
 
 
 def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float = 0, now_s: float = 0) -> KeyLimits:
-    """Return limits with a burst of three reads and three posts, and a clock that stands still.
+    """Return limits with a burst of three reads and three posts, at a fixed time.
 
     A rate of 0 means no limit.
     """
@@ -56,7 +56,7 @@ def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float =
 
 @dataclass(frozen=True, kw_only=True)
 class ToyContext(EndpointContext):
-    """The parts of a context that the HTTP layer uses; if `store_errors` has one, the store is not ready."""
+    """The parts of a context that the HTTP layer uses. If `store_errors` is not empty, the store is not ready."""
 
     settings: Settings = field(default_factory=toy_settings)
     metrics: Metrics = field(default_factory=Metrics)
@@ -75,7 +75,7 @@ async def positions(context: ToyContext, call: Call) -> OwnerPositions:
 
 
 async def entry(context: ToyContext, call: Call) -> EntryAnswer:
-    """Answer with an empty entry. If the owner has the name of a failure, raise the error of that name."""
+    """Answer with an empty entry. If the owner's name is the name of a failure, raise the error of that failure."""
     failures: dict[str, Exception] = {
         "busy": StoreBusyError(), "full": QueueFullError(), "draining": QueueFullError(retry_after_s=11.2),
         "stalled": OverloadedError(retry_after_s=float("inf")),
@@ -92,7 +92,7 @@ async def erase(context: ToyContext, call: Call) -> Reply:
 
 
 async def posts(context: ToyContext, call: Call) -> bytes:
-    """Answer how many posts the body has, and whether it is a single post."""
+    """Answer how many posts the body contains, and whether it is a single post."""
     may_set = call.identity.role >= Role.OPS
     settings = context.settings
     parsed, single = parse_posts(call.body, call.media_type, settings, kind=PostTarget.ONE_BOARD, may_set=may_set)

@@ -148,7 +148,7 @@ def test_an_import_needs_a_board_and_headings_and_lists_rejected_lines(shell: Sh
 
 @pytest.fixture
 def small(shell: Shell, tmp_path: Path) -> Shell:
-    """Make a board `small` of 40 owners. Each value of xp belongs to two owners. Each value of lap belongs to one owner."""
+    """Make a board `small` of 40 owners. Two owners share each value of xp, and no two owners share a value of lap."""
     shell("board", "create", "small", "-c", "xp:last:high", "-c", "lap:min:low:scale=3")
     path = tmp_path / "small.csv"
     lines = "".join(f"p{i:02d},{i // 2},{i}.500\n" for i in range(40))

@@ -1,4 +1,4 @@
-"""Bodies that arrive slowly, stop arriving, or are still arriving when the service stops. The tests move the clock."""
+"""Test request bodies that arrive slowly, stop arriving, or are incomplete when the service stops."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from service.http.bodies import BodyReader
 
 
 def make_reader(**limits: int) -> BodyReader:
-    """Return a reader that takes at most 100 bytes of a body, and 250 bytes of all bodies together."""
+    """Return a reader that accepts at most 100 bytes for one body, and 250 bytes for all bodies together."""
     small = {"body_bytes_max": 100, "arriving_bytes_max": 250, **limits}
     return BodyReader(RequestSettings().model_copy(update=small))
 
 
 @dataclass
 class Upload:
-    """A body that arrives in pieces. `pause_s` seconds pass before each piece. A piece `None` never arrives."""
+    """A body that arrives in pieces, each after `pause_s` seconds. If a piece is None, nothing more arrives."""
 
     pieces: list[bytes | None]
     passes: Callable[[float], None]
@@ -44,7 +44,7 @@ class Upload:
 
     async def readany(self) -> bytes:
         self.passes(self.pause_s)
-        for _ in range(3):  # after these turns of the event loop, every due timer has fired
+        for _ in range(3):  # give the event loop time to run every due timer
             await asyncio.sleep(0)
         piece = self.pieces.pop(0) if self.pieces else b""
         return await asyncio.Future[bytes]() if piece is None else piece
@@ -52,7 +52,7 @@ class Upload:
 
 @pytest.fixture
 async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Return a function that lets seconds pass on the running loop's clock."""
+    """Return a function that advances the clock of the running event loop."""
     loop = asyncio.get_running_loop()
     real, passed_s = loop.time, [0.0]
     monkeypatch.setattr(loop, "time", lambda: real() + passed_s[0])
@@ -69,7 +69,7 @@ async def run_turns() -> None:
 
 
 async def read_and_release(upload: Upload, bodies: BodyReader) -> bytes:
-    """Read the body of an upload and release it, as an endpoint does once the request is answered; return the body."""
+    """Read the body of an upload and return it. Release it, as an endpoint does after it has answered the request."""
     request = cast(web.Request, upload)
     try:
         return await bodies.read_body(request)
@@ -141,7 +141,7 @@ async def test_a_body_of_unknown_length_counts_with_the_bytes_received_so_far(pa
 
 
 class Vanished(Upload):
-    """A body whose sender closed the connection."""
+    """A body whose sender closed the connection before the end."""
 
     async def readany(self) -> bytes:
         raise ClientConnectionResetError("gone")

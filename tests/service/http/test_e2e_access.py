@@ -1,4 +1,4 @@
-"""Access to a real service: keys made by the command line, the role of every route, and loopback without keys."""
+"""Test access to a real service: keys from the command line, the role of each route, and loopback without keys."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ ROLES = ("reader", "writer", "ops")
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """Make a store with a key for each role and a revoked key; return its folder and the keys."""
+    """Make a store with a key for each role and a revoked key. Return the store's folder and the keys by name."""
     folder = tmp_path_factory.mktemp("keys")
     made = {role: make_key(folder, role, f"my {role}") for role in ROLES}
     made["revoked"] = make_key(folder, "ops")
@@ -28,13 +28,13 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
 
 @pytest.fixture
 async def closed(keys: tuple[Path, dict[str, str]]) -> AsyncIterator[Service]:
-    """Start a service that knows these keys. A request carries a key only if the test gives one."""
+    """Start a service that requires these keys. Requests carry a key only if the test adds one."""
     async with Service(keys[0]).running() as made:
         yield made
 
 
 def path_of(route: Route) -> str:
-    """Return a path and query that the route accepts. The board in the path need not exist."""
+    """Return a path and a query that the route accepts. The board in the path need not exist."""
     query = "" if route.view == "stream" else QUERIES.get(route.view, "")
     return route.path.format(**NAMES, id="nobody") + query
 
@@ -89,7 +89,7 @@ async def test_an_unknown_path_or_method_is_answered_with_a_problem(service: Ser
         assert await service.refused("GET", path) == (404, "not_found")
     for route in ROUTE_TABLE:
         if route.view == "lookup":
-            continue  # with other methods, this path leads to the entry of an owner named `lookup`
+            continue  # with another method, this path means the entry of an owner named `lookup`
         taken = {each.method for each in ROUTE_TABLE if each.path == route.path}
         for method in {"GET", "PUT", "POST", "DELETE", "PATCH"} - taken:
             answer = await service.call(method, path_of(route))

@@ -14,7 +14,7 @@ B = "/v1/leaderboards/b"
 
 
 async def send_requests(service: Service, *requests: str) -> bytes:
-    """Send requests on one connection; return everything that comes back until the service closes it."""
+    """Send requests on one connection. Return all bytes that the service sends until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(service.base.rpartition(":")[2]))
     writer.write("".join(requests).encode())
     await writer.drain()
@@ -30,7 +30,7 @@ def request_text(path: str, *headers: str, method: str = "GET", version: str = "
 
 @pytest.fixture
 async def b(service: Service) -> Service:
-    """Start a service with a board of 900 owners with long names. A page of it is large, a single entry is small."""
+    """Start a service with a board of 900 owners whose long names make pages of the ranking large."""
     await service.board("b", {"name": "xp"})
     await service.post("b", *({"owner": f"p{i}-{'x' * 100}", "stats": {"xp": i}} for i in range(900)))
     await service.post_xp("b", a=1)

@@ -1,6 +1,6 @@
-"""Schemathesis compares a running service with its OpenAPI document: the service does what the document promises.
+"""Let Schemathesis compare a running service with its OpenAPI document.
 
-All checks are on. `schemathesis.toml` and `openapi_rules` hold the few exceptions, each with its reason.
+All checks of Schemathesis are on. `schemathesis.toml` and `openapi_rules` name the few exceptions with their reasons.
 """
 
 import re
@@ -13,9 +13,9 @@ from tests.service.openapi_store import fill
 from tests.service.real_service import ROOT, Caller, Process, Spawn, environment, make_key
 
 CONFIG = ROOT / "tests/service/schemathesis.toml"
-RUN_S_MAX = 600  # the longest time for a run, which usually takes about 15 s of one core
-# Schemathesis reads the bounds from the document, and sends requests at each bound and beyond it. Small bounds keep
-# these requests short.
+RUN_S_MAX = 600  # a run usually takes about 15 s on one core
+# Schemathesis reads these limits from the document, and sends requests at each limit and beyond it. Small limits keep
+# the requests short.
 BOUNDS = ("--set", "posts_per_request_max=20", "--set", "lookup_owners_max=50", "--set", "query_values_max=50")
 
 
@@ -29,7 +29,7 @@ def schemathesis(service: Process, *options: str) -> subprocess.CompletedProcess
 
 
 def check_clean(done: subprocess.CompletedProcess[str]) -> None:
-    """Fail unless every operation of the document was tested and did what the document says."""
+    """Fail unless Schemathesis tested every operation of the document and found no difference."""
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
     operations = sum(len(methods) for methods in DOCUMENT["paths"].values())
     # Schemathesis tests every operation except the one that returns the document.
@@ -48,9 +48,8 @@ async def test_a_service_without_keys_does_what_its_document_says(spawn: Spawn) 
     service = spawn(*BOUNDS).ready()
     async with Caller(service.url) as caller:
         await fill(caller)
-    # Without keys, every caller has the role ops, as the contract says, so the check `ignored_auth` makes no sense.
-    # Requests at the bounds of parameters and sequences of requests take most of the time of a run. Only the run with a
-    # key sends them.
+    # Without keys, every caller has the role ops, so the check `ignored_auth` does not apply. Requests at the limits of
+    # parameters and sequences of requests take most of the time, so only the run with a key sends them.
     check_clean(schemathesis(service, "--exclude-checks", "ignored_auth", "--phases", "fuzzing"))
 
 

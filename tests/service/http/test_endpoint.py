@@ -1,4 +1,4 @@
-"""The endpoint around every handler, over real HTTP: it identifies callers, reads requests and writes answers."""
+"""Test the endpoint around every handler over real HTTP: it identifies callers, reads requests and writes answers."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ HEAD = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\nE
 
 
 class Caller:
-    """Sends requests with unchanged paths, and keeps the last answer."""
+    """Send requests without changing their paths, and keep the last answer."""
 
     def __init__(self, context: ToyContext, port: int, session: ClientSession) -> None:
         self.context, self.port, self.session = context, port, session
@@ -28,7 +28,7 @@ class Caller:
         self.body: Any = None
 
     async def __call__(self, method: str, path: str, *, data: Any = None, headers: Any = None) -> Any:
-        """Send a request; return its status, or its status and code if the answer is a problem."""
+        """Send a request. Return the status of the answer or, if the answer is a problem, its status and code."""
         url = URL(f"http://127.0.0.1:{self.port}{path}", encoded=True)
         async with self.session.request(method, url, data=data, headers=headers) as response:
             self.status, self.headers = response.status, response.headers
@@ -45,7 +45,8 @@ class Caller:
 @pytest.fixture
 async def call() -> AsyncIterator[Caller]:
     context = ToyContext()
-    runner = ProblemRunner(make_app(ROUTES, context))  # as in `serve`; aiohttp's own test server would cancel handlers
+    # The same runner as in `serve`; the test server of aiohttp would cancel handlers.
+    runner = ProblemRunner(make_app(ROUTES, context))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     async with ClientSession() as session:
@@ -141,10 +142,10 @@ async def test_a_body_that_differs_from_its_headers_is_refused(
 async def test_a_caller_that_leaves_in_mid_body_is_not_counted_as_a_server_error(call: Caller) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
     writer.write(HEAD)
-    assert b"100 Continue" in await reader.readline()  # the service now waits for the body
+    assert b"100 Continue" in await reader.readline()  # now the service waits for the body
     writer.close()
     await writer.wait_closed()
-    for _ in range(1000):  # let the event loop run until the server has noticed that the connection is closed
+    for _ in range(1000):  # give the server time to notice the closed connection
         await call("GET", "/metrics")
         if b'route="posting",status="4xx"' in call.body:
             break
@@ -155,7 +156,7 @@ async def test_a_caller_that_leaves_in_mid_body_is_not_counted_as_a_server_error
 async def test_a_body_past_the_bound_of_all_bodies_is_answered_503_with_a_time_to_retry(call: Caller) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
     writer.write(HEAD)
-    assert b"100 Continue" in await reader.readline()  # the service now waits for the body
+    assert b"100 Continue" in await reader.readline()  # now the service waits for the body
     waits, second = await asyncio.open_connection("127.0.0.1", call.port)
     second.write(HEAD)
     async with asyncio.timeout(30):
@@ -172,7 +173,7 @@ async def test_a_request_returns_the_bytes_of_its_body_however_it_ends(call: Cal
     post = b'{"owner":"x","stats":{"xp":1}}'.ljust(4000)
     status = b""
     for body in (post, b"{".ljust(4000), b"{", post):
-        for _ in range(1000):  # let the event loop run until the server has noticed that the previous connection ended
+        for _ in range(1000):  # give the server time to notice the end of the previous connection
             reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
             writer.write(HEAD)
             assert b"100 Continue" in await reader.readline()
@@ -186,7 +187,10 @@ async def test_a_request_returns_the_bytes_of_its_body_however_it_ends(call: Cal
 
 
 async def send_until_closed(port: int, *sent: str) -> bytes:
-    """Send each piece once the previous one is answered; return all answers until the service closes the connection."""
+    """Send each request after the previous one is answered.
+
+    Return all answers until the service closes the connection.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     answers = b""
     for index, piece in enumerate(sent):
@@ -227,7 +231,8 @@ async def test_headers_may_arrive_in_pieces(call: Caller) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
     for piece in (WHOLE, *WHOLE.partition("Host"), *WHOLE.partition("/")):
         writer.write(piece.encode())
-        await call("GET", "/healthz")  # once this answer is here, the service has also received what was written before
+        # After this answer, the service has also received everything that was sent before.
+        await call("GET", "/healthz")
     for _ in range(3):
         assert b"HTTP/1.1 200 OK" in await reader.readuntil(b"}")
     writer.close()

@@ -1,4 +1,4 @@
-"""A service without API keys refuses foreign web pages, whether by DNS rebinding or from another origin."""
+"""Test that a service without API keys refuses web pages from other origins, and pages that use DNS rebinding."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ FOREIGN += ["localhost, x"]
 
 
 def refusal_code(host: str | None, origin: str | None = None, *, changes: bool = False) -> str:
-    """Return the problem code with which a request is refused, or an empty text if the request is accepted."""
+    """Return the code of the problem that refuses a request, or an empty text if the request is accepted."""
     try:
         refuse_foreign_page(host, origin, changes=changes)
     except ProblemError as problem:

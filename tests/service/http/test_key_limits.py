@@ -1,4 +1,4 @@
-"""Each API key gets its rate and its burst, whatever the size of its batches and the requests of other keys."""
+"""Test that each API key gets its rate and its burst, whatever other keys do and however large its batches are."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ ADA, BOB = Identity("ada", Role.READER), Identity("bob", Role.WRITER)
 
 
 class Clock:
-    """A clock in seconds that the test moves."""
+    """A clock that the test sets, in seconds."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -26,7 +26,7 @@ class Clock:
 
 
 def make_buckets(clock: Clock, *, rate_per_s: float = 2, burst: int = 10, callers_max: int = 3) -> TokenBuckets:
-    """Return buckets; by default, a bucket holds ten tokens and gains two per second."""
+    """Return token buckets. By default, a bucket holds ten tokens and gains two tokens per second."""
     return TokenBuckets(rate_per_s=rate_per_s, burst=burst, callers_max=callers_max, monotonic=clock)
 
 
@@ -79,7 +79,7 @@ def test_no_caller_passes_more_than_its_burst_its_rate_and_one_batch(
 
 
 def refuse_posts(limits: KeyLimits, identity: Identity, posts: int) -> ProblemError:
-    """Send posts that exceed the key's limit; return the problem that refuses them."""
+    """Send posts that exceed the limit of a key. Return the problem that refuses the posts."""
     with pytest.raises(ProblemError) as caught:
         limits.admit_posts(identity, posts)
     return caught.value

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document is valid and says what the routes do."""
+"""Test that the OpenAPI 3.1 document is valid and describes the routes correctly."""
 
 import json
 import re
@@ -133,7 +133,7 @@ _FOR_PEOPLE = {"title", "description", "default"}
 
 
 def keywords(schema: Any) -> Iterator[str]:
-    """Yield every JSON Schema keyword in a schema; the names of properties are not keywords."""
+    """Yield every JSON Schema keyword in a schema. The names of properties are not keywords."""
     if isinstance(schema, dict):
         for keyword, value in schema.items():
             yield keyword

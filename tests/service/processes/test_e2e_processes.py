@@ -1,6 +1,6 @@
-"""Two processes of the service on one store. What an operator does at one process takes effect at the other, too.
+"""Test that an operator's change at one process takes effect at a second process on the same store.
 
-Both processes read the board before it changes, so that the copy of the catalog in each of them becomes outdated.
+Both processes read the board before the change, so that each of them has an outdated copy of the board.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ WAIT_S = 60
 
 @dataclass
 class Pair:
-    """The process that operators use, and another process."""
+    """A process that receives operators' requests, and a second process."""
 
     operator: Service
     other: Service
@@ -41,7 +41,7 @@ class Pair:
 
 @pytest.fixture
 async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[Pair]:
-    """Start both processes; one creates the board, and the other posts the value 3 for ada."""
+    """Start both processes. The first creates the board, and the second posts the value 3 for ada."""
     async with fresh_schema(postgres_url) as url, AsyncExitStack() as stack:
         services = [Service(tmp_path, store=url, curve_poll_s=0.05) for _ in range(2)]
         for service in services:

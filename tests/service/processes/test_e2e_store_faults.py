@@ -1,4 +1,4 @@
-"""What operators and callers read if a store is missing, damaged or full, when the service starts and later."""
+"""Test the messages for operators and callers if a store is missing, damaged or full, at the start and later."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ def test_a_service_that_may_not_create_its_store_ends_with_one_sentence(tmp_path
 
 
 async def create_two_boards(service: Service) -> None:
-    """Make two boards of several pages each, in tables of their own: `entries_1` and `entries_2`."""
+    """Make two boards of several pages each. Their own tables are `entries_1` and `entries_2`."""
     for board in ("broken", "whole"):
         await service.board(board, XP)
         await service.post(board, *({"owner": f"owner-{number:04}", "stats": {"xp": number}} for number in range(500)))
@@ -82,7 +82,7 @@ async def test_every_writing_job_ends_on_a_damaged_store(tmp_path: Path) -> None
     await service.restart()
     assert (await service.call("GET", "/v1/leaderboards/broken/entries/owner-0007")).status == 500
     async with asyncio.timeout(WAIT_S):
-        # Reads still work, so the job that only watches keys keeps running.
+        # Reads still work, so the job that watches API keys keeps running.
         while _job_names() != {"job key watch"}:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0)
     assert await service.refused("POST", "/v1/leaderboards/whole/rankings/xp/refresh") == (503, "no_job_process")

@@ -1,6 +1,6 @@
-"""Several processes of one node on PostgreSQL. Each of them shows the metrics of the whole node.
+"""Test several processes of one node on PostgreSQL. Each process shows the metrics of the whole node.
 
-A killed process is replaced, and no process outlives the node.
+The supervisor replaces a killed process, and no process outlives the node.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ XP = {"name": "xp", "merge": "sum"}
 
 
 async def read_samples(url: str) -> Figures:
-    """Return every sample, as one process of the node exposes it."""
+    """Return every metric value that one process of the node exposes."""
     async with Caller(url) as caller:
         return await caller.figures()
 
 
 async def count_answers(url: str, requests: int, path: str = "/healthz") -> Counter[str]:
-    """Send each request on a connection of its own; return how many of them each process answered."""
+    """Send each request on a new connection. Return the number of answers from each process."""
     processes: Counter[str] = Counter()
     for _ in range(requests):
         async with ClientSession() as session, session.get(url + path) as answer:
@@ -42,7 +42,7 @@ def pid_of(node: Process, name: str) -> int:
 
 
 def figures_folder(node: Process) -> Path:
-    """Return the folder with the files of the node's counters, which a worker has mapped into its memory."""
+    """Return the folder of the files with the node's counters. Find it in the memory map of a worker."""
     mapped = Path(f"/proc/{pid_of(node, 'worker1')}/maps").read_text()
     return Path(next(line.split()[-1] for line in mapped.splitlines() if "rankcurve-node-" in line)).parent
 
@@ -55,7 +55,7 @@ async def test_every_worker_exposes_the_sums_of_the_whole_node(store_url: str, s
     for n in range(20):
         async with Caller(node.url) as caller:
             await caller.post("b", {"owner": f"p{n}", "stats": {"xp": n}}, {"owner": "all", "stats": {"xp": 1}})
-    for _ in range(8):  # ask several times, because a new connection may reach either worker
+    for _ in range(8):  # ask several times, because either worker may get a connection
         found = await read_samples(node.url)
         assert found["rankcurve_requests_total", "leaderboards", "2xx"] == 60
         assert found["rankcurve_request_seconds_count", "leaderboards"] == 60
@@ -63,7 +63,7 @@ async def test_every_worker_exposes_the_sums_of_the_whole_node(store_url: str, s
         assert found["rankcurve_posts_total", "applied"] == 40
         assert found["rankcurve_write_batch_posts_sum",] == 40
         assert found["rankcurve_write_queue_posts",] == 0
-        # The metric adds up the memory of four processes; each of them uses about 60 MiB.
+        # The metric is the sum for four processes, each of which uses about 60 MiB.
         assert found["process_resident_memory_bytes",] > 100 * 2**20
     async with Caller(node.url) as caller:
         assert (await caller.get(f"{B}/entries/all"))["stats"] == {"xp": 20}
@@ -104,7 +104,7 @@ async def test_a_worker_killed_under_load_is_replaced_and_its_counts_stay(store_
     assert posts == answered
     for _ in range(4):
         found = await read_samples(node.url)
-        # A killed worker may have counted a request whose answer it could not send any more.
+        # A killed worker may have counted a request without sending its answer.
         assert answered <= found["rankcurve_requests_total", "post", "2xx"] <= answered + broken
         assert found["rankcurve_request_seconds_count", "post"] == found["rankcurve_requests_total", "post", "2xx"]
         assert found["rankcurve_write_queue_posts",] == 0
@@ -139,7 +139,7 @@ def test_workers_end_when_their_supervisor_is_killed(store_url: str, spawn: Spaw
     node = spawn("--store", store_url, "--workers", "2").ready()
     folder = figures_folder(node)
     assert node.end(signal.SIGKILL) == -signal.SIGKILL
-    node.await_end_of_log()  # the log ends only when all processes of the node have ended and closed the pipe
+    node.await_end_of_log()  # the log ends after all processes of the node have closed the pipe
     assert not folder.exists()
     gone = {line["process"] for line in node.lines if line["event"] == "supervisor_gone"}
     assert gone == {"worker1", "worker2", "jobs1"}

@@ -1,4 +1,4 @@
-"""A supervisor handles processes that become ready, crash, refuse to start, or do not stop."""
+"""Test how a supervisor treats processes that become ready, crash, refuse to start, or do not stop."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ READY = Report("ready")
 
 
 class FakeChild:
-    """A process that reports and ends when a test says so."""
+    """A fake process that reports and ends when the test decides."""
 
     pid = 4711
 
@@ -49,7 +49,7 @@ class FakeChild:
 
 
 class Stage:
-    """A supervisor whose processes, clock and pauses a test controls."""
+    """A supervisor whose processes, clock and pauses the test controls."""
 
     def __init__(
         self, *places: ProcessSlot, obeys: bool = True, limits: Settings = LIMITS, stop_s_max: float = WAIT_S
@@ -87,13 +87,16 @@ class Stage:
         return await asyncio.wait_for(self.started.get(), WAIT_S)
 
     async def pause(self) -> float:
-        """Wait until the supervisor begins a pause, end the pause immediately, and return its length in seconds."""
+        """Wait until the supervisor pauses, and end the pause immediately. Return the intended length in seconds."""
         seconds, over = await asyncio.wait_for(self.pauses.get(), WAIT_S)
         over.set()
         return seconds
 
     async def crash(self, *, after_s: float = 0, report: Report | None = READY) -> float:
-        """Let the next process report, run for `after_s` and crash; return the length of the pause that follows."""
+        """Let the next process report, run for `after_s` seconds and crash.
+
+        Return the length of the supervisor's next pause.
+        """
         child = await self.child()
         if report is not None:
             child.tell(report)
@@ -188,7 +191,8 @@ async def test_a_stop_interrupts_a_start_or_a_pause_at_once(moment: str) -> None
 
 
 async def test_a_process_that_is_killed_or_fails_while_it_stops_is_named() -> None:
-    for stop_s_max, code in ((0, -9), (WAIT_S, 3)):  # in the second round, the process fails while it stops
+    # In the second round, the process ends with an error while it stops.
+    for stop_s_max, code in ((0, -9), (WAIT_S, 3)):
         stage = Stage(obeys=False, stop_s_max=stop_s_max)
         child = await stage.child()
         child.tell(READY)

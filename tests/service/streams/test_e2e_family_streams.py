@@ -1,4 +1,4 @@
-"""Streams of a family's boards: a board appears with its first post and disappears with the family."""
+"""Test streams of the boards of a family. A board is created by its first post and deleted with its family."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A client that follows a board gets every event once; a client that reconnects gets the events that it missed."""
+"""Test that a client of a board's stream gets every event once, and that it gets missed events when it reconnects."""
 
 import asyncio
 from contextlib import AsyncExitStack

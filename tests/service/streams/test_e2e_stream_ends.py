@@ -1,4 +1,4 @@
-"""Streams of boards that have not begun, are closed, or were archived."""
+"""Test streams of boards that have not begun, are closed, or are archived."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ TOP = "/v1/leaderboards/{}/stream?column=xp&top=3"
 
 @pytest.fixture
 async def service(either_store: dict[str, Any], tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service without jobs. A test runs the jobs that it needs."""
+    """Start a service without jobs. The test itself runs the jobs that it needs."""
     async with Service(tmp_path, jobs="none", **either_store).running() as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""Streams of several front ends on one PostgreSQL store: every client gets every post, whichever front end took it."""
+"""Test streams of several serving processes on one PostgreSQL store. Every client gets every post, from any process."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ XP = {"name": "xp"}
 
 @pytest.fixture
 async def pair(store_url: str, tmp_path: Path) -> AsyncIterator[list[Service]]:
-    """Start two front ends; the first one creates the board."""
+    """Start two serving processes. The first process creates the board."""
     async with AsyncExitStack() as stack:
         services = [Service(tmp_path, store=store_url, jobs="none") for _ in range(2)]
         for service in services:
@@ -73,7 +73,7 @@ async def test_every_front_end_answers_too_old_a_number_with_reset(pair: list[Se
 
 
 async def _read_until(stream: EventStream, value: int) -> list[tuple[int, int]]:
-    """Read events until one has this best value; return the number and the best value of each event."""
+    """Read events until the best value is `value`. Return the number and the best value of each event."""
     found: list[tuple[int, int]] = []
     while not found or found[-1][1] != value:
         event = await stream.expect_event("top")
@@ -105,7 +105,8 @@ async def test_every_worker_of_a_node_streams_the_posts_to_any_of_them(store_url
         await caller.board("b", XP)
         streams: list[EventStream] = []
         workers: set[str] = set()
-        while len(workers) < 2 or len(streams) < 6:  # the kernel chooses the worker that gets a connection
+        # The kernel chooses the worker for each connection, so open streams until both workers have one.
+        while len(workers) < 2 or len(streams) < 6:
             streams.append(await stack.enter_async_context(events_of(node.url, TOP)))
             workers.add(streams[-1].response.headers["X-Request-Id"].partition("-")[0])
             await streams[-1].expect_event("top")

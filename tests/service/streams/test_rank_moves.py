@@ -1,4 +1,4 @@
-"""A row of the journal goes to the streams of exactly those owners whose rank the change can move."""
+"""Test that a row of the journal is sent to the streams of exactly those owners whose ranks the change can move."""
 
 import random
 

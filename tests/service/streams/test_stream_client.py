@@ -1,4 +1,4 @@
-"""A client that does not read costs the process little memory, and other clients still get their events."""
+"""Test that a client who reads nothing costs the process little memory, and that other clients get their events."""
 
 import asyncio
 from typing import cast
@@ -13,7 +13,7 @@ TEXT = b"id: 7\nevent: top\ndata: {}\n\n"
 
 
 class Socket:
-    """A transport whose peer reads nothing."""
+    """A fake network transport. The other end of the connection reads nothing."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -33,7 +33,7 @@ class Socket:
 
 
 class Response:
-    """The part of aiohttp's response that the stream's client uses."""
+    """A fake of the methods of aiohttp's response that the stream's client calls."""
 
     chunked = True
 
@@ -47,7 +47,7 @@ class Response:
 
 
 class Request:
-    """The part of aiohttp's request that the stream's client uses."""
+    """A fake of the parts of aiohttp's request that the stream's client uses."""
 
     version = HttpVersion11
 

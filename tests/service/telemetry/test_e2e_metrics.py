@@ -1,4 +1,4 @@
-"""The metrics of a real service count exactly the requests that a test has sent."""
+"""Test that the metrics of a real service count exactly the requests that the test sent."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ B = "/v1/leaderboards/b"
 
 
 def find_growth(before: Figures, after: Figures, prefix: str) -> dict[tuple[str, ...], float]:
-    """Return how much the samples of a metric grew, without those that did not grow."""
+    """Return by how much the values of a metric grew. Leave out values that did not grow."""
     grown = {key: value - before.get(key, 0) for key, value in after.items() if key[0] == prefix}
     return {key[1:]: value for key, value in grown.items() if value}
 

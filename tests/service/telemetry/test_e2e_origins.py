@@ -1,4 +1,4 @@
-"""Every process that works for a request logs its request id and trace id."""
+"""Test that every process that works for a request logs the request's id and trace id."""
 
 from tests.schemas import fresh_schema
 from tests.service.real_service import Caller, Spawn

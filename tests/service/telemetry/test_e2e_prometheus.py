@@ -1,4 +1,7 @@
-"""A real Prometheus scrapes a real node: names, series, alert rules and every panel of the dashboard."""
+"""Let a real Prometheus scrape a real node.
+
+Test metric names, series, alert rules, and every panel of the dashboard.
+"""
 
 import json
 import os
@@ -112,7 +115,7 @@ XP = {"name": "xp", "merge": "sum"}
 
 
 def expressions() -> list[str]:
-    """Return every expression of the dashboard, with values for the variables that Grafana would fill in."""
+    """Return every expression of the Grafana dashboard, with the variables replaced by values."""
     panels = json.loads((DOCS / "grafana.json").read_text(encoding="utf-8"))["panels"]
     found = [target["expr"] for panel in panels for target in panel.get("targets", ())]
     return [each.replace("$__rate_interval", "1m").replace("$instance", ".*") for each in found]
@@ -149,7 +152,8 @@ async def test_every_rule_and_panel_has_data_once_prometheus_has_scraped_a_node(
         with Prometheus(f"127.0.0.1:{node.port}", rules=ALERTS) as prometheus:
             prometheus.wait(lambda: (prometheus.value('sum(rankcurve_posts_total{outcome="applied"})') or 0) >= 20)
             before = prometheus.value("sum(rankcurve_requests_total)") or 0
-            async with Caller(node.url) as caller:  # so that Prometheus sees a counter grow and can compute rates
+            # Let a counter grow between two scrapes, so that Prometheus can compute rates.
+            async with Caller(node.url) as caller:
                 await caller.post_xp("b", p1=1)
             prometheus.wait(lambda: (prometheus.value("sum(rankcurve_requests_total)") or 0) > before)
             groups = prometheus.ask("rules")["groups"]
@@ -159,7 +163,7 @@ async def test_every_rule_and_panel_has_data_once_prometheus_has_scraped_a_node(
             names = {name for rule in rules for name in NAME.findall(rule["query"])}
             panels = expressions()
             names |= {name for expression in panels for name in NAME.findall(expression)}
-            # No process of this node has ended, and the node's store is not SQLite.
+            # No process of this node has ended, and the store of the node is not a SQLite file.
             absent = {"rankcurve_process_ends_total", ROOM}
             assert {name for name in names - absent if not prometheus.query(f"count({name})")} == set()
             firing = [(rule["name"], found) for rule in rules if (found := prometheus.query(rule["query"]))]
@@ -168,7 +172,7 @@ async def test_every_rule_and_panel_has_data_once_prometheus_has_scraped_a_node(
 
 
 def are_rules_evaluated(prometheus: Prometheus) -> bool:
-    """Return whether every rule has been evaluated; fail if one has an error."""
+    """Return whether Prometheus has evaluated every rule. Fail if a rule has an error."""
     rules: list[dict[str, Any]] = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
     assert not any(rule["health"] == "err" for rule in rules), rules
     return all(rule["health"] == "ok" for rule in rules)
@@ -185,7 +189,7 @@ def test_each_alert_fires_on_its_condition() -> None:
 
 async def test_ten_thousand_boards_add_no_series(service: Service) -> None:
     await use_service(service.base)
-    await scrape_metrics(service.base)  # the first scrape adds the series of the route /metrics
+    await scrape_metrics(service.base)  # after this scrape, the metrics include the series of the route /metrics
     few = count_series(await scrape_metrics(service.base))
     store, catalog = service.context.store, service.context.catalog
     known = catalog.find_known("b")

@@ -1,4 +1,4 @@
-"""A node has a bounded number of Prometheus series, whatever callers send and however many boards there are."""
+"""Test that a node has a limited number of Prometheus series, whatever callers send and however many boards exist."""
 
 import re
 from collections import Counter
@@ -52,7 +52,7 @@ def count_samples(found: Sequence[str]) -> Counter[str]:
 
 
 def make_full_metrics() -> Metrics:
-    """Return the metrics of a process with a sample for every label value that the code can name."""
+    """Return the metrics of a process with a series for every label value that the code can use."""
     metrics = Metrics()
     metrics.watch_curves(list)
     metrics.watch_store(version="1", store="sqlite").last = StoreSize(1, 1)
@@ -99,9 +99,9 @@ def test_the_metrics_page_lists_every_metric_with_its_labels() -> None:
 
 
 def read_rank_labels() -> dict[str, tuple[str, ...]]:
-    """Find in the source code which labels each route gives to the ranks that it counts.
+    """Find in the source code which labels the views of each route give to the ranks that they count.
 
-    If a call has the variable `method`, the route may use every method.
+    If a call passes the variable `method`, assume that the route uses every method.
     """
     found: dict[str, tuple[str, ...]] = {}
     for path in SERVICE.rglob("*.py"):
@@ -115,7 +115,7 @@ def read_rank_labels() -> dict[str, tuple[str, ...]]:
 
 
 async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
-    """Put `boards` boards into a store: board `b`, and copies of one board in a shared table, inserted by SQL.
+    """Add `boards` boards to a store: a board `b`, and copies of another board in a shared table, inserted by SQL.
 
     Return the text of an operator's key, and the id of another key, which a request will revoke.
     """
@@ -136,7 +136,10 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
 
 
 async def send_request(session: ClientSession, base: str, route: Route, key_id: str, *, sane: bool) -> int:
-    """Send one request of a route; return the status. If `sane`, the request is valid and names existing things."""
+    """Send a request to a route, and return the status.
+
+    If `sane` is set, the request is valid and names existing things.
+    """
     names = {**NAMES, "id": key_id}
     path = re.sub(r"\{(\w+)\}", lambda found: names[found[1]] if sane else "no", route.path)
     body = BODIES.get(route.view) if sane else {"no": "such"} if route.takes_body else None
@@ -148,11 +151,11 @@ async def send_request(session: ClientSession, base: str, route: Route, key_id: 
 
 
 async def use_everything(base: str, headers: dict[str, str], key_id: str) -> dict[str, set[int]]:
-    """Send a valid and an invalid request to every route; return the statuses by view."""
+    """Send a valid and an invalid request to every route. Return the statuses by view."""
     statuses: dict[str, set[int]] = {}
 
     def turn(route: Route) -> tuple[int, int]:
-        """Return a sort key: first requests that make things, then those that use them, last those that remove them."""
+        """Return a sort key: routes that create things come first, and routes that delete things come last."""
         method = "DELETE" if route.view == "hide_owner" else route.method
         return METHODS.index(method), FIRST.index(route.view) if route.view in FIRST else len(FIRST)
 
@@ -166,7 +169,7 @@ async def use_everything(base: str, headers: dict[str, str], key_id: str) -> dic
 
 
 async def use_the_queue(base: str, key: str) -> None:
-    """Queue posts of enough owners that every shard gets one, and wait until they are applied."""
+    """Queue posts for so many owners that every shard gets a post. Wait until the posts are applied."""
     async with Caller(base, key) as caller:
         await caller.board("queued", {"name": "xp", "merge": "sum"})
         posts = [{"owner": f"p{number}", "stats": {"xp": 1}} for number in range(200)]
@@ -192,7 +195,7 @@ async def test_every_route_on_ten_thousand_boards_stays_within_the_bound(
         assert {sample for sample in requests if "2xx" in sample} >= {
             f'rankcurve_requests_total{{route="{route}",status="2xx"}}' for route in set(COUNTED) - {UNROUTED}
         }
-        # The bound must hold even if every route answers with every class of status.
+        # The limit must hold even if every route returns every class of status.
         most = len(found) - len(requests) + len(CLASSES) * len(COUNTED)
         assert most <= SERIES_MAX, count_samples(found)
         assert not [sample for sample in found if "b9999" in sample or "ada" in sample]

@@ -1,4 +1,4 @@
-"""Spans of requests and of the work that they cause reach a collector of OpenTelemetry, in the caller's trace."""
+"""Test that spans of requests and of the work for them reach an OpenTelemetry collector, in the caller's trace."""
 
 import queue
 import subprocess
@@ -21,7 +21,7 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 class Collector:
-    """An OTLP endpoint that keeps what it receives."""
+    """A fake OTLP endpoint that keeps the received spans."""
 
     def __init__(self) -> None:
         bodies: queue.Queue[bytes] = queue.Queue()
@@ -36,7 +36,7 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, format: str, *arguments: object) -> None:
-                """Log nothing."""
+                """Suppress the log of the HTTP server."""
 
         self._bodies = bodies
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -74,7 +74,7 @@ async def test_a_refresh_has_a_span_below_its_request_in_the_callers_trace(
         answer = await service.call("POST", "/v1/leaderboards/b/rankings/xp/refresh", headers=sent)
         assert answer.status == 200
         await service.call("GET", "/v1/leaderboards/nobody", headers={"traceparent": f"00-{TRACE}-{PARENT}-00"})
-    # Only the traces that the caller marked as sampled have spans.
+    # Only traces that the caller marked as sampled have spans.
     spans = {span.name: span for span in collector.spans()}
     assert spans.keys() == {"POST /v1/leaderboards/{board}/rankings/{column}/refresh", "refresh"}
     request = spans["POST /v1/leaderboards/{board}/rankings/{column}/refresh"]

@@ -1,4 +1,4 @@
-"""Log lines are JSON and hold no secrets, few requests are logged, and no caller waits until a line is written."""
+"""Test that log lines are JSON without secrets, that few requests are logged, and that no caller waits for the log."""
 
 import io
 import json
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 class Log:
-    """A log of JSON lines that the test reads."""
+    """A log of JSON lines that the test parses."""
 
     def __init__(self, *, level: str = "info", process: str = "") -> None:
         self._stream = io.StringIO()
@@ -86,7 +86,10 @@ def test_lines_below_the_level_are_not_written() -> None:
 
 
 class Disk(io.StringIO):
-    """A disk that does not respond until the test frees it. It keeps the text of each call of `write`, unless full."""
+    """A slow disk: a write waits until the test lets it continue.
+
+    The disk keeps each written text, unless it is full.
+    """
 
     def __init__(self, *, full: bool = False) -> None:
         super().__init__()
@@ -152,7 +155,7 @@ def test_the_writer_writes_whole_lines_in_pieces_that_a_pipe_accepts_atomically(
     *short, long = stream.pieces
     assert max(len(piece.encode()) for piece in short) <= PIPE_BUF
     assert long == sent[-1] + "\n"
-    assert len(short) < 60  # the writer joins lines; it does not write each line by itself
+    assert len(short) < 60  # the writer joins several lines into one write
 
 
 def test_a_process_of_a_node_writes_its_name_into_its_lines() -> None:

@@ -1,4 +1,4 @@
-"""The metrics that operators watch exist under their names, and no caller can add a label."""
+"""Test that the metrics that operators watch keep their names, and that no caller can add a label value."""
 
 import re
 from collections.abc import Iterable

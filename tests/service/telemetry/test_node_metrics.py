@@ -1,4 +1,4 @@
-"""A node adds up the counts of its processes. When a process ends, no count is lost or added twice."""
+"""Test that a node adds up the counts of its processes. When a process ends, no count is lost or counted twice."""
 
 from pathlib import Path
 
@@ -61,12 +61,12 @@ def test_the_process_metrics_add_up_memory_and_files_of_all_processes(tmp_path: 
     assert both["process_resident_memory_bytes", ()] >= 1.9 * one["process_resident_memory_bytes", ()]
     assert both["process_start_time_seconds", ()] == one["process_start_time_seconds", ()]
     (tmp_path / "worker1.pid").unlink()
-    (tmp_path / "worker2.pid").write_text("")  # this process has just started and has not written its id yet
+    (tmp_path / "worker2.pid").write_text("")  # this process has just started and has not written its process id yet
     assert samples(metrics)["process_open_fds", ()] < both["process_open_fds", ()]
 
 
 def test_the_library_reads_our_files_and_a_new_process_finds_its_numbers(tmp_path: Path) -> None:
-    # The lengths of the keys, divided by 8, leave every remainder.
+    # The lengths of these keys give every remainder of a division by 8.
     families = [Family("f" * number, "counter", "Help", {"label": ()}) for number in range(1, 20)]
     numbers = Numbers(families, tmp_path, "a")
     for number, family in enumerate(families, 1):
@@ -127,16 +127,16 @@ def test_a_gauge_of_a_duty_shows_the_process_that_has_the_duty_now(tmp_path: Pat
     one.backlog_seen({0: ShardBacklog(5, 1)}, 2)
     one.log_age(7)
     assert read_gauges() == {lag: 400, waiting: 5, age: 7}
-    two.closing_lag(2)  # jobs2 closes boards and measures the queue now, and jobs1 has not noticed yet
+    two.closing_lag(2)  # jobs2 now closes boards and measures the queue, but jobs1 has not noticed this yet
     two.backlog_seen({}, 2)
     assert read_gauges() == {lag: 2, waiting: 0, age: 7}
-    one.closing_left()  # jobs1 notices only after jobs2 has set its value, so the value of jobs2 stays
+    one.closing_left()  # jobs1 notices this after jobs2 has set its value, so the value of jobs2 stays
     one.pruned_elsewhere()
     assert read_gauges() == {lag: 2, waiting: 0}
     two.closing_left()
     two.backlog_left()
     assert read_gauges() == {waiting: 5}
-    leave_node(tmp_path, "jobs1")  # the supervisor calls this after jobs1 was killed
+    leave_node(tmp_path, "jobs1")  # the supervisor does this after jobs1 was killed
     assert read_gauges() == {}
 
 

@@ -1,4 +1,4 @@
-"""The log has a line for each failed or slow request and for a sample of the others, and no line holds a secret."""
+"""Test the log lines of requests: every failed or slow request has a line, and some others. No line holds a secret."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SENT = {"X-Request-Id": "caller-1", "traceparent": f"00-{TRACE}-00f067aa0ba902b7
 
 
 class Toy:
-    """The toy service with a log of its own."""
+    """The toy service, with a log of its own."""
 
     def __init__(self, *, sample_ratio: float = 0, slow_s: float = 60, keys: list[NewApiKey] | None = None) -> None:
         self.stream = io.StringIO()
@@ -49,7 +49,7 @@ class Toy:
 
     @asynccontextmanager
     async def serve(self, routes: list[Route] = ROUTES, *, shutdown_s: float = 60) -> AsyncIterator[Toy]:
-        """Serve while the `with` block runs; after the block, every line is written."""
+        """Run the service inside the `with` block. After the block, every log line is written."""
         runner = ProblemRunner(make_app(routes, self.context), access_log=None, shutdown_timeout=shutdown_s)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -92,11 +92,12 @@ class Toy:
 )  # fmt: skip
 async def test_every_failed_request_has_one_line_with_its_ids(method: str, path: str, status: int) -> None:
     async with Toy().serve() as toy:
-        assert await toy.call("GET", f"{B}/entries/a") == 200  # not in the sample, so it has no line
+        # This request is not slow, did not fail, and was not chosen at random. So it has no line.
+        assert await toy.call("GET", f"{B}/entries/a") == 200
         assert await toy.call(method, path, headers=SENT) == status
     (line,) = toy.requests
     assert (line["status"], line["method"], line["level"]) == (status, method, "error" if status >= 500 else "info")
-    for each in toy.lines:  # these are the line of the request and, if there is one, the line with the traceback
+    for each in toy.lines:  # the line of the request and, after an unexpected error, a line with the traceback
         assert (each["request_id"], each["trace_id"]) == ("caller-1", TRACE)
     assert len(toy.lines) == (2 if status == 500 else 1)
 
@@ -132,7 +133,7 @@ async def test_each_refused_body_has_a_line() -> None:
 
 async def test_a_slow_request_has_a_line_and_a_stream_counts_only_until_its_first_bytes() -> None:
     async def goes_on(context: ToyContext, call: Call) -> web.StreamResponse:
-        call.answered_s = 0.0000001  # a time so short that the request does not count as slow
+        call.answered_s = 0.0000001  # so short that the request is not slow
         return web.Response(text="")
 
     streaming = [replace(ROUTES[1], path="/v1/endless", handler=goes_on)]

@@ -1,4 +1,4 @@
-"""`rankcurve serve` prints its URL only to a terminal, where a person sees it."""
+"""Test that `rankcurve serve` prints its URL only if its output is a terminal."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from tests.service.real_service import WAIT_S, Spawn, environment
 
 
 def read_until(terminal: int, pattern: bytes) -> bytes:
-    """Read from a terminal until its text matches; return the text. Fail if no text comes or the process ends."""
+    """Read from a terminal until the text matches `pattern`. Return the text. Fail if the process ends first."""
     shown = b""
     while not re.search(pattern, shown):
         readable, _, _ = select.select([terminal], [], [], WAIT_S)

@@ -1,7 +1,7 @@
-"""The fixtures of the dashboard's tests: a filled node, and a page of a browser.
+"""Fixtures for the tests of the dashboard: a node with data, and a page of a browser.
 
-At the end of each test the fixture checks the page. The page must have sent requests only to the node. It must have had
-no error, and must have tried nothing that the browser forbids.
+At the end of each test, the fixture checks three things. The page sent requests only to the node. It had no error. The
+browser blocked nothing that the page tried.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tests.service.real_service import Process
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Start a node without keys that has boards of all kinds; tests share it."""
+    """Start a node without keys that has boards of all kinds. All tests share this node."""
     process = Process(tmp_path_factory.mktemp("dashboard"))
     try:
         process.ready()
@@ -28,7 +28,6 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 @pytest.fixture
 async def page(chromium_address: str) -> AsyncIterator[Page]:
-    """Open a page in a new profile of the browser."""
     async with open_page(chromium_address) as page:
         yield page
         assert page.errors == []

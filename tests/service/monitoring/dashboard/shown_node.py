@@ -1,7 +1,7 @@
 """Fill the node that the tests of the dashboard show: a season, two pages of boards, and owners with hostile names.
 
-The node is filled by requests, as users send them. Every test that writes has a board of its own, whose id begins with
-`zz-`. These ids sort after the ids of all boards that this module makes.
+The data arrives in requests, as users send them. A test that writes uses a board of its own, whose id begins with
+`zz-`. This id sorts after the ids of the boards of this module.
 """
 
 from tests.service.real_service import Caller, Process, escaped
@@ -24,12 +24,12 @@ def name_of(number: int) -> str:
 
 
 def xp_of(number: int) -> int:
-    """Return the xp of an owner of the season: the lower the owner's number, the more xp. There are no ties."""
+    """Return the xp of the season's owner with this number. A lower number means more xp, and no two owners tie."""
     return 1_000 + (OWNERS - number) ** 2
 
 
 async def fill(url: str) -> None:
-    """Make the season with its curves and profiles, enough boards for two pages, and the hostile board."""
+    """Make the season with its curves and profiles, two pages of boards, and the board with hostile names."""
     async with Caller(url) as caller:
         await caller.board(SEASON, XP, LAP, CLAN, predictor={"samples": 8, "exact_top": 50})
         stats = [{"xp": xp_of(number), "clan": f"clan {number % 7}"} for number in range(OWNERS)]

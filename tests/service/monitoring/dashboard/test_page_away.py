@@ -1,4 +1,4 @@
-"""The service stops while a page is open: the page shows that, and updates again by itself once the service is back."""
+"""Test a page while its service is stopped. The page says so, and updates again when the service runs again."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""The page of a board shows what the service answers, and follows changes of the board. It shows names only as text."""
+"""Test the page of a board. It shows the service's answers, follows changes, and displays every name only as text."""
 
 import json
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The list of boards in a browser: its pages, its search, its links, and what it shows for unknown boards."""
+"""Test the list of boards in a browser: its pages, its search, its links, and its message about an unknown board."""
 
 import json
 
@@ -10,7 +10,7 @@ ROWS = "#view tbody tr"
 
 
 async def list_shown_boards(page: Page, first: str) -> list[str]:
-    """Wait until the list begins with board `first`; return the ids of all boards in it."""
+    """Wait until the list begins with board `first`. Return the ids of all boards in the list."""
     await page.wait_for(f"document.querySelector('{ROWS} a')?.textContent === {json.dumps(first)}")
     return await page.texts(f"{ROWS} a")
 

@@ -1,4 +1,7 @@
-"""The dashboard without a mouse: Tab reaches everything in order, the focus is visible, and every control works."""
+"""Test the dashboard without a mouse.
+
+Tab reaches everything in order, the focus is visible, and every control works.
+"""
 
 import json
 
@@ -10,8 +13,8 @@ from tests.service.real_service import Process
 
 REACHABLE = """[...document.querySelectorAll("a[href], button, input, summary, [tabindex='0']")]
   .filter((each) => each.checkVisibility({ visibilityProperty: true }))"""
-# Describe the focused element: its index among the reachable elements, whether it has an outline, and whether it is on
-# the screen.
+# Describe the focused element: its index among the focusable elements, whether it has an outline, and whether it is
+# visible on the screen.
 FOCUSED = f"""(() => {{
   const element = document.activeElement, style = getComputedStyle(element), box = element.getBoundingClientRect();
   return {{
@@ -27,7 +30,7 @@ CARD = "document.querySelectorAll('#owner table').length === 2 && document.query
 
 
 async def tab_to(page: Page, expression: str, most: int = 200) -> None:
-    """Press Tab until an expression about the focused element `e` is true; fail after `most` presses."""
+    """Press Tab until an expression about the focused element `e` is true. Fail after `most` presses."""
     for _ in range(most):
         await page.press("Tab")
         if await page.evaluate(f"((e) => {expression})(document.activeElement)"):

@@ -1,4 +1,7 @@
-"""If a node needs keys, its page asks for one, shows what the key allows, and keeps the key only in the browser tab."""
+"""Test the page of a node that needs keys.
+
+It asks for a key, shows what the key allows, and keeps it only in the tab.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,7 +18,7 @@ ASKED = "!document.querySelector('#key-panel').hidden && document.activeElement.
 
 @dataclass(frozen=True)
 class Closed:
-    """A node that needs API keys, and its keys."""
+    """A node that requires API keys, and keys for it."""
 
     url: str
     reader: str
@@ -48,7 +51,7 @@ async def enter_key(page: Page, key: str) -> None:
 
 
 async def read_kept(page: Page) -> tuple[list[str], list[str], str]:
-    """Return what the page has stored in the session storage, in the local storage, and in cookies."""
+    """Return what the page stored in the session storage, in the local storage, and in cookies."""
     session, good = ("Object.values(sessionStorage)", "Object.values(localStorage)")
     return await page.evaluate(session), await page.evaluate(good), await page.evaluate("document.cookie")
 

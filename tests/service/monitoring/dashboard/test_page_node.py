@@ -1,13 +1,13 @@
-"""The page about a node shows, in a browser, the same numbers as /metrics and the views of the service."""
+"""Test that the page of a node shows the same numbers as /metrics and the views of the service."""
 
 from tests.browser import Page
 from tests.service.monitoring.dashboard.shown_node import OWNERS, new_board, post, view_url
 from tests.service.openapi_checks import ROUTE_TABLE
 from tests.service.real_service import Caller, Figures, Process
 
-READS_MAX = 1_000  # how often a test reads the page at most; the page updates its numbers only every few seconds
+READS_MAX = 1_000  # a test reads the page at most this often; the page updates its numbers only every few seconds
 REQUESTS = "rankcurve_requests_total"
-# The open page itself requests the routes of these views, so their counts grow while a test compares the numbers.
+# The open page requests these routes itself, so their counts grow during the comparison.
 ASKED_BY_THE_VIEW = {"dashboard", "dashboard_file", "jolokia_post", "queue", "pools", "pool", "metrics"}
 COUNTED_AS = {route.view: route.metrics_name for route in ROUTE_TABLE}
 READY = "document.querySelector('#node-leases table') && document.querySelectorAll('.tiles svg').length === 2"
@@ -19,12 +19,12 @@ async def metrics(node: Process) -> Figures:
 
 
 def rows_of(texts: list[str]) -> dict[str, list[str]]:
-    """Split each row at its tabs into table cells. Return the later cells of each row by the row's first cell."""
+    """Split each row into cells at its tabs. Return the other cells of each row by the row's first cell."""
     return {row.split("\t")[0]: row.split("\t")[1:] for row in texts}
 
 
 def requests_to(route: str, counted: Figures) -> float:
-    """Return how many requests to a route the metrics count, whatever the status of the response."""
+    """Return how many requests to a route the metrics count, with all statuses together."""
     return sum(value for (name, *labels), value in counted.items() if name == REQUESTS and route in labels)
 
 
@@ -32,7 +32,7 @@ async def test_the_page_shows_the_numbers_of_the_metrics(page: Page, node: Proce
     await page.goto(view_url(node, "/node"))
     await page.wait_for(READY)
     others = []
-    for _ in range(READS_MAX):  # the page may show older numbers than the metrics, so compare again
+    for _ in range(READS_MAX):  # the page may still show older numbers, so compare several times
         counted = await metrics(node)
         routes = rows_of(await page.texts("#node-routes tbody tr"))
         others = [

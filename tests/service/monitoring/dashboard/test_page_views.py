@@ -1,7 +1,6 @@
-"""Every view is accessible on every screen size, and no view is wider than the screen of a phone.
+"""Test that every view is accessible on every screen size, and that no view is wider than the screen of a phone.
 
-A test checks a view when all parts of the view are complete. `--screenshots FOLDER` keeps pictures of the checked
-views.
+The test checks a view after all parts of the view have loaded. `--screenshots FOLDER` saves a picture of each view.
 """
 
 from pathlib import Path
@@ -15,7 +14,7 @@ from tests.service.monitoring.dashboard.test_page_keyboard import CARD
 from tests.service.monitoring.dashboard.test_page_node import READY
 from tests.service.real_service import Process, escaped
 
-# For each view, its address and an expression that is true once the page shows all parts of the view.
+# For each view, its address and an expression. The expression is true after all parts of the view have loaded.
 PICTURES = "document.querySelectorAll('#view svg[role=img]').length === 2"
 VIEWS = {
     "boards": ("/boards", "document.querySelectorAll('#view tbody tr').length === 50"),

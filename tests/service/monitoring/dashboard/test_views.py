@@ -1,4 +1,7 @@
-"""The dashboard's files over real HTTP: their headers restrict them in a browser, and no other file is served."""
+"""Test the files of the dashboard over real HTTP.
+
+Their headers restrict what a browser allows; no other file is served.
+"""
 
 import gzip
 import re
@@ -21,7 +24,7 @@ PLAIN = {"Accept-Encoding": "identity"}
 async def fetch_file(
     service: Service, path: str, method: str = "GET", **headers: str
 ) -> tuple[int, bytes, Mapping[str, str]]:
-    """Request a file. Return the status, the body's bytes as they were sent, and the headers."""
+    """Request a file. Return the status, the body as it was sent, and the headers."""
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     async with (
         ClientSession(auto_decompress=False, skip_auto_headers=["Accept-Encoding"]) as session,

@@ -1,4 +1,4 @@
-"""A real service answers every request of the Jolokia protocol, in every form that Jolokia clients send."""
+"""Test that a real service answers every request of the Jolokia protocol, in every form that Jolokia clients send."""
 
 import asyncio
 import base64
@@ -32,7 +32,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def get_envelope(service: Caller, path: str) -> Any:
-    """Send a GET; return the JSON object around the value of the answer."""
+    """Send a GET. Return the whole JSON object of the answer; its member `value` holds the value."""
     answer = await service.call("GET", f"/jolokia{path}")
     assert answer.status == 200
     return answer.body
@@ -43,7 +43,7 @@ async def get_value(service: Caller, path: str) -> Any:
 
 
 async def post_envelope(service: Caller, body: object, path: str = "") -> Any:
-    """Send a POST; return the JSON object around the value, or a list of such objects."""
+    """Send a POST. Return the whole JSON object of the answer, or a list of such objects for a bulk request."""
     answer = await service.call("POST", f"/jolokia{path}", body)
     assert answer.status == 200
     return answer.body
@@ -265,14 +265,15 @@ async def test_any_worker_answers_for_the_node_and_operations_reach_all_of_it(po
                 await caller.post("b", {"owner": f"p{number}", "stats": {"xp": 1}})
         pause = "/exec/rankcurve:type=Job,name=live watch/pause"
         applied = "/read/rankcurve:type=Store,name=postgres/Posts/outcome/applied"
-        for _ in range(6):  # the kernel chooses the worker for each connection
+        for _ in range(6):  # the kernel chooses which worker gets each connection, so try several connections
             async with Caller(node.url) as caller:
                 posts = await get_envelope(caller, applied)
                 assert posts["value"]["Count"] == 20
                 async with asyncio.timeout(RATE_S_MAX):
                     while not (await get_value(caller, applied))["OneMinuteRate"] > 0:
-                        pass  # wait until this worker's history of metrics has a snapshot that counts the posts
-                # `prune` runs only in the job process. `live watch` runs in that process and in both workers.
+                        pass  # wait until this worker has a snapshot of its metrics that counts the posts
+                # The job `prune` runs only in the job process. The job `live watch` runs in the job process and in both
+                # workers.
                 assert await get_value(caller, "/exec/rankcurve:type=Job,name=prune/run") == 1
                 assert (await get_envelope(caller, pause.replace(" ", "%20")))["value"] == 3
                 paused = await get_envelope(caller, "/read/rankcurve:type=Job,name=live%20watch/Paused")
@@ -292,7 +293,7 @@ async def test_every_jolokia_request_of_the_guide_is_answered(service: Service) 
 
 
 async def test_other_requests_are_answered_during_a_big_bulk(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    # With this limit the bulk lets other requests run after each of its reads, however fast the machine is.
+    # With this limit, a bulk request lets other requests run after each of its reads, on any machine.
     monkeypatch.setattr(views, "_TURN_S_MAX", 0.0)
     everything = json.dumps([{"type": "read", "mbean": "*:*"}] * 300).encode()
     async with ClientSession() as session:
@@ -310,7 +311,7 @@ async def test_other_requests_are_answered_during_a_big_bulk(service: Service, m
         answers = await asking
     assert {answer["status"] for answer in answers} == {200}
     assert len(answers) == 300
-    assert answered > 30  # without turns, no request would be answered during the bulk
+    assert answered > 30  # if the bulk request did not let other requests run, none would be answered
 
 
 async def test_a_line_end_in_a_path_matches_no_name(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""Clients from other projects work: jolokia.js, pyjolokia, and requests as Telegraf and check_jmx4perl send them."""
+"""Test that Jolokia clients work: jolokia.js, pyjolokia, and requests like those of Telegraf and check_jmx4perl."""
 
 import importlib.util
 import json
@@ -21,7 +21,7 @@ XP = {"name": "xp", "merge": "sum"}
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Start a service with a key; yield its address and the key of an operator."""
+    """Start a service that requires a key. Yield the service's address and an operator's key."""
     folder = tmp_path_factory.mktemp("closed")
     key = make_key(folder, "ops")
     process = Process(folder)
@@ -33,7 +33,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
 
 @pytest.fixture(scope="module")
 def by_javascript(closed: tuple[str, str]) -> dict[str, Any]:
-    """Run everything that the test does with jolokia.js, with Basic authentication, and return the results."""
+    """Send all requests of the test by jolokia.js, with Basic authentication. Return the answers."""
     url, key = closed
     spec = json.dumps({"columns": [{"sorted": True, **XP}]}).encode()
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
@@ -92,7 +92,7 @@ def test_jolokia_js_extracts_values_and_is_refused_what_does_not_exist(by_javasc
 
 @pytest.fixture(scope="module")
 def pyjolokia() -> Any:
-    """Import pyjolokia from the folder that has the clients. Return the module."""
+    """Import pyjolokia from the folder that contains it. Return the module."""
     spec = importlib.util.spec_from_file_location("pyjolokia", python_modules() / "pyjolokia.py")
     assert spec is not None
     assert spec.loader is not None
@@ -103,7 +103,7 @@ def pyjolokia() -> Any:
 
 def test_each_call_of_pyjolokia_works(pyjolokia: Any, closed: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     url, key = closed
-    # The `auth` of pyjolokia needs a function that Python 3.9 removed. pyjolokia sends requests by urllib, so the test
+    # pyjolokia's own `auth` calls a function that Python 3.9 removed. pyjolokia sends requests by urllib, so this test
     # makes urllib send the key when the service asks for one.
     passwords = urllib.request.HTTPPasswordMgrWithDefaultRealm()
     passwords.add_password(None, url, "anyone", key)
@@ -145,7 +145,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def test_telegraf_finds_its_metrics_in_the_answers(service: Service) -> None:
-    """Check that each answer repeats the name, attribute and path of its request, by which Telegraf finds a metric.
+    """Check that each answer repeats the name, attribute and path of its request. Telegraf finds metrics by them.
 
     The source is plugins/common/jolokia2/client.go of Telegraf.
     """
@@ -162,14 +162,14 @@ async def test_telegraf_finds_its_metrics_in_the_answers(service: Service) -> No
         answers = await answer.json(content_type=None)
     assert [each["request"] for each in answers] == requests
     assert [each["status"] for each in answers] == [200] * 4
-    assert "rankcurve:name=post,type=RequestProcessor" in answers[2]["value"]  # Telegraf splits such names into tags
+    assert "rankcurve:name=post,type=RequestProcessor" in answers[2]["value"]  # Telegraf splits this name into tags
 
 
 async def test_every_request_form_of_check_jmx4perl_is_answered(service: Service) -> None:
     """Send requests in each form of lib/JMX/Jmx4Perl/Agent.pm.
 
-    The agent sends a GET, and puts values that a path may not hold into the query parameter `p`. It sends a POST only
-    if its user chooses that.
+    By default the agent sends a GET. It puts values that a path must not contain into the query parameter `p`. It sends
+    a POST only if its user demands that.
     """
 
     def perl_escaped(text: str) -> str:

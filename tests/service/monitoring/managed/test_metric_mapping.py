@@ -1,4 +1,4 @@
-"""Every declared metric is an attribute of a managed object, with a name and a unit."""
+"""Test that every metric is an attribute of a managed object, with a name and a unit."""
 
 from collections.abc import Callable, Iterable
 
@@ -43,7 +43,7 @@ def test_labels_become_names_of_objects_or_parts_of_an_attribute() -> None:
     waited = objects["rankcurve:name=default,type=Pool"].attributes["StoreConnectionWaitSeconds"].read(moment)
     assert (waited["Count"], waited["kind"]["read"]["Count"], waited["kind"]["write"]["Sum"]) == (2, 1, 0.3)
     assert "P99" in waited["kind"]["read"]
-    assert "P99" not in waited  # the percentiles of two label values can't be combined
+    assert "P99" not in waited  # percentiles for reads and for writes cannot be combined
 
 
 def test_every_metric_of_the_service_has_an_attribute_with_a_unit() -> None:

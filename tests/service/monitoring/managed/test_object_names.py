@@ -1,4 +1,4 @@
-"""Names of managed objects are equal whatever the order of their properties; any text can be a property's value."""
+"""Test names of managed objects. The order of their properties makes no difference, and a value may be any text."""
 
 import pytest
 from hypothesis import given
