@@ -1,4 +1,4 @@
-"""List the backends that every test of the store runs on. A new backend is one more entry here."""
+"""List the backends that every test of the store uses. To test a new backend, add it to the list."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -12,10 +12,10 @@ from storage.engines.sqlite import SqliteStore
 from storage.store import Store
 from tests.schemas import fresh_schema
 
-# Opens a store on one folder (SQLite) or schema (PostgreSQL), which keeps its content after the store is closed.
+# Opens a store in one folder (SQLite) or one schema (PostgreSQL). The data remains when the store is closed.
 OpenStore = Callable[[], Awaitable[Store]]
-# Creates an empty folder or schema, and provides a function that opens stores on it. At the end of the context, the
-# backend closes all stores that are still open.
+# Creates an empty folder or schema, and yields a function that opens stores in it. At the end, the backend closes all
+# stores that are still open.
 Backend = Callable[[Path], AbstractAsyncContextManager[OpenStore]]
 
 SQLITE_LIMITS = Settings(
@@ -59,12 +59,14 @@ async def sqlite_place(directory: Path) -> AsyncIterator[OpenStore]:
 
 
 def sqlite_backend(_request: pytest.FixtureRequest) -> Backend:
-    """Return the SQLite backend, whose files are in the test's folder."""
     return sqlite_place
 
 
 def postgres_backend(request: pytest.FixtureRequest) -> Backend:
-    """Return the PostgreSQL backend. Each store is a schema on the given server, or on one that the tests start."""
+    """Return the PostgreSQL backend.
+
+    Each store has a schema of its own, on RANKCURVE_TEST_STORE or on a server of the tests.
+    """
     url: str = request.getfixturevalue("postgres_url")
 
     @asynccontextmanager

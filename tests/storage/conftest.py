@@ -1,4 +1,4 @@
-"""Fixtures that provide stores, so that every test of the `Store` interface runs on every backend."""
+"""Fixtures that provide stores. Every test of the `Store` interface runs on every backend."""
 
 import asyncio
 import secrets
@@ -27,20 +27,19 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 @pytest.fixture(params=list(TableSharing))
 def table(request: pytest.FixtureRequest) -> TableSharing:
-    """Provide each table layout in turn: boards in tables of their own, and boards in one shared table."""
+    """Run the test once for each table layout: each board in a table of its own, and all boards in one shared table."""
     return TableSharing(request.param)
 
 
 @pytest.fixture
 async def open_store(backend: Backend, tmp_path: Path) -> AsyncIterator[OpenStore]:
-    """Return a function that opens the store of an empty folder or schema."""
+    """Return a function that opens stores. All of them use the same folder or schema, which is empty at first."""
     async with backend(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
 async def store(open_store: OpenStore) -> Store:
-    """Open a store that has no schema yet."""
     return await open_store()
 
 
@@ -51,7 +50,7 @@ async def deployment(store: Store, table: TableSharing) -> Deployment:
 
 @pytest.fixture
 def session(backend: Backend, tmp_path: Path, table: TableSharing) -> Iterator[Session]:
-    """Provide a deployment for tests that hypothesis drives."""
+    """Provide a session with a deployment, for tests that Hypothesis runs."""
     opened = Session(backend, tmp_path, table)
     yield opened
     opened.close()
@@ -59,7 +58,7 @@ def session(backend: Backend, tmp_path: Path, table: TableSharing) -> Iterator[S
 
 @pytest.fixture
 def session_name(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Give this test's sessions an application name of their own, and return it: others may use the same server."""
+    """Give the database sessions of this test an application name of their own. Return that name."""
     name = f"rankcurve_{secrets.token_hex(8)}"
     monkeypatch.setattr(postgres_connection, "APPLICATION_NAME", name)
     return name
@@ -67,21 +66,20 @@ def session_name(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 async def place(postgres_url: str) -> AsyncIterator[str]:
-    """Provide the connection string of an empty schema on the server."""
     async with fresh_schema(postgres_url) as url:
         yield url
 
 
 @pytest.fixture
 async def processes(place: str, session_name: str) -> AsyncIterator[Processes]:
-    """Provide an object that starts processes on one empty schema."""
+    """Provide an object that starts processes, all on the same schema, which is empty at first."""
     async with asyncio.timeout(PROCESSES_S_MAX), AsyncExitStack() as stack:
         yield Processes(stack, place)
 
 
 @pytest.fixture
 async def raw(place: str) -> AsyncIterator[asyncpg.Connection]:
-    """Provide a database session in the schema. No store uses this session."""
+    """Open a database session in the schema. No store uses this session."""
     connection = await asyncpg.connect(place)
     yield connection
     await connection.close()
@@ -89,7 +87,7 @@ async def raw(place: str) -> AsyncIterator[asyncpg.Connection]:
 
 @pytest.fixture
 async def bystander(place: str) -> AsyncIterator[asyncpg.Connection]:
-    """Provide a session that looks like one of another service, and check that the test did not end it."""
+    """Open a session like one of another service. At the end, check that the test did not end this session."""
     connection = await asyncpg.connect(place, server_settings={"application_name": "rankcurve"})
     yield connection
     assert await connection.fetchval("SELECT 1") == 1

@@ -1,4 +1,4 @@
-"""Damage a SQLite file as disks do: overwrite its pages, or leave it no room to grow."""
+"""Damage a SQLite file as a faulty or full disk does: overwrite pages, or leave no room for the file to grow."""
 
 import sqlite3
 from contextlib import closing
@@ -21,13 +21,13 @@ def spoil_table(path: Path, table: str) -> None:
 
 
 def replace_bytes(path: Path, these: bytes, those: bytes) -> None:
-    """Replace `these` by `those` everywhere in the file. No process may have it open."""
+    """Replace `these` by `those` everywhere in the file. No process may have the file open."""
     assert len(these) == len(those)
     path.write_bytes(path.read_bytes().replace(these, those))
 
 
 async def grow_by(store: SqliteStore, *, pages: int) -> None:
-    """Let the file grow by at most `pages` pages, as if the disk had room for no more."""
+    """Let the database file grow by at most `pages` pages, as on a full disk."""
 
     def limit(connection: sqlite3.Connection) -> None:
         [used] = connection.execute("PRAGMA page_count").fetchone()

@@ -1,4 +1,4 @@
-"""A migrated store with the objects that a process builds on it, so that tests need not build them."""
+"""A migrated store, with the objects that a process builds on a store."""
 
 import asyncio
 import random
@@ -52,7 +52,7 @@ from tests.storage.backends import Backend
 T = TypeVar("T")
 
 NOW_US = 1_700_000_000_000_000
-BOARDS_MAX = 10_000  # a property test creates a board for each example
+BOARDS_MAX = 10_000  # enough for property tests, which create a board for each example
 PREDICTOR = PredictorSpec(samples=100, exact_top=10, refresh_seconds=60, method=RefreshMethod.AUTO)
 LIMITS = PostingSettings(queue_posts_max=1_000, post_wait_s_max=10, grouping=True, change_log=True).model_copy(
     update={
@@ -71,17 +71,17 @@ def ranked(
     min_scaled: int = -(10**15),
     max_scaled: int = 10**15,
 ) -> ColumnSpec:
-    """Describe a sorted column."""
+    """Return the spec of a ranked column."""
     return ColumnSpec(name, True, merge, best, ColumnKind.NUMBER, scale, min_scaled, max_scaled)
 
 
 def counter(name: str, *, merge: Merge = Merge.SUM) -> ColumnSpec:
-    """Describe an unsorted column of 64-bit numbers."""
+    """Return the spec of an unranked column of 64-bit integers."""
     return ColumnSpec(name, False, merge, Best.HIGH, ColumnKind.NUMBER, 0, -INT64_MAX - 1, INT64_MAX)
 
 
 def label(name: str) -> ColumnSpec:
-    """Describe an unsorted column of text."""
+    """Return the spec of an unranked column of text."""
     return ColumnSpec(name, False, Merge.LAST, Best.HIGH, ColumnKind.TEXT, 0, 0, 0)
 
 
@@ -97,8 +97,6 @@ def part(board: Board, stats: Mapping[str, StatValue], overwrite: Mapping[str, S
 
 @dataclass
 class Clock:
-    """A clock that a test sets."""
-
     now_us: int = NOW_US
 
     def __call__(self) -> int:
@@ -107,13 +105,13 @@ class Clock:
 
 @dataclass
 class Observed:
-    """What a writer reported to its operators."""
+    """The reports of a writer to its observer."""
 
     groups: list[int] = field(default_factory=list)  # number of posts in each committed transaction
     rows: list[int] = field(default_factory=list)
     races: int = 0
     depth: int = 0
-    in_flight: list[int] = field(default_factory=list)  # after each change, the number of groups in flight
+    in_flight: list[int] = field(default_factory=list)  # number of groups in flight, after each change
     refused: list[tuple[str, int]] = field(default_factory=list)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
@@ -135,7 +133,7 @@ class Observed:
 
 
 class Deployment:
-    """The view that one process has of one store."""
+    """The store as one process sees it, with the objects that the process builds on it."""
 
     def __init__(self, store: Store, salt: str, table: TableSharing = TableSharing.OWN) -> None:
         self.store, self.dialect, self.table = store, store.dialect, table
@@ -146,7 +144,7 @@ class Deployment:
 
     @classmethod
     async def on(cls, store: Store, table: TableSharing = TableSharing.OWN) -> Self:
-        """Migrate the store and return a deployment. Its boards keep their rows in tables of the kind `table`."""
+        """Migrate the store and return a deployment. `table` decides where its boards keep their rows."""
         return cls(store, await store.write(lambda: create_schema(store.dialect)), table)
 
     def laid_out(self, wanted: BoardSpec) -> BoardSpec:
@@ -161,18 +159,16 @@ class Deployment:
         return await self.store.write(lambda: change_board(board_id=board_id, wanted=wanted, now_us=self.clock()))
 
     async def reset(self, board_id: str = "b") -> Board:
-        """Empty a board, as an operator does."""
         return await self.store.write(lambda: reset_board(board_id=board_id))
 
     async def delete(self, board_id: str = "b") -> Board:
         return await self.store.write(lambda: delete_board(board_id=board_id))
 
     async def find(self, board_id: str = "b") -> Board:
-        """Read a board from the catalog's table."""
+        """Read a board from the catalog in the store."""
         return await self.store.read(lambda: find_board(board_id))
 
     async def put_family(self, wanted: FamilySpec, family_id: str = "f") -> Family:
-        """Create or change a family."""
         now_us = self.clock()
         family, _ = await self.store.write(
             lambda: put_family(family_id=family_id, spec=wanted, now_us=now_us, families_max=BOARDS_MAX)
@@ -180,7 +176,10 @@ class Deployment:
         return family
 
     async def make_boards(self, *names: str, family_id: str = "f") -> list[Board]:
-        """Return the boards of a family whose ids end in these names, in this order. Create missing ones."""
+        """Return the boards of a family whose ids end in these names, in this order.
+
+        Create the boards that do not exist.
+        """
         wanted = [NewBoard(f"{family_id}:{name}", f"{name}:") for name in names]
         now_us = self.clock()
         made = await self.store.write(lambda: make_boards(family_id, wanted, now_us=now_us, boards_max=BOARDS_MAX))
@@ -188,7 +187,7 @@ class Deployment:
         return [by_id[new.id] for new in wanted]
 
     async def flip_hidden(self, owner: str, *, hide: bool) -> None:
-        """Note that an owner is hidden or shown. The owner's rows stay where they are."""
+        """Store that an owner is hidden or shown. Do not move the owner's rows."""
         statements = hidden_statements
         await self.store.write(lambda: statements.begin_change(owner, until_us=INT64_MAX, hide=hide))
         await self.store.write(lambda: statements.end_change(owner, now_us=1, hide=hide))
@@ -201,7 +200,7 @@ class Deployment:
         return self.boards.open_board(board).merger
 
     def post(self, owner: str, *parts: BoardPost, post_id: str | None = None, at_us: int | None = None) -> Post:
-        """Return a post as the service hands it to the writer."""
+        """Return a post in the form in which the service passes posts to the writer."""
         said = [
             (one.board.id, [(change.index, change.value, change.overwrite) for change in one.changes]) for one in parts
         ]
@@ -218,12 +217,12 @@ class Deployment:
         return (await self.store.write(lambda: group().apply_posts(posts))).outcomes
 
     async def apply_one(self, post: Post) -> PartOutcome:
-        """Apply one post to one board, in a transaction of its own."""
+        """Apply a post to one board, in a transaction of its own."""
         [[outcome]] = await self.apply(post)
         return outcome
 
     async def erase(self, board: Board, owner: str) -> bool:
-        """Erase an owner from a board. Return whether there was an entry."""
+        """Erase an owner from a board. Return whether the owner had an entry."""
         return await self.store.write(lambda: self.entries(board).erase_entry(owner, now_us=self.clock()))
 
     async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
@@ -243,7 +242,7 @@ class Deployment:
         return dict(zip((column.name for column in board.spec.columns), values, strict=True))
 
     async def totals(self, board: Board) -> dict[int, int]:
-        """Return a board's totals that are not 0, by column index or by ALL_ENTRIES or CHANGES."""
+        """Return the totals of a board that are not 0. The keys are column indexes, ALL_ENTRIES and CHANGES."""
         counted = await self.store.read(lambda: find_totals([board.key]))
         return {index: count for index, count in counted[board.key].items() if count and index != STATE}
 
@@ -263,7 +262,7 @@ class Deployment:
 
 
 class Session:
-    """A deployment on an event loop of its own, for tests with hypothesis: it cannot run coroutines."""
+    """A deployment with an event loop of its own, because Hypothesis cannot run coroutines."""
 
     def __init__(self, backend: Backend, directory: Path, table: TableSharing = TableSharing.OWN) -> None:
         self._table = table
@@ -284,7 +283,7 @@ class Session:
         return self.run(self.deployment.create(f"board-{self._boards}", *columns, ties=ties))
 
     def reopen(self) -> None:
-        """Close the store and open it again, as another process would. The clock keeps its time."""
+        """Close the store and open it again, as a new process would. The clock continues at the same time."""
         clock = self.deployment.clock
         self.run(self.deployment.store.close())
         self.deployment = self.run(self._deploy())
@@ -296,8 +295,6 @@ class Session:
 
 
 class Silent:
-    """An observer that ignores everything."""
-
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None: ...
     def race_lost(self) -> None: ...
     def queue_depth(self, posts: int) -> None: ...

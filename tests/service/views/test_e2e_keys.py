@@ -1,6 +1,6 @@
-"""Every process notices, without a restart, that API keys are created and revoked while it runs.
+"""Test that every running process notices new and revoked API keys without a restart.
 
-The tests repeat requests until an answer changes, up to a time limit, and never wait for a fixed time.
+A test repeats a request until the answer changes, up to a time limit. No test waits for a fixed time.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tests.service.real_service import Caller, Service, Spawn, command_line
 XP = {"name": "xp", "merge": "sum"}
 BOARDS = "/v1/leaderboards"
 STREAM = "/v1/leaderboards/b/stream?column=xp&top=3"
-TAKES_EFFECT_S = 5.0  # the wire contract promises that a created or revoked key takes effect within this time
+TAKES_EFFECT_S = 5.0  # the contract promises this delay for new and for revoked keys
 WAIT_S = 60.0
 
 
@@ -39,7 +39,7 @@ async def create_key(service: Caller, role: str, name: str = "somebody") -> tupl
 
 
 async def create_first_key(service: Caller) -> tuple[str, str]:
-    """Create the first key and send it with every later request of the caller; return the key's id and text."""
+    """Create the first key. Send the key with every later request of the caller. Return the key's id and text."""
     key_id, key = await create_key(service, "ops", "operator")
     service.headers = bearer(key)
     return key_id, key
@@ -201,7 +201,7 @@ async def test_every_worker_obeys_keys_made_on_the_command_line(store_url: str, 
     assert (await command("revoke", key_id, *over_http))[0] == 0
     refusals = 0
     async with asyncio.timeout(WAIT_S):
-        while refusals < 20:  # each request has its own connection, so that both workers answer some requests
+        while refusals < 20:  # each request opens a connection, so that both workers answer some of the requests
             async with Caller(node.url, reader) as caller:
                 refused = (await caller.call("GET", BOARDS)).status == 401
             refusals = refusals + 1 if refused else 0

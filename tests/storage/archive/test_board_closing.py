@@ -1,4 +1,4 @@
-"""Test that no post changes a board after its closing, even if the process that receives the post has a wrong clock."""
+"""Test that no post changes a closed board, even if the process that receives the post has a wrong clock."""
 
 import asyncio
 from dataclasses import replace
@@ -26,7 +26,7 @@ CLOSES_US = DAY_US[1] + GRACE_S * S
 
 
 async def make_season(deployment: Deployment) -> Board:
-    """Create a board that opened 10 s ago and ends in 10 s, with 5 s of grace."""
+    """Create a board that opened 10 s ago and ends in 10 s. Its grace is 5 s."""
     return await deployment.create("b", XP, season=Season(NOW_US - 10 * S, NOW_US + 10 * S, 5, None))
 
 
@@ -39,7 +39,7 @@ async def make_family(deployment: Deployment, *, keep: int | None = None) -> Fam
 def post_to_boards(
     deployment: Deployment, family: Family, boards: list[Board], owner: str, post_id: str | None = None
 ) -> Post:
-    """Return a post to all these boards, as the service hands it to the writer."""
+    """Return a post to all these boards, in the form in which the service passes posts to the writer."""
     made = deployment.post(owner, *[part(board, {"xp": 1}) for board in boards], post_id=post_id)
     return replace(made, fingerprint=owner, family=family)
 
@@ -59,7 +59,10 @@ async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
 
 
 async def post(deployment: Deployment, board: Board, at_s: float | None = None, **more: str) -> PartOutcome:
-    """Apply a post with a time `at_s` seconds after `NOW_US`, or with the time of its arrival if `at_s` is None."""
+    """Apply a post with a time `at_s` seconds after `NOW_US`.
+
+    If `at_s` is None, the post has the time of its arrival.
+    """
     at_us = None if at_s is None else NOW_US + round(at_s * S)
     return await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1}), at_us=at_us, **more))
 
@@ -210,7 +213,7 @@ async def test_closing_waits_for_posts_that_found_the_board_open(
 
 
 async def wait_for_lock(raw: asyncpg.Connection, session_name: str, query: str, waiter: asyncio.Future[Any]) -> None:
-    """Wait until a statement of this test waits for a lock. Its text matches the pattern `query`."""
+    """Wait until a statement that matches the pattern `query` waits for a lock in a session of this test."""
     async with asyncio.timeout(60):
         while True:
             await raw.execute("SELECT pg_stat_clear_snapshot()")

@@ -1,4 +1,4 @@
-"""Test the API keys in the store: a key that still works after it was revoked would be a security hole."""
+"""Test API keys in the store. A revoked key that still works would be a security hole."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Test which changes of a board are allowed: the board's key, columns and epoch decide what stored cells mean."""
+"""Test which changes of a board are allowed. The board's key, columns and epoch decide what its stored cells mean."""
 
 import asyncio
 from dataclasses import replace
@@ -37,7 +37,7 @@ async def test_a_change_that_would_reinterpret_stored_values_is_a_conflict(
 
 
 def read_with_copy(deployment: Deployment, board: Board) -> Program[None]:
-    """Read a board as a process with an old copy of the board does."""
+    """Read a board as a process does whose copy of the board is outdated."""
     if board.table_key is not None:
         yield from check_exists(board)
     yield from deployment.entries(board).find_entries(["ada"])
@@ -83,7 +83,7 @@ async def test_a_store_refuses_boards_beyond_its_limit(deployment: Deployment) -
 
 
 async def test_a_sqlite_store_refuses_tables_of_boards_beyond_its_limit(store: Store) -> None:
-    """On SQLite each new table slows down every connection. Other stores accept any number of tables."""
+    """Reach the limit of tables. Only SQLite has it, because there each new table slows down every connection."""
     deployment = await Deployment.on(store)
 
     async def create(board_id: str, table: TableSharing) -> Board:

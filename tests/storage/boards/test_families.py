@@ -1,4 +1,7 @@
-"""Test posts to a family: one transaction writes many boards and one post id, even while other transactions write."""
+"""Test posts to a family.
+
+One transaction writes to many boards and stores one post id, while other transactions write.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +36,7 @@ async def make_family(deployment: Deployment, family_id: str = "f", *, grace_sec
 def make_family_post(
     deployment: Deployment, family: Family, owner: str, xp: int, *boards: Board, post_id: str | None = None
 ) -> Post:
-    """Return a post to a family, as the service hands it to the writer."""
+    """Return a post to a family, in the form in which the service passes posts to the writer."""
     parts: list[BoardPost] = [part(board, {"xp": xp}) for board in boards]
     made = deployment.post(owner, *parts, post_id=post_id)
     return replace(made, fingerprint=f"{owner} {xp}", family=family)

@@ -1,4 +1,4 @@
-"""Test the ids of a family's boards: callers name a board by its id, and each board has exactly one id."""
+"""Test the ids of a family's boards. Callers name a board by its id, and each board has exactly one id."""
 
 from datetime import date
 

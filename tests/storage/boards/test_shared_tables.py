@@ -1,4 +1,4 @@
-"""Test that boards of one shared table do not affect each other, and that leftover rows are deleted in short steps."""
+"""Test boards that share a table. They do not affect each other, and short steps delete the rows of deleted boards."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ OWNERS = [f"o{number:02}" for number in range(25)]
 
 @pytest.fixture
 def table() -> TableSharing:
-    """Run these tests with shared tables only."""
+    """Give all boards one shared table."""
     return TableSharing.SHARED
 
 
@@ -36,7 +36,7 @@ async def count_rows_in_table(deployment: Deployment, board: Board) -> int:
 
 
 async def sweep_all(deployment: Deployment, rows_max: int) -> list[int]:
-    """Delete leftover rows in steps until none are left. Return how many rows each step deleted."""
+    """Delete leftover rows in steps until none are left. Return the number of deleted rows for each step."""
     steps = []
     while gone := await deployment.store.write(lambda: sweep_rows(rows_max=rows_max)):
         steps.append(gone)
@@ -81,7 +81,7 @@ async def test_the_totals_stay_true_if_posts_and_a_reset_happen_at_once(deployme
     stays = await create_filled_board(deployment, "stays")
 
     async def post(owner: str) -> None:
-        # This post was parsed with the board as it was before the reset.
+        # This post uses a copy of the board from before the reset.
         await deployment.apply(deployment.post(owner, part(board, {"xp": 1})))
 
     reset = deployment.reset()

@@ -1,4 +1,4 @@
-"""Test shortening a family's grace after old posts were loaded: no copy of a board may keep the longer grace."""
+"""Test a family whose grace is shortened after old posts were loaded. No copy of a board may keep the longer grace."""
 
 import pytest
 

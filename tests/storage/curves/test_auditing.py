@@ -1,4 +1,4 @@
-"""Compare audits with ranks in the sorted board at the time of the fit: operators must be able to trust an alarm."""
+"""Compare audits with true ranks at the time of the fit, because operators must be able to trust an alarm."""
 
 import random
 from dataclasses import dataclass, replace
@@ -26,11 +26,11 @@ INDEX = 1
 
 @dataclass
 class Audited:
-    """A board, the key of each of its owners, and the steps to fit and audit its curve."""
+    """A board, the keys of its owners, and methods that fit and audit the board's curve."""
 
     deployment: Deployment
     board: Board
-    keys: dict[str, int]  # by owner, the key of the owner's value
+    keys: dict[str, int]  # by owner, the curve's key for the owner's value
     rng: random.Random
 
     @property
@@ -172,7 +172,7 @@ async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deploy
         assert (found.outcome, found.broken) == ("compared", [])
         for each in found.compared:
             assert each.true_rank == 1 + sum(other < made.padding.key_of_cell(each.cell) for other in now)
-        # With the mark of the fit, the audit compares the live curve with older ranks.
+        # With the mark of the fit, the audit would compare the live curve with outdated ranks.
         assert (await made.audit(replace(live, mark=moment.mark))).broken
         await made.post(30)
 

@@ -1,11 +1,9 @@
-"""Test that the breaker of memcached opens after enough failures, and closes again after a trial that succeeds."""
+"""Test the circuit breaker for memcached. It opens after several failures, and closes after a successful trial."""
 
 from storage.curves.memcached import Breaker
 
 
 class Clock:
-    """A clock in seconds that a test sets."""
-
     def __init__(self) -> None:
         self.now_s = 100.0
 

@@ -1,4 +1,7 @@
-"""Test the seal of shared curves: anyone who can reach a cache can write to it, and a wrong curve gives wrong ranks."""
+"""Test the seal of shared curves.
+
+Anyone who can reach the cache can write to it, and a wrong curve gives wrong ranks.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Test that a memcached server that is down, slow or lying never prevents an answer of the service."""
+"""Test that no answer of the service depends on a memcached server that is down, slow, or sends wrong data."""
 
 import asyncio
 import time
@@ -59,7 +59,7 @@ async def test_a_killed_server_is_an_error_and_serves_again_once_back(server: Op
 
 
 async def test_a_stopped_server_costs_timeouts_until_the_breaker_opens(server: OpenMemcached, cache_on: Open) -> None:
-    now_s = 0.0  # only the test moves this clock, so the pause does not end early on a slow machine
+    now_s = 0.0  # only the test moves this clock, so the breaker's pause does not end early on a slow machine
     cache = cache_on(server.address, failures_max=2, monotonic=lambda: now_s)
     await cache.store_value("a", VALUE)
     server.pause()
@@ -123,7 +123,7 @@ async def test_a_server_that_had_no_time_left_is_not_counted_as_failed(server: O
 async def test_a_nonsense_reply_is_a_counted_error_and_never_an_exception(cache_on: Open, answer: bytes) -> None:
     with LyingServer(answer) as lying:
         answered = await cache_on(lying.address).get_many(["a"])
-        # If the server sends a negative length, the client returns some bytes. The caller has to check them.
+        # If the server sends a negative length, the client returns arbitrary bytes, which the caller has to check.
         assert answered.errors == (0 if b"-7" in answer else 1)
         put = await cache_on(lying.address).store_value("b", b"x")
         assert put.stored == (answer == b"STORED\r\n")
@@ -139,7 +139,7 @@ async def test_refusing_a_value_does_not_open_a_servers_breaker(server: OpenMemc
 async def test_one_server_that_hangs_does_not_take_keys_of_the_others(server: OpenMemcached, cache_on: Open) -> None:
     keys = [f"key-{number}" for number in range(10)]
     with OpenMemcached() as other:
-        # With a long timeout, the other server answers soon enough even on a busy machine.
+        # With a long timeout, the other server answers in time even on a busy machine.
         cache = cache_on(server.address, other.address, failures_max=1, timeout_s=PATIENT_TIMEOUT_S)
         for key in keys:
             assert (await cache.store_value(key, VALUE)).stored

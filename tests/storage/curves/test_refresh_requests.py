@@ -1,4 +1,4 @@
-"""Test refresh requests in the store: a request that is lost, or answered by an older refresh, misleads operators."""
+"""Test refresh requests in the store. An operator relies on a result that is newer than the request."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from storage.curves.refresh_requests import (
 from storage.records import Board, TableSharing
 from tests.storage.deployment import Deployment, ranked
 
-pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables change nothing here
+pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables make no difference here
 COLUMNS = ranked("xp0"), ranked("xp1")
 DONE = RefreshAnswer("refreshed", "", 7, 1_500)
 NOTHING = RefreshAnswer("")  # type: ignore[arg-type]  # as the row begins
@@ -69,7 +69,7 @@ async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deploy
     assert await read_state(deployment, board) == RefreshRequestState(second.number, first.number, DONE)
     failed = RefreshAnswer("failed", "'; --", 0, 0)
     await answer_request(deployment, second, failed)
-    await answer_request(deployment, first)  # a late answer to the first request must change nothing
+    await answer_request(deployment, first)  # a late answer to the first request must have no effect
     assert await read_state(deployment, board) == RefreshRequestState(second.number, second.number, failed)
 
 

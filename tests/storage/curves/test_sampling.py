@@ -1,4 +1,4 @@
-"""Compare the knots of a sampling walk with counts by brute force, because a curve is only as correct as its knots."""
+"""Compare the knots of a walk with counts by brute force. A curve is only as correct as its knots."""
 
 import asyncio
 import random
@@ -27,7 +27,10 @@ def walked(deployment: Deployment, board: Board, index: int = 1) -> Program[Curv
 async def sample_board(
     deployment: Deployment, number: int, values: Values, best: Best, ties: Ties, samples: int
 ) -> Curve:
-    """Sample a new board that holds these values. Check its curve against all of its keys, and return the curve."""
+    """Create a board with these values and make a sampled curve of it.
+
+    Check the curve against all keys, and return it.
+    """
     board = await create_filled_board(deployment, f"b{number}", values, best, ties, samples=samples)
     curve = await deployment.store.read(lambda: walked(deployment, board), heavy=True)
     check(curve, keys_of(board, values), samples)

@@ -1,4 +1,4 @@
-"""Test that a scan reads all values in one snapshot, because a certificate covers all of them."""
+"""Test that a scan reads all values in one snapshot, because a certificate covers all values."""
 
 from array import array
 from collections import Counter
@@ -20,7 +20,7 @@ from tests.storage.valued import MAX, MIN, ROWS, Values, create_filled_board
 
 
 def read_tally(tally: Tally) -> dict[int, int]:
-    """Return the keys of a tally with the number of entries that have each."""
+    """Return the keys of a tally with the number of entries for each key."""
     if tally.total == 0:
         return {}
     low, high, better_counts = (

@@ -1,4 +1,4 @@
-"""Test that every process serves the curves of the database table, whatever memcached does or holds."""
+"""Test that every process serves the curves of the database, whatever memcached does or holds."""
 
 import time
 from collections import Counter
@@ -18,7 +18,7 @@ from tests.memcached import MEMCACHED_LIMITS, OpenMemcached
 from tests.storage.deployment import Deployment, ranked
 from tests.storage.meddling import MeddlingStore
 
-pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables change nothing here
+pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables make no difference here
 T = TypeVar("T")
 
 SALT = "00112233445566778899aabbccddeeff"
@@ -33,8 +33,6 @@ def curve(total: int) -> Curve:
 
 
 class CountedReads(MeddlingStore):
-    """A store that counts its reads."""
-
     reads = 0
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
@@ -43,7 +41,7 @@ class CountedReads(MeddlingStore):
 
 
 class Process:
-    """The curves of one process, and counts of the reports that it got about memcached."""
+    """The curve book of one process, and counters of the reports about memcached."""
 
     def __init__(self, deployment: Deployment, cache: Memcached, salt: str = SALT) -> None:
         self.deployment = deployment
@@ -178,7 +176,7 @@ async def test_the_curves_of_the_table_serve_whatever_happens_to_memcached(
     assert front.book.find_curve(board, 0) == curve(10)
     assert front.book.find_curve(other, 0) == curve(20)
     assert (front.read, front.errors, front.corrupt) == ({outcome: 2}, errors, 0)
-    # What happened to memcached must not disturb the job either: the job's curve is stored and served.
+    # The state of memcached must not affect the job either: the job's curve is stored and served.
     await job.refresh(board, 0, curve(11))
     assert job.book.find_curve(board, 0) == curve(11)
     assert await front.book.poll() == 1

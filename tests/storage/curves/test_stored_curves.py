@@ -1,4 +1,4 @@
-"""Test that only a complete curve of the current epoch is served: a wrong curve gives wrong ranks."""
+"""Test that only a complete curve of the board's current epoch is served, because a wrong curve gives wrong ranks."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from storage.store import Program
 from tests.storage.deployment import Deployment, ranked
 from tests.storage.meddling import MeddlingStore, SlowReads
 
-pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables change nothing here
+pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables make no difference here
 T = TypeVar("T")
 
 
@@ -25,7 +25,7 @@ def curve(total: int) -> Curve:
 
 
 class CurveReader:
-    """A process that polls for curves."""
+    """A process that polls the store for new curves."""
 
     def __init__(self, deployment: Deployment, *, poll_rows_max: int = 100) -> None:
         self.corrupt = 0

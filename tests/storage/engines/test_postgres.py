@@ -1,4 +1,4 @@
-"""Test what only the PostgreSQL store can do: several processes write to it, and boards may have connection pools."""
+"""Test features that only the PostgreSQL store has: several processes, and connection pools for boards."""
 
 import asyncio
 import random
@@ -47,7 +47,7 @@ async def test_rows_come_back_unchanged_whatever_text_they_hold(processes: Proce
 async def test_processes_that_change_the_same_owners_of_several_boards_lose_nothing_and_never_deadlock(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
-    deadlocks_before = await raw.fetchval(DEADLOCKS)  # other users of the server may have caused deadlocks before
+    deadlocks_before = await raw.fetchval(DEADLOCKS)  # other users of the server may have caused deadlocks
     deployments = [await processes.start_process() for _ in range(4)]
     boards = [await deployments[0].create(f"b{index}", XP) for index in range(3)]
     observed = [Observed() for _ in deployments]
@@ -114,7 +114,7 @@ async def test_processes_that_create_equal_boards_and_columns_at_once_create_the
     ]
     outcomes = await asyncio.gather(*changes, return_exceptions=True)
     board = await deployments[3].catalog.reread_board("b")
-    # `first` and `second` exclude each other: the one that comes later would remove a column, which is refused.
+    # `first` and `second` contradict each other. The later change would remove a column, so it is refused.
     assert [column.name for column in board.spec.columns] in (["xp", "laps"], ["xp", "goals"])
     assert any(isinstance(outcome, Board) for outcome in outcomes)
     await deployments[3].apply(deployments[3].post("ada", part(board, {board.spec.columns[1].name: 3})))
@@ -141,7 +141,7 @@ async def test_a_statement_that_requires_a_number_of_changes_makes_all_or_none(p
     assert [tuple(row) for row in await store.read_query(noted)] == [("0",)]
     assert await store.write_query(query.bind(names=[("a",)], told="second", changes=1)) == [(1,)]
     assert {tuple(row) for row in await store.read_query(noted)} == {("1",), ("told",)}
-    # The name already exists, as if another caller had been faster. The caller gets the error and decides what to do.
+    # The name already exists, as if another caller had been faster. The caller gets an error and decides what to do.
     with pytest.raises(LostRaceError):
         await store.write_query(query.bind(names=[("a",)], told="second", changes=1))
 
@@ -214,12 +214,12 @@ async def test_reads_of_a_grown_board_use_its_index_before_the_server_has_statis
     owners = [f"o{number}" for number in range(5_000)]
     posts = [deployment.post(owner, part(board, {"xp": 1})) for owner in owners]
     await deployment.apply(*posts[:700])
-    for _ in range(20):  # after so many executions, the server keeps one plan for the statement
+    for _ in range(20):  # after several executions, the server keeps one plan for the statement
         await deployment.rows(board, owners[:50])
     await deployment.apply(*posts)
     assert len(await deployment.rows(board, owners[:50])) == 50
     await store.close()
-    # A session reports how many rows it read when it ends, so wait until all sessions have ended.
+    # A session reports the number of rows that it read only at its end. Wait until all sessions have ended.
     async with asyncio.timeout(60):
         while await raw.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", session_name):
             await raw.execute("SELECT pg_stat_clear_snapshot()")

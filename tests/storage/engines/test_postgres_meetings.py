@@ -1,7 +1,7 @@
-"""Test an operator's change of a board and posts of another process at the same time, in both orders.
+"""Test an operator's change of a board together with posts of another process, in both orders.
 
-A third session holds a lock, so that the first of the two waits for it, and the second waits for the first. Then the
-third session releases its lock.
+A third session holds a lock. The first of the two transactions waits for this lock, and the second waits for the first.
+Then the third session releases the lock.
 """
 
 import asyncio
@@ -28,7 +28,10 @@ Step = Callable[[], Awaitable[object]]
 
 @dataclass
 class Meeting:
-    """Two processes on one store, a board that both know and on which ada has an entry, and a third session."""
+    """Two processes on one store, a third session, and a board on which ada has an entry.
+
+    Both processes know the board.
+    """
 
     operator: Deployment
     poster: Deployment
@@ -37,12 +40,12 @@ class Meeting:
     session_name: str
 
     def make_posts(self) -> list[Post]:
-        """Return a post to an owner who has an entry, and one to a new owner."""
+        """Return a post for an owner who has an entry, and a post for a new owner."""
         owners = ("ada", "bob")
         return [self.poster.post(owner, part(self.board, {"xp": 1}), post_id=f"id/{owner}") for owner in owners]
 
     async def post(self) -> list[PartOutcome]:
-        """Submit the posts of `make_posts` to the poster's writer. Return the outcomes."""
+        """Submit the posts of `make_posts` to the writer of the posting process. Return the outcomes."""
         return [outcome for [outcome] in await self.submit(self.make_posts())]
 
     async def submit(self, posts: list[Post]) -> list[list[PartOutcome]]:
@@ -63,12 +66,12 @@ class Meeting:
         return await self.operator.change("b", spec(XP, KILLS))
 
     async def run_in_order(self, *steps: Step) -> list[object]:
-        """Run steps so that each begins before the earlier ones reach the board's rows. Return their results."""
+        """Start the steps in this order, before any of them reaches the board's rows. Return their results."""
         table = entries_table(self.board.key)
         running: list[asyncio.Future[object]] = []
         async with self.third.transaction():
             # A posting transaction waits for the locked row. A step that needs the whole table waits for every session
-            # that came earlier.
+            # that came before it.
             await self.third.execute(f"SELECT 1 FROM {table} FOR UPDATE")
             for step in steps:
                 running.append(asyncio.ensure_future(step()))
@@ -82,7 +85,7 @@ class Meeting:
                 pass
 
     async def _waiting(self, table: str) -> int:
-        # Without this statement, a transaction would keep seeing the statistics that it read first.
+        # Without this statement, a transaction would always see the first statistics that it read.
         await self.third.execute("SELECT pg_stat_clear_snapshot()")
         waiting: int = await self.third.fetchval(WAITING, self.session_name, f'%"{table}"%')
         return waiting
@@ -141,7 +144,7 @@ async def test_a_post_of_a_new_owner_also_delays_the_deletion_of_its_board(meeti
     other = await meeting.operator.create("other", XP)
     await meeting.poster.apply(meeting.poster.post("new", part(other, {"xp": 5})))
     post = meeting.poster.post("new", part(meeting.board, {"xp": 1}), part(other, {"xp": 1}))
-    # The post finds no row on the first board, and then waits for its row on the second.
+    # The post finds no row on the first board. Then it waits for its row on the second board.
     async with meeting.third.transaction():
         await meeting.third.execute(f"SELECT 1 FROM {entries_table(other.key)} FOR UPDATE")
         posting = asyncio.ensure_future(meeting.submit([post]))

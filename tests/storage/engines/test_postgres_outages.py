@@ -1,4 +1,4 @@
-"""Test a server that goes away, is slow, or loses an answer: no post may be lost or counted twice."""
+"""Test a PostgreSQL server that stops, is slow, or loses an answer. No post may be lost or counted twice."""
 
 import asyncio
 import contextlib
@@ -153,7 +153,7 @@ async def test_terminating_sessions_under_load_costs_nothing_but_time(
     async def accepted(post: Post) -> bool:
         try:
             await writer.submit([post])
-        except (StoreAwayError, WaitTooLongError):  # the poster sends the same post id again, as a client does
+        except (StoreAwayError, WaitTooLongError):  # send the same post id again, as a client does
             return False
         return True
 
@@ -168,7 +168,7 @@ async def test_terminating_sessions_under_load_costs_nothing_but_time(
             assert await deployment.rows(board, [owner])
 
     posting = asyncio.gather(*(poster(number) for number in range(8)))
-    # End the sessions once for each post that succeeds, so that even a slow machine makes progress.
+    # After each successful post, end the server's sessions once. So even a slow machine makes progress.
     while not posting.done():
         await raw.fetch(END_SESSIONS, session_name)
         settled.clear()
@@ -204,7 +204,8 @@ async def test_the_store_finds_the_host_that_takes_writes_after_a_promotion(post
         standby = PostgresServer(standby_of=primary)
         try:
             standby.start()
-            # The first host accepts connections and never answers. The second one is a standby, the third the primary.
+            # The first host accepts connections but never answers. The second is a standby, and the third is the
+            # primary.
             hosts = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
             url = f"postgresql://postgres@{hosts}/postgres"
             limits = POSTGRES_LIMITS.model_copy(

@@ -1,4 +1,4 @@
-"""Test that PostgreSQL looks up keys by an index, even if its statistics of a table are minutes old."""
+"""Test that PostgreSQL finds keys by an index, even if the statistics of a table are minutes old."""
 
 import asyncpg
 import pytest
@@ -13,13 +13,13 @@ from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.processes import Processes
 
 OWNERS = [f"o{number:04}" for number in range(1_000)]
-OTHERS = 100_000  # number of other rows; with this many, a planner may prefer one scan to a thousand lookups
+OTHERS = 100_000  # with this many other rows, the planner may prefer a scan to a thousand index lookups
 RUN = PostgresConnection.run_query
 
 
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Collect the plan of each statement that a store runs on entries or post ids, except inserts."""
+    """Collect the plan of each statement on entries or post ids that a store runs, except inserts."""
     found: list[str] = []
 
     async def run(self: PostgresConnection, query: Built) -> Rows:
@@ -40,7 +40,7 @@ async def test_a_group_reads_and_writes_by_key_whatever_the_statistics_say(
     posts = [deployment.post(owner, part(board, {"xp": 1}), post_id=f"first/{owner}") for owner in OWNERS]
     await deployment.apply(*posts)
     table, key = layout_of(board).table, board.key
-    # The planner has statistics of the rows of other boards, but none yet of the many new post ids of this board.
+    # The planner has statistics about the rows of other boards, but none about the new post ids of this board.
     await raw.execute(f"INSERT INTO {table} SELECT -1 - g % 7, 'o' || g, 1, '1' FROM generate_series(1, {OTHERS}) g")
     await raw.execute(f"ANALYZE {table}, {POST_IDS}")
     await raw.execute(f"INSERT INTO {POST_IDS} SELECT {key}, g::text, '', '', 1 FROM generate_series(1, {OTHERS}) g")

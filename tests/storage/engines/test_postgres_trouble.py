@@ -1,6 +1,6 @@
-"""Test a store whose PostgreSQL server hangs, is full or refuses the store: waits are bounded, refusals are clear.
+"""Test a store whose PostgreSQL server hangs, is full, or refuses connections. Waits are limited, and errors are clear.
 
-The store recovers by itself. A test that breaks a server has a server of its own.
+The store recovers by itself. A test that damages a server has a server of its own.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ SUPERUSERS_LEFT = "too many clients already|remaining connection slots"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """Start a server for this module. Each test restores its state."""
+    """Start a server for this module. A test that changes the server's state restores it."""
     with postgres() as started:
         yield started
 
 
 @pytest.fixture
 async def opened() -> AsyncIterator[AsyncExitStack]:
-    """Provide a stack that closes what a test opened. The test fails after `WAIT_S` seconds."""
+    """Provide a stack that closes everything that a test opened. The test fails after `WAIT_S` seconds."""
     async with asyncio.timeout(WAIT_S), AsyncExitStack() as stack:
         yield stack
 
 
 async def deploy(opened: AsyncExitStack, url: str, limits: Settings) -> Deployment:
-    """Open the store at `url`, as another process would. `opened` closes it."""
+    """Open the store at `url`, as a new process would. `opened` closes the store at the end."""
     store = await PostgresStore.open(url, limits)
     opened.push_async_callback(store.close)
     return await Deployment.on(store)
@@ -69,7 +69,7 @@ async def test_a_stopped_server_times_out_and_serves_again_once_it_goes_on(
     post = deployment.post("ada", part(board, {"xp": 1}), post_id="one")
     server.send(signal.SIGSTOP)
     opened.callback(server.send, signal.SIGCONT)
-    for _ in range(2):  # the first round uses open connections; the second round has to open new connections
+    for _ in range(2):  # the first round uses open connections, and the second round has to open new ones
         async with asyncio.timeout(60):
             with pytest.raises(StoreAwayError):
                 await deployment.stats(board, "ada")
@@ -86,8 +86,8 @@ async def test_a_server_that_has_no_connection_left_is_away_until_one_is_free(op
     board = await deployment.create("b", XP)
     others = [await asyncpg.connect(full.url()) for _ in range(4)]
     with pytest.raises(StoreAwayError, match=SUPERUSERS_LEFT):
-        await deployment.stats(board, "ada")  # this read has to open the reader's first connection
-    # This post uses a connection that the writer has already opened.
+        await deployment.stats(board, "ada")  # this read opens the first connection of the readers
+    # This post uses a connection that the writer opened before.
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     for other in others:
         await other.close()
@@ -149,15 +149,15 @@ async def standby(server: PostgresServer, opened: AsyncExitStack) -> Standby:
 
 
 class Standby:
-    """Makes commits wait for a standby that does not exist, and ends their wait."""
+    """A standby that does not exist. Commits wait for it until the test ends their wait."""
 
     def __init__(self, server: PostgresServer, connection: asyncpg.Connection) -> None:
         self._server, self.connection = server, connection
 
     async def begin_waiting(self, begin: Callable[[], Coroutine[Any, Any, object]], *, for_s: float = 0) -> Task[Any]:
-        """Begin a commit, and return its task once the commit has waited for `for_s` seconds.
+        """Begin a commit, and return its task after the commit has waited for `for_s` seconds.
 
-        If the commit succeeds because its session did not know of the standby yet, begin another one.
+        If the commit succeeds because its session did not know about the standby yet, begin another commit.
         """
         self._server.run_sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
         waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND now() - query_start >= $1"

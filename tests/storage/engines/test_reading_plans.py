@@ -1,4 +1,4 @@
-"""Test that the store reads few rows for a page, or for the rows around a place, even in the middle of a board."""
+"""Test that the store reads few rows for a page or for the rows around a place, even in the middle of a large board."""
 
 import json
 import sqlite3
@@ -25,12 +25,13 @@ from tests.storage.deployment import NOW_US, Deployment, ranked
 from tests.storage.processes import Processes
 
 ROWS = 20_000
-TIED = 3  # number of rows with the same value
+TIED = 3  # number of rows with an equal value
 BATCH_ROWS = 5_000
-NEAR = 10  # rows to read on one side of a place
-# The most rows that one step of a plan may read. A step with two branches may read NEAR + TIED rows in each branch.
+NEAR = 10  # number of rows to read on each side of a place
+# The largest number of rows that a step of a plan may read. A step with two branches may read NEAR + TIED rows in each
+# branch.
 READ_ROWS_MAX = 2 * (NEAR + TIED)
-GAP_ROWS_MAX = 400  # the most rows between two knots of a curve; these boards have 100 samples
+GAP_ROWS_MAX = 400  # the largest number of rows between two knots of a curve; these boards have 100 samples
 RUN = PostgresConnection.run_query
 EXECUTE = sqlite._execute
 
@@ -48,7 +49,7 @@ every_board = pytest.mark.parametrize(
 
 
 async def fill_board(store: Store, kind: BoardKind) -> tuple[Deployment, Board]:
-    """Create a board on which owners rank in the order of the numbers in their names."""
+    """Create a board. The numbers in the owners' names give the order of the ranking."""
     table, best, ties = kind
     deployment = await Deployment.on(store, table)
     board = await deployment.create("b", ranked("xp", best=best), ties=ties)
@@ -96,7 +97,7 @@ def _read_around(ranking: Ranking, cell: str, owner: str) -> Program[set[str]]:
 
 @pytest.fixture
 def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """For each SELECT on entries in PostgreSQL, collect the most rows that a step of its plan read, and its text."""
+    """For each SELECT on entries, collect the largest number of rows that a step of its plan read, and its text."""
     found: list[tuple[int, str]] = []
 
     async def run(self: PostgresConnection, query: Built) -> Rows:
@@ -122,7 +123,7 @@ async def test_postgresql_reads_few_rows_around_a_place(
     for _ in ("without statistics", "with them"):
         rows_read.clear()
         reads = await read_everywhere(deployment, board)
-        around = [each for each in rows_read if "OFFSET" not in each[1]]  # others only find a place
+        around = [each for each in rows_read if "OFFSET" not in each[1]]  # the other statements only find a place
         assert len(around) >= 5 * reads
         assert not [each for each in around if each[0] > READ_ROWS_MAX]
         await raw.execute(f"ANALYZE {layout_of(board).table}")

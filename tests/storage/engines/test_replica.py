@@ -1,4 +1,4 @@
-"""Test that a curve sampled on a replica counts every write that was acknowledged before the sample."""
+"""Test that a curve sampled on a replica counts every write that was acknowledged before the sampling."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -20,7 +20,7 @@ from tests.storage.raw_log import log_change
 from tests.storage.watcher import Watcher
 
 XP = ranked("xp")
-Pair = tuple[PostgresServer, PostgresServer]  # a primary and its standby
+Pair = tuple[PostgresServer, PostgresServer]  # primary and standby
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def pair() -> Iterator[Pair]:
 
 
 class Sampled:
-    """A deployment whose heavy reads go to a replica, and the number of heavy reads on each server."""
+    """A deployment whose heavy reads go to a replica first. It counts the heavy reads on each server."""
 
     def __init__(self, deployment: Deployment, store: ReplicaFirst, heard: dict[str, int]) -> None:
         self.deployment, self.store, self.heard = deployment, store, heard
@@ -48,7 +48,7 @@ class Sampled:
         return curve.total
 
     async def samples_the_primary(self, board: Board) -> bool:
-        """Sample a board with one entry. Return whether the entry was read from the primary."""
+        """Sample a board with one entry. Return whether the sampling read the entry on the primary."""
         return await self.sample_total(board) == 1 and self.heard["primary"] == 1
 
 
@@ -129,7 +129,10 @@ async def test_a_server_that_is_no_replica_is_passed_over(pair: Pair, stack: Asy
 
 
 async def test_a_mark_taken_on_the_replica_says_what_its_snapshot_saw(pair: Pair, stack: AsyncExitStack) -> None:
-    """On a standby the list of running transactions is always empty, so the mark must not rely on it."""
+    """Take a mark on a standby.
+
+    There the list of running transactions is always empty, so the mark must not use the list.
+    """
     primary, standby = pair
     sampled = await open_stores(stack, primary.url(), standby.url())
     board = await sampled.deployment.create("marked", XP)

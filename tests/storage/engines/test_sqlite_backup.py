@@ -1,4 +1,4 @@
-"""Test backups of the SQLite store: a backup is complete or absent, has one snapshot, and leaves no other files."""
+"""Test backups of the SQLite store. A backup is complete or absent, holds one snapshot, and leaves no other files."""
 
 import asyncio
 import sqlite3
@@ -19,7 +19,7 @@ from tests.storage.deployment import Deployment, counter, part
 
 
 async def open_migrated(path: Path) -> Deployment:
-    """Open a migrated store at a path; the caller closes it."""
+    """Open a migrated store at a path. The caller closes the store."""
     return await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
 
 
@@ -39,7 +39,7 @@ async def read_number(path: Path) -> object:
 
 
 def list_files(folder: Path) -> list[str]:
-    """Return the names of the files of a folder, without lock files and SQLite's write-ahead log."""
+    """Return the names of the files in a folder, without lock files and SQLite's write-ahead log."""
     return sorted(path.name for path in folder.iterdir() if not path.name.endswith((".lock", ".db-shm", ".db-wal")))
 
 

@@ -1,4 +1,4 @@
-"""Test the file of the SQLite store: how it is created, when it is refused, and what is logged about it."""
+"""Test the file of the SQLite store: how the store creates it, refuses it, and logs its faults."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def open_umask() -> Iterator[None]:
-    """Set a umask with which every user can read a file that is created without an explicit mode."""
+    """Set a umask that makes new files readable for every user, unless a program sets their mode."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -181,7 +181,7 @@ async def test_a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on(pa
                 await deployment.apply(*posts)
         assert await deployment.stats(board, "ada") == {"xp": 1}
         assert await deployment.stats(board, "owner-0007") is None
-        for _ in range(3):  # the file has room for a small write, but not for a large one
+        for _ in range(3):  # the file has room for a small write, but not for a large write
             await grow_by(store, pages=1)
             await deployment.apply(deployment.post("bob", part(board, {"xp": 1})))
             with pytest.raises(StoreFullError):
@@ -205,7 +205,8 @@ def test_a_start_on_a_full_disk_names_the_cause(tmp_path: Path) -> None:
         "except StoreFullError as error:\n"
         "    print(error.detail)\n"
     )
-    for room_bytes in (0, 2_048, 16_384):  # too small for the lock, for the file, for the write-ahead log's index
+    # Too little room for the lock, for the file, or for the index of the write-ahead log.
+    for room_bytes in (0, 2_048, 16_384):
         path = tmp_path / f"{room_bytes}.db"
         done = subprocess.run(
             [sys.executable, "-c", code, path, str(room_bytes)], cwd=ROOT, capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""Test what stores report to their observer: statements and rows by kind, waits, lent connections, and retries."""
+"""Test what stores report to their observer: statements and rows by kind, waits, borrowed connections, and retries."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test the reported size of a store, and the reported room on its disk."""
+"""Test the reported size of a store, and the reported free space on its disk."""
 
 from pathlib import Path
 

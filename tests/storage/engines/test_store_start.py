@@ -1,6 +1,6 @@
-"""Test a store that was moved from another server: its old numbers stay below the numbers of new transactions.
+"""Test a store that was moved from another server. New transactions must get higher numbers than the stored ones.
 
-The tests imitate the other server: they increase every number that the store holds.
+To imitate the other server, the tests increase every transaction number in the store.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ async def store_mark(store: Store) -> None:
 
 
 async def read_since_mark(store: Store) -> tuple[LogMark, list[str]]:
-    """Return a new mark, and the owners of the changes between the stored mark and the new one."""
+    """Return a new mark, and the owners of the changes between the stored mark and the new mark."""
 
     def program() -> Program[tuple[LogMark, list[str]]]:
         log, done = change_log, (yield from find_fold_state())
@@ -47,7 +47,7 @@ async def read_since_mark(store: Store) -> tuple[LogMark, list[str]]:
 
 
 async def move_store_here(raw: asyncpg.Connection) -> None:
-    """Make the store look as if a server with higher transaction numbers had written it."""
+    """Increase the store's transaction numbers, as if a server with higher numbers had written them."""
     for table, column in (("changes", "position"), ("lease_journal", "position"), ("live_mark", "position")):
         await raw.execute(f"UPDATE {table} SET {column} = {column} + {AHEAD}")
 
@@ -90,7 +90,7 @@ async def test_a_store_that_never_moved_uses_its_servers_numbers(place: str, raw
     board = await deployment.create("b", ranked("xp"))
     await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1})))
     dialect = store.dialect
-    async with raw.transaction():  # this transaction began before the next post and still runs
+    async with raw.transaction():  # this transaction begins before the next post, and stays open
         await raw.fetchval("SELECT txid_current()")
         await deployment.apply_one(deployment.post("bob", part(board, {"xp": 1})))
         await store_mark(store)

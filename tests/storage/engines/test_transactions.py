@@ -1,4 +1,4 @@
-"""Test each promise that `Store` makes about transactions, because programs rely on all of them."""
+"""Test each promise of `Store` about transactions, because programs rely on all of them."""
 
 import asyncio
 from functools import partial
@@ -17,7 +17,7 @@ XP = ranked("xp")
 
 
 async def read_xp(deployment: Deployment, *boards: Board, heavy: bool = False, rounds: int = 1) -> list[list[object]]:
-    """Read ada's values on each board, `rounds` times in one snapshot. Return the values of each round."""
+    """Read ada's values on each board `rounds` times in one snapshot. Return the values of each round."""
 
     def program() -> Program[list[list[object]]]:
         seen: list[list[object]] = []

@@ -1,4 +1,4 @@
-"""An operator's audit over HTTP and from the command line, and its metrics."""
+"""Test an operator's audit over HTTP and from the command line, and the metrics of audits."""
 
 import asyncio
 import json
@@ -41,7 +41,8 @@ async def test_an_audit_answers_the_error_and_the_metrics_count_it(service: Serv
     await fill(service)
     found = await service.must("POST", AUDIT)
     assert (found["outcome"], found["owners"], found["certificate"]) == ("compared", 100, None)
-    # The largest error is 0.5: the curve estimates rank 2 as 3. The audit draws the owner with rank 2 only by chance.
+    # The largest possible error is 0.5, because the curve estimates 3 for the owner with rank 2. The audit draws this
+    # owner only by chance.
     assert 0 < found["mean_error"] <= found["p99_error"] <= found["worst_error"] <= 0.5
     assert (found["brackets_broken"], found["certificates_broken"], found["broken"]) == (0, 0, [])
     assert (await service.must("POST", f"{AUDIT}?owners=7"))["owners"] == 7

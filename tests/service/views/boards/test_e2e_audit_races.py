@@ -1,4 +1,4 @@
-"""Audits that run during posts, erasures, folds and refreshes never report a wrong bracket."""
+"""Test that audits never report a wrong bracket while posts, erasures, folds and refreshes run."""
 
 import asyncio
 import random
@@ -16,13 +16,13 @@ AUDIT = f"/v1/leaderboards/{BOARD}/rankings/xp/audit?owners=25"
 
 @pytest.fixture
 async def busy(either_store: dict[str, Any], tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service that very often folds changes into live counts and reads the live counts."""
+    """Start a service that folds changes very often, and that reloads the live counts very often."""
     async with Service(tmp_path, fold_interval_s=0.01, live_poll_s=0.05, **either_store).running() as service:
         yield service
 
 
 async def change(service: Service, rng: random.Random, rounds: int) -> None:
-    """Post random values for random owners and erase one random owner, in each of `rounds` rounds."""
+    """In each of `rounds` rounds, post random values for random owners, and erase one random owner."""
     for _ in range(rounds):
         names = rng.sample(range(OWNERS), 40)
         await service.post(BOARD, *({"owner": f"p{name}", "stats": {"xp": rng.randrange(500)}} for name in names))

@@ -1,4 +1,4 @@
-"""The catalog of a real service: callers create, repeat, widen, empty and delete boards, and erase owners."""
+"""Test the boards of a real service: callers create, confirm, widen, empty and delete boards, and erase owners."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Families of a real service: a post reaches each board for its time and facets. These boards are read like others."""
+"""Test families of a real service. A post reaches each board for its time and facets, and these boards can be read."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -296,7 +296,7 @@ async def test_a_family_that_another_process_recreated_takes_posts_by_its_spec(s
     await service.call("DELETE", F)
     await service.must("PUT", F, {**SPEC, "table": table})
     context.catalog.families.keep_family(family)
-    # Now the catalog holds what a process knows that has not noticed the new family.
+    # Restore the catalog of a process that has not noticed the new family yet.
     context.catalog.keep_boards(known.values())
     [result] = await post(service, xp("ada", 2))
     assert result["status"] == "applied"

@@ -1,4 +1,4 @@
-"""Special boards of a family: boards of a time long ago, boards without posts, and closed boards."""
+"""Test special boards of a family: boards of times long past, boards without posts, and closed boards."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -53,7 +53,7 @@ def path(board: str) -> str:
 
 
 async def read_closed(service: Played, period: str, at: datetime) -> tuple[bool | None, bool]:
-    """Return two answers to whether a board is closed: that of the family's list of boards, and that of the board."""
+    """Return whether a board is closed, by the family's list of boards and by the answer about the board itself."""
     told = await service.get(f"{F}/boards?period={period}&at={quote(at.isoformat())}")
     return told["period"]["closed"], (await service.get(path(told["board"])))["closed"]
 
@@ -140,7 +140,7 @@ async def test_an_owner_without_an_entry_this_period_still_sees_its_previous_pos
     await post(service, xp("ada", 5), xp("bob", 7))
     today = f"{path('game:2037-03-28')}/entries/ada/positions"
     service.pass_days(1)
-    for _ in range(2):  # in the first round nobody has posted today; in the second round bob has
+    for _ in range(2):  # in the first round nobody has posted on this day; in the second round bob has
         told = await service.get(f"{today}?columns=xp,lap&compare=previous")
         position, other = told["positions"]
         assert (position["column"], position["value"], position["rank"]) == ("xp", None, None)

@@ -1,4 +1,4 @@
-"""An owner's history, and a comparison with the previous period, agree with the leaderboards of that time.
+"""Test an owner's history and the comparison with the previous period. Both agree with the boards of those times.
 
 The tests run on every store.
 """
@@ -20,8 +20,8 @@ from tests.storage.deployment import Clock
 F = "/v1/families/game"
 HISTORY = f"{F}/owners/ada/history"
 DAY_S, GRACE_S = 86_400, 3_600
-# Two days before Berlin's clocks change. The year is far in the future: jobs close boards by the store's own clock, so
-# they close none of these boards.
+# Two days before Berlin's clocks change, and far in the future. Jobs close boards by the clock of the store, so they
+# close none of these boards.
 FIRST = datetime(2037, 3, 27, 12, tzinfo=UTC)
 SPEC: dict[str, Any] = {
     "columns": [
@@ -34,7 +34,7 @@ SPEC: dict[str, Any] = {
 
 
 class Played(Service):
-    """A service whose clock moves only when a test says so."""
+    """A service whose clock only the test moves."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
         super().__init__(folder, **settings)
@@ -45,7 +45,10 @@ class Played(Service):
         self.now.now_us += days * DAY_S * 1_000_000
 
     async def post_all(self, **values: int) -> None:
-        """Post a value of xp for each of these owners, at the current time. Fail unless every post is applied."""
+        """Post a value of xp for each of these owners at the current time.
+
+        Fail unless the service applies every post.
+        """
         posts = [{"owner": owner, "stats": {"xp": value}} for owner, value in values.items()]
         results = (await self.must("POST", f"{F}/posts", {"posts": posts}))["results"]
         assert {each["status"] for each in results} == {"applied"}
@@ -233,7 +236,7 @@ async def test_a_history_of_archived_periods_answers_as_before(service: Played, 
     await service.must("PUT", F, {**SPEC, "table": table, "keep": {"day": 1}})
     await service.restart(jobs="none")
     closing = KilledClosing(service.context, service.clock, rng)
-    for _ in range(2):  # the newest closed board keeps its rows until the next day's board is closed
+    for _ in range(2):  # the newest closed board keeps its rows until the board of the next day is closed
         await closing.close_all()
         after = {owner: (await service.get(history.format(owner)))["history"] for owner in owners}
         assert without(after, "as_of", "method") == without(before, "as_of", "method")

@@ -1,6 +1,6 @@
-"""Boards with an end, over HTTP: when a board takes posts, and what it keeps when it is closed and archived.
+"""Test boards with an end over HTTP: when a board accepts posts, and what remains after it is closed and archived.
 
-The tests compare an archive's answers with those that the same board gave when it still had its rows.
+The tests compare the answers of an archived board with the answers of the same board before it was archived.
 """
 
 import random
@@ -44,7 +44,6 @@ async def service(either_store: dict[str, Any], tmp_path: Path) -> AsyncIterator
 
 @pytest.fixture
 def spec(table: str) -> Spec:
-    """Return a function that makes the specification of a board or a family."""
     predictor = {**RARELY, "exact_top": 5, "samples": 20}
     return lambda **more: {"columns": COLUMNS, "table": table, "predictor": predictor, **more}
 
@@ -58,7 +57,7 @@ def xp(owner: str, when: datetime, value: int = 1, **more: Any) -> dict[str, Any
 
 
 async def fill(service: Service, path: str, when: datetime) -> None:
-    """Post values of many owners. Only a few values are different, so there are many ties."""
+    """Post values of many owners. There are only a few different values, so many owners tie."""
     rng = random.Random(2)
     posts = []
     for number in range(OWNERS):
@@ -71,7 +70,7 @@ async def fill(service: Service, path: str, when: datetime) -> None:
 
 
 async def fill_season(service: Service, spec: Spec, name: str = "s", *, keep_seconds: int = 0) -> str:
-    """Make a board that closes at `END`, and fill it; return its path."""
+    """Make a board that closes at `END`, and fill it with posts. Return the board's path."""
     path = f"/v1/leaderboards/{name}"
     await service.must("PUT", path, spec(closes_at=at(END), grace_seconds=0, keep_seconds=keep_seconds))
     await fill(service, path, NOW)
@@ -106,7 +105,7 @@ async def _around_first(service: Service, board: str) -> Any:
 
 
 def without_times(answer: Any) -> Any:
-    """Return an answer without times, methods and cursors, which change when a board is archived."""
+    """Return an answer without times, methods and cursors, because archiving a board changes them."""
     if isinstance(answer, dict):
         left = {name: without_times(each) for name, each in answer.items()}
         for name in ("as_of", "method", "next", "prev"):
@@ -193,7 +192,7 @@ async def _refused_past_the_top(service: Service, board: str) -> None:
 async def _around_ends_with_the_top(service: Service, board: str, top: list[Any]) -> None:
     """Check the rows around owners and values near the end of the archived top.
 
-    In these answers, `next` shows that the ranking continues. A request for a page after the archived top gets 410.
+    These answers have `next`, because the ranking continues. A request for a page below the archived top gets 410.
     """
     for number in (2, 8, 9):
         wanted = top[number - 1 : number + 4]
@@ -307,7 +306,7 @@ async def test_an_owner_hidden_during_archiving_is_not_in_the_archive(service: S
     await close_as_of(service, END)
     assert await service.refused("POST", "/v1/leaderboards/s/posts", late) == (409, "period_closed")
     assert (await service.get(f"/v1/leaderboards/s/entries/{owners[0]}"))["hidden"] is True
-    await service.must("DELETE", f"/v1/owners/{owners[1]}/hidden")  # shown again before the board is archived
+    await service.must("DELETE", f"/v1/owners/{owners[1]}/hidden")  # show the owner again before the board is archived
     await close_as_of(service, END + timedelta(seconds=60))
     page = await service.get("/v1/leaderboards/s/rankings/xp?limit=2")
     assert (page["total"], [row["owner"] for row in page["entries"]]) == (OWNERS - 1, owners[1:])

@@ -1,4 +1,4 @@
-"""Pools and leases of a real service, on every store."""
+"""Test pools and leases of a real service, on every store."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -66,7 +66,7 @@ async def test_an_ended_lease_is_available_to_the_next_key_in_an_exhausted_regio
     await add_resources(service, "a")
     first = await service.must("POST", "/v1/leases", lease_request("k", lease_seconds=0.001))
     while (await service.get(POOL))["regions"]["eu"]["available"] == 0:
-        pass  # wait until the lease, which lasts a millisecond, has ended
+        pass  # wait until the lease has ended, after one millisecond
     taken = await service.must("POST", "/v1/leases", lease_request("other"))
     assert (taken["resource"], taken["acquired"]) == ("a", True)
     assert taken["version"] > first["version"]
@@ -224,7 +224,7 @@ async def test_a_lease_of_another_store_is_known_once_its_journal_was_read(servi
         await service.must("POST", "/v1/leases", lease_request("k", lease_seconds=90))
         path = "/v1/leases/acme/numbers/k"
         while (await another.call("GET", path)).status == 404:
-            pass  # wait until the other service has read the lease from the journal
+            pass  # wait until the other service has read the lease from this service's journal
         told = await another.must("POST", "/v1/leases", lease_request("k", "us"))
         assert (told["resource"], told["region"], told["version"]) == ("a", "eu", first["version"])
         assert (await another.get(POOL))["regions"]["us"]["leased"] == 0

@@ -1,4 +1,7 @@
-"""A hidden owner immediately disappears from every ranking. If shown again, it has all its posts and its rank."""
+"""Test hidden owners. A hidden owner disappears from every ranking immediately.
+
+When shown again, it has all its posts.
+"""
 
 from decimal import Decimal
 from typing import Any
@@ -123,7 +126,7 @@ async def test_every_read_can_add_profiles_to_its_rows(service: Service) -> None
 
 
 def as_read(profile: dict[str, Any]) -> dict[str, Any]:
-    """Return a profile as the tests read it from an answer, in which decimals are `Decimal`s."""
+    """Return a profile with `Decimal` numbers, as the tests get it from an answer."""
     return {**profile, "avatar": {**profile["avatar"], "size": Decimal("1.50")}}
 
 

@@ -17,7 +17,7 @@ LAP = {"name": "lap", "merge": "min", "best": "low", "scale": 3, "min": 0}
 
 
 async def create_small_board(service: Service) -> None:
-    """Make a board of 30 owners. Owner `p0` has no value for lap, and owner `idle` has no ranked value."""
+    """Make a board of 30 owners. Owner `p0` has no value of lap, and owner `idle` has no ranked value."""
     await service.board("b", {"name": "xp"}, LAP, {"name": "tag", "sorted": False, "type": "text"})
     stats: list[dict[str, Any]] = [{"xp": i, "lap": f"{60 + i // 3}.250", "tag": f"t{i}"} for i in range(30)]
     del stats[0]["lap"]
@@ -207,7 +207,7 @@ async def test_estimated_buckets_hold_the_counted_entries_in_their_brackets(serv
         await service.post(f"d{number}", *({"owner": f"p{i}", "stats": each} for i, each in enumerate(stats)))
         for column in ("xp", "lap"):
             path = f"/v1/leaderboards/d{number}/rankings/{column}/buckets?buckets="
-            # Without a curve the service counts, even if the request allows an estimate.
+            # Without a curve, the service counts entries even if the request allows estimates.
             assert "low" not in (await service.get(f"{path}5&rank=estimate"))["buckets"][0]
             await service.refresh(f"d{number}", column)
             for buckets in (1, 2, 7, 50):

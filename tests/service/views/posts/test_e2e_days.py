@@ -1,4 +1,4 @@
-"""A post near midnight counts in exactly one day, also on the days on which clocks change."""
+"""Test that a post near midnight counts for exactly one day, even on days when the clocks change."""
 
 import random
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ PLAYED = [(store, case) for store, cases in STORES.items() for case in cases]
 
 @pytest.fixture
 async def service(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> AsyncIterator[Service]:
-    """Yield a service that is not started yet. It runs no jobs, because the test itself closes the boards."""
+    """Yield a service without jobs that is not started. The test closes the boards itself."""
     if store.startswith("sqlite"):
         yield Service(tmp_path, jobs="none")
         return
@@ -52,7 +52,7 @@ async def test_a_post_counts_in_the_periods_of_its_time_and_no_others(service: S
         closing = KilledClosing(service.context, played.clock, random.Random(len(case)))
 
         async def close() -> None:
-            if played.day.day % 3:  # on every third day of a month, the closing job does not run
+            if played.day.day % 3:  # skip the closing on every third day
                 await closing.close_all()
 
         await played.play(days, after_day=close)

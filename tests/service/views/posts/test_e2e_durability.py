@@ -22,13 +22,13 @@ KILLS = 4
 
 
 async def create_boards(caller: Caller) -> None:
-    """Make the boards, whose columns xp and posts are merged by sum."""
+    """Make the boards. Their columns xp and posts are merged by sum."""
     for board in BOARDS:
         await caller.board(board, {"name": "xp", "merge": "sum"}, {"name": "posts", "merge": "sum"})
 
 
 class Ledger:
-    """The posts that were answered with status 200, and their statuses in these answers."""
+    """The posts whose request got status 200, and the status of each post."""
 
     def __init__(self) -> None:
         self.settled: list[dict[str, Any]] = []
@@ -46,7 +46,7 @@ class Ledger:
 
 
 async def post_until_stopped(process: Callable[[], Process], up: asyncio.Event, name: str, ledger: Ledger) -> None:
-    """Send requests until `ledger.stop` is set. Repeat each request until it is answered with status 200."""
+    """Send requests until `ledger.stop` is set. Repeat each request until it gets status 200."""
     rng, number = random.Random(name), 0
     while not ledger.stop:
         number += 1
@@ -67,7 +67,7 @@ async def post_until_stopped(process: Callable[[], Process], up: asyncio.Event, 
 
 
 async def settle_posts(process: Callable[[], Process], up: asyncio.Event, body: dict[str, Any]) -> list[dict[str, Any]]:
-    """Send a request, again if necessary, until it is answered with status 200. Return the results in the answer."""
+    """Send a request, and repeat it until it gets status 200. Return the results of the posts."""
     for _ in range(100):
         await up.wait()
         serving = process()
@@ -75,7 +75,7 @@ async def settle_posts(process: Callable[[], Process], up: asyncio.Event, body: 
             async with Caller(serving.url) as caller:
                 answer = await caller.call("POST", "/v1/posts", body)
         except (ClientError, OSError, TimeoutError):
-            if process() is serving:  # the process has ended, and its successor does not serve yet
+            if process() is serving:  # the process has ended, and the next process does not accept requests yet
                 up.clear()
             continue
         if answer.status == 200:
@@ -86,7 +86,7 @@ async def settle_posts(process: Callable[[], Process], up: asyncio.Event, body: 
 
 
 async def check_ledger(caller: Caller, ledger: Ledger) -> None:
-    """Check the service against the ledger: every owner has the right sums, and the service knows every post id."""
+    """Check that every owner has the right sums, and that the service recognizes every post id of the ledger."""
     for (board, owner), told in ledger.sums().items():
         stats = (await caller.get(f"/v1/leaderboards/{board}/entries/{owner}"))["stats"]
         assert (stats["xp"], stats["posts"]) == told, f"{owner} on {board}"
@@ -150,7 +150,8 @@ async def test_idle_connections_and_half_sent_requests_do_not_delay_a_stop(spawn
     half_sent.write(b"POST /v1/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
     await half_sent.drain()
     async with Caller(serving.url) as caller:
-        await caller.get("/healthz")  # when this is answered, the service has also received the half-sent request
+        # After this answer, the service has also received the first half of the other request.
+        await caller.get("/healthz")
         assert await asyncio.to_thread(serving.end, signal.SIGINT) == 0
     assert (await answers.read()).startswith(b"HTTP/1.1 503 ")
     for writer in (idle, half_sent):

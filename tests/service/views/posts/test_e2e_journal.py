@@ -1,4 +1,4 @@
-"""The journal lists every change correctly. Rebuilds, streams and the histories of matches depend on it."""
+"""Test that the journal lists every change correctly, because rebuilds and streams depend on the journal."""
 
 import asyncio
 from decimal import Decimal
@@ -108,7 +108,8 @@ async def test_readers_of_the_journal_let_other_requests_run_between_their_piece
         return encode(lines)
 
     def reads(program: Any, **lane: bool) -> Any:
-        if program.__qualname__.startswith("read_journal."):  # background tasks may read other things
+        # Count only reads of the journal, not those of background tasks.
+        if program.__qualname__.startswith("read_journal."):
             heavy.append(lane.get("heavy", False))
         return read(program, **lane)
 

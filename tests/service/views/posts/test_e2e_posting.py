@@ -1,6 +1,6 @@
-"""Posts to a real service: single, in a list or one per line, and to one or several boards.
+"""Test posts to a real service: a single post, a list, or one post per line, to one board or to several boards.
 
-Some posts are new, some are repeated, and some are refused.
+The posts are new, repeated, or refused.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ COLUMNS: list[dict[str, Any]] = [
 
 @pytest.fixture
 async def b(service: Service) -> Service:
-    """Start a service with a board `b` that has a column of every merge."""
+    """Start a service with a board `b`, which has a column for every merge rule."""
     await service.board("b", *COLUMNS)
     return service
 
@@ -246,7 +246,7 @@ async def test_the_earlier_of_two_equal_values_ranks_better_whenever_its_post_ar
     rows = (await service.get(f"{B}/rankings/xp"))["entries"]
     order = ["early", "a-mid", "b-mid", "late"]
     assert [(row["owner"], row["rank"]) for row in rows] == list(zip(order, (1, 2, 3, 4), strict=True))
-    await post("late", 5, 1)  # an equal value never changes the time
+    await post("late", 5, 1)  # a post with an equal value never changes the time
     await post("late", 4, 1)
     assert [row["owner"] for row in (await service.get(f"{B}/rankings/xp"))["entries"]] == order
     await post("late", 6, 50)

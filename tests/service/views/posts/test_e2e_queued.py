@@ -1,4 +1,7 @@
-"""Queued posts to a real service: each accepted post is applied once, soon and in order. A refused post never is."""
+"""Test queued posts.
+
+The service applies each accepted post once, soon and in order, and never applies a refused post.
+"""
 
 import asyncio
 import json
@@ -28,7 +31,7 @@ async def service(either_store: dict[str, Any], tmp_path: Path) -> AsyncIterator
 
 
 async def wait_settled(caller: Caller, post_id: str, board: str = BOARD) -> dict[str, Any]:
-    """Wait until a post has been applied or rejected; return its state."""
+    """Wait until a post is applied or rejected. Return the state of the post."""
     async with asyncio.timeout(WAIT_S):
         while True:
             state: dict[str, Any] = await caller.get(f"{board}/posts/{escaped(post_id)}")
@@ -37,7 +40,7 @@ async def wait_settled(caller: Caller, post_id: str, board: str = BOARD) -> dict
 
 
 async def queue_posts(caller: Caller, path: str, body: object) -> int:
-    """Send a request with posts to queue. Return the number of accepted posts."""
+    """Send a request with posts to the queue. Return the number of accepted posts."""
     answer = await caller.call("POST", path, body)
     assert answer.status == 202, answer.body
     count: int = answer.body["accepted"]
@@ -245,7 +248,7 @@ async def test_the_metrics_count_queued_and_applied_posts(service: Service) -> N
     await queue_posts(service, BOARD + QUEUED, {"owner": "ada", "stats": {"xp": 1}, "post_id": "1"})
     await wait_settled(service, "1")
     assert await _total(service, "rankcurve_ingest_queued_posts_total") == 1
-    async with asyncio.timeout(WAIT_S):  # a queue worker counts a post only after its transaction is committed
+    async with asyncio.timeout(WAIT_S):  # a queue worker updates the metric only after its transaction is committed
         while await _total(service, "rankcurve_ingest_drained_posts_total") != 1:
             continue
     assert await _total(service, "rankcurve_ingest_applied_age_seconds_count") == 1
@@ -297,7 +300,7 @@ async def _count_duplicates(service: Service, path: str, body: object) -> int:
 
 
 async def _check_others_refused(service: Service, path: str, applied: dict[str, Any]) -> None:
-    """Check that the service accepts retries, but refuses other posts to the same boards, alone or in a list."""
+    """Check that the service accepts repeated posts, but refuses new posts to the same boards, alone or in a list."""
     other, unnamed = {**applied, "stats": {"xp": 8}}, {**applied, "post_id": "other"}
     assert await service.refused("POST", path, other) == (409, "post_id_conflict")
     assert await service.refused("POST", path, unnamed) == (409, "period_closed")

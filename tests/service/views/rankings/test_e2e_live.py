@@ -22,7 +22,7 @@ OWNERS = 300
 
 @pytest.fixture
 async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[list[Service]]:
-    """Start two processes that serve and run jobs."""
+    """Start two processes that answer requests and run jobs."""
     async with fresh_schema(postgres_url) as url, AsyncExitStack() as stack:
         services = [Service(tmp_path, store=url, curve_poll_s=0.05, lease_s=1, lease_margin_s=0) for _ in range(2)]
         for service in services:
@@ -32,7 +32,7 @@ async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[list[Service]
 
 
 async def play(service: Service, values: dict[str, int], rng: random.Random, owners: range) -> None:
-    """Post random values for random owners, in six requests. Write each owner's value into `values`."""
+    """Post random values for random owners in six requests. Store the owners' values in `values`."""
     for _ in range(6):
         chosen = rng.sample(owners, 30)
         posts = {f"o{number}": rng.randrange(5_000) for number in chosen}
@@ -41,7 +41,7 @@ async def play(service: Service, values: dict[str, int], rng: random.Random, own
 
 
 async def check_estimates(service: Service, values: dict[str, int]) -> None:
-    """Wait until the curve counts every acknowledged post. Then fail unless each bracket holds the true rank."""
+    """Wait until the curve counts every acknowledged post. Then fail unless each bracket contains the true rank."""
     state = (await service.wait_folded("b", "xp"))["xp"]
     assert state["total"] == len(values)
     keys = sorted(-value for value in values.values())
@@ -61,7 +61,7 @@ async def test_the_curves_of_every_process_count_the_posts_of_all_processes(
     await first.post("b", *({"owner": owner, "stats": {"xp": value}} for owner, value in values.items()))
     await first.refresh("b", "xp")
     for _ in range(2):
-        # Each process posts for owners of its own, so that the test knows which post of an owner came last.
+        # Each process posts for different owners, so that the test knows the last post of every owner.
         await asyncio.gather(
             play(first, values, rng, range(OWNERS // 2)), play(second, values, rng, range(OWNERS // 2, OWNERS))
         )

@@ -1,4 +1,4 @@
-"""A client that computes ranks offline from the document of a curve gets exactly the ranks that the service answers."""
+"""Test that ranks computed offline from a curve document are exactly the ranks that the service returns."""
 
 import json
 import random
@@ -30,7 +30,10 @@ COLUMNS: dict[str, dict[str, Any]] = {
 
 
 async def fill(service: Service, column: dict[str, Any], ties: str) -> None:
-    """Post values for 120 owners and fit a curve with few knots. The values are multiples of 3, and some are tied."""
+    """Post values of 120 owners, and fit a curve with few knots.
+
+    The values are multiples of 3, and some of them tie.
+    """
     await service.board("b", column, ties=ties, predictor={"samples": KNOTS, "exact_top": 0})
     rng = random.Random(7)
     low = 0 if column.get("min", 0) == 0 else -400
@@ -40,9 +43,9 @@ async def fill(service: Service, column: dict[str, Any], ties: str) -> None:
 
 
 async def compare(service: Service, scale: int) -> dict[str, Any]:
-    """Compare ranks from the document with the service's ranks. Return the document.
+    """Compare ranks that are computed from the document with ranks from the service. Return the document.
 
-    The values include values of the board, values between them, and values beyond its ends.
+    The values are values of the board, values between them, and values beyond both ends.
     """
     curve: dict[str, Any] = (await service.call("GET", f"{B}/rankings/v/curve")).body
     low = 0 if scale else -410

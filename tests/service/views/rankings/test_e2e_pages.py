@@ -1,4 +1,4 @@
-"""Pages and cursors of a real service show every entry once with its exact rank, whatever happens between two pages."""
+"""Test that pages show every entry once with its exact rank, whatever changes between two pages."""
 
 import random
 from collections import Counter
@@ -16,7 +16,7 @@ AT = "2026-01-01T00:00:00Z"
 
 
 async def full_board(service: Service, ties: str, best: str = "high", owners: int = 90) -> PlainBoard:
-    """Make a board `b` with many ties in column xp, and with one entry that is not ranked in this column."""
+    """Make a board `b` with many ties in column xp. One entry has no value in this column."""
     board = PlainBoard([PlainColumn("xp", "last", best, 0, -20, 20), PlainColumn("more", least=0)], ties)
     await service.board("b", *(column.body() for column in board.columns), ties=ties)
     rng = random.Random(5)
@@ -32,7 +32,7 @@ async def post(service: Service, board: PlainBoard, values: dict[str, int]) -> N
 
 
 def check_page(board: PlainBoard, page: Any) -> None:
-    """Compare a page with the current plain board. Fail unless every rank on the page is counted."""
+    """Compare a page with the plain board. Fail unless every rank on the page was counted."""
     ranks = board.ranks("xp")
     assert (page["column"], page["total"]) == ("xp", len(ranks))
     for row in page["entries"]:
@@ -45,7 +45,7 @@ def owners(page: Any) -> list[str]:
 
 
 async def walk(service: Service, board: PlainBoard, page: Any, limits: random.Random, to: str = "next") -> list[str]:
-    """Return the owners of this page and of all pages that follow in one direction, best first."""
+    """Follow the pages in one direction. Return the owners of these pages and of this page, best first."""
     met = [owners(page)]
     while page[to] is not None:
         page = await service.get(f"{XP}?limit={limits.randint(1, 17)}&cursor={page[to]}")
@@ -166,7 +166,7 @@ async def test_a_walk_during_posts_meets_unmoved_owners_once(service: Service, t
 async def change_board(
     service: Service, board: PlainBoard, rng: random.Random, still: set[str], shown: list[str]
 ) -> None:
-    """Change the values of some owners and add one owner. Erase the last owner of `shown` that is not in `still`.
+    """Change the values of some owners, and add one owner. Erase the last owner in `shown` that is not in `still`.
 
     Owners in `still` never change.
     """

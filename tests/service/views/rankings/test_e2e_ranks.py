@@ -1,4 +1,4 @@
-"""On random boards every view with ranks agrees with plain Python: counted ranks are true, and so are brackets."""
+"""Test every view with ranks on random boards. Counted ranks and brackets must agree with a board in plain Python."""
 
 import random
 from collections.abc import AsyncIterator
@@ -13,18 +13,18 @@ from tests.service.real_service import Service, escaped
 
 B = "/v1/leaderboards/b"
 CASES = [(ties, seed) for ties in ("shared", "earliest") for seed in (1, 2)]
-METHODS = {"count": True, "knot": True, "gap": True, "curve": False}  # whether ranks by this method are exact
+METHODS = {"count": True, "knot": True, "gap": True, "curve": False}  # for each method, whether its ranks are exact
 
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service that counts ranks only in gaps of up to 3 entries, so that small boards get estimates, too."""
+    """Start a service that counts ranks only in gaps of up to 3 entries. So even small boards get estimated ranks."""
     async with Service(tmp_path, exact_gap_rows_max=3).running() as made:
         yield made
 
 
 async def season(service: Service, ties: str, seed: int, **spec: Any) -> PlainBoard:
-    """Make a random board. Send the same posts to the service and to a board in plain Python; return that board."""
+    """Make a random board. Send the same posts to the service and to a board in plain Python. Return that board."""
     rng = random.Random(seed)
     board = random_board(rng, ties)
     await service.board("b", *(column.body() for column in board.columns), ties=ties, **spec)
@@ -33,7 +33,7 @@ async def season(service: Service, ties: str, seed: int, **spec: Any) -> PlainBo
 
 
 async def play(service: Service, board: PlainBoard, posts: list[dict[str, Any]]) -> None:
-    """Send posts in two batches. Then fail unless the service has the same rows as the plain board."""
+    """Send posts in two batches. Fail unless the service then has the same entries as the plain board."""
     half = len(posts) // 2
     for part in (posts[:half], posts[half:]):
         statuses = {result["status"] for result in await service.post("b", *part)}
@@ -49,7 +49,7 @@ def stats_of(board: PlainBoard, stats: dict[str, Any]) -> dict[str, int | None]:
 
 
 def stats_in(board: PlainBoard, owner: str) -> dict[str, int | None]:
-    """Return an owner's stats on the plain board, with None for each column without a value."""
+    """Return the stats of an owner on the plain board. A column without a value has None."""
     row = board.rows[owner]
     return {column.name: row[column.name].scaled if column.name in row else None for column in board.columns}
 
@@ -59,7 +59,7 @@ def ranked(board: PlainBoard) -> list[str]:
 
 
 async def positions_of(service: Service, owner: str, mode: str) -> list[dict[str, Any]]:
-    """Return an owner's positions in all ranked columns; an empty list if the owner is not ranked."""
+    """Return an owner's positions in all ranked columns, or an empty list if the owner is not ranked."""
     answer = await service.call("GET", f"{B}/entries/{escaped(owner)}/positions?rank={mode}")
     if answer.status == 404:
         assert answer.body["code"] == "not_ranked"
@@ -144,7 +144,7 @@ async def test_auto_mode_is_exact_in_short_gaps_and_exact_mode_everywhere(tmp_pa
                     assert found["exact"]
                     if (
                         found["method"] != "knot"
-                    ):  # a knot's rank is that of the time of the curve, so it may be wrong now
+                    ):  # the rank of a knot was true when the curve was fitted, and may be wrong now
                         assert found["rank"] == rank
         assert {"gap"} <= methods <= {"count", "gap", "knot"}
 
@@ -186,7 +186,7 @@ async def test_the_position_of_a_value_is_the_rank_of_a_new_arrival(service: Ser
 
 
 def around_in(board: PlainBoard, name: str, at: int, better: int, worse: int) -> list[str]:
-    """Return neighbours in a ranking: `better` owners before the index `at`, and `worse` owners from that index on."""
+    """Return the `better` owners before the 0-based index `at` of a ranking, and the `worse` owners from `at` on."""
     return board.order(name)[max(0, at - better) : at + worse]
 
 
@@ -209,7 +209,7 @@ async def test_rows_around_an_owner_are_its_neighbours_in_the_ranking(service: S
 def check_rows(
     board: PlainBoard, name: str, rows: list[dict[str, Any]], truths: dict[str, int], page: Any, *, counted: bool
 ) -> None:
-    """Check rows: values equal those of the plain board, exact ranks are true, and ranks are in order."""
+    """Check that rows have the values of the plain board and true ranks, in the order of the ranking."""
     assert (page["column"], page["total"]) == (name, len(truths))
     for row in rows:
         assert board.column(name).scaled(row["value"]) == board.value(name, row["owner"])
