@@ -1,4 +1,4 @@
-"""Test that the page about the architecture, its picture and the glossary agree with the code."""
+"""Test that the architecture page, its diagram and the glossary agree with the code."""
 
 import ast
 import importlib.util
@@ -10,9 +10,9 @@ from types import ModuleType
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
 ROOM_MODULES_MAX = 14
-# Names that are no room and no module of the described room: modules of other rooms, and the command.
+# Names of modules of other rooms, and the name of the command.
 ELSEWHERE = {"problems", "records", "rankcurve"}
-# Names in essays that no module has: names in examples, and names of other projects.
+# Names in essays that no module has: names from examples, and names of other projects.
 IN_EXAMPLES = {
     "SomeLimits", "best_first", "count_profiles", "delete_profile", "dial_from", "profiles_left", "yield",
     "OpenAPI", "OpenTelemetry", "PostgreSQL", "jolokia_protocol", "rankcurve",
@@ -63,7 +63,7 @@ def test_every_module_that_the_description_of_a_room_names_exists() -> None:
     descriptions = re.findall(r"^- \*\*`([\w/]+)`\*\*(.+?)(?=^- |^\n|^#|\Z)", text_of("architecture.md"), re.M | re.S)
     assert len(descriptions) > 20
     for room, description in descriptions:
-        # Each room may name its own modules, and other rooms, such as `contract` and `storage`, by their bare names.
+        # A room may name its own modules, and other rooms such as `contract` and `storage`, without their folders.
         known = {path.stem for path in (ROOT / room).rglob("*")} | {folder.name for folder in folders()}
         named = re.findall(r"`([a-z]\w*)`", description)
         assert [f"{room}: {name}" for name in named if name not in known | ELSEWHERE] == []
@@ -85,7 +85,7 @@ def test_every_name_in_the_essay_of_a_folder_exists() -> None:
     unknown = []
     for folder in folders():
         essay = ast.get_docstring(trees[folder / "__init__.py"]) or ""
-        # Names of classes and functions, such as `PostTransaction` and `read_entry`, wherever the essay writes them.
+        # Names of classes and functions, such as `PostTransaction` and `read_entry`, anywhere in the essay.
         names = set(re.findall(r"\b(?:[A-Z][a-z]+[A-Z]\w+|[a-z]+_\w+)\b", essay))
         names |= {part for quoted in re.findall(r"`([\w.]+)`", essay) for part in quoted.split(".")}
         unknown += [f"{folder.relative_to(ROOT)}: {name}" for name in sorted(names - known)]
@@ -93,7 +93,7 @@ def test_every_name_in_the_essay_of_a_folder_exists() -> None:
 
 
 def terms() -> list[tuple[list[str], Path]]:
-    """Return, for each row of the glossary, its terms with one meaning, and the file or folder in its last cell."""
+    """Return, for each row of the glossary, its terms and the file or folder in its last cell."""
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| `([^`|]+)` \|$", text_of("glossary.md"), re.MULTILINE)
     lines = [line for line in text_of("glossary.md").splitlines() if line.startswith("|")]
     heads = [line for line in lines if line.startswith(("| term |", "| --- |"))]

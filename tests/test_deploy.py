@@ -1,6 +1,6 @@
-"""Test that the deployment's files pass the checks of their tools, and that the operating guide agrees with the code.
+"""Test that the deployment files pass their tools' checks, and that the operating guide agrees with the code.
 
-These tests do not repeat the contents of the files. They check the rules that the contents must follow.
+The tests do not repeat the contents of the files. They check rules for the contents.
 """
 
 import json
@@ -26,7 +26,7 @@ DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
 GUIDE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
-EXPOSURE_TENTHS_MAX = 15  # systemd's exposure score, 0 to 100 tenths; a unit without hardening has 92 to 96
+EXPOSURE_TENTHS_MAX = 15  # systemd's exposure score in tenths, 0 to 100; a unit without hardening has 92 to 96
 OTHERS_SETTINGS = {
     "archive_command", "archive_mode", "max_connections", "max_locks_per_transaction", "pg_basebackup", "pg_dump",
     "pg_restore", "pg_stat_activity", "pg_upgrade", "synchronous_commit",
@@ -41,7 +41,7 @@ def sections(text: str, start: str, heading: str) -> dict[str, str]:
 
 @pytest.fixture
 def units(tmp_path: Path) -> Path:
-    """Write the units as an operator installs them, with an existing program in place of `rankcurve`."""
+    """Write the systemd units as an operator installs them. An existing program replaces `rankcurve`."""
     for path in (*UNITS, *DEPLOY.glob("*.timer")):
         text = path.read_text(encoding="utf-8").replace("/opt/rankcurve/bin/rankcurve", str(shutil.which("true")))
         (tmp_path / path.name).write_text(text)
@@ -88,7 +88,7 @@ def test_every_setting_of_the_example_files_exists(path: Path) -> None:
 
 
 def compose(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Let docker-compose read the compose file."""
+    """Let docker-compose parse the compose file."""
     command = [str(program("docker-compose", "docker-compose")), "-f", str(DEPLOY / "compose.yml"), "config"]
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
@@ -125,7 +125,7 @@ def test_the_compose_file_refuses_to_start_without_a_password() -> None:
 
 
 def _locked(path: Path) -> dict[str, set[str]]:
-    """Return the hashes that a lock file has for each package and version."""
+    """Return the hashes in a lock file, by package and version."""
     lines = path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     pinned = [line for line in lines if re.match(r"[a-z0-9]", line)]
     return {line.split()[0]: set(re.findall(r"sha256:\w+", line)) for line in pinned}
@@ -171,7 +171,7 @@ def test_the_image_copies_existing_files_and_runs_as_an_ordinary_user() -> None:
 
 
 def _commands(text: str) -> list[list[str]]:
-    """Return the words after `rankcurve` of every command in a text, except commands without further words."""
+    """Return the arguments of every `rankcurve` command in a text. Leave out commands without arguments."""
     shown = re.findall(r"`((?:\S* )*rankcurve [^`\n]+)`", text)
     blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     shown += [line for block in blocks for line in block.splitlines()]

@@ -1,6 +1,6 @@
 """Test that the documentation agrees with the code: links, names, examples and figures.
 
-The tests read figures and names from the pages, so that they are written down only once.
+The tests read figures and names from the pages, so that these are written down only once.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.service.real_service import Service
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-CELL_CHARS_MAX = 200  # a longer cell is a paragraph, which is easier to read below the table
+CELL_CHARS_MAX = 200  # a longer cell should be a paragraph below the table
 FIGURES = re.compile(r"^\| ([\d,]+) uniform scores, (.+?) \| ([\d.]+) % \| ([\d.]+) % \| ([\d.]+) % \|$", re.MULTILINE)
 
 
@@ -30,7 +30,7 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-# The names come from the page, because a process exposes a metric only once it has a value for it.
+# The names come from the page, because a process exposes a metric only after it has a value for the metric.
 # tests/service/telemetry/test_e2e_series.py compares the page with all metrics.
 METRICS = re.findall(
     r"^\| `(rankcurve_\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8"), re.MULTILINE
@@ -38,7 +38,7 @@ METRICS = re.findall(
 
 
 def heading_ids(page: Path) -> set[str]:
-    """Return the ids of a page's headings, as the usual renderers spell them; a link may name them after `#`."""
+    """Return the ids of the headings on a page, as usual renderers make them. A link names such an id after `#`."""
     headings = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

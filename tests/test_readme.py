@@ -1,4 +1,4 @@
-"""Compare the lists and examples of the README, with which newcomers start, with the code."""
+"""Compare the lists and examples of the README with the code, because newcomers start with the README."""
 
 import json
 import os
@@ -20,7 +20,7 @@ ROW = re.compile(r"^\| `([A-Z]+) (\S+)` \| (\w+) \| (.+) \|$", re.MULTILINE)
 
 
 def _endpoint_rows() -> dict[tuple[str, str], str]:
-    """Return the role of each row of the endpoint table, by method and path."""
+    """Return the role in each row of the endpoint table, by method and path."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     table = readme.partition("<!-- endpoints -->\n")[2].partition("<!-- /endpoints -->")[0]
     rows = {(method, path): role for method, path, role, _ in ROW.findall(table)}
@@ -74,7 +74,7 @@ def _first_block(kind: str) -> str:
 
 
 def _shape(value: Any) -> Any:
-    """Replace each value in a JSON value by its type; keep the members `owner`, `column` and `value`."""
+    """Replace each value in a JSON value by its type. Keep the members `owner`, `column` and `value`."""
     if isinstance(value, dict):
         kept = ("owner", "column", "value")
         return {name: str(member) if name in kept else _shape(member) for name, member in value.items()}

@@ -1,6 +1,6 @@
 """Check the style of the project, so that reviewers need not.
 
-Every check lists all offenders with file and line. No file can switch a check off.
+Each check lists all violations with file and line. No file can switch off a check.
 """
 
 import ast
@@ -18,14 +18,14 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
 PYTHON_FOLDERS = (*PACKAGES, "benchmarks", "tests")
 FUNCTION_LINES_MAX = 60
-# These patterns find DDL too. PRAGMA and BEGIN are not queries: they set up a connection.
+# These patterns also find DDL. PRAGMA and BEGIN only set up a connection, so they are not queries.
 SQL = re.compile(
     r"\s*(select\b.*\bfrom\b|with\b.*\bas\s*\(|insert\s+(or\s+\w+\s+)?into\b|replace\s+into\b|update\b.*\bset\b"
     r"|delete\s+from\b|(create|drop|alter)\s+(unique\s+)?(table|index|trigger|view)\b)",
     re.IGNORECASE | re.DOTALL,
 )
 BUILT = re.compile(r"\b(Bound|Built|Prepared|Statement)\b")  # the types of queries with and without their arguments
-# Each word is built from two parts, because the tests search this file too and must not find it here.
+# Each word is built from two parts, because these checks also search this file and must not find the word here.
 LEFTOVERS = re.compile(
     "|".join(("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error", r"pytest\.(mark\.)?(skip|x" + "fail)"))
 )
@@ -52,14 +52,14 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _texts() -> Iterator[tuple[Path, str]]:
-    """Yield path and text of every text file of the project, without the files that tools and runs create."""
+    """Yield path and text of every text file, except files that tools or runs of the program create."""
     for folder, folders, files in os.walk(ROOT):
         made = {"data", "build", "dist", "__pycache__"}
         folders[:] = [
             name for name in folders if name in (".ci", ".github") or not (name.startswith(".") or name in made)
         ]
         for name in files:
-            if name == ".git":  # in a git worktree, this file only says where the repository is
+            if name == ".git":  # in a git worktree, `.git` is a file that only says where the repository is
                 continue
             path = Path(folder, name)
             content = path.read_bytes()
@@ -99,7 +99,7 @@ def test_every_module_has_a_docstring() -> None:
 
 
 def _started(path: Path) -> bool:
-    """Return whether a file is started by its name: as a test, as a script, or by `python -m`."""
+    """Return whether a file runs under its own name: as a test, as a script, or by `python -m`."""
     if path.parts[0] == "tests" and (path.name.startswith("test_") or path.name == "conftest.py"):
         return True
     return path.name == "__main__.py" or '__name__ == "__main__"' in _sources()[path]
@@ -110,7 +110,7 @@ def test_every_module_is_imported_by_another_or_started_by_name() -> None:
     used = {target.partition(":")[0] for target in scripts.values()}
     used_by_tests: set[str] = set()
     for path in _sources():
-        # An import in a test does not make a module part of the product.
+        # A module that only tests import is not part of the product.
         importers = used_by_tests if path.parts[0] == "tests" else used
         importers.update(name for name in _imported(path) if name != _module(path))
     dead = [
@@ -123,7 +123,7 @@ def test_every_module_is_imported_by_another_or_started_by_name() -> None:
 
 
 def _strings(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and text of every string that is not a docstring; each field of an f-string becomes `?`."""
+    """Yield the line and the text of every string except docstrings. Each field of an f-string becomes `?`."""
     docstrings = {
         id(node.value)
         for node in ast.walk(_tree(path))
@@ -157,7 +157,7 @@ def _returned(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 def _program_names(paths: Iterable[Path]) -> set[str]:
-    """Return the names of functions that return a `Program`, if no other function in these files has the same name."""
+    """Return the names of functions that return a `Program`. Leave out names that other functions also have."""
     programs, others = set[str](), set[str]()
     for path in paths:
         for function in _functions(_tree(path)):
@@ -166,14 +166,14 @@ def _program_names(paths: Iterable[Path]) -> set[str]:
 
 
 def _called(node: ast.AST) -> str:
-    """Return the name of the called function, or an empty text."""
+    """Return the name of the called function, or an empty text if `node` is not a call."""
     if not isinstance(node, ast.Call):
         return ""
     return getattr(node.func, "attr", None) or getattr(node.func, "id", None) or ""
 
 
 def _yielded(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield each expression that a plain `yield` below a node may yield; for a conditional one, both branches."""
+    """Yield each expression that a `yield` below `node` may yield. A conditional expression counts as both branches."""
     for each in ast.walk(node):
         if isinstance(each, ast.Yield) and each.value is not None:
             either = isinstance(each.value, ast.IfExp)
@@ -185,9 +185,9 @@ def test_no_program_is_called_without_yield_from() -> None:
     assert len(everywhere) > 100
     forgotten = []
     for path in _sources():
-        # Another module may use the same private name for something else, so only private names of this file count.
+        # Other modules may use the same private names for other functions, so only private names of this file count.
         programs = everywhere | {name for name in _program_names([path]) if name.startswith("_")}
-        # A program that is called as a statement, or yielded as if it were a query, never runs.
+        # A program never runs if it is called as a statement, or if it is yielded as a query.
         statements = (node.value for node in ast.walk(_tree(path)) if isinstance(node, ast.Expr))
         forgotten += [
             f"{path}:{call.lineno} {ast.unparse(call)[:60]}"
@@ -198,7 +198,7 @@ def test_no_program_is_called_without_yield_from() -> None:
 
 
 def _public_code(node: ast.AST) -> Iterator[ast.stmt]:
-    """Yield the public functions and the assignments to names and attributes, below a module or a public class."""
+    """Yield the public functions and public assignments in a module or in a public class."""
     for each in ast.iter_child_nodes(node):
         if isinstance(each, ast.ClassDef) and not each.name.startswith("_"):
             yield from _public_code(each)
@@ -215,7 +215,7 @@ def _public_code(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _offers_query(node: ast.stmt) -> bool:
-    """Return whether a function returns, or a public name is set to, a prepared or bound query."""
+    """Return whether a function returns a prepared or bound query, or an assignment gives a public name to one."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return BUILT.search(_returned(node)) is not None
     assert isinstance(node, ast.Assign | ast.AnnAssign)
@@ -228,7 +228,7 @@ def _offers_query(node: ast.stmt) -> bool:
 
 
 def test_storage_offers_programs_and_keeps_queries_private() -> None:
-    # The engines run queries, and storage/store.py names the types that engines receive, so both are left out.
+    # The engines run queries, and storage/store.py names the types that engines receive. So both are left out.
     inside = [path for path in _sources() if path.parts[0] == "storage" and path.parts[1] != "engines"]
     assert len(inside) > 50
     offered = [
@@ -256,7 +256,7 @@ def test_a_program_yields_only_queries_of_its_own_module() -> None:
         for function in _functions(_tree(path))
         if _returned(function).startswith("Program[")
         for query in _yielded(function)
-        # Only calls are checked here. mypy checks that a local name holds a query.
+        # This check covers only calls. mypy checks that a local name holds a query.
         if isinstance(query, ast.Call) and _called(query) != "bind" and _called(query)[:1] != "_"
     ]
     assert offenders == []
@@ -271,7 +271,7 @@ def test_test_folders_are_not_packages_and_no_test_sleeps() -> None:
         for node in ast.walk(_tree(path))
         if isinstance(node, ast.Call)
         and (getattr(node.func, "attr", None) or getattr(node.func, "id", None)) == "sleep"
-        # sleep(0) is allowed: it only lets other tasks run and does not wait.
+        # sleep(0) is allowed, because it lets other tasks run without waiting.
         and not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
     ]
     assert sleeps == []

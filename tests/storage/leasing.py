@@ -1,4 +1,4 @@
-"""A store's pools with a clock that a test moves."""
+"""Provide the pools of a store, with a clock that a test moves."""
 
 import random
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ CLIENT = "acme"
 
 
 class Pools:
-    """The operations on pools that tests use."""
+    """The operations on pools that tests need."""
 
     def __init__(self, deployment: Deployment, clock: StoreClock | None = None) -> None:
         self.store, self.dialect = deployment.store, deployment.dialect
@@ -47,7 +47,7 @@ class Pools:
         return self.clock.now_us
 
     def exchange(self, store_name: str, *, release_duplicates: bool = True) -> LeaseExchange:
-        """Return what takes in the lease journals of other stores."""
+        """Return the object that applies the lease journals of other stores to this store."""
         named: dict[str, Any] = {"store_name": store_name, "release_duplicates": release_duplicates}
         return LeaseExchange(self.now_us, attempts_max=5, rng=self.rng, **named)
 
@@ -62,7 +62,7 @@ class Pools:
         return await self.store.read(lambda: self.pools.read_pool(CLIENT, pool_id))
 
     async def add(self, *names: str, region: str = "eu", pool_id: str = "numbers") -> list[str]:
-        """Add resources. Return those that were new."""
+        """Add resources to a pool. Return the names that were new."""
         pool = await self.pool(pool_id)
         return await self.store.write(
             lambda: self.pools.add_resources(pool, region, names, now_us=self.clock(), rng=self.rng)
@@ -81,18 +81,18 @@ class Pools:
             await self.store.write(lambda: self.pools.drop_pool(CLIENT, pool_id, now_us=self.clock()))
 
     async def run(self, *requests: PoolRequest) -> list[Outcome]:
-        """Serve all requests in one transaction."""
+        """Run all requests in one transaction."""
         return await self.store.write(lambda: self.groups.serve_requests(requests))
 
     async def ask(
         self, key: str, *, region: str = "eu", lease_us: int = LEASE_US, until_us: int | None = None
     ) -> Grant:
-        """Request a lease for one key, and return the grant. Raise the error if the request is refused."""
+        """Request a lease for a key, and return the grant. If the request is refused, raise the error."""
         [outcome] = await self.run(LeaseRequest(CLIENT, "numbers", key, region, until_us, lease_us))
         return unwrap_grant(outcome)
 
     async def give_back(self, key: str) -> Grant:
-        """Give back one key's lease. Raise the error if the request is refused."""
+        """Release the lease of a key. If the request is refused, raise the error."""
         [outcome] = await self.run(Release(CLIENT, "numbers", key))
         return unwrap_grant(outcome)
 
@@ -109,12 +109,12 @@ class Pools:
         return await self.store.read(lambda: lease_journal.read_page(after, limit=10_000))
 
     async def summarize_events(self) -> Sequence[tuple[str, str, str | None]]:
-        """Return the journal without numbers and times: kind, resource, key."""
+        """Return the lease journal without numbers and times: kind of event, resource, key."""
         return [(event.kind, event.resource, event.key) for event in await self.events()]
 
 
 def unwrap_grant(outcome: Outcome) -> Grant:
-    """Return the grant, or raise the error of a refused request."""
+    """Return the grant. If the request was refused, raise the error."""
     if isinstance(outcome, Exception):
         raise outcome
     return outcome

@@ -1,6 +1,6 @@
-"""A store that runs another writer's query between the statements of a program.
+"""A store that runs a query of another writer between the statements of a program.
 
-The query runs in the program's own transaction, so every backend behaves the same.
+The query runs in the program's own transaction, so it has the same effect on every backend.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
-READS_OF_A_GROUP = 1  # number of statements after which a group has read its rows
+READS_OF_A_GROUP = 1  # a group has read its rows after this many statements
 
 
 def version_moved(store: Store, board: Board, owner: str) -> Bound:
-    """Return a query that changes the version of a row, as another writer would."""
+    """Return a query that changes the version of a row, as another writer would do."""
     layout = layout_of(board)
     moved = update(layout.table).set(updated_at=plus(col("updated_at"), 1)).where(*layout.scope())
     return moved.where(col("owner").eq(owner)).bind(**scope_of(board))
 
 
 class MeddlingStore(PassingStore):
-    """Runs one query of `meddle` in each transaction, before the statement with the 0-based index `before_statement`.
+    """Run one query of `meddle` in each transaction, before the statement with the 0-based index `before_statement`.
 
     Between `hold` and `release`, no write begins.
     """
@@ -42,7 +42,7 @@ class MeddlingStore(PassingStore):
         self.writes = 0
 
     def hold(self) -> None:
-        """Make every further write wait for `release`."""
+        """Block every write until `release` is called."""
         self._free.clear()
         self._begun.clear()
 
@@ -50,7 +50,7 @@ class MeddlingStore(PassingStore):
         await self._begun.wait()
 
     def release(self) -> None:
-        """Let writes begin again."""
+        """Let the blocked writes begin."""
         self._free.set()
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
@@ -78,7 +78,7 @@ class MeddlingStore(PassingStore):
 
 
 class SlowReads(MeddlingStore):
-    """A store whose reads return their rows only after the test has released them."""
+    """A store whose reads return their rows only after the test calls `release`."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

@@ -1,4 +1,4 @@
-"""A store that passes every call on to another store. Test stores that change one method are based on it."""
+"""A store that forwards every call to another store. Test stores override single methods of this store."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class PassingStore:
-    """See `Store`, for every method."""
+    """A store that forwards every call to the store that it was created with. `Store` describes the methods."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -18,7 +18,7 @@ class PassingStore:
         self.damaged = store.damaged
 
     def for_board(self, board_id: str) -> Store:
-        """Return this store, so that the test's store receives the calls for every connection pool."""
+        """Return this store instead of a store for one board, so that a subclass receives the calls for every board."""
         return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:

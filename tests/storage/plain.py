@@ -1,6 +1,6 @@
-"""Boards in plain Python dicts. Tests compare a store with them.
+"""Boards in plain Python dicts. Tests compare a store with these boards.
 
-The code is written for clarity, not for speed. It shares no code with storage except the records.
+The code is simple rather than fast. It shares only the records with the storage package.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from storage.records import Best, BoardSpec, ColumnChange, ColumnKind, ColumnSpec, Merge, StatValue, Ties
 
-Reached = tuple[StatValue, int]  # a value and the time at which it was reached
+Reached = tuple[StatValue, int]  # a value, and the time at which the owner reached it
 
 
 class OutOfRangeError(Exception):
@@ -37,7 +37,7 @@ def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChan
 def merge_row(
     columns: Sequence[ColumnSpec], row: Sequence[Reached | None], changes: Sequence[ColumnChange], at_us: int
 ) -> list[Reached | None]:
-    """Return a row after a post. A value that did not change keeps the time at which it was reached."""
+    """Return a row after a post. An unchanged value keeps the time at which it was reached."""
     values: list[StatValue | None] = [held[0] if held is not None else None for held in row]
     for change in changes:
         values[change.index] = merge_value(columns[change.index], values[change.index], change)
@@ -49,9 +49,9 @@ def merge_row(
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """The place of a row in a ranking; a smaller place is better."""
+    """The place of a row in a ranking. A smaller place is better."""
 
-    key: tuple[int, int]  # value (its sign makes smaller better) and time; the time is 0 if ties are shared
+    key: tuple[int, int]  # value, negated if high values are better, and time; the time is 0 if ties are shared
     owner: str
 
 
@@ -61,7 +61,7 @@ def place_of(spec: BoardSpec, index: int, value: int, reached_us: int, owner: st
 
 
 def rank_rows(spec: BoardSpec, index: int, rows: Mapping[str, Sequence[Reached | None]]) -> list[Place]:
-    """Return the places of all owners with a value in a column, best first."""
+    """Return the places of all owners who have a value in a column, best first."""
     places = []
     for owner, row in rows.items():
         held = row[index]

@@ -1,4 +1,4 @@
-"""Several processes on one PostgreSQL store, as deployments with connections of their own."""
+"""Simulate several processes on one PostgreSQL store. Each is a deployment with its own connections."""
 
 from contextlib import AsyncExitStack
 from typing import Any
@@ -9,7 +9,7 @@ from tests.storage.deployment import Deployment
 
 
 class Processes:
-    """Deployments on one schema. Each has connections of its own, like a process."""
+    """Deployments on one schema. Each has connections of its own, as a process would."""
 
     def __init__(self, stack: AsyncExitStack, place: str) -> None:
         self._stack, self._place = stack, place

@@ -1,4 +1,4 @@
-"""The ingest queue of one store, its callers and its workers, with a clock that only the test moves."""
+"""Provide the ingest queue of a store, its callers and its workers, with a clock that only the test moves."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ LIMITS = Settings(ingest_lease_s=LEASE_US / 1e6, change_log=True).model_copy(
 
 
 async def no_sleep(_seconds: float) -> None:
-    """Return immediately, because no test waits for time to pass."""
+    pass
 
 
 @dataclass
 class Worker:
-    """A queue worker, as one job process has it."""
+    """A queue worker of a job process."""
 
     drainer: Drainer
     leases: ShardLeases
@@ -43,12 +43,12 @@ class Worker:
 
     @property
     def held(self) -> list[tuple[int, WorkLease]]:
-        """Return the shards that the worker believes it holds, with their leases."""
+        """Return the shards that the worker believes it holds, each with its lease."""
         return sorted(self.share.shards.items())
 
 
 class QueueDesk:
-    """A queue, its callers and its workers."""
+    """A queue with its callers and its workers."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment, self.store, self.clock = deployment, deployment.store, deployment.clock
@@ -67,7 +67,7 @@ class QueueDesk:
         return desk
 
     async def enqueue(self, *posts: Post) -> None:
-        """Append posts in one transaction, in this order, each as a block of its own."""
+        """Append posts to the queue in one transaction and in this order. Each post is a block of its own."""
         blocks = [
             NewBlock(shard_of(post.owner, SHARDS), self.clock(), 1, encode_posts([post], self.clock()))
             for post in posts
@@ -75,7 +75,7 @@ class QueueDesk:
         await self.store.write(lambda: self.queue.append_blocks(blocks))
 
     async def enqueue_block(self, posts: Sequence[Post]) -> None:
-        """Append posts as one block. They must belong to one shard."""
+        """Append posts to the queue as one block. All of them must belong to the same shard."""
         [shard] = {shard_of(post.owner, SHARDS) for post in posts}
         block = NewBlock(shard, self.clock(), len(posts), encode_posts(posts, self.clock()))
         await self.store.write(lambda: self.queue.append_blocks([block]))
@@ -88,7 +88,7 @@ class QueueDesk:
         return Worker(drainer, leases)
 
     async def update_share(self, worker: Worker) -> None:
-        """Renew a worker's leases, and let the worker claim free shards."""
+        """Renew the leases of a worker, and let the worker claim free shards."""
         worker.share = await self.store.write(lambda: worker.leases.keep_share(worker.share))
         worker.share = await self.store.write(lambda: worker.leases.claim_shards(worker.share))
 
@@ -96,7 +96,7 @@ class QueueDesk:
         return await worker.drainer.drain_round(worker.held)
 
     async def drain_queue(self, name: str = "ada", *, limits: Settings = LIMITS) -> list[DrainedRound]:
-        """End all other leases, and run rounds of one new worker until no post waits."""
+        """End all other leases. Then run rounds of a new worker until no post waits."""
         self.clock.now_us += 10 * LEASE_US
         worker = self.worker(name, limits=limits)
         await self.update_share(worker)

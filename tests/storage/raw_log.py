@@ -1,4 +1,4 @@
-"""Write to the change log without a post, in a transaction that the test itself ends."""
+"""Write to the change log without a post. The test itself ends the transaction."""
 
 import asyncpg
 
@@ -7,7 +7,6 @@ from storage.log.log_record import ChangeKind
 
 
 async def log_change(connection: asyncpg.Connection, board_key: int, owner: str, before: str, after: str) -> None:
-    """Write one change to the change log, as a post would."""
     draft = BundleDraft(board_key)
     draft.add_change(owner, before, after, (ChangeKind.APPLIED,))
     names = "board_key, updated_at, changes, owners, cells, posts, place"

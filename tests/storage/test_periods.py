@@ -1,4 +1,4 @@
-"""Compare periods with the local time of their zone: every time is in exactly one period of each kind."""
+"""Compare periods with the local time of their time zone. Every time is in exactly one period of each kind."""
 
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
@@ -26,7 +26,7 @@ INSTANTS = st.datetimes(datetime(1969, 1, 1), datetime(2099, 12, 31), timezones=
 
 
 def held(calendar: Calendar, period: Period) -> tuple[int, int]:
-    """Return the bounds of a period, which must not be the all-time one."""
+    """Return the start and the end of a period. The period must not be all-time."""
     bounds = calendar.bounds_us(period)
     assert bounds is not None
     return bounds
@@ -89,11 +89,11 @@ def test_all_time_has_neither_bounds_nor_a_period_before() -> None:
         ("Europe/Berlin", date(2018, 3, 25), "2018-03-24T23:00:00+00:00", 23),
         ("Europe/Berlin", date(2018, 10, 28), "2018-10-27T22:00:00+00:00", 25),
         ("America/Sao_Paulo", date(2018, 11, 4), "2018-11-04T03:00:00+00:00", 23),  # the day begins at 01:00
-        # The hour from 23:00 comes twice.
+        # On this day, the hour after 23:00 comes twice.
         ("America/Sao_Paulo", date(2018, 2, 17), "2018-02-17T02:00:00+00:00", 25),
         # At 00:01, the clocks go back to 23:01.
         ("America/St_Johns", date(2010, 11, 6), "2010-11-06T02:30:00+00:00", 24),
-        ("Pacific/Apia", date(2011, 12, 30), "2011-12-30T10:00:00+00:00", 0),  # the zone skipped this day
+        ("Pacific/Apia", date(2011, 12, 30), "2011-12-30T10:00:00+00:00", 0),  # the time zone skipped this day
         ("Africa/Monrovia", date(1972, 1, 7), "1972-01-07T00:44:30+00:00", 24 - 44.5 / 60),
     ],
 )

@@ -1,4 +1,4 @@
-"""Compare posts, erasures, resets and new columns, in any order, with the same steps on dicts."""
+"""Compare a store with plain dicts, after posts, erasures, resets and new columns in any order."""
 
 import asyncio
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ PAGE_ROWS = 2
 
 @dataclass
 class PlainBoard:
-    """What a board should hold."""
+    """The expected contents of a board."""
 
     board: Board
     rows: dict[str, list[Reached | None]] = field(default_factory=dict)
@@ -62,15 +62,16 @@ class PlainBoard:
 
 @dataclass(frozen=True)
 class PartPlan:
-    """A post's part for one board, drawn before it is known which boards exist."""
+    """The part of a post for one board. It is drawn before it is known which boards exist."""
 
     handle: int
-    values: tuple[tuple[int, int, bool], ...]  # a column's number, the posted value, and whether it overwrites
+    # For each posted value: number of its column, value, whether it overwrites.
+    values: tuple[tuple[int, int, bool], ...]
 
 
 @dataclass(frozen=True)
 class PostPlan:
-    """A post, drawn before it is known which boards exist."""
+    """A post that is drawn before it is known which boards exist."""
 
     owner: str
     parts: tuple[PartPlan, ...]
@@ -90,20 +91,20 @@ PLANS = st.builds(
 
 
 class BoardsMachine(RuleBasedStateMachine):
-    """Compares a store and its writer with plain dicts."""
+    """Compare a store and its writer with plain dicts."""
 
     def __init__(self, backend: Backend, directory: Path, table: TableSharing) -> None:
         super().__init__()
         self.session = Session(backend, directory, table)
         self.plain: dict[str, PlainBoard] = {}
-        # Every copy of a board that was ever made. Some of the boards are deleted, and some copies lack newer columns.
+        # All copies of boards that were ever made. Some of the boards are deleted, and some copies lack newer columns.
         self.handles: list[Board] = []
         self.keys: set[int] = set()
 
     def teardown(self) -> None:
         self.session.close()
 
-    # Each rule is a step that Hypothesis may choose.
+    # Hypothesis chooses the order of the rules.
 
     @initialize(shape=st.sampled_from(sorted(SHAPES)), ties=st.sampled_from(Ties))
     def begin(self, shape: str, ties: Ties) -> None:
@@ -181,20 +182,23 @@ class BoardsMachine(RuleBasedStateMachine):
                 self.expect(post, parts)
         for name, plain in self.plain.items():
             for owner, before_us in versions[name].items():
-                # One transaction may serve all requests. It may write a row that ends with its old values.
+                # One transaction may apply all requests, so a row may end with the values that it had before.
                 grew = plain.versions[owner] > before_us
                 assert grew or plain.rows[owner] == rows[name][owner], "every change is a new version"
 
-    # The helpers run a step and compute the result that it must have.
+    # Each helper runs a step and computes the expected result.
 
     def choose_board(self, number: int) -> PlainBoard:
         return list(self.plain.values())[number % len(self.plain)]
 
     def make_post(self, plan: PostPlan) -> Post:
-        """Return the post of a plan, with at most one part for each board. Some of the boards may no longer exist."""
+        """Return the post of a plan, with at most one part for each board.
+
+        Some of the boards may be deleted already.
+        """
         parts: dict[int, BoardPost] = {}
         for planned in plan.parts:
-            # Handle 0 is the newest copy, so that most posts use current copies of boards.
+            # Handle 0 is the newest copy of a board, so most posts use a current copy.
             board = self.handles[-1 - planned.handle % len(self.handles)]
             columns = board.spec.columns
             stats: dict[str, StatValue] = {}
@@ -237,7 +241,10 @@ class BoardsMachine(RuleBasedStateMachine):
     def plan_row(
         self, plain: PlainBoard | None, post: Post, one: BoardPost, at_us: int
     ) -> tuple[list[StatValue | None] | None, list[Reached | None] | None]:
-        """Return (first stats, None) for a duplicate, (None, new row) for an applied post, else (None, None)."""
+        """Return what a post must do: (first stats, None) if it is a duplicate, (None, new row) if it is applied.
+
+        Return (None, None) if the post must be rejected.
+        """
         if plain is None:
             return None, None
         if post.post_hash is not None and post.post_hash in plain.remembered:
@@ -268,7 +275,7 @@ class BoardsMachine(RuleBasedStateMachine):
         if post.post_hash is not None:
             plain.remembered[post.post_hash] = (post.fingerprint, outcome.stats)
 
-    # The invariants must be true after every step.
+    # Hypothesis checks the invariants after every step.
 
     @invariant()
     def the_store_tells_what_the_dicts_do(self) -> None:

@@ -1,4 +1,4 @@
-"""Boards with values that a test chooses or draws, to test code that reads a whole column."""
+"""Make boards with values that a test chooses or draws, for tests of code that reads a whole column."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from storage.records import INT64_MAX, Best, Board, Ties
 from tests.storage.deployment import NOW_US, PREDICTOR, Deployment, counter, part, ranked
 
-Values = list[tuple[int | None, int]]  # each value, and the time at which it was reached
+Values = list[tuple[int | None, int]]  # (value, time at which it was reached)
 MIN, MAX = -INT64_MAX - 1, INT64_MAX
 ROWS = st.tuples(st.none() | st.integers(-30, 30) | st.integers(MIN, MAX), st.integers(0, 3))
 
@@ -15,7 +15,7 @@ ROWS = st.tuples(st.none() | st.integers(-30, 30) | st.integers(MIN, MAX), st.in
 async def create_filled_board(
     deployment: Deployment, board_id: str, values: Values, best: Best, ties: Ties, *, samples: int = PREDICTOR.samples
 ) -> Board:
-    """Create a board that holds these values; None is an entry without a value."""
+    """Create a board with these values. If a value is None, the entry has no value."""
     columns = counter("shots"), ranked("xp", best=best, scale=2, min_scaled=MIN, max_scaled=MAX)
     board = await deployment.create(board_id, *columns, ties=ties, predictor=replace(PREDICTOR, samples=samples))
     posts = [

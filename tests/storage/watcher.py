@@ -1,4 +1,4 @@
-"""An observer that remembers what a store reports."""
+"""An observer of stores that remembers the reports."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Compare ranks that claim to be exact with a plain count in the same snapshot."""
+"""Compare ranks that the store calls exact with a plain count in the same snapshot."""
 
 import asyncio
 import random
@@ -38,8 +38,8 @@ def columns(best: Best) -> tuple[ColumnSpec, ...]:
 
 def random_post(deployment: Deployment, board: Board, rng: random.Random) -> Post:
     stats = {"xp": rng.randint(-20, 20), "shots": 1} if rng.random() < 0.8 else {"lap": rng.randint(1, 9)}
-    # Each post has its own time. With equal times, equal values on a timed board would tie, which the test does not
-    # expect.
+    # Each post has a time of its own. On a timed board, equal values with equal times would tie, which the test does
+    # not expect.
     return deployment.post(rng.choice(OWNERS), part(board, stats), at_us=rng.randint(1, 10**12))
 
 
@@ -56,7 +56,7 @@ def compare_counts(ranking: Ranking, fitted: CountStart, probe: str, owner: str)
 
 
 async def check_all(deployment: Deployment, board: Board, index: int, fitted: CountStart) -> int:
-    """Compare the counts of every row, and of values that no row has, with plain counts. Return the number of rows."""
+    """Compare the counts of every row, and of values without a row, with plain counts. Return the number of rows."""
     ranking = deployment.entries(board).rankings[index]
 
     def program() -> Program[int]:
@@ -178,7 +178,10 @@ async def compare_while_writing(
 async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
-    """The count adds the transaction that the fit did not see, and none that ended before the fit."""
+    """Count entries after a fit that did not see an open transaction.
+
+    The count adds the changes of this transaction only.
+    """
     deployment = await processes.start_process()
     store, board = deployment.store, await deployment.create("b", ranked("xp", min_scaled=0, max_scaled=999))
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": int(owner[1:])})) for owner in OWNERS))

@@ -1,4 +1,4 @@
-"""Test that an owner's row is in exactly one of two tables, even if processes hide, post and die at the same time."""
+"""Test that an owner's row is in exactly one of two tables, even if processes hide, post and die concurrently."""
 
 import asyncio
 
@@ -15,7 +15,10 @@ GROUPS = 40
 
 
 async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: Deployment) -> None:
-    """With new rows, a post that sees the change and one that does not could insert rows in different tables."""
+    """Post to a new board during the change.
+
+    Concurrent posts could otherwise insert the owner's rows in both tables.
+    """
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
     store, statements = deployment.store, hidden_statements
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
@@ -35,7 +38,10 @@ async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: 
 
 @pytest.mark.parametrize("hide", [True, False])
 async def test_an_owner_left_between_hidden_and_shown_is_again_as_before(deployment: Deployment, hide: bool) -> None:
-    """Without this, a process that dies during the change would leave the owner between both states for ever."""
+    """Simulate a process that dies while it hides or shows an owner.
+
+    After the deadline, the owner has the previous state.
+    """
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
     store, statements = deployment.store, hidden_statements
     deadline_us = deployment.clock.now_us + 1_000
@@ -43,7 +49,7 @@ async def test_an_owner_left_between_hidden_and_shown_is_again_as_before(deploym
     if not hide:
         await deployment.flip_hidden("ada", hide=True)
     await store.write(lambda: statements.begin_change("ada", until_us=deadline_us - 500, hide=hide))
-    # Another process continues the same change.
+    # Another process continues the change.
     await store.write(lambda: statements.begin_change("ada", until_us=deadline_us, hide=hide))
     deployment.clock.now_us = deadline_us
     with pytest.raises(LostRaceError):

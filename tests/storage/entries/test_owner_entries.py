@@ -1,4 +1,4 @@
-"""Test that one read of many boards returns for each board the same as a read of only that board."""
+"""Test that one read of many boards returns, for each board, the same as a separate read of that board."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ async def test_entries_on_boards_of_every_table_come_in_the_order_asked_for(depl
     boards = [
         await deployment.create("a", XP, SHOTS),
         await deployment.create("b", XP, SHOTS),
-        await deployment.create("c", XP, LAP),  # in another table, if boards share tables
+        await deployment.create("c", XP, LAP),  # if boards share tables, this board is in another table
         await deployment.create("empty", XP),
     ]
     deployment.table = TableSharing.SHARED if deployment.table is TableSharing.OWN else TableSharing.OWN

@@ -1,4 +1,4 @@
-"""Test the programs that all views of a ranking use: compare their results with sorted plain tuples."""
+"""Compare the programs that all views of a ranking use with sorted tuples in plain Python."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,14 +25,14 @@ class Case:
     column: ColumnSpec
     ties: Ties
     rows: Mapping[str, Sequence[Reached | None]]
-    probes: list[tuple[int, int, str]]  # places to look up: value, time reached, owner; not every place has a row
+    probes: list[tuple[int, int, str]]  # places to look up: value, time reached, owner; some places have no row
     limit: int
     skip_rows: int
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Draw up to fourteen rows with few distinct values. Some rows have no value."""
+    """Draw up to fourteen rows with few different values. Some rows have no value."""
     column = replace(draw(st.sampled_from(COLUMNS)), best=draw(st.sampled_from(Best)))
     few = draw(st.lists(st.integers(column.min_scaled, column.max_scaled), min_size=1, max_size=4))
     values = st.sampled_from([*few, column.min_scaled, column.max_scaled])
@@ -54,7 +54,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 class Compared:
-    """One column of one board, in the store and in plain Python."""
+    """One column of a board, both in the store and in plain Python."""
 
     def __init__(self, deployment: Deployment, board: Board, case: Case) -> None:
         self.deployment, self.board, self.case = deployment, board, case
@@ -86,7 +86,7 @@ class Compared:
         return [(entry.cells[1], entry.owner) for entry in entries]
 
     def check_ends(self) -> Program[None]:
-        """Check the programs that need no place to start from."""
+        """Check the programs that start at one end of the ranking."""
         case, order = self.case, self.order
         first = yield from self.ranking.read_first_rows(case.limit)
         assert self.returned(first) == [self.expected(at) for at in order[: case.limit]]
@@ -96,7 +96,7 @@ class Compared:
         assert landed == (self.expected(order[case.skip_rows]) if case.skip_rows < len(order) else None)
 
     def check_counts(self, at: Place, cell: str) -> Program[None]:
-        """Check the number of better rows and of tied rows for a place."""
+        """Check the number of better rows and the number of tied rows for a place."""
         better = [one for one in self.order if one.key < at.key]
         tied = [one for one in self.order if one.key == at.key]
         assert (yield from self.ranking.count_better(cell)) == len(better)
@@ -109,7 +109,7 @@ class Compared:
         assert landed == (self.expected(below[0]) if below else None)
 
     def check_pages(self, at: Place, cell: str) -> Program[None]:
-        """Check the rows that the store reads on both sides of a place."""
+        """Check the rows that the store reads before and after a place."""
         limit, other = self.case.limit, self.case.skip_rows
         before, after = [one for one in self.order if one < at], [one for one in self.order if one > at]
         from_it_on = [one for one in self.order if one >= at]

@@ -1,4 +1,4 @@
-"""Test that a rebuild restores every row of a board. If it cannot, it must be refused."""
+"""Test that a rebuild restores every row of a board, and that a rebuild that cannot do so is refused."""
 
 import asyncio
 import json
@@ -37,8 +37,8 @@ OWNERS = 25
 
 
 async def read_everything(deployment: Deployment, board: Board) -> tuple[list[Any], list[Any], dict[int, int]]:
-    """Return all rows of a board as stored, its hidden rows, and its totals without the number of changes."""
-    # Read the board again, because a rebuild may have moved its rows to another table.
+    """Return all stored rows of a board, its hidden rows, and its totals except the number of changes."""
+    # Read the board again, because a rebuild may have moved the rows to another table.
     board = await deployment.find(board.id)
     hidden_names = ("owner", "updated_at", "cells")
     unseen = select(*map(col, hidden_names)).from_(HIDDEN_ENTRIES).where(col("board_key").eq(board.key))
@@ -49,7 +49,7 @@ async def read_everything(deployment: Deployment, board: Board) -> tuple[list[An
 
 
 def _trimmed(row: Any) -> Any:
-    """Return a hidden row without trailing empty cells. Only a read adds the cells of new columns to such a row."""
+    """Return a hidden row without empty cells at its end. A row that is older than a column lacks this cell."""
     owner, updated_at_us, cells = row
     values = json.loads(cells)
     while values and values[-1] is None:
@@ -164,7 +164,7 @@ async def test_a_retry_is_a_duplicate_after_a_rebuild_too(deployment: Deployment
 
 
 async def lose_posts(deployment: Deployment, board: Board) -> None:
-    """Post twice, and prune all but the last post from the journal."""
+    """Post twice. Then prune the journal, so that it keeps only the last post."""
     log = change_log
     for owner in ("ada", "bob"):
         await deployment.apply(deployment.post(owner, part(board, {"xp": 5})))
@@ -196,7 +196,7 @@ async def test_a_board_created_after_what_the_journal_lost_is_rebuilt(deployment
 async def test_a_rebuilt_board_holds_posts_that_came_after_a_running_transaction_began(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
-    """The journal of posts ends at the oldest running transaction. A rebuild locks its board and reads beyond it."""
+    """Rebuild a board while an older transaction is open. Callers read the journal only up to that transaction."""
     deployment = await processes.start_process()
     board, other = await deployment.create("b", *COLUMNS), await deployment.create("other", *COLUMNS)
     slow = raw.transaction()
@@ -226,7 +226,7 @@ async def test_a_familys_board_is_rebuilt_and_the_others_stay_as_they_are(deploy
     await rebuild(deployment, board)
     assert await read_everything(deployment, board) == before
     assert await read_everything(deployment, other) == untouched
-    # A post that was parsed with the old copy of the board is still applied.
+    # This post uses a copy of the board from before the rebuild, and is still applied.
     await deployment.apply(deployment.post("new", part(board, {"xp": 7})))
     assert [row[0] for row in (await read_everything(deployment, board))[0] if row[0] == "new"] == ["new"]
 

@@ -1,4 +1,4 @@
-"""The pools that the tests of this folder share."""
+"""Provide the pools that the tests of this folder share."""
 
 import pytest
 
@@ -17,5 +17,5 @@ async def pools(open_store: OpenStore) -> Pools:
 
 @pytest.fixture
 def table() -> TableSharing:
-    """Give boards tables of their own: what is tested here is the same in shared tables."""
+    """Give each board a table of its own, because shared tables make no difference here."""
     return TableSharing.OWN

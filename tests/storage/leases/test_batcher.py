@@ -1,4 +1,4 @@
-"""Test that each request for a lease gets exactly one answer, whatever happens to other requests of its group."""
+"""Test that each request for a lease gets exactly one answer, whatever happens to the other requests of its group."""
 
 import asyncio
 from collections import Counter
@@ -35,7 +35,7 @@ LIMITS = Settings(lease_requests_waiting_max=50, lease_wait_s_max=30).model_copy
 
 
 class GatedStore(PassingStore):
-    """A store whose transactions and answers wait until the test lets them go on. A test can also make writes fail."""
+    """A store that blocks writes and answers until the test lets them continue. A test can also make writes fail."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -46,8 +46,8 @@ class GatedStore(PassingStore):
         self.answers = asyncio.Event()
         self.answers.set()
         self.answered: asyncio.Queue[None] = asyncio.Queue()
-        self.written: list[str] = []  # the text of each query in a transaction
-        self.alone = 0  # number of writing statements outside a transaction
+        self.written: list[str] = []  # the SQL text of each query in a transaction
+        self.alone = 0  # number of writing statements that ran outside a transaction
         self.failures: list[Exception] = []
 
     async def read_query(self, query: Bound) -> Rows:
@@ -84,7 +84,7 @@ class GatedStore(PassingStore):
 
 
 class Reported:
-    """What the batcher reported."""
+    """The reports of a batcher."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -107,7 +107,7 @@ class Reported:
 
 
 class GatedBatcher:
-    """A batcher on a gated store."""
+    """A batcher on a store that a test can block."""
 
     def __init__(self, pools: Pools, limits: Settings = LIMITS) -> None:
         self.pools = pools
@@ -119,7 +119,7 @@ class GatedBatcher:
         return asyncio.create_task(self.batcher.request_lease(LeaseRequest(CLIENT, pool_id, key, "eu", None, LEASE_US)))
 
     async def hold_transaction(self) -> None:
-        """Begin a transaction that waits at the gate. Return once it waits."""
+        """Begin a transaction that the store blocks. Return when the transaction is blocked."""
         self.store.gate.clear()
         self.blocking = self.ask("blocking")
         await self.store.begun.get()
@@ -184,7 +184,7 @@ async def test_a_finding_from_before_another_transaction_of_its_key_is_read_agai
     await gated.store.answered.get()
     gated.store.answers.clear()
     second = gated.ask("k")
-    # Wait until the second request has read that the key has no lease. The test holds back the answer to this read.
+    # Wait until the second request has read that the key has no lease. The test delays the answer to this read.
     await gated.store.answered.get()
     gated.store.gate.set()
     acquired = await first
@@ -194,7 +194,7 @@ async def test_a_finding_from_before_another_transaction_of_its_key_is_read_agai
 
 
 async def test_a_finding_that_is_too_old_is_read_again(gated: GatedBatcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lease starts at the time of the read that found its key free. If the request waits, it gets less time."""
+    """Let a request wait too long after the read that found its key free. A lease starts at the time of that read."""
     monkeypatch.setattr(batcher_module, "FRESH_S", 0.0)
     await gated.ask("k")
     assert [sql for sql in gated.store.written if "lease_pools" in sql]
@@ -205,7 +205,7 @@ async def test_the_batcher_remembers_few_transactions_and_reads_again_what_it_fo
     small.store.answers.clear()
     waiting = small.ask("k")
     await small.store.answered.get()
-    for number in range(2):  # each release makes the batcher forget an earlier transaction
+    for number in range(2):  # after each release, the batcher forgets an earlier transaction
         with pytest.raises(UnknownLeaseError):
             await small.batcher.release_lease(Release(CLIENT, "numbers", f"nobody {number}"))
     small.store.written.clear()
@@ -224,7 +224,7 @@ async def test_a_key_that_asks_two_processes_at_once_gets_one_resource(processes
     for each in batchers:
         each.store.gate.clear()
     asked = [each.ask("k") for each in batchers]
-    for each in batchers:  # wait until both have read that the key has no lease
+    for each in batchers:  # wait until both batchers have read that the key has no lease
         await each.store.begun.get()
     for each in batchers:
         each.store.gate.set()
@@ -238,7 +238,10 @@ async def test_a_key_that_asks_two_processes_at_once_gets_one_resource(processes
 
 @pytest.fixture
 async def direct(processes: Processes) -> AsyncIterator[GatedBatcher]:
-    """Provide a batcher on PostgreSQL with the store's own clock. If it can, it grants a lease by one statement."""
+    """Provide a batcher on PostgreSQL that uses the clock of the store.
+
+    It grants a lease by one statement if possible.
+    """
     made = await open_direct_batcher(processes)
     await made.pools.create(partitions=1)
     yield made
@@ -298,7 +301,7 @@ async def test_a_key_keeps_the_resource_that_another_process_gave_it_meanwhile(
     await ask_for_an_hour(direct, "x")
     direct.store.gate.clear()
     late = ask_for_an_hour(direct, "k")
-    # Wait until two writes have begun: one for key `x`, one for key `k`, which had no lease when `k` was read.
+    # Wait until two writes have begun: one for the key `x`, and one for the key `k`, which had no lease.
     for _ in range(2):
         await direct.store.begun.get()
     prompt = await ask_for_an_hour(other, "k")
@@ -321,7 +324,7 @@ async def test_the_batcher_finds_a_lease_whose_write_got_no_answer(direct: Gated
 
 async def test_a_lease_that_lasts_long_enough_needs_no_transaction(gated: GatedBatcher) -> None:
     pools = gated.pools
-    pools.clock.now_us = 4_000_000_000_000_000  # far from the store's own clock, which the batcher uses for its reads
+    pools.clock.now_us = 4_000_000_000_000_000  # far from the clock of the store, which the batcher uses for its reads
     await gated.ask("k")
     gated.store.failures = [StoreBusyError("no transaction")]
     known = await gated.batcher.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 4_000_000_000_000_001))

@@ -1,4 +1,4 @@
-"""Test how a process remembers the front of a free queue: no resource is given twice, and none is overlooked."""
+"""Test how a process remembers the first resources of a free queue. It leases none twice, and skips none."""
 
 import pytest
 
@@ -19,13 +19,13 @@ async def pools(open_store: OpenStore) -> Pools:
 
 
 async def create_one_queue(pools: Pools, *names: str) -> None:
-    """Create a pool with these resources in one partition, all free since the same moment."""
+    """Create a pool with one partition. Its resources have been free since the same time."""
     await pools.create("one", partitions=1)
     await pools.add(*names, pool_id="one")
 
 
 async def take_resource(pools: Pools, key: str) -> tuple[str, int]:
-    """Lease a resource of the single queue for a key. Return its name and version."""
+    """Lease a resource from the only queue for a key. Return the resource's name and version."""
     [got] = await pools.run(LeaseRequest(CLIENT, "one", key, "eu", None, LEASE_US))
     return unwrap_grant(got).resource, unwrap_grant(got).version
 

@@ -1,4 +1,4 @@
-"""Test the lease transaction: only a fault in it could grant two valid leases on one resource."""
+"""Test the lease transaction. It alone prevents two valid leases on one resource."""
 
 import asyncio
 import time
@@ -134,7 +134,7 @@ REGIONS = ("eu", "us")
 
 
 class PoolModel(RuleBasedStateMachine):
-    """Let keys request and give back leases, and let operators change the pool. Compare the pool with a plain model."""
+    """Let keys request and release leases, and let operators change the pool. Compare the pool with a plain model."""
 
     session: Session  # set by the test
 
@@ -144,9 +144,9 @@ class PoolModel(RuleBasedStateMachine):
         self.pool_id = f"pool {time.monotonic_ns()}"
         self.session.run(self.pools.create(self.pool_id))
         self.regions: dict[str, str] = {}  # the region of each resource
-        self.ever: set[str] = set()  # regions that have, or had, a resource
+        self.ever: set[str] = set()  # every region that has, or had, a resource
         self.leases: dict[str, tuple[str, int, int]] = {}  # by key: resource, fencing number, expiry
-        self.numbers: dict[str, int] = {}  # by resource: its greatest fencing number so far
+        self.numbers: dict[str, int] = {}  # by resource: the greatest fencing number so far
 
     @property
     def now_us(self) -> int:

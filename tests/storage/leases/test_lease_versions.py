@@ -1,4 +1,4 @@
-"""Test that no version of a lease is used twice: a holder that slept past the end of its lease would do harm."""
+"""Test that no version of a lease is used twice. Otherwise, a holder that slept past its lease could do harm."""
 
 import asyncio
 

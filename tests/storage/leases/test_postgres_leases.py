@@ -1,4 +1,4 @@
-"""Test that no two holders in several processes ever have a lease on one resource at the same time."""
+"""Test that two holders in different processes never have leases on the same resource at the same time."""
 
 import asyncio
 import itertools
@@ -14,14 +14,14 @@ from tests.storage.processes import Processes
 
 PROCESSES = 3
 HOLDERS = 4  # number of holders in each process
-CLAIMS = 30  # number of successful claims after which a holder stops
+CLAIMS = 30  # a holder stops after this many successful claims
 LEASE_US = 5_000
 RESOURCES = ("one", "other")
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The period in which a holder had a resource, as far as the holder knows."""
+    """The time during which a holder had a resource, as far as the holder knows."""
 
     version: int
     from_us: int
@@ -29,7 +29,7 @@ class Holding:
 
 
 class Holder:
-    """A holder that claims random resources. It renews some leases, is late at times, and gives some leases back."""
+    """A holder that claims random resources. It renews and releases some leases, and is sometimes late."""
 
     def __init__(self, deployment: Deployment, name: str) -> None:
         self._store, self._clock = deployment.store, store_clock
@@ -50,7 +50,7 @@ class Holder:
     async def _claim(self, resource: str) -> tuple[WorkLease, int]:
         def claimed() -> Program[tuple[WorkLease, int]]:
             lease = yield from self._leases.claim("pool", resource, holder=self._name, lease_us=LEASE_US)
-            return lease, (yield from self._clock())  # read the clock last, because the claim may have waited
+            return lease, (yield from self._clock())  # the claim may have waited, so read the clock after it
 
         return await self._store.write(claimed)
 
@@ -63,7 +63,7 @@ class Holder:
             if self._rng.random() < 0.5:
                 before_us = await self._store.read(self._clock)
                 await self._store.write(lambda: self._leases.release(lease))
-                until_us = min(until_us, before_us)  # the holder certainly had the lease before it began to release it
+                until_us = min(until_us, before_us)  # the holder certainly had the lease until it began to release it
         except LeaseLostError:
             self.lost += 1
         return Holding(lease.version, from_us, until_us)
@@ -72,7 +72,6 @@ class Holder:
         return await self._store.write(lambda: self._leases.renew(lease, lease_us=LEASE_US))
 
     async def _pass(self, us: int) -> None:
-        """Wait until the store's clock has advanced by `us` microseconds."""
         end_us = await self._store.read(self._clock) + us
         while await self._store.read(self._clock) < end_us:
             pass

@@ -1,4 +1,4 @@
-"""Test work leases: only they keep two job processes from storing two curves of one column."""
+"""Test work leases. They alone prevent that two job processes store two curves of one column."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ LEASE_US = 1_000
 
 
 class Holders:
-    """Holders of one store's leases, with a clock that only the test moves."""
+    """Holders of leases in one store, with a clock that only the test moves."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.store = deployment.store
@@ -83,7 +83,7 @@ async def test_the_stores_clock_shows_the_current_time_and_moves_within_a_transa
             second = yield from now_us()
         return first, second
 
-    # The servers of the tests run on this machine, so the clocks agree. SQLite rounds to milliseconds.
+    # Test and server run on one machine, so their clocks agree. SQLite rounds times to milliseconds.
     before_us = time.time_ns() // 1000 - 1_000
     first, second = await deployment.store.write(twice)
     assert before_us <= first < second <= time.time_ns() // 1000 + 1_000
@@ -93,7 +93,7 @@ HOLDERS = ("ada", "bob", "cleo")
 
 
 class Holdings(RuleBasedStateMachine):
-    """Let holders claim, renew, overrun and give back leases. Compare them with a plain model of who may hold them."""
+    """Let holders claim, renew, overrun and release leases. Compare the leases with a plain model."""
 
     session: Session  # set by the test
 
@@ -101,8 +101,8 @@ class Holdings(RuleBasedStateMachine):
         super().__init__()
         self.holders = Holders(self.session.deployment)
         self.resource = f"example {time.monotonic_ns()}"
-        self.held: dict[str, WorkLease] = {}  # the last lease that each holder got; it may have ended
-        self.current: tuple[str, int] | None = None  # the last holder and its version; None after a release
+        self.held: dict[str, WorkLease] = {}  # by holder: the last lease that it got, even if the lease has ended
+        self.current: tuple[str, int] | None = None  # the last holder and its version, or None after a release
         self.until_us = 0
         self.number = 0
 

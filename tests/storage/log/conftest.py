@@ -1,4 +1,4 @@
-"""The table layout of the boards that the tests of this folder post to."""
+"""Choose the table layout of the boards that the tests of this folder post to."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from storage.records import TableSharing
 
 @pytest.fixture
 def table() -> TableSharing:
-    """Give boards tables of their own: what is tested here is the same in shared tables."""
+    """Give each board a table of its own, because shared tables make no difference here."""
     return TableSharing.OWN

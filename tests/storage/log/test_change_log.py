@@ -1,4 +1,4 @@
-"""Test the change log: if one change is missed or counted twice, all later counts from this log are wrong."""
+"""Test the change log. If a reader missed one change, or counted it twice, all later live counts would be wrong."""
 
 import asyncpg
 

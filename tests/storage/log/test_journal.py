@@ -1,4 +1,4 @@
-"""Test the journal: after a caller has read up to a number, no row with a smaller number appears."""
+"""Test the journal. Once a caller has read up to a number, no row with a smaller number may appear."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ from tests.storage.raw_log import log_change
 XP = ranked("xp", min_scaled=0, max_scaled=999)
 WRITERS = 3
 GROUPS = 40
-POSTS = 3  # the most posts in a group
+POSTS = 3  # the largest number of posts in a group
 
 
 async def read_page(store: Store, after: int = 0, limit: int = 1_000) -> list[JournalRow]:
@@ -29,7 +29,7 @@ async def read_page(store: Store, after: int = 0, limit: int = 1_000) -> list[Jo
 
 
 def records_of(rows: list[JournalRow]) -> list[ChangeRecord]:
-    """Return the record of each row. Every row must have one."""
+    """Return the record of each row. Fail if a row has none."""
     records = [row.record for row in rows]
     assert None not in records
     return [each for each in records if each is not None]

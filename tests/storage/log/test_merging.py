@@ -1,4 +1,4 @@
-"""Compare every merge rule with a plain model, because nobody can see later that a sum was merged wrongly."""
+"""Compare every merge rule with a plain model, because a wrong sum cannot be recognized later."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from tests.storage.deployment import counter, label, ranked, spec
 from tests.storage.plain import OutOfRangeError, Reached, merge_row
 
 SMALL = st.integers(-12, 12)
-Case = tuple[tuple[ColumnSpec, ...], list[list[ColumnChange]]]  # columns, and the changes of each post
+Case = tuple[tuple[ColumnSpec, ...], list[list[ColumnChange]]]  # the columns, and the changes of each post
 
 
 def merger_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Merger:
@@ -21,7 +21,7 @@ def merger_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Merger:
 
 @st.composite
 def posts(draw: st.DrawFn) -> Case:
-    """Draw columns of every kind with narrow ranges, and posts to one owner. Some of the posts leave a range."""
+    """Draw columns of every kind with narrow ranges, and posts of one owner. Some posts leave a column's range."""
     merges = draw(st.lists(st.sampled_from(Merge), min_size=1, max_size=4))
     columns: list[ColumnSpec] = [
         ranked(f"r{i}", merge=merge, min_scaled=-10, max_scaled=10) for i, merge in enumerate(merges)

@@ -1,4 +1,4 @@
-"""Compare padded cells with integers over any range of a column: the order of texts is the order of values."""
+"""Compare padded cells with integers, for any range of a column. The order of cells must be the order of values."""
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ INT64_MIN = -INT64_MAX - 1
 INT64 = st.integers(INT64_MIN, INT64_MAX)
 TIMES = st.integers(0, TIME_LIMIT_US)
 FULL = (INT64_MIN, INT64_MAX)
-Case = tuple[tuple[int, int], int, int]  # the range of a column, and two values in it
+Case = tuple[tuple[int, int], int, int]  # the range of a column, and two values in this range
 
 
 def padding(low: int, high: int, *, best: Best = Best.HIGH, ties: Ties = Ties.SHARED) -> Padding:
@@ -21,7 +21,7 @@ def padding(low: int, high: int, *, best: Best = Best.HIGH, ties: Ties = Ties.SH
 
 @st.composite
 def ranges_and_values(draw: st.DrawFn) -> Case:
-    """Draw a column's range and two values in it, often near each other or near the ends."""
+    """Draw a column's range and two values in this range, often close to each other or to an end."""
     low, high = sorted((draw(INT64), draw(INT64)))
     first = draw(st.integers(low, high))
     near = st.integers(max(low, first - 11), min(high, first + 11))

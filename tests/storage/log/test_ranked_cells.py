@@ -1,4 +1,4 @@
-"""Test the texts of values in the change log. SQL and Python both read them, for live counts and exact ranks."""
+"""Test the texts of values in the change log. Both SQL and Python read these texts, for live counts and exact ranks."""
 
 import sqlite3
 

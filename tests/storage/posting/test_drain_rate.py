@@ -1,4 +1,4 @@
-"""Test the estimates of waiting times. They come from measurements; without a measurement the estimate is 0."""
+"""Test the estimates of waiting times. An estimate comes from measurements, and is 0 if there is no measurement."""
 
 import math
 
@@ -12,7 +12,7 @@ from storage.posting.admission import DrainRate
 def measure_drain(
     *, posts_per_s: float, seconds: float, drain: DrainRate | None = None, from_s: float = 0.0
 ) -> DrainRate:
-    """Measure a queue that is never empty while ten groups a second are taken from it at a steady rate."""
+    """Measure a queue that is never empty. Ten groups leave the queue every second."""
     drain = drain or DrainRate()
     drain.record_left_behind(1, now_s=from_s)
     for number in range(1, round(seconds * 10) + 1):

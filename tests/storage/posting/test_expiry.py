@@ -1,4 +1,4 @@
-"""Test that a request expires if it waits too long, and only then, even if others are answered before it."""
+"""Test that a request expires if it waits too long, and only then, even if later requests are answered first."""
 
 import asyncio
 

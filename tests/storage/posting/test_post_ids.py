@@ -1,4 +1,4 @@
-"""Test which post ids are remembered, for whom and for how long, because a post id makes a retry safe."""
+"""Test which post ids the store remembers, for whom and for how long. A post id makes it safe to send a post again."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from storage.posting.post_ids import prune_ids
 from storage.records import TableSharing
 from tests.storage.deployment import Deployment, part, ranked
 
-pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables change nothing here
+pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables make no difference here
 XP = ranked("xp")
 
 
@@ -28,7 +28,10 @@ async def test_an_id_used_for_another_post_is_a_conflict(deployment: Deployment)
 
 
 async def test_emptying_or_deleting_a_board_leaves_its_void_ids_to_expire(deployment: Deployment) -> None:
-    """Deleting the ids immediately would be most of the transaction's work, and every writer would have to wait."""
+    """Check that the ids of an emptied or deleted board stay until they expire.
+
+    Deleting them at once would block writers.
+    """
     emptied, deleted = await deployment.create("emptied", XP), await deployment.create("deleted", XP)
     for round_number in range(3):
         for board in (emptied, deleted):

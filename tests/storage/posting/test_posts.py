@@ -1,4 +1,4 @@
-"""Test what a post changes, what it leaves unchanged and what it returns, because no caller can undo a post."""
+"""Test what a post changes, what it does not change, and what it returns, because no caller can undo a post."""
 
 import pytest
 
@@ -31,7 +31,7 @@ async def test_a_column_that_did_not_change_is_not_written(deployment: Deploymen
     board = await deployment.create("b", XP, LAP, counter("shots"), label("clan"))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "lap": 60, "shots": 3, "clan": "red"})))
     *_, shots, clan = [column.name for column in layout_of(board).columns]
-    # If the group wrote all columns, it would replace these values by the values that it read earlier.
+    # A group that wrote all columns would overwrite these values with the values that it read earlier.
     elsewhere = update(layout_of(board).table).set(**{shots: lit(33), clan: lit("blue")}).everything()
     deployment.store = MeddlingStore(deployment.store, [elsewhere.bind()], before_statement=2)
     post = deployment.post("ada", part(board, {"xp": 1, "lap": 70, "shots": 0, "clan": "red"}))
@@ -50,7 +50,8 @@ async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment:
     row.owner = "new"
     inserted = next(taken.table.insert_rows([(two.rows_key, row)]))
     meddle = version_moved(deployment.store, two, "ada") if owner == "ada" else inserted
-    # In tables of their own, statement 4 is the first that writes. In a shared table, statement 1 reads all rows.
+    # If boards have tables of their own, statement 4 (0-based) is the first that writes. In a shared table, one
+    # statement reads the rows of both boards, so statement 2 is the first that writes.
     first_write = 4 if one.table_key is None else 2
     store, meddling = deployment.store, MeddlingStore(deployment.store, [meddle], before_statement=first_write)
     deployment.store = meddling

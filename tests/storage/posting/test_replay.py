@@ -1,4 +1,4 @@
-"""Test that a board that was deleted by mistake is restored from the journal, with every post counted once."""
+"""Test that the journal restores a board that was deleted by mistake, and that every post counts once."""
 
 import random
 from collections.abc import Sequence
@@ -95,7 +95,7 @@ async def test_posts_before_and_after_the_deletion_add_up(deployment: Deployment
     board = await deployment.create("b", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7, "lap": 5})))
     await drop(deployment, "b")
-    # This board has the same columns in another order.
+    # The new board has the same columns in another order.
     board = await deployment.create("b", COLUMNS[1], COLUMNS[0], *COLUMNS[2:])
     await deployment.apply(deployment.post("ada", part(board, {"wins": 2, "lap": 9})))
     await replay(deployment, "b", 1)
@@ -143,7 +143,7 @@ async def test_a_retry_of_a_replayed_post_is_a_duplicate(deployment: Deployment)
     await drop(deployment, "b")
     board = await deployment.create("b", *COLUMNS)
     again = deployment.post("ada", part(board, {"wins": 7}), post_id="m1")
-    # The new board has post ids of its own.
+    # The new board does not know the post ids of the deleted board.
     assert (await deployment.apply_one(again)).status is PostStatus.APPLIED
     done = await replay(deployment, "b", 1)
     assert (done.replayed, done.duplicates) == (1, 1)

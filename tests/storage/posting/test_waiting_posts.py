@@ -1,4 +1,4 @@
-"""Test which waiting request is taken next, and which must wait for an earlier post of the same owner."""
+"""Test which waiting request is taken next, and which request must wait for an earlier post of the same owner."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ def make_request(loop: asyncio.AbstractEventLoop, *owners: str) -> WaitingReques
 
 
 def make_queue(*requests: str, group_posts_max: int = 100, grouping: bool = True) -> RequestQueue:
-    """Make a queue with a request for each text. Each letter is the owner of one post."""
+    """Make a queue with one request for each text. Each letter of a text names the owner of one post."""
     queue = RequestQueue(group_posts_max=group_posts_max, grouping=grouping)
     loop = asyncio.new_event_loop()
     for owners in requests:

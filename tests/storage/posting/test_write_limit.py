@@ -1,4 +1,4 @@
-"""Test that the limit of groups in flight finds the fastest number, follows a changed store, and keeps its bounds."""
+"""Test the limit of groups in flight. It finds the fastest number, follows a changed store, and keeps its bounds."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,14 +13,14 @@ Speed = Callable[[int], float]  # maps the number of groups in flight to groups 
 
 
 class Load:
-    """A simulated store. As many groups are always in flight as the limit allows."""
+    """A simulated store. The number of groups in flight always equals the limit."""
 
     def __init__(self, *, groups_max: int = 8) -> None:
         self.limit = WriteLimit(groups_max=groups_max)
         self.now_s = 0.0
 
     def commit_groups(self, count: int, speed: Speed) -> float:
-        """Commit this many groups. Return the mean limit."""
+        """Commit `count` groups. Return the mean limit."""
         total = 0
         for _ in range(count):
             groups = self.limit.limit
@@ -31,12 +31,12 @@ class Load:
 
 
 def gains_up_to(cores: int, *, groups_per_s: float = 50) -> Speed:
-    """Model a store that works on `cores` groups at a time and lets the others wait."""
+    """Model a store that works on at most `cores` groups at a time. Other groups wait."""
     return lambda groups: groups_per_s * min(groups, cores)
 
 
 def suffers_past(cores: int) -> Speed:
-    """Model a store that every group beyond `cores` slows down."""
+    """Model a store that becomes slower with every group beyond `cores`."""
     return lambda groups: 50 * min(groups, cores) / (1 + 0.5 * max(0, groups - cores))
 
 

@@ -1,4 +1,4 @@
-"""Test what the writer answers to each request, and when, because a client's 200 must mean that posts are stored."""
+"""Test what the writer answers to each request, and when. If a client gets 200, the posts must be stored."""
 
 import asyncio
 import random
@@ -16,12 +16,12 @@ from storage.records import Board, PartOutcome, Post, TableSharing
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
 from tests.storage.meddling import MeddlingStore, version_moved
 
-pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables change nothing here
+pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables make no difference here
 XP = ranked("xp")
 
 
 class Bounds(random.Random):
-    """A random generator that always returns the lower bound, and collects the upper bounds."""
+    """A random generator that always returns the lower bound. It records the upper bounds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Bounds(random.Random):
 
 
 class HeldWriter:
-    """A writer on a store whose writes a test can hold back, and one board to post to."""
+    """A writer and a board to post to. The test can block the writes of the writer's store."""
 
     def __init__(
         self, deployment: Deployment, board: Board, limits: PostingSettings, meddle: list[Bound | Exception]
@@ -50,7 +50,10 @@ class HeldWriter:
         return await self.writer.submit(self.posts(*owners))
 
     async def submit_behind_write(self, *requests: Sequence[str]) -> list[asyncio.Task[list[list[PartOutcome]]]]:
-        """Hold up a transaction, and submit requests that wait behind it. Return all their tasks."""
+        """Block a transaction, and submit requests that wait behind it.
+
+        Return the tasks of the transaction and the requests.
+        """
         self.store.hold()
         first = asyncio.create_task(self.submit("first"))
         await self.store.wait_for_write()
@@ -131,7 +134,8 @@ async def test_a_full_queue_refuses_a_whole_request(deployment: Deployment) -> N
         held.store.release()
         await asyncio.gather(*tasks)
         assert await held.xp("a", "b", "c", "d", "e", "f") == [1, 1, None, None, 1, None]
-        await held.submit("c", "d", "e", "f", "g")  # if no other request waits, a request may be larger than the queue
+        # If no other request waits, a request may have more posts than the queue allows.
+        await held.submit("c", "d", "e", "f", "g")
         assert await held.xp("g") == [1]
 
 

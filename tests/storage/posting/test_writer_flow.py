@@ -1,4 +1,4 @@
-"""Test several groups in flight, and which posts are refused when the store cannot keep up."""
+"""Test several groups in flight, and which posts are refused if the store is too slow."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,12 +16,15 @@ from storage.store import Program, Rows, Store
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
 from tests.storage.passing import PassingStore
 
-pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables change nothing here
+pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables make no difference here
 T = TypeVar("T")
 
 
 class TurnstileStore(PassingStore):
-    """A store that accepts several writes at the same time. Each write waits until the test lets it go on or fail."""
+    """A store that accepts several writes at the same time.
+
+    Each write waits until the test lets it continue or fail.
+    """
 
     def __init__(self, store: Store, *, writes_at_once: int) -> None:
         super().__init__(store)
@@ -52,7 +55,7 @@ class Flow:
         )
 
     def post(self, *owners: str) -> asyncio.Task[list[list[PartOutcome]]]:
-        """Submit a request that adds one point for each owner, and return its task."""
+        """Submit a request with one post for each owner, and return its task. Each post adds one point."""
         posts = [self.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
         return asyncio.create_task(self.writer.submit(posts))
 
@@ -77,7 +80,7 @@ async def open_flow(
 
 
 async def raise_limit(flow: Flow) -> None:
-    """Post until the limit is 2, because the writer has found that two groups in flight are faster than one."""
+    """Post until the limit is 2, because the writer has found that two groups in flight are faster than one group."""
     requests: list[asyncio.Task[list[list[PartOutcome]]]] = []
     number = 0
     while max(flow.observed.in_flight, default=0) < 2:
@@ -167,7 +170,7 @@ async def test_a_store_for_one_write_gets_one_write_at_a_time(deployment: Deploy
 async def test_posts_that_would_wait_too_long_are_refused_at_once_with_their_wait(deployment: Deployment) -> None:
     async with open_flow(deployment, limits=SINGLES) as flow:
         waiting = [flow.post(f"p{number}") for number in range(9)]
-        # The store writes one post per second. The six waiting posts wait short enough; one more would not.
+        # The store writes one post per second. The six waiting posts wait a short enough time, but a seventh would not.
         for _ in range(3):
             turn = await flow.store.waiting.get()
             flow.now_s += 1.0

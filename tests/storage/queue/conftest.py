@@ -1,4 +1,4 @@
-"""The queue that the tests of this folder share."""
+"""Provide the queue that the tests of this folder share."""
 
 import pytest
 
@@ -14,5 +14,5 @@ async def desk(deployment: Deployment) -> QueueDesk:
 
 @pytest.fixture
 def table() -> TableSharing:
-    """Give boards tables of their own: what is tested here is the same in shared tables."""
+    """Give each board a table of its own, because shared tables make no difference here."""
     return TableSharing.OWN

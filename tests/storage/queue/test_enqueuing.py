@@ -1,4 +1,4 @@
-"""Test what a 202 promises: what must be durable before the response, and which posts are refused instead."""
+"""Test the promise of a 202: which posts must be durable before the response, and which posts are refused instead."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ BACKLOG = QueueSettings(ingest_posts_max=20, ingest_age_s_max=5).model_copy(upda
 
 @dataclass
 class Observed:
-    """What the enqueuer reported to its operators."""
+    """The reports of an enqueuer to its observer."""
 
     queued: list[int] = field(default_factory=list)
     refused: list[tuple[str, int]] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Observed:
 
 
 class Intake:
-    """An enqueuer on a store whose writes a test can hold back, and one board to post to."""
+    """An enqueuer and a board to post to. The test can block the writes of the enqueuer's store."""
 
     def __init__(self, desk: QueueDesk, board: Board, store: Store, limits: Settings) -> None:
         self.desk, self.board, self.observed = desk, board, Observed()

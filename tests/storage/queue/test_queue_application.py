@@ -1,4 +1,4 @@
-"""Test that each accepted post is applied once, in the order of its owner's posts, even if a worker dies or sleeps."""
+"""Test that each accepted post is applied once, in its owner's order, even if a queue worker dies or pauses."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -246,7 +246,7 @@ async def test_a_round_reads_a_block_again_if_it_was_rewritten_meanwhile(desk: Q
 
 
 class PausingStore(PassingStore):
-    """A store that calls `before_write` once, before a write begins."""
+    """A store that calls `before_write` once, before the next write."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -273,7 +273,7 @@ class FullStore(PausingStore):
 
 
 class FailingStore(PausingStore):
-    """A store that makes a transaction fail at the first statement with `text` in its SQL or among its post ids."""
+    """A store that makes a transaction fail at the first statement whose SQL or post ids contain `text`."""
 
     def __init__(self, store: Store, text: str) -> None:
         super().__init__(store)

@@ -1,4 +1,4 @@
-"""Compare the queue with plain lists: queued and direct posts, dying workers, emptied boards, in any order."""
+"""Compare the queue with plain lists, for any order of queued posts, direct posts, dying workers and emptied boards."""
 
 import itertools
 from collections import defaultdict
@@ -24,7 +24,7 @@ ROUND_POSTS = 3
 
 
 class Queueing(RuleBasedStateMachine):
-    """One board, its queue, and three workers of which two may work at a time."""
+    """A board, its queue, and three workers. At most two of the workers may work at the same time."""
 
     session: Session  # set by the test
 
@@ -35,18 +35,18 @@ class Queueing(RuleBasedStateMachine):
         limits = LIMITS.model_copy(update={"ingest_round_posts_max": ROUND_POSTS})
         self.workers: dict[str, Worker] = {name: self.desk.worker(name, limits=limits) for name in WORKERS}
         self.places = itertools.count()
-        # The waiting posts of each shard, the oldest post first.
+        # The waiting posts of each shard, oldest first.
         self.queued: dict[int, list[tuple[int, Board, Post]]] = defaultdict(list)
-        self.rows: dict[str, list[int]] = {}  # the values of `xp` and `last` of each owner
-        self.seen: set[str] = set()  # the hashes of applied post ids
+        self.rows: dict[str, list[int]] = {}  # each owner's values of `xp` and `last`
+        self.seen: set[str] = set()  # the hashes of the ids of applied posts
         self.number = 0
-        self.session.run(self._empty_queue())  # earlier examples may have left posts
+        self.session.run(self._empty_queue())  # earlier examples may have left posts in the queue
 
     async def _empty_queue(self) -> None:
         await self.desk.drain_queue("cleaner")
 
     def teardown(self) -> None:
-        """Let one more worker apply all posts that still wait."""
+        """Let another worker apply all waiting posts."""
         self.session.run(self.desk.drain_queue("last"))
         self._applied({shard: len(posts) for shard, posts in self.queued.items()})
         self.boards_agree()
@@ -131,7 +131,7 @@ class Queueing(RuleBasedStateMachine):
         if board.epoch != self.board.epoch:
             return
         if post.post_hash in self.seen:
-            return  # the post is a duplicate, or its id belongs to another post
+            return  # the post is a duplicate, or another post has the same id
         if post.post_hash is not None:
             self.seen.add(post.post_hash)
         row = self.rows.setdefault(post.owner, [0, 0])

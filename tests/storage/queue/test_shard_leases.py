@@ -1,4 +1,4 @@
-"""Test that every shard has exactly one worker, and that no more workers work than the semaphore allows."""
+"""Test that every shard has exactly one worker, and that the semaphore limits the number of working workers."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from tests.storage.queueing import LEASE_US, SHARDS, QueueDesk
 
 
 async def resize(desk: QueueDesk, size: int) -> None:
-    """Store a new number of workers, as if a measurement had found it."""
+    """Store a new number of workers, as the job that measures the workers would do."""
     desk.clock.now_us += 1
     found = await desk.store.read(desk.semaphore.sizing)
     sizing = Sizing(size, 2 * size, 3, desk.clock())

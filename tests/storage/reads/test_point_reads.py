@@ -1,4 +1,4 @@
-"""Test point reads that share statements: which data each caller sees, and as of which time."""
+"""Test point reads that share statements: which data each caller gets, and as of which time."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ XP = ranked("xp")
 
 
 class CountedReads(MeddlingStore):
-    """A store that counts statements, and holds up each statement until the test releases it."""
+    """A store that counts its statements. It blocks each statement until the test releases it."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -114,7 +114,7 @@ async def test_a_read_with_an_old_copy_of_a_board_fails_alone(deployment: Deploy
     wide = await deployment.change("b", deployment.laid_out(spec(XP, ranked("lap"))))
     await deployment.apply(deployment.post("ada", part(wide, {"xp": 1, "lap": 2})))
     reads = make_reads(deployment, deployment.store)
-    # `narrow` is the board before a column was added; `wide` is the board after that.
+    # `narrow` is the board before a column was added, and `wide` is the board afterwards.
     asked = [reads.read_entry(board, "ada") for board in (narrow, wide, narrow)]
     before, answer, again = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(before, BoardChangedError)

@@ -1,4 +1,4 @@
-"""The creation of a store's schema, and what opening an existing store does to it."""
+"""Test how the schema of a store is created, and what happens when a process opens an existing store."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""Of owners with equal values, the one who reached the value first is better, in every view and on every store.
+"""Test boards on which the earliest owner wins a tie, in every view and on every store.
 
-The tests use few values and few times, so nearly every rank depends on when a value was reached. A post may change
-several values at the same time. An owner may lose a value and reach it again, or post an equal value again.
+The tests use few values and few times, so nearly every rank depends on the time at which a value was reached. A post
+may change several values at once. An owner may lose a value and reach it again, or post an equal value again.
 """
 
 import asyncio
@@ -19,7 +19,8 @@ from tests.service.real_service import RARELY, Service, escaped
 from tests.storage.deployment import Clock
 
 F = "/v1/families/game"
-NOON = datetime(2037, 3, 27, 12, tzinfo=UTC)  # far in the future, because jobs close boards by the clock of the store
+# Jobs close boards by the store's clock, so this time is far in the future.
+NOON = datetime(2037, 3, 27, 12, tzinfo=UTC)
 NOON_US = round(NOON.timestamp() * 1e6)
 BOARDS = ("game:all", "game:2037-03-27", "game:2037-W13:org=7")
 COLUMNS = [
@@ -38,7 +39,7 @@ FOLDED_S_MAX = 60
 
 
 class Game:
-    """A family and its model in plain Python. Every post reaches every board, so one model is enough for all boards."""
+    """A family and its model in plain Python. Every post reaches every board, so one model serves all boards."""
 
     def __init__(self, service: Service, seed: int) -> None:
         self.service, self.rng = service, random.Random(seed)
@@ -71,7 +72,7 @@ class Game:
 
     async def wait_folded(self, board: str) -> None:
         """Wait until the curves of a board count every post that was acknowledged before this call."""
-        self.clock.now_us += 10_000_000  # without changes, the fold job stores a new `as_of` only every 10 s
+        self.clock.now_us += 10_000_000  # if no entry changes, the folding job stores a new `as_of` only every 10 s
         async with asyncio.timeout(FOLDED_S_MAX):
             while True:
                 curves = (await self.service.get(path(board)))["curves"].values()
@@ -93,7 +94,7 @@ def path(board: str) -> str:
 
 @pytest.fixture
 async def game(either_store: dict[str, Any], table: str, tmp_path: Path) -> AsyncIterator[Game]:
-    """Start a service with the family. The service counts ranks only in short gaps."""
+    """Start a service with the family. The service counts ranks only in gaps with few entries."""
     service = Service(tmp_path, exact_gap_rows_max=3, **either_store)
     made = Game(service, seed=5)
     async with service.running():
@@ -191,7 +192,7 @@ async def check_positions(game: Game, board: str, *, counted: bool) -> None:
 
 
 def check_position(found: dict[str, Any], truth: int, total: int, *, exact: bool) -> None:
-    """Check that a position's bracket contains the true rank, and that an exact position has that rank."""
+    """Check that a position's bracket contains the true rank. An exact position must have the true rank."""
     assert found["low"] <= truth <= found["high"]
     assert found["low"] <= found["rank"] <= found["high"]
     assert found["total"] == total
@@ -199,7 +200,7 @@ def check_position(found: dict[str, Any], truth: int, total: int, *, exact: bool
 
 
 async def check_exact(game: Game, board: str) -> None:
-    """Check the exact ranks and the next better place of every owner. The curve need not count all posts yet."""
+    """Check the exact ranks and the next better places of all owners. The curve need not count all posts yet."""
     for column in COLUMNS:
         ranks, order = game.plain.ranks(column.name), game.plain.order(column.name)
         for owner, better in zip(order, [None, *order], strict=False):
@@ -214,7 +215,7 @@ async def check_exact(game: Game, board: str) -> None:
 
 
 async def check_values(game: Game, board: str, *, counted: bool) -> None:
-    """Check the positions of values, the rows around these values, and the values at ranks."""
+    """Check the positions of values, the rows around values, and the values at ranks."""
     for column in COLUMNS:
         order = game.plain.order(column.name)
         held = sorted({game.plain.value(column.name, owner) for owner in order} | {column.least, column.most})
@@ -262,7 +263,7 @@ async def check_rows(game: Game, board: str) -> None:
 
 
 def check_page(game: Game, column: PlainColumn, page: dict[str, Any], ranks: dict[str, int]) -> list[str]:
-    """Check a page. Every rank on the page must be counted. Return the owners on the page."""
+    """Check the rows of a page. Every rank must be found by counting. Return the owners on the page."""
     assert page["total"] == len(ranks)
     for row in page["entries"]:
         assert (row["rank"], row["exact"]) == (ranks[row["owner"]], True)

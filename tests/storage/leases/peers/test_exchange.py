@@ -1,4 +1,4 @@
-"""Test that stores read each other's lease journals, and find keys that got a resource from both stores."""
+"""Test that stores read each other's lease journals, and find keys that have leases in both stores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = 100
 
 
 class Region:
-    """A region with a store of its own, which reads another store's journal when a test calls `read`."""
+    """A region with a store of its own. It reads the journal of another store only when a test calls `read`."""
 
     def __init__(self, name: str, deployment: Deployment, clock: Clock, *, release: bool = True) -> None:
         self.name, self.pools = name, Pools(deployment)
