@@ -32,7 +32,7 @@ Listener = Callable[[str, dict[str, Any]], None]
 
 
 class DevToolsError(Exception):
-    """The browser refused a command."""
+    """An error that the browser returned in answer to a command."""
 
 
 class Chromium:

@@ -88,7 +88,6 @@ def test_every_setting_of_the_example_files_exists(path: Path) -> None:
 
 
 def compose(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Let docker-compose parse the compose file."""
     command = [str(program("docker-compose", "docker-compose")), "-f", str(DEPLOY / "compose.yml"), "config"]
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 

@@ -24,7 +24,8 @@ SQL = re.compile(
     r"|delete\s+from\b|(create|drop|alter)\s+(unique\s+)?(table|index|trigger|view)\b)",
     re.IGNORECASE | re.DOTALL,
 )
-BUILT = re.compile(r"\b(Bound|Built|Prepared|Statement)\b")  # the types of queries with and without their arguments
+# Types of queries, before and after their arguments are bound.
+BUILT = re.compile(r"\b(Bound|Built|Prepared|Statement)\b")
 # Each word is built from two parts, because these checks also search this file and must not find the word here.
 LEFTOVERS = re.compile(
     "|".join(("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error", r"pytest\.(mark\.)?(skip|x" + "fail)"))

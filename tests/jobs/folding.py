@@ -22,7 +22,6 @@ class Folder:
         self.counting: Counting = job.counting()
 
     async def fold(self) -> int:
-        """Fold once. Return the number of folded changes."""
         return await self._job.fold_changes(self._held, self.counting)
 
 

@@ -134,7 +134,7 @@ class HeldStore(PassingStore):
         self.heavy_reads = 0
         self._read = asyncio.Condition()
         self.failures: list[Exception] = []
-        self.refused: asyncio.Queue[Exception] = asyncio.Queue()  # the errors of writes that were rolled back
+        self.refused: asyncio.Queue[Exception] = asyncio.Queue()  # the error of each write that was rolled back
         self.entered = asyncio.Event()
         self._free = asyncio.Event()
         self._free.set()

@@ -16,11 +16,11 @@ from predictor import Bracket
 
 
 class RankSource(Protocol):
-    """A curve, or the recorded answers of a service about every key."""
+    """A source of estimated ranks: a curve, or the recorded answers of a service about every key."""
 
     @property
     def step(self) -> int:
-        """Return the distance from a key to the first lattice point past it."""
+        """Return the distance between two neighbouring lattice points."""
         ...
 
     def locate(self, key: int) -> Bracket: ...

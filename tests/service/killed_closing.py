@@ -29,7 +29,7 @@ PROCESSES_MAX = 1_000  # after so many processes, the closing must be complete
 
 
 class KilledError(Exception):
-    """The simulated process died."""
+    """Simulates the death of a process at a call of the store."""
 
 
 class MortalStore(PassingStore):

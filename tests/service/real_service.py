@@ -183,7 +183,6 @@ class Service(Caller):
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
-        """Start the service on a free port."""
         constants = {name: value for name, value in self.settings.items() if name not in Settings.model_fields}
         named = {name: value for name, value in self.settings.items() if name not in constants}
         settings = load(named, {}, None).model_copy(update=constants)
@@ -202,7 +201,6 @@ class Service(Caller):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
-        """Run the service inside the `with` block."""
         await self.start()
         yield self
         await self.stop()

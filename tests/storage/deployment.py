@@ -105,8 +105,6 @@ class Clock:
 
 @dataclass
 class Observed:
-    """The reports of a writer to its observer."""
-
     groups: list[int] = field(default_factory=list)  # number of posts in each committed transaction
     rows: list[int] = field(default_factory=list)
     races: int = 0
@@ -165,7 +163,6 @@ class Deployment:
         return await self.store.write(lambda: delete_board(board_id=board_id))
 
     async def find(self, board_id: str = "b") -> Board:
-        """Read a board from the catalog in the store."""
         return await self.store.read(lambda: find_board(board_id))
 
     async def put_family(self, wanted: FamilySpec, family_id: str = "f") -> Family:

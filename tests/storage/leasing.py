@@ -81,7 +81,6 @@ class Pools:
             await self.store.write(lambda: self.pools.drop_pool(CLIENT, pool_id, now_us=self.clock()))
 
     async def run(self, *requests: PoolRequest) -> list[Outcome]:
-        """Run all requests in one transaction."""
         return await self.store.write(lambda: self.groups.serve_requests(requests))
 
     async def ask(

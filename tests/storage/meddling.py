@@ -50,7 +50,6 @@ class MeddlingStore(PassingStore):
         await self._begun.wait()
 
     def release(self) -> None:
-        """Let the blocked writes begin."""
         self._free.set()
 
     async def write(self, program: Callable[[], Program[T]]) -> T:

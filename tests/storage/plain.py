@@ -12,7 +12,7 @@ Reached = tuple[StatValue, int]  # a value, and the time at which the owner reac
 
 
 class OutOfRangeError(Exception):
-    """A value would leave its column's range."""
+    """A merged value lies outside the range of its column."""
 
 
 def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChange) -> StatValue:

@@ -35,8 +35,6 @@ async def no_sleep(_seconds: float) -> None:
 
 @dataclass
 class Worker:
-    """A queue worker of a job process."""
-
     drainer: Drainer
     leases: ShardLeases
     share: Share = field(default_factory=Share)
@@ -48,8 +46,6 @@ class Worker:
 
 
 class QueueDesk:
-    """A queue with its callers and its workers."""
-
     def __init__(self, deployment: Deployment) -> None:
         self.deployment, self.store, self.clock = deployment, deployment.store, deployment.clock
         self.queue = ingest_queue

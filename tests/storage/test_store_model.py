@@ -71,7 +71,7 @@ class PartPlan:
 
 @dataclass(frozen=True)
 class PostPlan:
-    """A post that is drawn before it is known which boards exist."""
+    """A post, drawn at random before it is known which boards exist."""
 
     owner: str
     parts: tuple[PartPlan, ...]

@@ -37,7 +37,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 class KilledError(BaseException):
-    """The simulated process died at this call."""
+    """Simulates the death of a process at a call of the store."""
 
 
 class MortalStore(PassingStore):

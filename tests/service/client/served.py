@@ -8,7 +8,6 @@ from aiohttp import web
 
 @asynccontextmanager
 async def serving_app(app: web.Application) -> AsyncIterator[str]:
-    """Serve the application inside the `with` block. Yield its address."""
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -95,7 +95,7 @@ def test_a_resumed_import_never_overwrites_corrected_rejects(fake: FakeService, 
 @pytest.mark.parametrize("name", ["itself", "link", "hard", "reasons"])
 def test_no_option_overwrites_the_file_to_import(fake: FakeService, tmp_path: Path, option: str, name: str) -> None:
     path = bad_scores(tmp_path, 25)
-    if name == "reasons":  # besides its own file, each option writes a second file
+    if name == "reasons":  # the imported file has the name of the second file that the option writes
         path = path.rename(tmp_path / ("x.csv.reasons" if option == "--rejects" else "x.csv.partial"))
     other = path.with_suffix("") if name == "reasons" else path.with_name(name) if name != "itself" else path
     if name == "link":

@@ -16,8 +16,6 @@ ADA, BOB = Identity("ada", Role.READER), Identity("bob", Role.WRITER)
 
 
 class Clock:
-    """A clock that the test sets, in seconds."""
-
     def __init__(self) -> None:
         self.now_s = 100.0
 

@@ -28,7 +28,7 @@ WAIT_S = 60
 
 @dataclass
 class Pair:
-    """A process that receives operators' requests, and a second process."""
+    """Two processes on one store. Operators send their requests to one of them."""
 
     operator: Service
     other: Service

@@ -20,7 +20,7 @@ READY = Report("ready")
 
 
 class FakeChild:
-    """A fake process that reports and ends when the test decides."""
+    """A fake process. The test decides when it reports and when it ends."""
 
     pid = 4711
 

@@ -36,7 +36,7 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, format: str, *arguments: object) -> None:
-                """Suppress the log of the HTTP server."""
+                pass
 
         self._bodies = bodies
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

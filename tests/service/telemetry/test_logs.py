@@ -17,8 +17,6 @@ pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 class Log:
-    """A log of JSON lines that the test parses."""
-
     def __init__(self, *, level: str = "info", process: str = "") -> None:
         self._stream = io.StringIO()
         self._writer = configure_logging(level=level, style="json", stream=self._stream, process=process)

@@ -35,8 +35,6 @@ SENT = {"X-Request-Id": "caller-1", "traceparent": f"00-{TRACE}-00f067aa0ba902b7
 
 
 class Toy:
-    """The toy service, with a log of its own."""
-
     def __init__(self, *, sample_ratio: float = 0, slow_s: float = 60, keys: list[NewApiKey] | None = None) -> None:
         self.stream = io.StringIO()
         self._writer: LineWriter = configure_logging(level="info", style="json", stream=self.stream)

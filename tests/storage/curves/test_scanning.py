@@ -20,7 +20,6 @@ from tests.storage.valued import MAX, MIN, ROWS, Values, create_filled_board
 
 
 def read_tally(tally: Tally) -> dict[int, int]:
-    """Return the keys of a tally with the number of entries for each key."""
     if tally.total == 0:
         return {}
     low, high, better_counts = (

@@ -84,8 +84,6 @@ class GatedStore(PassingStore):
 
 
 class Reported:
-    """The reports of a batcher."""
-
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
         self.groups: list[int] = []

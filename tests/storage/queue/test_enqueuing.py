@@ -34,8 +34,6 @@ BACKLOG = QueueSettings(ingest_posts_max=20, ingest_age_s_max=5).model_copy(upda
 
 @dataclass
 class Observed:
-    """The reports of an enqueuer to its observer."""
-
     queued: list[int] = field(default_factory=list)
     refused: list[tuple[str, int]] = field(default_factory=list)
 

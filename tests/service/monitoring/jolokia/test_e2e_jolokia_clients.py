@@ -92,7 +92,6 @@ def test_jolokia_js_extracts_values_and_is_refused_what_does_not_exist(by_javasc
 
 @pytest.fixture(scope="module")
 def pyjolokia() -> Any:
-    """Import pyjolokia from the folder that contains it. Return the module."""
     spec = importlib.util.spec_from_file_location("pyjolokia", python_modules() / "pyjolokia.py")
     assert spec is not None
     assert spec.loader is not None
