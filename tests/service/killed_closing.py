@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 CALLS_MAX = 40  # a process dies at one of its first CALLS_MAX calls of the store
 LEASE_US = 10_000_000
-PROCESSES_MAX = 1_000  # after so many processes, the closing must be complete
+PROCESSES_MAX = 1_000  # the closing must be complete after at most this many processes
 
 
 class KilledError(Exception):

@@ -105,7 +105,7 @@ COLUMNS = [
 ]
 GRACE_S = 7_200  # longer than any change of clocks in a time zone
 OWNERS = [f"o{number}" for number in range(9)]
-RETRIES = 12  # so many of the newest posts may be sent again
+RETRIES = 12  # number of the newest posts that may be sent again
 ATTEMPTS = 5
 HOUR_US = 3_600 * 1_000_000
 PAGE = 1000

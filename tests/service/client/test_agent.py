@@ -29,7 +29,7 @@ class FakeLeases:
         self.given_back: list[str] = []
         self.statuses: list[int] = []  # status codes of the next answers; an empty list means 200
         self.hold: asyncio.Event | None = None
-        self.takes_s = 0.0  # the clock advances by so many seconds before each answer
+        self.takes_s = 0.0  # before each answer, the clock advances by this number of seconds
         self.url = ""
 
     def monotonic(self) -> float:

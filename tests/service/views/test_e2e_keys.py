@@ -19,7 +19,7 @@ from tests.service.real_service import Caller, Service, Spawn, command_line
 XP = {"name": "xp", "merge": "sum"}
 BOARDS = "/v1/leaderboards"
 STREAM = "/v1/leaderboards/b/stream?column=xp&top=3"
-TAKES_EFFECT_S = 5.0  # the contract promises this delay for new and for revoked keys
+TAKES_EFFECT_S = 5.0  # within this time, a new or revoked key takes effect, as the contract promises
 WAIT_S = 60.0
 
 

@@ -5,7 +5,7 @@ from tests.service.monitoring.dashboard.shown_node import OWNERS, new_board, pos
 from tests.service.openapi_checks import ROUTE_TABLE
 from tests.service.real_service import Caller, Figures, Process
 
-READS_MAX = 1_000  # a test reads the page at most this often; the page updates its numbers only every few seconds
+READS_MAX = 1_000  # how often a test may read the page; its numbers change only every few seconds
 REQUESTS = "rankcurve_requests_total"
 # The open page requests these routes itself, so their counts grow during the comparison.
 ASKED_BY_THE_VIEW = {"dashboard", "dashboard_file", "jolokia_post", "queue", "pools", "pool", "metrics"}
