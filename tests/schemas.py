@@ -11,7 +11,7 @@ DROPS_MAX = 3
 
 @asynccontextmanager
 async def fresh_schema(url: str) -> AsyncIterator[str]:
-    """Create an empty schema and yield a connection string for it. Drop the schema at the end."""
+    """Create an empty schema and yield a connection string to this schema. Drop the schema at the end."""
     name = f"test_{secrets.token_hex(8)}"
     await _run(url, f"CREATE SCHEMA {name}")
     try:

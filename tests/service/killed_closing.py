@@ -64,7 +64,7 @@ class MortalStore(PassingStore):
 
 
 class KilledClosing:
-    """Close the boards of a service's store that are due by `clock`, in processes that die."""
+    """Run the closing job in processes that die, until the boards that are due by `clock` are closed."""
 
     def __init__(self, context: Context, clock: Callable[[], int], rng: random.Random) -> None:
         self._context, self._clock, self._rng = context, clock, rng

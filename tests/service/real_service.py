@@ -284,7 +284,7 @@ Spawn = Callable[..., Process]  # starts a process that is stopped at the end of
 def environment() -> dict[str, str]:
     """Return the environment variables of this process without settings of the service.
 
-    Add the project to the import path.
+    The import path also has the project.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RANKCURVE_")}
     return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}

@@ -62,7 +62,7 @@ class PlainBoard:
 
 @dataclass(frozen=True)
 class PartPlan:
-    """The part of a post for one board. It is drawn before it is known which boards exist."""
+    """The part of a post for one board, drawn at random before it is known which boards exist."""
 
     handle: int
     # For each posted value: number of its column, value, whether it overwrites.

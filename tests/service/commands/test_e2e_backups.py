@@ -35,7 +35,7 @@ A = "/v1/leaderboards/a"
 
 @pytest.fixture
 def memcached() -> Iterator[OpenMemcached]:
-    """Start a memcached. A restore does not change it, so its curves are newer than the backup."""
+    """Start a memcached. A restore does not change memcached, so memcached has newer curves than the backup."""
     with OpenMemcached() as started:
         yield started
 

@@ -1,4 +1,4 @@
-"""Test boards that share a table. They do not affect each other, and short steps delete the rows of deleted boards."""
+"""Test boards that share a table. No board affects another. Short steps delete the rows of deleted boards."""
 
 import asyncio
 
