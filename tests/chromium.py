@@ -1,7 +1,7 @@
 """Start a real Chromium without a window for tests, and connect to the DevTools of that browser.
 
-Only one browser runs at a time. The browser connects only to the pages that a test opens. It ends with all its child
-processes.
+Only one browser runs at a time. The browser connects only to the pages that a test opens. The browser ends
+with all its child processes.
 """
 
 import asyncio

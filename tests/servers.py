@@ -1,6 +1,7 @@
 """Start the real servers that tests need, on free ports and in temporary folders.
 
-A watcher process outlives this process, however this one ends. It ends the servers and removes their folders.
+A watcher process outlives this process, however this process ends. The watcher
+ends the servers and removes their folders.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ INSTALL_HINT = "`make test` installs what is missing, by tests/install_missing.s
 # The watcher waits until this process closes the pipe. Then the watcher ends the server by the process id in the pid
 # file, waits a second, and removes the folder.
 WATCHER = 'read -r _; read -r pid < "$2" && kill -"$3" "$pid"; sleep 1; rm -rf "$1"'
-# Most tests do not need durable commits. A test that needs them starts a server of its own, with DURABLE.
+# Most tests do not need durable commits. A test of durability starts a server of its own, with DURABLE.
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 

@@ -119,7 +119,7 @@ def test_a_password_in_a_refused_address_is_not_repeated() -> None:
 
 
 SECRET = "s3cr3t"
-# Addresses that contain a password. Parsers accept some of them; others have typing mistakes.
+# Addresses that contain a password. Parsers accept some of these addresses. Other addresses have typing mistakes.
 SECRET_TEXTS = (
     *(
         f"postgresql://{rest}"

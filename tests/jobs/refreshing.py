@@ -41,7 +41,7 @@ async def work_off(world: World, job: RefreshJob) -> None:
 
 
 async def start_boards(world: World, *names: str, **schedule: float) -> tuple[RefreshJob, list[Board]]:
-    """Create boards with one entry each, and a job that has found these boards. `schedule` sets limits of the job's schedule."""
+    """Create boards with one entry each, and a job that has found these boards. `schedule` sets limits of the job."""
     boards = [await world.create(name) for name in names]
     for board in boards:
         await world.post(board, {"a": 1})

@@ -7,7 +7,7 @@ from tests.service.real_service import ROOT
 
 
 def rank_of() -> Callable[..., tuple[int, int, int]]:
-    """Return the function `rank_of(document, value, reached_at)`. It returns (rank, low, high)."""
+    """Return the function `rank_of(document, value, reached_at)`. The function returns (rank, low, high)."""
     spec = importlib.util.spec_from_file_location("rank_offline", ROOT / "docs" / "rank_offline.py")
     assert spec is not None
     assert spec.loader is not None

@@ -25,7 +25,7 @@ def fake() -> Iterator[FakeService]:
 
 @pytest.fixture
 def alive() -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process in place of the service. It runs until its standard input is closed."""
+    """Start a process in place of the service. The process runs until its standard input is closed."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     yield process
     process.communicate()

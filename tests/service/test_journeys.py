@@ -120,7 +120,7 @@ def trace() -> Iterator[Trace]:
 
 @pytest.fixture
 async def service(trace: Trace, tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service with an API key and a board with a live curve. It runs no jobs.
+    """Start a service with an API key and a board with a live curve. The service runs no jobs.
 
     The service counts a rank only if the gap has at most one entry.
     """

@@ -71,7 +71,7 @@ class QueueDesk:
         await self.store.write(lambda: self.queue.append_blocks(blocks))
 
     async def enqueue_block(self, posts: Sequence[Post]) -> None:
-        """Append posts to the queue as one block. All of them must belong to the same shard."""
+        """Append posts to the queue as one block. All posts must belong to the same shard."""
         [shard] = {shard_of(post.owner, SHARDS) for post in posts}
         block = NewBlock(shard, self.clock(), len(posts), encode_posts(posts, self.clock()))
         await self.store.write(lambda: self.queue.append_blocks([block]))

@@ -1,4 +1,4 @@
-"""Test that an archive gives the same answers as the rows, even if processes die while they write it."""
+"""Test that an archive gives the same answers as the rows, even if processes die while they write the archive."""
 
 import random
 from collections.abc import AsyncIterator, Callable

@@ -3,7 +3,7 @@
 posts ── backup ── posts, another curve ── the store destroyed ── restored ── every post sent once more
 
 The tests compare a restored service with the answers that clients got. If a post was acknowledged before the backup
-began, the restored service calls it a duplicate. After all posts are sent once more, each of them counts once.
+began, the restored service calls it a duplicate. After all posts are sent once more, each post counts once.
 """
 
 import asyncio

@@ -33,7 +33,7 @@ def bad_scores(folder: Path, lines: int) -> Path:
 
 
 def reason_lines(rejects: Path) -> list[int]:
-    """Return the line numbers from the file of reasons. They are line numbers of the imported file."""
+    """Return the line numbers from the file of reasons. The numbers refer to the imported file."""
     with Path(f"{rejects}.reasons").open(newline="") as stream:
         return [int(row["line"]) for row in csv.DictReader(stream)]
 

@@ -107,7 +107,7 @@ class Key:
 
 
 class Keys:
-    """A replacement for the stored API keys that keeps them in memory."""
+    """A replacement for the store of API keys. It keeps the keys in memory."""
 
     def __init__(self) -> None:
         self.held: list[Key] = []

@@ -1,4 +1,4 @@
-"""Test that spans of requests and of the work for them reach an OpenTelemetry collector, in the caller's trace."""
+"""Test that spans of requests and of background work reach an OpenTelemetry collector, in the caller's trace."""
 
 import queue
 import subprocess

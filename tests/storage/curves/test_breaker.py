@@ -1,4 +1,4 @@
-"""Test the circuit breaker for memcached. It opens after several failures, and closes after a successful trial."""
+"""Test the circuit breaker for memcached. The breaker opens after several failures and closes after a success."""
 
 from storage.curves.memcached import Breaker
 

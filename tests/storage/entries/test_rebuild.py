@@ -49,7 +49,7 @@ async def read_everything(deployment: Deployment, board: Board) -> tuple[list[An
 
 
 def _trimmed(row: Any) -> Any:
-    """Return a hidden row without empty cells at its end. A row that is older than a column has no cell for it."""
+    """Return a hidden row without empty cells at its end. A row has no cells for columns that are newer."""
     owner, updated_at_us, cells = row
     values = json.loads(cells)
     while values and values[-1] is None:

@@ -35,7 +35,7 @@ LIMITS = Settings(lease_requests_waiting_max=50, lease_wait_s_max=30).model_copy
 
 
 class GatedStore(PassingStore):
-    """A store that blocks writes and answers until the test lets them continue. A test can also make writes fail."""
+    """A store that delays writes and answers until the test lets them continue. A test can also make writes fail."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

@@ -1,4 +1,4 @@
-"""Test how a process remembers the first resources of a free queue. It leases none twice, and skips none."""
+"""Test how a process remembers the first resources of a free queue. No resource is leased twice or skipped."""
 
 import pytest
 

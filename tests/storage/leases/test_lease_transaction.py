@@ -1,4 +1,4 @@
-"""Test the lease transaction. It alone prevents two valid leases on one resource."""
+"""Test the lease transaction. Only this transaction prevents two valid leases on one resource."""
 
 import asyncio
 import time

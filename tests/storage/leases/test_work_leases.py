@@ -1,4 +1,4 @@
-"""Test work leases. They alone prevent that two job processes store two curves of one column."""
+"""Test work leases. Only work leases prevent that two job processes store two curves of one column."""
 
 import asyncio
 import time

@@ -30,7 +30,7 @@ async def test_an_id_used_for_another_post_is_a_conflict(deployment: Deployment)
 async def test_emptying_or_deleting_a_board_leaves_its_void_ids_to_expire(deployment: Deployment) -> None:
     """Check that the ids of an emptied or deleted board stay until they expire.
 
-    Deleting them at once would block writers.
+    Immediate deletion would block writers.
     """
     emptied, deleted = await deployment.create("emptied", XP), await deployment.create("deleted", XP)
     for round_number in range(3):

@@ -1,4 +1,4 @@
-"""Test the limit of groups in flight. It finds the fastest number, follows a changed store, and keeps its bounds."""
+"""Test the limit of groups in flight. The limit reaches the fastest number and adapts to a changed store."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Test the page of a board. It shows the service's answers, follows changes, and displays every name only as text."""
+"""Test the page of a board. The page shows the service's answers, follows changes, and displays names only as text."""
 
 import json
 from itertools import pairwise

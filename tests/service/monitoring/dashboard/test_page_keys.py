@@ -18,7 +18,7 @@ ASKED = "!document.querySelector('#key-panel').hidden && document.activeElement.
 
 @dataclass(frozen=True)
 class Closed:
-    """A node that requires API keys, and keys for it."""
+    """A node that requires API keys, and keys that the node accepts."""
 
     url: str
     reader: str

@@ -105,7 +105,7 @@ async def _around_first(service: Service, board: str) -> Any:
 
 
 def without_times(answer: Any) -> Any:
-    """Return an answer without times, methods and cursors, because archiving a board changes them."""
+    """Return an answer without times, methods and cursors, because these members change when a board is archived."""
     if isinstance(answer, dict):
         left = {name: without_times(each) for name, each in answer.items()}
         for name in ("as_of", "method", "next", "prev"):

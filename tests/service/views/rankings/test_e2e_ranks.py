@@ -24,7 +24,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def season(service: Service, ties: str, seed: int, **spec: Any) -> PlainBoard:
-    """Make a random board. Send the same posts to the service and to a board in plain Python. Return that board."""
+    """Make a random board. Send the same posts to the service and to a plain board. Return the plain board."""
     rng = random.Random(seed)
     board = random_board(rng, ties)
     await service.board("b", *(column.body() for column in board.columns), ties=ties, **spec)
