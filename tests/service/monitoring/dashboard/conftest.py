@@ -1,7 +1,7 @@
 """Fixtures for the tests of the dashboard: a node with data, and a page of a browser.
 
-At the end of each test, the fixture checks three things. The page sent requests only to the node. The page had no error.
-The browser blocked nothing that the page tried.
+At the end of each test, the fixture checks three things. The page sent requests only to the node. The page had no
+error. The browser blocked nothing that the page tried.
 """
 
 import asyncio
