@@ -226,7 +226,7 @@ class Query(Node):
 
 
 class Command(Written, Query):
-    """A statement to which callers add nothing."""
+    """A finished statement. Callers cannot add clauses to it."""
 
     __slots__ = ()
 

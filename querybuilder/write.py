@@ -62,7 +62,7 @@ class Conflict:
         return self._update(_terms(assignments), where)
 
     def overwrite(self) -> Insert:
-        """Replace the inserted columns of the existing row, except the keys, with the values of the insert."""
+        """If a row has the same keys, give its other inserted columns the values of the insert."""
         named = self.insert.single if self.insert.bulk is None else self.insert.bulk.columns
         return self._update(tuple((name, excluded(name)) for name, _ in named if name not in self.keys), None)
 

@@ -63,7 +63,7 @@ class Counting:
         self.busy = False  # whether the last backlog had changes
 
     def count_backlog(self, found: FoldBacklog) -> list[StoredCounts]:
-        """Add a backlog to the live counts; return the counts to store, with empty documents for lost counts."""
+        """Add a backlog to the live counts, and return the counts to store. Lost counts have an empty document."""
         version = 0 if found.before is None else found.before.version
         written: list[StoredCounts] = []
         gone: list[ListedCurve] = []

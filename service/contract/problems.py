@@ -129,7 +129,7 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     TimeoutError: "timeout",
 }
 
-# The codes that have another status in the error of a post. A post names its columns in the body, a read in the path.
+# The codes whose status differs in the error of a post, because a post names its columns in the body.
 POST_STATUSES = {"unknown_column": 422}
 
 TYPE_PREFIX = "urn:rankcurve:problem:"

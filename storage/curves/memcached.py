@@ -112,7 +112,7 @@ class Memcached:
 
 
 class _Server(Client):
-    """One server behind its breaker. HashClient sees no failure: a failed call returns the same as an absent value."""
+    """One server, whose breaker stops calls after failures. To HashClient, a failed call looks like an absent value."""
 
     def __init__(
         self, limits: MemcachedSettings, budget: Budget, monotonic: Callable[[], float], server: Any, **options: Any

@@ -72,7 +72,7 @@ async def around_value(context: Context, call: Call) -> Page:
 
 
 class _RowsAround(NamedTuple):
-    """Reads at most `better` and `worse` rows on the two sides of a cell."""
+    """Reads at most `better` rows on the better side of a cell, and at most `worse` rows on the worse side."""
 
     locator: Locator
     pager: Pager

@@ -153,7 +153,7 @@ def test_the_writer_writes_whole_lines_in_pieces_that_a_pipe_accepts_atomically(
     *short, long = stream.pieces
     assert max(len(piece.encode()) for piece in short) <= PIPE_BUF
     assert long == sent[-1] + "\n"
-    assert len(short) < 60  # the writer joins several lines into one write
+    assert len(short) < 60  # fewer writes than lines: the writer joins several lines into one write
 
 
 def test_a_process_of_a_node_writes_its_name_into_its_lines() -> None:
