@@ -142,9 +142,9 @@ class KnotRanks:
         """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries.
 
         The rank is an integer from 1 to total + 1, monotone in the key. Between two knots the rank is read off a line
-        or a cubic and rounded to the nearest integer, a half upwards. The line or cubic begins at the first lattice point
-        past the better knot, with the rank after the ties of that knot. It ends at the worse knot. If the largest error
-        of the gap is known, neither end of the bracket is further from the rank than that error.
+        or a cubic and rounded to the nearest integer, a half upwards. The line or cubic begins at the first lattice
+        point past the better knot, with the rank after the ties of that knot. It ends at the worse knot. If the largest
+        error of the gap is known, neither end of the bracket is further from the rank than that error.
         """
         keys = self._keys
         if self._snap != 1:

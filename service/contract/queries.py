@@ -334,10 +334,10 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
 
 
 def _boards(texts: list[str]) -> tuple[str, ...]:
-    """Return the leaderboard ids that a parameter names. `texts` has the text of each occurrence of the parameter.
+    """Return the leaderboard ids that a parameter names. `texts` has the text of each of its occurrences.
 
-    If there are several texts, each is one id. A single text is a list of ids with commas between them, unless the whole text is the
-    id of a family's board. Such an id may contain commas.
+    If there are several texts, each is one id. A single text is a list of ids with commas between them, unless the
+    whole text is the id of a family's board. Such an id may contain commas.
     """
     if len(texts) > 1 or parse_family_board(texts[0]) is not None:
         return tuple(texts)
