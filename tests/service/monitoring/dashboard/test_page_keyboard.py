@@ -107,8 +107,10 @@ async def test_a_user_chooses_the_theme_by_key_and_the_page_remembers_it(page: P
         assert (await page.text("#theme-button")).endswith(expected)
     dark = await page.evaluate(ground)
     assert dark != light
-    await page.evaluate("location.reload()")
-    await page.wait_for("document.readyState === 'complete' && document.querySelector('#view tbody')")
+    await page.evaluate("window.beforeReload = true; location.reload()")
+    # Until the browser replaces it, the old document is complete, too. Only the old one has the mark.
+    loaded = "document.readyState === 'complete' && document.querySelector('#view tbody')"
+    await page.wait_for(f"!window.beforeReload && {loaded}")
     assert await page.evaluate(ground) == dark
     await page.show(dark=True)
     await tab_to(page, "e.id === 'theme-button'", 10)
