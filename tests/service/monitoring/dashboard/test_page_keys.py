@@ -74,8 +74,8 @@ async def test_a_key_lasts_as_long_as_the_tab_and_can_be_forgotten(page: Page, c
     await page.goto(f"{closed.url}/#/boards/b")
     await enter_key(page, closed.reader)
     await page.wait_for("document.querySelector('#ranking .state.live')")
-    await page.evaluate("location.reload()")
-    await page.wait_for("document.readyState === 'complete' && document.querySelector('#ranking .state.live')")
+    await page.evaluate("window.beforeReload = true; location.reload()")
+    await page.wait_for("!window.beforeReload && document.querySelector('#ranking .state.live')")
     await page.click("#key-button")
     await page.wait_for(ASKED)
     await page.evaluate(
