@@ -47,6 +47,7 @@ _PROBE_EVERY_S = 0.1
 _LOOK_EVERY_S = 0.05
 _DRAIN_S_MAX = 60.0
 _AGE_S_MAX = 5.0
+_SECONDS_MIN = 3  # the rate is measured over whole seconds, and the first ones do not count
 _SPEC: dict[str, Any] = {
     "columns": [
         {"name": "xp", "sorted": True, "merge": "sum"},
@@ -257,6 +258,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 def main() -> int:
     options = parse_options(__doc__, rows=100_000, seconds=1_800)
+    if options.seconds < _SECONDS_MIN:
+        sys.exit(f"a rate by the second needs at least --seconds {_SECONDS_MIN}")
     title = f"queued posts: {options.rows:,} owners, {RATE:,}/s for {options.seconds:g} s, a worker killed every 10 s"
     return report.run_benchmark(options, title, measure)
 
