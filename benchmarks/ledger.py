@@ -27,7 +27,7 @@ _REFUSED = (429, 503)
 
 @dataclass(slots=True)
 class Ledger:
-    """What the clients know about their requests. `settled` has the settled posts, by the path of their requests."""
+    """The clients' records of their requests. `settled` has the settled posts, by the path of their requests."""
 
     settled: dict[str, list[dict[str, object]]] = field(default_factory=lambda: defaultdict(list))
     statuses: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""What the jobs of a process report to operators, such as metrics."""
+"""The reports of jobs to operators, such as metrics."""
 
 from collections.abc import Mapping
 

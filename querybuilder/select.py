@@ -98,7 +98,7 @@ def _source(given: str | RowSource | Rows, alias: str | None) -> Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowQuery(RowSource, Query):
-    """What selects and unions have in common."""
+    """The common base of selects and unions."""
 
     orders: tuple[Ordering, ...] = ()
     limit_rows: Term | None = None

@@ -27,7 +27,7 @@ Assignments = tuple[tuple[str, Term], ...]
 
 @dataclass(frozen=True, slots=True)
 class Change(Query):
-    """What inserts, updates and deletes have in common."""
+    """The common base of inserts, updates and deletes."""
 
     table: str
     _: KW_ONLY
@@ -132,7 +132,7 @@ class Insert(Change):
 
 @dataclass(frozen=True, slots=True)
 class ExistingRows(Change):
-    """What updates and deletes have in common."""
+    """The common base of updates and deletes."""
 
     _: KW_ONLY
     all_rows: bool = False

@@ -239,7 +239,7 @@ class Refusal(NamedTuple):
 
 @dataclass(slots=True)
 class _Batch:
-    """What a round takes out of the queue: the posts that can be applied, in order, and the refusals of the others."""
+    """The posts that a round takes out of the queue: those that can be applied, in order, and refused ones."""
 
     more: bool = False  # whether posts are left for the next round
     parts: int = 0  # number of posts, each counted once for each of its boards
