@@ -197,10 +197,10 @@ class CloseJob:
 
     async def _is_final(self, board: Board, index: int, changes: int) -> bool:
         """Return whether the stored curve is certified and counts every change of the board."""
-        mark = (await self._store.read(lambda: find_listed_curves([board.key]))).get((board.key, index))
-        if mark is None or mark.changes != changes or mark.epoch != board.epoch:
+        listed = (await self._store.read(lambda: find_listed_curves([board.key]))).get((board.key, index))
+        if listed is None or listed.changes != changes or listed.epoch != board.epoch:
             return False
-        documents = await self._store.read(lambda: read_documents([mark.version]))
+        documents = await self._store.read(lambda: read_documents([listed.version]))
         with suppress(CurveCorruptError):
             return any(decode_curve(document).method == "scan" for document in documents.values())
         return False

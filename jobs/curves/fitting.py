@@ -47,7 +47,7 @@ class ColumnState:
 
     entries: int
     changes: int
-    mark: ListedCurve | None
+    listed: ListedCurve | None
 
 
 class Fitting:
@@ -65,7 +65,7 @@ class Fitting:
         if method is not RefreshMethod.SKIP:
             state = await self._store.read(lambda: self._read_state(board, column_index))
             if method is RefreshMethod.SCAN or (
-                present is not None and self._quiet(state) and self._worth(board, present)
+                present is not None and self._is_quiet(state) and self._needs_scan(board, present)
             ):
                 return await self._scan(board, column_index, state)
         return await self._sample(board, column_index)
@@ -79,29 +79,28 @@ class Fitting:
         """Return whether a scan should replace the sampled curve `present`, on a board whose method is `auto`."""
         if board.spec.predictor.method is not RefreshMethod.AUTO or present is None or present.method == "scan":
             return False
-        return self._quiet(state) and self._worth(board, present)
+        return self._is_quiet(state) and self._needs_scan(board, present)
 
     def _read_state(self, board: Board, column_index: int) -> Program[ColumnState]:
         totals = (yield from find_totals([board.key]))[board.key]
-        marks = yield from find_listed_curves([board.key])
-        mark = marks.get((board.key, column_index))
-        return ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
+        listed = (yield from find_listed_curves([board.key])).get((board.key, column_index))
+        return ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), listed)
 
-    def _worth(self, board: Board, present: RankCurve) -> bool:
+    def _needs_scan(self, board: Board, present: RankCurve) -> bool:
         # After a scanned curve, scan again: a sampled curve would be less accurate and would soon cause another scan.
         bound = present.estimate_drift(1 + board.spec.predictor.exact_top).bound
         return present.method == "scan" or bound > self._limits.scan_bound_ratio
 
-    def _quiet(self, state: ColumnState) -> bool:
+    def _is_quiet(self, state: ColumnState) -> bool:
         """Return whether few entries would change during a scan, if they change as fast as since the present curve."""
-        mark = state.mark
-        if mark is None or mark.changes is None or state.entries == 0:
+        listed = state.listed
+        if listed is None or listed.changes is None or state.entries == 0:
             return False
-        age_s = max((self._now_us() - mark.as_of_us) / 1e6, AGE_S_MIN)
-        changes = (state.changes - mark.changes) / age_s * (state.entries / self._rows_per_s)
+        age_s = max((self._now_us() - listed.as_of_us) / 1e6, AGE_S_MIN)
+        changes = (state.changes - listed.changes) / age_s * (state.entries / self._rows_per_s)
         return changes <= self._limits.scan_changes_ratio * state.entries
 
-    def _seen(self, board: Board) -> Program[FitSnapshot]:
+    def _read_snapshot(self, board: Board) -> Program[FitSnapshot]:
         totals = yield from find_totals([board.key])
         try:
             mark = yield from change_log.take_mark()
@@ -118,13 +117,13 @@ class Fitting:
         now_us = self._now_us()
 
         def sampled() -> Program[tuple[Curve, FitSnapshot]]:
-            seen = yield from self._seen(board)
+            seen = yield from self._read_snapshot(board)
             curve = yield from sample_curve(dialect, entries, column_index, gap_rows_max=gap_rows_max, now_us=now_us)
             return curve, seen
 
         curve, seen = await self._sampled.for_board(board.id).read(sampled, heavy=True)
         if curve.estimate_drift(1 + board.spec.predictor.exact_top).bracket > ROUGH_BRACKET:
-            curve = await asyncio.to_thread(_shaped, curve)
+            curve = await asyncio.to_thread(_add_cubics, curve)
         return curve, seen
 
     async def _scan(self, board: Board, column_index: int, state: ColumnState) -> tuple[Curve, FitSnapshot]:
@@ -136,7 +135,7 @@ class Fitting:
             loop.call_soon_threadsafe(self._progress, slot, read)
 
         def scanned() -> Program[tuple[Tally, FitSnapshot]]:
-            seen = yield from self._seen(board)
+            seen = yield from self._read_snapshot(board)
             tally = yield from scan_column(entries, column_index, self._limits, progress=progress)
             return tally, seen
 
@@ -148,7 +147,7 @@ class Fitting:
             tally, seen = await self._sampled.for_board(board.id).read(scanned, heavy=True)
             read_s = self._monotonic() - started
             samples, gap_rows_max = board.spec.predictor.samples, self._limits.gap_rows_max
-            curve = await asyncio.to_thread(_fitted, tally, samples, gap_rows_max, now_us)
+            curve = await asyncio.to_thread(_fit, tally, samples, gap_rows_max, now_us)
         finally:
             del self._left[slot]
             self._observer.scan_read(0, left=sum(self._left.values()))
@@ -173,13 +172,13 @@ class Fitting:
         self._observer.scan_read(read, left=sum(self._left.values()))
 
 
-def _fitted(tally: Tally, samples: int, gap_rows_max: int, as_of_us: int) -> Curve:
+def _fit(tally: Tally, samples: int, gap_rows_max: int, as_of_us: int) -> Curve:
     from predictor.fit import fit_curve  # imported here, because it loads numpy and scipy
 
     return fit_curve(tally, knots_max=max(2, samples), gap_rows_max=gap_rows_max, as_of_us=as_of_us)
 
 
-def _shaped(curve: Curve) -> Curve:
+def _add_cubics(curve: Curve) -> Curve:
     from predictor.cubic import add_cubics  # imported here, because it loads numpy and scipy
 
     return add_cubics(curve)

@@ -57,7 +57,7 @@ class _StoredState:
     boards: dict[int, Board]
     younger: list[Board]
     totals: dict[int, dict[int, int]]
-    marks: dict[tuple[int, int], ListedCurve]
+    listed: dict[tuple[int, int], ListedCurve]
 
 
 class Schedule:
@@ -159,24 +159,23 @@ class Schedule:
         if len(counted) == len(board.sorted_indexes):
             turn.due_s = now_s + COUNTED_INTERVALS * shortened_s
         for index in board.sorted_indexes:
-            mark = stored.marks.get((board.key, index))
+            listed = stored.listed.get((board.key, index))
             if index in counted:
                 continue
-            if mark is None or mark.epoch != board.epoch:
+            if listed is None or listed.epoch != board.epoch:
                 if totals.get(index, 0):  # an empty column without a curve needs none
                     due.append(DueColumn(board, index, 1 + self._limits.refresh_patience_intervals, 0))
                 continue
-            state = ColumnState(totals.get(index, 0), totals.get(CHANGES, 0), mark)
+            state = ColumnState(totals.get(index, 0), totals.get(CHANGES, 0), listed)
             certified = self._fitting.should_certify(board, self._book.find_curve(board, index), state)
-            if certified or mark.changes != totals.get(CHANGES, 0) or mark.rules != describe_rules(board):
-                age_s = self._age_s(turn, index, mark, now_s)
-                same_rules = mark.rules == describe_rules(board)
-                if same_rules and not certified and self._has_drifted(board, index, mark.version) is False:
+            same_rules = listed.rules == describe_rules(board)
+            if certified or not same_rules or listed.changes != totals.get(CHANGES, 0):
+                age_s = self._age_s(turn, index, listed, now_s)
+                if same_rules and not certified and self._has_drifted(board, index, listed.version) is False:
                     continue  # its curve is live and near enough to its fit
                 if age_s >= refresh_s * (1 - self._limits.refresh_jitter_ratio):
-                    due.append(
-                        DueColumn(board, index, self._need(mark, totals, age_s / refresh_s, index), mark.version)
-                    )
+                    need = self._need(listed, totals, age_s / refresh_s, index)
+                    due.append(DueColumn(board, index, need, listed.version))
                 else:
                     turn.due_s = min(turn.due_s, now_s + shortened_s - age_s)
         return due
@@ -210,21 +209,21 @@ class Schedule:
             else:
                 self._catalog.keep_board(found)
 
-    def _age_s(self, turn: _Turn, index: int, mark: ListedCurve, now_s: float) -> float:
+    def _age_s(self, turn: _Turn, index: int, listed: ListedCurve, now_s: float) -> float:
         version, since_s = turn.known.get(index, (0, now_s))
-        if version != mark.version:
-            turn.known[index] = (mark.version, now_s)
+        if version != listed.version:
+            turn.known[index] = (listed.version, now_s)
             since_s = now_s
         # If the clock was set back, the age by the clock is too low, and refreshes would stop. So take the greater age.
-        return max((self._now_us() - mark.as_of_us) / 1e6, now_s - since_s)
+        return max((self._now_us() - listed.as_of_us) / 1e6, now_s - since_s)
 
-    def _need(self, mark: ListedCurve, totals: dict[int, int], age_intervals: float, index: int) -> float:
+    def _need(self, listed: ListedCurve, totals: dict[int, int], age_intervals: float, index: int) -> float:
         """Return the need of a column: changes divided by entries (at most 1), plus the waiting time.
 
         The waiting time begins when the curve is one refresh interval old. Its unit is `refresh_patience_intervals`
         intervals.
         """
-        changed = totals.get(CHANGES, 0) - (mark.changes or 0)
+        changed = totals.get(CHANGES, 0) - (listed.changes or 0)
         share = min(1.0, changed / max(1, totals.get(index, 0)))
         return share + max(0.0, age_intervals - 1) / self._limits.refresh_patience_intervals
 
@@ -240,7 +239,7 @@ class Schedule:
 
 def _is_counted(board: Board, index: int, stored: _StoredState) -> bool:
     """Return whether a column of a family's board needs no curve, because all its ranks are counted."""
-    if board.family_key is None or (board.key, index) in stored.marks:
+    if board.family_key is None or (board.key, index) in stored.listed:
         return False
     return stored.totals[board.key].get(index, 0) <= board.spec.predictor.exact_top
 
@@ -251,5 +250,4 @@ def _read_state(board_keys: list[int], after: int, limit: int) -> Program[_Store
         return _StoredState({}, younger, {}, {})
     boards = yield from find_boards_by_key(board_keys)
     totals = yield from find_totals(board_keys)
-    marks = yield from find_listed_curves(board_keys)
-    return _StoredState(boards, younger, totals, marks)
+    return _StoredState(boards, younger, totals, (yield from find_listed_curves(board_keys)))
