@@ -61,12 +61,12 @@ class WorkLeases:
         rows = yield self._find.bind(pool=pool, resource=resource)
         return WorkLease(pool, *rows[0]) if rows else None
 
-    def find_held(self, pool: str) -> Program[tuple[dict[str, WorkLease], int]]:
-        """Return the leases of a pool that no other holder may take yet, by resource, and the time of this read."""
+    def find_held(self, pool: str) -> Program[dict[str, WorkLease]]:
+        """Return the leases of a pool that no other holder may take yet, by resource."""
         now_us = yield from self.clock()
         rows = yield self._of_pool.bind(pool=pool)
         found = [WorkLease(pool, *row) for row in rows]
-        return {lease.resource: lease for lease in found if lease.expires_at_us > now_us - self._margin_us}, now_us
+        return {lease.resource: lease for lease in found if lease.expires_at_us > now_us - self._margin_us}
 
     def renew_leases(self, leases: Sequence[WorkLease], *, lease_us: int) -> Program[list[WorkLease]]:
         """Keep leases of one pool for `lease_us` from now, even expired ones. Return those that no other holder took.

@@ -68,7 +68,7 @@ class ShardLeases:
         if not self.lacks(share):
             return share
         wanted = self._due(share.workers) - len(share.shards)
-        held, _ = yield from self._leases.find_held(SHARD_POOL)
+        held = yield from self._leases.find_held(SHARD_POOL)
         free = [str(shard) for shard in range(self._shards) if str(shard) not in held]
         taken = dict(share.shards)
         # All workers claim in the same order, so they cannot deadlock.
@@ -140,7 +140,7 @@ class Semaphore:
 
     def holders(self) -> Program[int]:
         """Return the number of permits that are held now."""
-        held, _ = yield from self._leases.find_held(self._pool)
+        held = yield from self._leases.find_held(self._pool)
         return len(held)
 
     def keep_permit(
@@ -151,7 +151,7 @@ class Semaphore:
         Return a pair: the permit (None if others hold all permits), and the number of holders.
         """
         sizing = yield from self.sizing()
-        held, _ = yield from self._leases.find_held(self._pool)
+        held = yield from self._leases.find_held(self._pool)
         if permit is not None:
             permit = yield from self._kept(permit, sizing.size, lease_us)
         others = set(held) - ({permit.resource} if permit is not None else set())
@@ -187,7 +187,7 @@ class QueueState:
 def read_queue_state(leases: WorkLeases, semaphore: Semaphore) -> Program[QueueState]:
     backlog = yield from ingest_queue.read_backlog()
     counts = yield from ingest_queue.read_counts()
-    held, _ = yield from leases.find_held(SHARD_POOL)
+    held = yield from leases.find_held(SHARD_POOL)
     holders = yield from semaphore.holders()
     sizing = yield from semaphore.sizing()
     return QueueState(backlog, counts, {int(name): lease.holder for name, lease in held.items()}, holders, sizing)
