@@ -38,7 +38,7 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
             values[name] = _parsed(name, raw, is_text=is_text)
             sources[name] = source
         except ValidationError as error:
-            problems.extend(f"{source}: {name} is {_shown(name, raw)}; {_reason(each)}" for each in error.errors())
+            problems.extend(f"{source}: {name} is {_shown(raw)}; {_reason(each)}" for each in error.errors())
     if problems:
         raise ConfigError(tuple(problems))
     try:
@@ -103,7 +103,7 @@ def _parsed(name: str, raw: object, *, is_text: bool) -> object:
     return _adapter(name).validate_python(raw, strict=True)
 
 
-def _shown(name: str, raw: object) -> str:
+def _shown(raw: object) -> str:
     text = repr(_masked_parts(raw))
     return text if len(text) <= 80 else text[:77] + "..."
 

@@ -30,7 +30,6 @@ class PruneJob:
     ) -> None:
         """Create the job. `unread_from` returns the first position of the change log that is not folded yet."""
         self._store, self._limits = context.store, context.limits
-        self._changes = change_log
         self._ownership, self._observer = Ownership(context), context.observer
         self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
         self._unread_from = unread_from
@@ -42,7 +41,7 @@ class PruneJob:
         )
 
     async def _prune(self, _held: HeldLease) -> None:
-        oldest_us = await self._store.read(self._changes.oldest_us)
+        oldest_us = await self._store.read(change_log.oldest_us)
         self._observer.log_age(0.0 if oldest_us is None else max(0, self._now_us() - oldest_us) / 1e6)
         if forgotten := await self.prune_post_ids():
             log.info("post_ids_forgotten", rows=forgotten)
@@ -72,10 +71,10 @@ class PruneJob:
 
         def step() -> Program[int]:
             unread_from = yield from self._unread_from()
-            gone = yield from self._changes.prune(before_us=now_us - kept_us, keep_from=unread_from, rows_max=rows_max)
+            gone = yield from change_log.prune(before_us=now_us - kept_us, keep_from=unread_from, rows_max=rows_max)
             if gone or unread_from is None:
                 return gone
-            return (yield from self._changes.prune(before_us=now_us - 2 * kept_us, keep_from=None, rows_max=rows_max))
+            return (yield from change_log.prune(before_us=now_us - 2 * kept_us, keep_from=None, rows_max=rows_max))
 
         return await self._in_steps(step, 1)
 
@@ -93,16 +92,17 @@ class PruneJob:
         """
         before_us = self._now_us() - round(self._limits.erased_cells_s * 1e6)
         rows_max = self._limits.prune_rows_max
-        erased = erasure_statements
-        return await self._in_steps(lambda: erased.blank_cells(before_us=before_us, rows_max=rows_max), rows_max)
+        return await self._in_steps(
+            lambda: erasure_statements.blank_cells(before_us=before_us, rows_max=rows_max), rows_max
+        )
 
     async def make_blocks(self) -> int:
         """Add complete blocks to the index that finds logged changes by owner; return the number of new blocks."""
-        index, made = owner_blocks, 0
-        await self._store.write(index.prune)
-        while (block := await self._store.read(index.build_next_block, heavy=True)) is not None:
+        made = 0
+        await self._store.write(owner_blocks.prune)
+        while (block := await self._store.read(owner_blocks.build_next_block, heavy=True)) is not None:
             started = self._monotonic()
-            await self._store.write(lambda block=block: index.store_block(block))  # type: ignore[misc]
+            await self._store.write(lambda block=block: owner_blocks.store_block(block))  # type: ignore[misc]
             made += 1
             await self._sleep(self._monotonic() - started)
         return made
@@ -112,14 +112,14 @@ class PruneJob:
         rows_max = self._limits.prune_rows_max
         return await self._in_steps(lambda: sweep_rows(rows_max=rows_max), 1)
 
-    async def _in_steps(self, step: Callable[[], Program[int]], rows_more: int) -> int:
-        """Run up to `prune_steps_max` steps, until one deletes fewer than `rows_more` rows."""
+    async def _in_steps(self, step: Callable[[], Program[int]], rows_full: int) -> int:
+        """Run up to `prune_steps_max` steps, until one deletes fewer than `rows_full` rows."""
         gone = 0
         for _ in range(self._limits.prune_steps_max):
             started = self._monotonic()
             rows = await self._store.write(step)
             gone += rows
-            if rows < rows_more:
+            if rows < rows_full:
                 break
             await self._sleep(self._monotonic() - started)
         return gone

@@ -78,11 +78,11 @@ class DrainWorker:
             return True
         except Exception as error:
             self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
-            longest = min(self._limits.ingest_backoff_s_max, self._limits.job_backoff_base_s * 2**self._failures)
+            pause_s = min(self._limits.ingest_backoff_s_max, self._limits.job_backoff_base_s * 2**self._failures)
             detail = error.detail if isinstance(error, StorageError) else None
-            log.warning("drain_failed", detail=detail, pause_s=longest, exc_info=None if detail else error)
+            log.warning("drain_failed", detail=detail, pause_s=pause_s, exc_info=None if detail else error)
             self._renewed_s = None
-            await self._sleep(longest)
+            await self._sleep(pause_s)
             return True
         self._failures = 0
         return worked

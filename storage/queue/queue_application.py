@@ -145,8 +145,7 @@ class Drainer:
             statuses = Counter(part.status.value for parts in result.outcomes for part in parts)
             statuses[PostStatus.REJECTED.value] += len(batch.refusals)
             oldest_us = min(piece.head.queued_at_us for piece in batch.pieces)
-            by_shard, rows = batch.count_by_shard(), result.rows_written
-            return DrainedRound(by_shard, statuses, rows, races, oldest_us, batch.more)
+            return DrainedRound(batch.count_by_shard(), statuses, result.rows_written, races, oldest_us, batch.more)
         raise RacesLostError(f"posts could not be applied in {self._limits.write_attempts_max} attempts")
 
     def _read(self, shards: list[int], posts_max: int) -> Program[_Batch]:
