@@ -39,7 +39,7 @@ CLOSE = 0.008  # the search keeps an upper and a lower bound, and ends if upper 
 SPARED = 0.003  # the search also ends if a tolerance fits and leaves at most this fraction of the knots unused
 STRIDE = 16.0  # largest factor between two tolerances tried, until one that fits and one that does not are known
 WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # least and largest number of values processed at a time
-RELAX_VALUES = 1 << 20  # values between two calls of `DistinctKeys.release_pages`
+RELEASE_VALUES = 1 << 20  # values between two calls of `DistinctKeys.release_pages`
 
 
 class DistinctKeys:
@@ -126,7 +126,7 @@ class _Pass:
         """Choose the knots for a tolerance. Stop early if there are more than twice as many as allowed."""
         distinct = self._distinct
         last = len(distinct) - 1
-        knots, spent, at, window, relaxed = [0], 1, 0, WINDOW_MIN, 0
+        knots, spent, at, window, released = [0], 1, 0, WINDOW_MIN, 0
         while at < last:
             limit = _last_within(distinct, at, self._guard)
             start = distinct.counted(at)
@@ -140,9 +140,9 @@ class _Pass:
             spent += not (by_rows and reached == limit)
             if spent > 2 * self.knots_max:
                 break
-            if at - relaxed > RELAX_VALUES:
+            if at - released > RELEASE_VALUES:
                 distinct.release_pages()
-                relaxed = at
+                released = at
         distinct.release_pages()
         return _Found(knots, at == last and spent <= self.knots_max, spent)
 

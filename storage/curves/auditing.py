@@ -83,7 +83,7 @@ class Audit:
 def audit_curve(
     entries: Entries,
     column_index: int,
-    moment: ServedCurve,
+    served: ServedCurve,
     limits: JobSettings,
     *,
     rng: random.Random,
@@ -101,12 +101,12 @@ def audit_curve(
     if not totals and board.key not in (yield from read_live_epochs([board.key])):
         raise UnknownBoardError(f"no leaderboard {board.id!r}")
     check_copy(board, totals)
-    since = yield from _read_changes_since(board, column_index, moment, totals.get(CHANGES, 0), limits)
+    since = yield from _read_changes_since(board, column_index, served, totals.get(CHANGES, 0), limits)
     total = totals.get(column_index, 0)
     if since is None:
-        return Audit("changed", moment.curve)
+        return Audit("changed", served.curve)
     if not total:
-        return Audit("empty", moment.curve)
+        return Audit("empty", served.curve)
     ranking = entries.rankings[column_index]
     # The database goes over these rows twice: to find the cells, and to count. So `rows` is half of the limit.
     rows = min(total, limits.audit_rows_max // 2)
@@ -126,9 +126,9 @@ def audit_curve(
             cell, past_rows = found.cell, row_number - found.ties_before + found.ties
         key = ranking.padding.key_of_cell(cell)
         better_then = better_count - bisect_left(came, key) + bisect_left(went, key)
-        bracket = moment.curve.locate(key)
+        bracket = served.curve.locate(key)
         compared.append(Compared(cell, 1 + better_then, bracket.rank, bracket.low, bracket.high))
-    return Audit("compared", moment.curve, compared)
+    return Audit("compared", served.curve, compared)
 
 
 def _count_between(ranking: Ranking, above: str | None, cell: str) -> Program[int]:
@@ -140,19 +140,19 @@ def _count_between(ranking: Ranking, above: str | None, cell: str) -> Program[in
 
 
 def _read_changes_since(
-    board: Board, column_index: int, moment: ServedCurve, changes: int, limits: JobSettings
+    board: Board, column_index: int, served: ServedCurve, changes: int, limits: JobSettings
 ) -> Program[tuple[list[int], list[int]] | None]:
     """Return the sorted keys that came and that went since the curve's moment; None: some are unknown or too many."""
-    if isinstance(moment.curve, Curve):
+    if isinstance(served.curve, Curve):
         stored = (yield from find_listed_curves([board.key])).get((board.key, column_index))
-        if stored is not None and (stored.version, stored.changes) == (moment.version, changes):
+        if stored is not None and (stored.version, stored.changes) == (served.version, changes):
             return [], []
-    if moment.mark is None:
+    if served.mark is None:
         return None
     pruned_before = yield from change_log.find_pruned_position()
-    if not pruned_before <= moment.mark.position <= (yield from change_log.find_horizon()):
+    if not pruned_before <= served.mark.position <= (yield from change_log.find_horizon()):
         return None  # the changes were pruned, or the store was restored and its changes are numbered anew
-    rows = yield _CHANGES_AFTER.bind(key=board.key, limit=limits.audit_changes_max + 1, **mark_parameters(moment.mark))
+    rows = yield _CHANGES_AFTER.bind(key=board.key, limit=limits.audit_changes_max + 1, **mark_parameters(served.mark))
     if len(rows) > limits.audit_changes_max:
         return None
     pieces = [(piece, len(piece) >> 1) for (piece,) in rows]

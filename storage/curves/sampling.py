@@ -149,5 +149,5 @@ def _read_stride(layout: Layout, index: int, *, by_cursor: bool) -> Prepared:
     seed = select(lit(0), collated(param("cell", TEXT)), lit(0), lit(0), param("next_rank", INTEGER))
     final = select(col("cell"), col("before"), col("ties")).from_("w").where(col("step").gt(0))
     names = ("step", "cell", "before", "ties", "next_rank")
-    walk = recursive("w", *names, seed=seed, step=step, final=final.order_by(asc(col("step"))))
-    return walk.prepared()
+    stride = recursive("w", *names, seed=seed, step=step, final=final.order_by(asc(col("step"))))
+    return stride.prepared()

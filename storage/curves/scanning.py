@@ -21,6 +21,9 @@ from predictor import LIMB_BITS, Tally
 from storage.entries.entries import Entries
 from storage.store import Program
 
+_LIMB_MASK = (1 << LIMB_BITS) - 1
+_ZEROS_AT_ONCE = 1 << 16
+
 
 def scan_column(
     entries: Entries, column_index: int, limits: JobSettings, *, progress: Callable[[int], None] = lambda entries: None
@@ -38,10 +41,6 @@ def scan_column(
         if len(rows) < limits.scan_page_values:
             return tallying.tally()
         below = rows[-1][0]
-
-
-_LIMB_MASK = (1 << LIMB_BITS) - 1
-_ZEROS_AT_ONCE = 1 << 16
 
 
 class TallyBuilder:
@@ -78,9 +77,9 @@ class TallyBuilder:
     def tally(self) -> Tally:
         columns = [column for column in (self._low, self._high, self._better_counts) if column is not None]
 
-        def relax() -> None:
+        def release_pages() -> None:
             for column in columns:
-                column.relax()
+                column.release_pages()
 
         return Tally(
             first_key=self._first_key,
@@ -88,7 +87,7 @@ class TallyBuilder:
             high=None if self._high is None else self._high.view(),
             better_counts=self._better_counts.view(),
             total=self.total,
-            release_pages=relax,
+            release_pages=release_pages,
         )
 
 
@@ -122,7 +121,7 @@ class _Column:
         self._file.close()
         return memoryview(self._mapped)
 
-    def relax(self) -> None:
+    def release_pages(self) -> None:
         """Release the mapped memory pages that were read. They stay in the system's page cache while there is room."""
         if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
             self._mapped.madvise(mmap.MADV_DONTNEED)

@@ -46,13 +46,13 @@ class PostgresStore:
     sole_writer = False
 
     def __init__(
-        self, connections: _Connections, attempts: Retrier, others: list[tuple[BoardConnectionPool, PostgresStore]]
+        self, connections: _Connections, retrier: Retrier, others: list[tuple[BoardConnectionPool, PostgresStore]]
     ):
-        self._connections, self._attempts, self._others = connections, attempts, others
+        self._connections, self._retrier, self._others = connections, retrier, others
         self.dialect: Dialect = POSTGRES
         self.damaged = asyncio.Event()  # never set: a server reports damaged files in the server's own log
         self._chosen: dict[str, PostgresStore] = {}
-        self._ran = report_statements_to(attempts.observer)
+        self._ran = report_statements_to(retrier.observer)
         self.writes_at_once = connections.writers.connections
 
     @classmethod
@@ -66,14 +66,14 @@ class PostgresStore:
             StoreAwayError: the server cannot be reached.
         """
         observer = observer or StoreObserver()
-        attempts = Retrier(limits, rng=rng or random.Random(), observer=observer)
+        retrier = Retrier(limits, rng=rng or random.Random(), observer=observer)
         others = [
-            (pool, cls(_connect(url, limits, observer, pool), attempts, []))
+            (pool, cls(_make_pools(url, limits, observer, pool), retrier, []))
             for pool in parse_connection_pools(limits.pools)
         ]
-        store = cls(_connect(url, limits, observer, None), attempts, others)
+        store = cls(_make_pools(url, limits, observer, None), retrier, others)
         try:
-            await attempts.run(store._connections.writers, _check_server)
+            await retrier.run(store._connections.writers, _check_server)
         except BaseException as error:
             await store.close()
             if isinstance(error, ValueError):  # the driver can't parse the URL, and its message quotes the URL; hide it
@@ -105,27 +105,27 @@ class PostgresStore:
             await connection.execute("COMMIT")
             return result
 
-        return await self._attempts.run(self._connections.heavy if heavy else self._connections.light, attempt)
+        return await self._retrier.run(self._connections.heavy if heavy else self._connections.light, attempt)
 
     async def read_query(self, query: Bound) -> Rows:
         """Return the rows of one query without BEGIN and COMMIT, which saves two round trips."""
         built = query.build(self.dialect)
-        return await self._attempts.run(self._connections.light, lambda connection: self._run(connection, built))
+        return await self._retrier.run(self._connections.light, lambda connection: self._run(connection, built))
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         async def attempt(connection: PostgresConnection) -> T:
             await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
             result = await self._drive(connection, program())
-            await self._attempts.commit(connection)
+            await self._retrier.commit(connection)
             return result
 
-        return await self._attempts.run(self._connections.writers, attempt)
+        return await self._retrier.run(self._connections.writers, attempt)
 
     async def write_query(self, query: Bound) -> Rows:
         """Run one statement as a transaction without BEGIN and COMMIT, which saves two round trips."""
         built = query.build(self.dialect)
-        rows = await self._attempts.run(
-            self._connections.writers, lambda connection: self._attempts.run_single_statement(connection, built)
+        rows = await self._retrier.run(
+            self._connections.writers, lambda connection: self._retrier.run_single_statement(connection, built)
         )
         self._ran(built, rows)
         return rows
@@ -150,34 +150,34 @@ class PostgresStore:
 
         A replica that has replayed this position holds every write that was acknowledged before the call.
         """
-        position: str = await self._attempts.run(
+        position: str = await self._retrier.run(
             self._connections.light, lambda connection: connection.fetchval("SELECT pg_current_wal_flush_lsn()::text")
         )
         return position
 
     async def has_replayed(self, position: str) -> bool | None:
         """Return whether this server has replayed the write-ahead log up to a position, or None if it is no replica."""
-        replayed: bool | None = await self._attempts.run(
+        replayed: bool | None = await self._retrier.run(
             self._connections.heavy,
             lambda connection: connection.fetchval("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", position),
         )
         return replayed
 
     async def size(self) -> StoreSize:
-        store_bytes: int = await self._attempts.run(
+        store_bytes: int = await self._retrier.run(
             self._connections.light,
             lambda connection: connection.fetchval("SELECT pg_database_size(current_database())"),
         )
         return StoreSize(store_bytes, None)
 
     async def close(self) -> None:
-        await self._attempts.close()
+        await self._retrier.close()
         for connections in (self._connections, *(store._connections for _, store in self._others)):
             for pool in connections:
                 await pool.close()
 
 
-def _connect(url: str, limits: Settings, observer: StoreObserver, pool: BoardConnectionPool | None) -> _Connections:
+def _make_pools(url: str, limits: Settings, observer: StoreObserver, pool: BoardConnectionPool | None) -> _Connections:
     name = COMMON_CONNECTION_POOL if pool is None else pool.name
 
     def open_pool(kind: Kind, count: int) -> ConnectionPool:

@@ -120,7 +120,7 @@ def test_the_tolerance_found_is_the_least_that_the_knots_allow() -> None:
 
 
 def test_a_fit_gives_memory_pages_back_while_it_reads_a_large_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(greedy, "RELAX_VALUES", 100)
+    monkeypatch.setattr(greedy, "RELEASE_VALUES", 100)
     relaxed = []
     tally = tally_of(sorted({round(1000 * random.Random(i).gauss(0, 1)) for i in range(3_000)}))
     tally = type(tally)(tally.first_key, tally.low, None, tally.better_counts, tally.total, lambda: relaxed.append(1))
