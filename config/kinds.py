@@ -8,6 +8,14 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from config.peers import parse_peers
 from config.pools import parse_connection_pools
 
+_POSTGRES = ("postgresql://", "postgres://")
+_HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:/?#,@]*)(?::\d{1,5})?"
+_ADDRESS = re.compile(
+    rf"postgres(?:ql)?://(?:[^@/?#\[\]]*@)?(?P<hosts>{_HOST}(?:,{_HOST})*)(?:/[^@?#]*)?"
+    r"(?:\?(?:[\w%.-]+=[^&#]*(?:&[\w%.-]+=[^&#]*)*)?)?"
+)
+_SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+
 
 def _store_url(url: str) -> str:
     """Return the address of a store if it is valid; else raise ValueError.
@@ -68,15 +76,6 @@ def text(default: str) -> Any:
 def choice(default: str | bool | tuple[str, ...]) -> Any:
     """Declare a setting whose type determines the allowed values."""
     return Field(default=default)
-
-
-_POSTGRES = ("postgresql://", "postgres://")
-_HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:/?#,@]*)(?::\d{1,5})?"
-_ADDRESS = re.compile(
-    rf"postgres(?:ql)?://(?:[^@/?#\[\]]*@)?(?P<hosts>{_HOST}(?:,{_HOST})*)(?:/[^@?#]*)?"
-    r"(?:\?(?:[\w%.-]+=[^&#]*(?:&[\w%.-]+=[^&#]*)*)?)?"
-)
-_SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 
 
 def _pools(given: str) -> str:

@@ -98,11 +98,11 @@ class RequestSettings(_Group):
     # Constants, because no operator needs to turn them:
     # Longest time that a whole body may take to arrive. After it, the request is refused with 408.
     body_wait_s_max: ClassVar[float] = 300
-    # Maximum number of posts in one request, each counted once for every board that it goes to; more are
-    # refused with 400.
+    # Maximum number of posts in one request, each counted once for every board that it goes to; more are refused with
+    # 400.
     parts_per_request_max: ClassVar[int] = 10_000
-    # Maximum number of journal blocks, of about 8,000 posts each, that one request for an owner's posts
-    # searches. The next page goes on.
+    # Maximum number of journal blocks, of about 8,000 posts each, that one request for an owner's posts searches. The
+    # next page goes on.
     owner_posts_blocks_max: ClassVar[int] = 10_000
     # Maximum number of closed periods in one answer of an owner's history; more are refused with 400.
     history_periods_max: ClassVar[int] = 100
@@ -129,8 +129,8 @@ class PostingSettings(_Group):
 
     # Constants, because no operator needs to turn them:
     group_posts_max: ClassVar[int] = 2_000  # maximum number of posts in one transaction, counted once for every board
-    # Maximum number of transactions of posts at the same time, and never more than `writer_connections`. SQLite
-    # runs one.
+    # Maximum number of transactions of posts at the same time, and never more than `writer_connections`. SQLite runs
+    # one.
     writes_in_flight_max: ClassVar[int] = 8
     # Maximum number of attempts to commit a group of posts that keeps losing races; then 503.
     write_attempts_max: ClassVar[int] = 8
@@ -175,8 +175,8 @@ class QueueSettings(_Group):
     ingest_sizing_s: ClassVar[float] = 5
     # Time between two looks for posts by an idle worker; five times as long after a long pause.
     ingest_poll_s: ClassVar[float] = 0.1
-    # Least time between the starts of two rounds of a worker that empties the queue each time. Meanwhile posts
-    # gather for the next one.
+    # Least time between the starts of two rounds of a worker that empties the queue each time. Meanwhile posts gather
+    # for the next one.
     ingest_gather_s: ClassVar[float] = 0.15
     ingest_backoff_s_max: ClassVar[float] = 2  # longest pause of a worker whose round failed
     # Maximum number of rejected posts that are remembered; the oldest are forgotten first.
@@ -213,13 +213,13 @@ class ReadingSettings(_Group):
 
     # Constants, because no operator needs to turn them:
     point_reads_per_batch_max: ClassVar[int] = 512  # maximum number of point reads that one statement answers together
-    # Maximum number of point-read statements at the same time. A further one starts only once as many reads
-    # wait as are under way.
+    # Maximum number of point-read statements at the same time. A further one starts only once as many reads wait as are
+    # under way.
     point_read_lanes: ClassVar[int] = 2
     # A read that passes more rows than this uses the connections for counts, walks and refreshes.
     light_read_rows_max: ClassVar[int] = 100_000
-    # Maximum number of changes that an exact rank adds up. With more changes since the curve's mark, all better
-    # rows are counted.
+    # Maximum number of changes that an exact rank adds up. With more changes since the curve's mark, all better rows
+    # are counted.
     exact_changes_max: ClassVar[int] = 50_000
     # Boards whose compiled statements a process keeps; the least recently used are dropped.
     open_boards_max: ClassVar[int] = 1_000
@@ -363,14 +363,12 @@ class JobSettings(_Group):
     refresh_tick_s: ClassVar[float] = 0.25  # time between two looks of the schedule for due refreshes
     # Maximum number of boards that one look for due refreshes passes. The next look goes on from there.
     refresh_tick_boards_max: ClassVar[int] = 2_000
-    # Maximum number of due refreshes that wait for a worker. Those that changed least are found due again
-    # later.
+    # Maximum number of due refreshes that wait for a worker. Those that changed least are found due again later.
     refresh_queue_max: ClassVar[int] = 1_000
     # Maximum number of refresh requests that wait; more are refused with 503.
     refresh_demands_max: ClassVar[int] = 1_000
     scan_page_values: ClassVar[int] = 5_000  # maximum number of distinct values that one statement of a scan reads
-    # Method auto scans a column once the relative error of its curve may exceed this, if its board is quiet
-    # enough.
+    # Method auto scans a column once the relative error of its curve may exceed this, if its board is quiet enough.
     scan_bound_ratio: ClassVar[float] = 0.005
     # Method auto: a board is quiet enough if at most this part of its entries changes during a scan.
     scan_changes_ratio: ClassVar[float] = 0.001
@@ -382,15 +380,14 @@ class JobSettings(_Group):
     close_interval_s: ClassVar[float] = 1  # time between two looks of the closing job for boards to close or to archive
     close_load_ratio: ClassVar[float] = 0.5  # largest part of its time that the closing job may be at work
     close_boards_max: ClassVar[int] = 200  # maximum number of boards closed in one transaction
-    archive_block_rows: ClassVar[int] = 256  # Rows in one block of an archive. Reading one row decodes its whole block.
+    archive_block_rows: ClassVar[int] = 256  # rows in one block of an archive; reading one row decodes its whole block
     archive_step_rows: ClassVar[int] = 5_000  # maximum number of rows archived in one transaction, approximately
     archive_boards_max: ClassVar[int] = 50  # maximum number of small boards archived together in one transaction
     close_retry_s: ClassVar[float] = 30  # pause before a board whose closing failed is tried again
-    # Maximum number of rows that one audit reads. It reads each row twice, so it leaves out ranks past half of
-    # this.
+    # Maximum number of rows that one audit reads. It reads each row twice, so it leaves out ranks past half of this.
     audit_rows_max: ClassVar[int] = 50_000_000
-    # Maximum number of changes since the curve's time that an audit subtracts from its counts; with more, the
-    # column is not audited.
+    # Maximum number of changes since the curve's time that an audit subtracts from its counts; with more, the column is
+    # not audited.
     audit_changes_max: ClassVar[int] = 100_000
     audit_s_max: ClassVar[float] = 5  # time after which an audit counts no further owner
     # Time for which the journal keeps the values of an erased owner, without the name, so that counts stay right.

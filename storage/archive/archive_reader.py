@@ -26,7 +26,6 @@ from .blocks import OWNERS, SectionKind, TallyBlock, decode_rows, decode_tally, 
 NOBODY = ""  # the owner of a row whose real owner was erased, or is hidden
 _AFTER_ALL = "\U0010ffff"  # the name returned for an unknown owner; it sorts after every owner
 
-
 _TEXT, _PLACE = param("text"), param("place", INTEGER)
 _SECTION = col("board_key").eq(param("board_key")), col("section").eq(param("section"))
 _BLOCKS = select(col("number"), col("document")).from_(ARCHIVE_BLOCKS).where(*_SECTION)

@@ -72,7 +72,6 @@ SPECS_KEPT_MAX = 4_096  # decoded specs in the cache; boards whose specs have th
 COLUMNS_LIMIT = 1 << 20  # far more columns than a table can have
 ARCHIVED = COLUMNS_LIMIT >> 1  # `state_of` adds this number if the board is archived
 
-
 Spec = TypeVar("Spec", BoardSpec, FamilySpec)
 BOARD_SPECS, FAMILY_SPECS = Decoder(BoardSpec), Decoder(FamilySpec)
 

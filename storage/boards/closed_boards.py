@@ -105,8 +105,6 @@ _CLOSED_THROUGH = (
     .locked(Lock.SHARE, asc(col("family_key")))
     .prepared()
 )
-
-
 _SEASONS = (
     select(*map(col, ("board_key", "opens_at", "ends_at", "closes_at", "closed_at")))
     .from_(BOARDS)

@@ -37,6 +37,10 @@ from storage.log.change_log import LogMark
 from .memcached import Memcached
 
 log = structlog.get_logger(__name__)
+MAGIC = b"RKCE"
+FORMAT = 1
+SEAL_BYTES = 16
+_HEADER = struct.Struct("<4sBqiqq")
 Slot = tuple[int, int]  # board key, column index
 ReadOutcome = Literal["hit", "miss", "stale", "corrupt"]  # miss: the value is absent, or its server did not answer
 WriteOutcome = Literal["stored", "too_large", "failed"]
@@ -122,12 +126,6 @@ class SharedCurves:
         self._observer.shared_write("stored" if answered.stored else "failed")
         if answered.errors:
             self._observer.memcached_failed(answered.errors)
-
-
-MAGIC = b"RKCE"
-FORMAT = 1
-SEAL_BYTES = 16
-_HEADER = struct.Struct("<4sBqiqq")
 
 
 class Envelopes:

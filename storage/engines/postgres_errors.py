@@ -14,8 +14,6 @@ from storage.errors import StoreAwayError, StoreBusyError, StoreFullError, Unkno
 
 # All errors that the driver raises. TimeoutError is an OSError.
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
-
-
 _LOST = (
     OSError,
     asyncpg.PostgresConnectionError,
@@ -27,8 +25,6 @@ _LOST = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.ReadOnlySQLTransactionError,  # the host became a standby after the connection was opened
 )
-
-
 _RACED = (
     asyncpg.SerializationError,  # also of a statement with `Chained.require_changes`
     asyncpg.DeadlockDetectedError,
@@ -39,8 +35,6 @@ _RACED = (
     asyncpg.DuplicateObjectError,
     asyncpg.InvalidCachedStatementError,  # the columns of the table changed
 )
-
-
 # Another transaction or a high load delays the server. After these errors the transaction is not tried again, because a
 # second attempt would also delay the other posts that wait.
 _LATE = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.InsufficientResourcesError)

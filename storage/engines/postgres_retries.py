@@ -31,8 +31,6 @@ from .store_observer import StoreObserver
 T = TypeVar("T")
 Attempt = Callable[[PostgresConnection], Coroutine[Any, Any, T]]
 log = structlog.get_logger(__name__)
-
-
 # The statement timeout must not end the server's wait for a synchronous standby server. After such a timeout, the
 # server would confirm the COMMIT and only warn that the standby may not have the data.
 COMMIT = "SET LOCAL statement_timeout = 0; COMMIT"

@@ -22,7 +22,6 @@ from storage.records import Best, BoardSpec, ColumnSpec, Ties
 
 Cell = str | int | None
 
-
 TIME_DIGITS = 16
 TIME_LIMIT_US = 10**TIME_DIGITS - 1  # in the year 2286
 

@@ -33,14 +33,13 @@ from querybuilder import (
     select,
 )
 from storage.boards.boards import find_boards_by_key
-from storage.log.change_log import POSITION
 from storage.records import INT64_MAX, Board, BoardSpec
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Row
 
 from .bundles import NAMELESS, PLACES, owners_of, owners_text, pieces_of
 from .cells import Cell, RankedCells
-from .change_log import NewChange, change_log, count_rows_holding
+from .change_log import POSITION, NewChange, change_log, count_rows_holding
 from .log_record import ChangeKind, ChangeRecord, decode_records, record_of_deletion, record_of_event
 from .owner_index import PositionRange, may_hold, owner_blocks
 
@@ -50,6 +49,8 @@ _DELETED_A_STATEMENT = 1_000  # deleted boards that one statement logs, each wit
 # A post sets the version of its row to the time of the post. Hiding and showing an owner keep the row's version, so the
 # version does not tell the time of such a change.
 _MOVED = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
+# Records of these kinds hold every cell, because `next` does not hold the ranked cells.
+_WHOLE = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
 
 
 class JournalRow(NamedTuple):
@@ -255,13 +256,6 @@ def position_of(number: int) -> int:
     return number // PLACES
 
 
-journal = Journal()
-
-
-# Records of these kinds hold every cell, because `next` does not hold the ranked cells.
-_WHOLE = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
-
-
 class RowReader:
     """Decodes the cells that the entries of one board had after logged changes."""
 
@@ -279,3 +273,6 @@ class RowReader:
         for index in self._ranked.indexes:
             cells[index] = self._ranked.extract_cell(row.next, index)
         return cells
+
+
+journal = Journal()

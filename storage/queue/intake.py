@@ -34,6 +34,8 @@ from . import ingest_queue
 from .ingest_queue import NewBlock
 from .post_blocks import encode_posts, shard_of
 
+RETRY_S_MIN = 1.0  # a refusal asks its caller to wait at least this long
+
 
 class EnqueueObserver(Protocol):
     def posts_queued(self, posts: int) -> None:
@@ -180,9 +182,6 @@ def _find_changed(group: Sequence[WaitingRequest]) -> Program[list[WaitingReques
         return any(live.get(part.board.key) != part.board.epoch for part in post.parts)
 
     return [request for request in group if any(map(is_changed, request.posts))]
-
-
-RETRY_S_MIN = 1.0
 
 
 class QueueBacklog:

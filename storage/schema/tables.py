@@ -57,9 +57,7 @@ CATALOG_TABLES: tuple[Query, ...] = (
     create_table(FAMILIES)
     .column("family_key", INTEGER)  # from the sequence of board keys
     .with_columns(id=TEXT, spec=TEXT, created_at=INTEGER)
-    .column(
-        "closed_through", INTEGER, default=0
-    )  # all boards of the family that close at this time or earlier are closed
+    .column("closed_through", INTEGER, default=0)  # the boards that close at this time or earlier are closed
     .primary_key("family_key"),
     create_index("families_id", FAMILIES, col("id"), unique=True),
     # The shared tables of boards that belong to no family: one table for each list of columns.
