@@ -1,4 +1,4 @@
-"""Writing a closed board's archive in steps, and removing its rows once the archive is complete.
+"""Writes a closed board's archive in steps, and removes its rows once the archive is complete.
 
     begin_or_resume ──> read_step ──> encode_blocks ──> store_blocks ──> progress ──> … ──> finish
                             ^_____________________________________________│
@@ -269,8 +269,6 @@ _INSERT = (
     .overwrite()
     .prepared()
 )
-
-
 _STORED_CURVE = (
     select(col("document"))
     .from_(CURVES)

@@ -1,4 +1,4 @@
-"""Take erased owners out of the change log. Their changes stay, first without a name, later without cells.
+"""Takes erased owners out of the change log. Their changes stay, first without a name, later without cells.
 
 `rename_owner` replaces the owner's name by a token and removes the posts. `blank_cells` removes the cells once every
 fit and every live count has counted them. Both lock a bundle while they rewrite it.

@@ -1,4 +1,4 @@
-"""Rebuild a board's rows from the journal: each row as the owner's last post left it.
+"""Rebuilds a board's rows from the journal: each row as the owner's last post left it.
 
 The most important rule: a rebuild is all or nothing. It is one transaction, and nobody posts to the board meanwhile.
 Post ids, the journal and the board's epoch stay, so a post that is sent again is still a duplicate. Stored curves are

@@ -1,4 +1,4 @@
-"""The rows of resources: how they are found and how they are changed.
+"""The rows of resources, and the statements that find and change them.
 
 A row is changed only if it is still as it was found. On databases that can do this, one statement changes resources and
 writes journal and counts. If any row has changed meanwhile, it writes neither journal nor counts. The transaction then

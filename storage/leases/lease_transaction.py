@@ -1,6 +1,6 @@
 """Decides the lease requests of many keys in one transaction: which resource each gets, keeps or gives back.
 
-    LeaseFindings: one statement reads pools, resources of keys and the time
+    read_findings: one statement reads pools, resources of keys and the time
         └──> LeaseTransactions decides each request
                 ├── the key has a resource, or had it last ──> the same one, with a later expiry
                 └── it has none ──> a free one of a random partition, else of the next partitions,

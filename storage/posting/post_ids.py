@@ -1,4 +1,4 @@
-"""Remember post ids with their outcomes, in the transaction that applies the posts. A retry then gets the outcome.
+"""Remembers post ids with their outcomes, in the transaction that applies the posts. A retry then gets the outcome.
 
 Ids are stored as keyed hashes of 128 bits, so rows stay short and hold no data of callers in plain text. An id is valid
 in one epoch of its board. Emptying a board begins a new epoch, which makes the board's ids void without writing to

@@ -1,4 +1,4 @@
-"""Rebuild a board from all posts in the journal that have a given number or a later one.
+"""Rebuilds a board from all posts in the journal that have a given number or a later one.
 
     empty the board ──> find the deleted boards with its id ──> merge the posts to all of them, in order ──> store rows
 

@@ -1,4 +1,4 @@
-"""Apply one group of posts in one transaction: read the rows, merge in memory in order, write if no row has changed.
+"""Applies a group of posts in one transaction: reads the rows, merges in order, writes if no row has changed.
 
 A post is applied to all its boards or to none, except that a board whose period is closed refuses only its own part of
 the post. If a row no longer has the version that was read, the race is lost. Then the program raises `LostRaceError`,
@@ -41,9 +41,7 @@ from .post_ids import RememberedPost, find_in_family, find_known, remember_posts
 
 @dataclass(slots=True)
 class TransactionResult:
-    """Outcomes in the order of the posts, and how many rows were written."""
-
-    outcomes: list[list[PartOutcome]]
+    outcomes: list[list[PartOutcome]]  # in the order of the posts
     rows_written: int
     logged: int  # number of changes that the transaction has logged
 
@@ -122,14 +120,14 @@ class PostTransaction:
             yield from self._check_new(owners, changing.keys())
 
     def _check_new(self, owners: Mapping[int, Iterable[str]], changing: Set[str]) -> Program[None]:
-        for writes, states in self._tables():
+        for table, states in self._tables():
             absent = {
                 state.entries.board.key: set(owners[state.entries.board.key]) - state.rows.keys() for state in states
             }
             if any(new & changing for new in absent.values()):
                 raise LostRaceError("an owner is being hidden or shown")
             new = {key: names & self._hidden for key, names in absent.items()}
-            if any(new.values()) and (yield from _hold(writes, states, new)):
+            if any(new.values()) and (yield from _hold(table, states, new)):
                 raise LostRaceError("an owner was shown and hidden again between two reads")
 
     def _read(self, posts: Sequence[Post]) -> Program[None]:
@@ -152,8 +150,8 @@ class PostTransaction:
                 self._boards[key].exists = key in alive
         yield from self._find_moved()
         yield from self._find_shut()
-        for writes, states in self._tables():
-            yield from _hold_rows(writes, states, owners)
+        for table, states in self._tables():
+            yield from _hold_rows(table, states, owners)
         if owners and self._dialect.transaction and not any(state.rows for state in self._boards.values()):
             # A transaction without a locked row has no id yet, so a process that hides an owner would not wait for it.
             yield from hidden_statements.take_transaction_id()
@@ -300,8 +298,8 @@ class PostTransaction:
 
     def _write(self) -> Program[int]:
         totals: dict[int, dict[int, int]] = {}
-        for writes, states in self._tables():
-            yield from _write_table(writes, states, totals)
+        for table, states in self._tables():
+            yield from _write_table(table, states, totals)
         yield from self._write_hidden()
         if self._fresh:
             epochs = {key: state.epoch for key, state in self._boards.items()}
@@ -360,7 +358,7 @@ class BoardState:
         return board.key if board.table_key is None else board.table_key
 
 
-def _write_table(writes: TableRows, states: Iterable[BoardState], totals: dict[int, dict[int, int]]) -> Program[None]:
+def _write_table(table: TableRows, states: Iterable[BoardState], totals: dict[int, dict[int, int]]) -> Program[None]:
     """Write the changed rows of the boards in one table. Add their effect to `totals`, by board key and column index.
 
     Raises:
@@ -389,9 +387,9 @@ def _write_table(writes: TableRows, states: Iterable[BoardState], totals: dict[i
         if changes:
             totals[state.entries.board.key] = {**more, ALL_ENTRIES: inserted, CHANGES: changes}
     for indexes, changed in updates.items():
-        _check_all_written((yield from writes.update_rows(indexes, changed)), len(changed))
+        _check_all_written((yield from table.update_rows(indexes, changed)), len(changed))
     if new:
-        _check_all_written((yield from writes.insert_rows(new)), len(new))
+        _check_all_written((yield from table.insert_rows(new)), len(new))
 
 
 def _check_all_written(written: int, expected: int) -> None:
@@ -399,17 +397,17 @@ def _check_all_written(written: int, expected: int) -> None:
         raise LostRaceError(f"{expected - written} of {expected} rows changed between their read and their write")
 
 
-def _hold_rows(writes: TableRows, states: list[BoardState], owners: Mapping[int, Iterable[str]]) -> Program[None]:
+def _hold_rows(table: TableRows, states: list[BoardState], owners: Mapping[int, Iterable[str]]) -> Program[None]:
     rows = {state.rows_key: state.rows for state in states}
-    for rows_key, entry in (yield from _hold(writes, states, owners)):
+    for rows_key, entry in (yield from _hold(table, states, owners)):
         rows[rows_key][entry.owner] = TransactionRow(entry, entry.updated_at_us)
 
 
 def _hold(
-    writes: TableRows, states: list[BoardState], owners: Mapping[int, Iterable[str]]
+    table: TableRows, states: list[BoardState], owners: Mapping[int, Iterable[str]]
 ) -> Program[list[tuple[int, Entry]]]:
     wanted = [(state.rows_key, owner) for state in states for owner in owners[state.entries.board.key]]
-    return (yield from writes.lock_rows(wanted))
+    return (yield from table.lock_rows(wanted))
 
 
 def _refuse(part: BoardPost, error: PostError) -> PartOutcome:

@@ -1,4 +1,4 @@
-"""Take posts in and return durable outcomes.
+"""Takes posts in and returns durable outcomes.
 
 Posts are grouped without a timer: the posts that wait when a commit ends form the next transaction. After a lost race,
 the writer pauses for a random time before it runs the group again. The docstring of `storage.posting` draws this.
