@@ -77,7 +77,7 @@ async def open_context(
     `clock` returns microseconds since 1970. Leases use the store's own clock instead.
 
     Raises:
-        StoreLockedError, StoreUnsupportedError, StoreAwayError, SchemaTooNewError: the store can't be opened.
+        StoreLockedError, StoreUnsupportedError, StoreAwayError, SchemaUnknownError: the store can't be opened.
     """
     async with AsyncExitStack() as stack:
         refresh_queue = RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)

@@ -7,7 +7,7 @@ StorageError
 ├── WaitTooLongError (OutcomeUnknownError)    (send the same post_id again)
 ├── LostRaceError                             (internal: the writer reads the rows again)
 ├── StoreDamagedError · StoreFullError        (trying again does not help until an operator acts)
-├── StoreLockedError · StoreUnsupportedError · SchemaTooNewError   (at start)
+├── StoreLockedError · StoreUnsupportedError · SchemaUnknownError   (at start)
 ├── JournalIncompleteError · NothingReplayedError                  (nothing was rebuilt)
 ├── BackupFailedError                         (nothing was replaced)
 └── the other errors, each for one reason to refuse a request
@@ -232,8 +232,8 @@ class StoreUnsupportedError(StorageError):
     """The store cannot be opened."""
 
 
-class SchemaTooNewError(StorageError):
-    """The store was written by a newer version."""
+class SchemaUnknownError(StorageError):
+    """The store has a schema that this version does not know."""
 
 
 class BackupFailedError(StorageError):

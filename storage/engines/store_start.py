@@ -47,7 +47,7 @@ async def prepare_store(store: Store) -> str:
     """Create a new store's schema, bring the transaction numbers up to date, and return the secret salt (hex).
 
     Raises:
-        SchemaTooNewError, StoreDamagedError: see `create_schema`.
+        SchemaUnknownError, StoreDamagedError: see `create_schema`.
     """
     if not isinstance(store, PostgresStore):
         return await store.write(lambda: create_schema(store.dialect))

@@ -3,7 +3,7 @@
 import secrets
 
 from querybuilder import TEXT, Dialect, Query, col, create_change_check, create_row_reader, create_table, insert, select
-from storage.errors import SchemaTooNewError, StoreDamagedError
+from storage.errors import SchemaUnknownError, StoreDamagedError
 from storage.store import Program
 
 from .ingest_tables import create_ingest_tables
@@ -22,7 +22,7 @@ def create_schema(dialect: Dialect) -> Program[str]:
     """Create all tables unless they are there, and return the store's secret salt (hex), which the creation draws.
 
     Raises:
-        SchemaTooNewError: a version of the service with another schema wrote this store.
+        SchemaUnknownError: a version of the service with another schema wrote this store.
         StoreDamagedError: the table `meta` does not say which schema the store has.
     """
     yield create_meta_table().bind()
@@ -33,7 +33,7 @@ def create_schema(dialect: Dialect) -> Program[str]:
     if meta:
         version = int(meta["schema_version"])
         if version != SCHEMA_VERSION:
-            raise SchemaTooNewError(f"the store has schema {version}, this version knows {SCHEMA_VERSION}")
+            raise SchemaUnknownError(f"the store has schema {version}, this version knows {SCHEMA_VERSION}")
         return meta["salt"]
     tables = (*CATALOG_TABLES, *ENTRY_TABLES, *CURVE_TABLES, *create_log(dialect))
     functions = (create_row_reader(), create_change_check()) if dialect.cursors and dialect.chains else ()
