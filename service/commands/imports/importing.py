@@ -10,6 +10,7 @@ service already has a post, it answers `duplicate`.
 import asyncio
 import contextlib
 import itertools
+import signal
 import sys
 import time
 from collections import deque
@@ -405,7 +406,12 @@ def warn_of_sums(note: ImportNote, job: Job) -> None:
         err=True,
     )
     if is_interactive():
-        typer.confirm("Import it once more?", abort=True, err=True)
+        # The event loop's handler would only cancel this task, which cannot stop while it waits for the answer.
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            typer.confirm("Import it once more?", abort=True, err=True)
+        finally:
+            signal.signal(signal.SIGINT, handler)
 
 
 def is_interactive() -> bool:

@@ -1,7 +1,11 @@
 """Test that `rankcurve import` counts every line exactly once, whatever interrupts the import."""
 
 import csv
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from typer.testing import Result
 from service.commands.imports import importing
 from service.commands.imports.import_lines import Field, FilePosition, Plan, owner_fault, read_batches
 from tests.service.cli_fake_service import FakeBoard, FakeService, run
+from tests.service.real_service import WAIT_S, environment
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +111,27 @@ def test_an_import_at_a_terminal_asks_before_it_adds_up_a_file_again(
     assert len(fake.batches) == sent
     run(*arguments, fake=fake, stdin="y\n", code=0)
     assert len(fake.batches) == sent + 1
+
+
+def test_one_ctrl_c_ends_the_question_and_the_import(fake: FakeService, summed: Path) -> None:
+    import_sums(fake, summed, "xp=score")
+    sent = len(fake.batches)
+    arguments = ("import", "s", str(summed), "--owner-column", "id", "-c", "xp=score", "-c", "wins=won")
+    command = [sys.executable, "-m", "service.cli", *arguments, "--url", fake.url]
+    ours, theirs = os.openpty()
+    with subprocess.Popen(command, stdin=theirs, stderr=subprocess.PIPE, env=environment()) as asking:
+        try:
+            assert asking.stderr is not None
+            said = b""
+            while b"once more?" not in said and (more := os.read(asking.stderr.fileno(), 4096)):
+                said += more
+            asking.send_signal(signal.SIGINT)
+            assert asking.wait(WAIT_S) == 1, said
+        finally:
+            asking.kill()
+            os.close(ours)
+            os.close(theirs)
+    assert len(fake.batches) == sent
 
 
 def test_an_import_without_effect_causes_no_warning_later(fake: FakeService, summed: Path) -> None:
