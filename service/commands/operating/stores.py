@@ -111,7 +111,7 @@ def rebuild(
     To get a deleted leaderboard back, create it again with the same columns, find the number of its first post with
     `rankcurve journal`, and rebuild it with --since.
     """
-    settings = read_settings({"store": store}, None, config)
+    settings = read_settings({"store": store, "create_store": False}, None, config)
     begun_s = time.perf_counter()
     try:
         done = asyncio.run(rebuild_on_store(settings, board, since))

@@ -100,6 +100,12 @@ def test_a_board_can_be_rebuilt_only_while_no_service_runs(serving: Process) -> 
     again.discard()
 
 
+def test_a_rebuild_creates_no_store(tmp_path: Path) -> None:
+    refused = command_line("rebuild", "b", "--store", f"sqlite:///{tmp_path}/typo/rankcurve.db", cwd=tmp_path, code=1)
+    assert f"there is no store at {tmp_path}/typo/rankcurve.db" in refused.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_deleted_and_recreated_board_can_be_rebuilt_from_the_journal(
     either_store: dict[str, str], spawn: Spawn, tmp_path: Path
 ) -> None:
