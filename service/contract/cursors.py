@@ -8,12 +8,16 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Callable, Sequence
 from typing import Generic, Literal, TypeVar
 
 import msgspec
 
 from storage.errors import BadCursorError
 
+from .problems import ProblemError
+
+R = TypeVar("R")
 P = TypeVar("P", bound=msgspec.Struct)
 L = TypeVar("L")
 A = TypeVar("A")
@@ -73,6 +77,27 @@ class CursorCodec:
             return msgspec.msgpack.decode(payload, type=kind)
         except (ValueError, binascii.Error, msgspec.DecodeError):
             raise BadCursorError from None
+
+    def find_start(
+        self, cursor: str | None, kind: type[ListCursor[L, A]], of: L, first: A, other: str = "another list"
+    ) -> A:
+        """Return the item that a page of a list begins after, or `first` if there is no cursor.
+
+        Raises:
+            BadCursorError: see `decode_cursor`.
+            ProblemError: bad_cursor, because the cursor belongs to a list that is not `of`, but `other`.
+        """
+        place = ListCursor(of, first) if cursor is None else self.decode_cursor(cursor, kind)
+        if place.of != of:
+            raise ProblemError("bad_cursor", f"the cursor belongs to {other}", pointer="cursor")
+        return place.after
+
+    def cut_page(
+        self, found: Sequence[R], limit: int, make_place: Callable[[R], ListCursor[L, A]]
+    ) -> tuple[Sequence[R], str | None]:
+        """Return the first `limit` items and, if more were found, the cursor of the next page."""
+        shown = found[:limit]
+        return shown, self.encode_cursor(make_place(shown[-1])) if len(found) > limit else None
 
     def _tag(self, payload: bytes) -> bytes:
         return hashlib.blake2b(payload, key=self._key, digest_size=TAG_BYTES).digest()

@@ -21,7 +21,6 @@ from storage.errors import StorageError
 
 NAME_CHARS_MAX = 200
 NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+(?![\\s\\S])"  # `$` at the end would also allow a final line end
-_BEGINNING = (-1, "")
 _TAG = "Access"
 
 RoleName = Literal["reader", "writer", "ops"]
@@ -68,12 +67,11 @@ async def post_key(context: Context, call: Call) -> Reply:
 async def get_keys(context: Context, call: Call) -> KeyList:
     query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    after = _BEGINNING if query.cursor is None else context.cursors.decode_cursor(query.cursor, KeyCursor).after
+    after = context.cursors.find_start(query.cursor, KeyCursor, "keys", (-1, ""))
     rows = await _keys(context).page_keys(after, limit + 1)
-    shown = rows[:limit]
-    next_page = None
-    if len(rows) > limit:
-        next_page = context.cursors.encode_cursor(KeyCursor("keys", (shown[-1].created_at_us, shown[-1].id)))
+    shown, next_page = context.cursors.cut_page(
+        rows, limit, lambda last: KeyCursor("keys", (last.created_at_us, last.id))
+    )
     return KeyList([_answer(row) for row in shown], next_page)
 
 

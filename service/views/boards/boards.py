@@ -158,23 +158,15 @@ async def get_board(context: Context, call: Call) -> BoardAnswer:
 async def get_boards(context: Context, call: Call) -> BoardList:
     query: BoardsQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    after = ""
-    if query.cursor is not None:
-        place = context.cursors.decode_cursor(query.cursor, BoardCursor)
-        if place.of != query.prefix:
-            raise ProblemError("bad_cursor", "the cursor belongs to a list with another prefix", pointer="cursor")
-        after = place.after
+    after = context.cursors.find_start(query.cursor, BoardCursor, query.prefix, "", "a list with another prefix")
 
     def program() -> Program[list[tuple[Board, int, bool]]]:
         boards = yield from list_boards(prefix=query.prefix, after=after, limit=limit + 1)
         return (yield from _with_state(boards, context.now_us()))
 
     found = await context.store.read(program)
-    shown, more = found[:limit], len(found) > limit
-    return BoardList(
-        [make_board_answer(board, entries, closed=closed) for board, entries, closed in shown],
-        context.cursors.encode_cursor(BoardCursor(query.prefix, shown[-1][0].id)) if more else None,
-    )
+    shown, next_page = context.cursors.cut_page(found, limit, lambda last: BoardCursor(query.prefix, last[0].id))
+    return BoardList([make_board_answer(board, entries, closed=closed) for board, entries, closed in shown], next_page)
 
 
 async def remove_board(context: Context, call: Call) -> None:

@@ -155,20 +155,12 @@ async def facets(context: Context, call: Call) -> FacetList:
     period = _period(context, family, query)
     limit = query.limit or context.settings.page_entries_default
     list_id = f"{family.id}:{period.id}:{query.facet}"
-    after = "" if query.cursor is None else _decode_cursor(context, query.cursor, list_id)
+    after = context.cursors.find_start(query.cursor, BoardCursor, list_id, "")
     values, last = await context.store.read(
         lambda: _list_values(family, period, query, names, after, limit), heavy=bool(within)
     )
     following = None if last is None else context.cursors.encode_cursor(BoardCursor(list_id, last))
     return FacetList(query.facet, make_period_answer(context, family, period), values, following)
-
-
-def _decode_cursor(context: Context, cursor: str, list_id: str) -> str:
-    """Return the last member of the page before. Raises ProblemError `bad_cursor` if it is a page of another list."""
-    place = context.cursors.decode_cursor(cursor, BoardCursor)
-    if place.of != list_id:
-        raise ProblemError("bad_cursor", "the cursor belongs to another list", pointer="cursor")
-    return place.after
 
 
 def _list_values(
@@ -258,18 +250,16 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     calendar = calendar_of(family.spec.time_zone)
     newest = calendar.period_at(kind, closed_us).previous
     if query.cursor is not None:
-        last = parse_period(_decode_cursor(context, query.cursor, list_id))
+        last = parse_period(context.cursors.find_start(query.cursor, BoardCursor, list_id, ""))
         newest = None if last is None else last.previous
-    periods = _closed_since_made(family, calendar, newest, query.limit + 1)
-    more = len(periods) > query.limit
-    periods = periods[: query.limit]
+    closed = _closed_since_made(family, calendar, newest, query.limit + 1)
+    periods, following = context.cursors.cut_page(closed, query.limit, lambda last: BoardCursor(list_id, last.id))
     boards = [board_id(family.id, period.id, facets) for period in periods]
     found = await _find_final_positions(context, boards, index, call.path["owner"], query.rank)
     answers = [
         PastPosition(board, make_period_answer(context, family, period), position)
         for board, period, position in zip(boards, periods, found, strict=True)
     ]
-    following = context.cursors.encode_cursor(BoardCursor(list_id, periods[-1].id)) if more else None
     return HistoryAnswer(call.path["owner"], query.column, answers, following)
 
 

@@ -89,35 +89,22 @@ def _line(event: PublishedLeaseEvent) -> LeaseEventLine:
 
 
 LEASES = [
-    Route(
-        method="POST", path="/v1/leases", handler=ask_lease, role=Role.WRITER, view="ask_lease",
-        has_own_metrics=True, summary="Get the resource of a key, or a new one", tag=TAG, body=AskLease,
-        response=LeaseAnswer, problems=("unknown_pool", "unknown_region", "no_resource_available", "bad_value",
-        "queue_full", "timeout"),
+    Route("POST", "/v1/leases", ask_lease, Role.WRITER, "ask_lease", summary="Get the resource of a key, or a new one",
+        tag=TAG, has_own_metrics=True, body=AskLease, response=LeaseAnswer,
+        problems=("unknown_pool", "unknown_region", "no_resource_available", "bad_value", "queue_full", "timeout"),
         description="A key that already has a resource keeps it, whatever its region, until the later of both times."
         " Otherwise it gets the resource of the region that has been free for longest. A key gets a lease that is over"
         " back, unless the resource was given to another key. The request is safe to repeat: the key has the same"
-        " resource.",
-    ),
-    Route(
-        method="GET", path=_LEASE, handler=get_lease, role=Role.WRITER, view="lease",
-        summary="The lease of a key", tag=TAG, response=LeaseAnswer, problems=("unknown_pool", "unknown_lease"),
-        description="This only reads: nothing is extended.",
-    ),
-    Route(
-        method="DELETE", path=_LEASE, handler=give_back, role=Role.WRITER, view="give_back_lease",
-        summary="Give a lease back early", tag=TAG, statuses=(204,),
-        problems=("unknown_pool", "unknown_lease", "queue_full", "timeout"),
-    ),
-    Route(
-        method="GET", path="/v1/leases/journal", handler=get_lease_journal, role=Role.WRITER,
-        view="lease_journal",
-        summary="The journal of leases: what happened to"
-        " resources", tag=TAG, query=JournalQuery, response=LeaseEventLine,
-        media_type=NDJSON_TYPE, problems=("too_many_entries",),
+        " resource."),
+    Route("GET", _LEASE, get_lease, Role.WRITER, "lease", summary="The lease of a key", tag=TAG, response=LeaseAnswer,
+        problems=("unknown_pool", "unknown_lease"), description="This only reads: nothing is extended."),
+    Route("DELETE", _LEASE, give_back, Role.WRITER, "give_back_lease", summary="Give a lease back early", tag=TAG,
+        statuses=(204,), problems=("unknown_pool", "unknown_lease", "queue_full", "timeout")),
+    Route("GET", "/v1/leases/journal", get_lease_journal, Role.WRITER, "lease_journal",
+        summary="The journal of leases: what happened to resources", tag=TAG, query=JournalQuery,
+        response=LeaseEventLine, media_type=NDJSON_TYPE, problems=("too_many_entries",),
         description="The answer is NDJSON in the order of `seq`. Numbers grow and may have gaps; once a number was"
         " shown, no smaller one appears later. `kind` is added, removed, acquired, extended, released, liberated or"
         " moved. Where keys lease in several stores, it is also duplicate, or, for a lease in another store, wanted"
-        " or returned; that store reads these lines.",
-    ),
+        " or returned; that store reads these lines."),
 ]  # fmt: skip

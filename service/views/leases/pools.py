@@ -67,11 +67,9 @@ async def get_client(context: Context, call: Call) -> ClientAnswer:
 async def get_clients(context: Context, call: Call) -> ClientList:
     query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    after = "" if query.cursor is None else context.cursors.decode_cursor(query.cursor, ClientCursor).after
+    after = context.cursors.find_start(query.cursor, ClientCursor, "clients", "")
     clients = await context.store.read(lambda: lease_clients.list_clients(after=after, limit=limit + 1))
-    shown = clients[:limit]
-    more = len(clients) > limit
-    next_page = context.cursors.encode_cursor(ClientCursor("clients", shown[-1].client_id)) if more else None
+    shown, next_page = context.cursors.cut_page(clients, limit, lambda last: ClientCursor("clients", last.client_id))
     return ClientList([_client_answer(client) for client in shown], next_page)
 
 
@@ -104,18 +102,10 @@ async def get_pool(context: Context, call: Call) -> PoolAnswer:
 async def get_pools(context: Context, call: Call) -> PoolList:
     query: PoolsQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    after = ("", "")
-    if query.cursor is not None:
-        place = context.cursors.decode_cursor(query.cursor, PoolCursor)
-        if place.of != query.client_id:
-            raise ProblemError("bad_cursor", "the cursor belongs to the list of another client", pointer="cursor")
-        after = place.after
-    pools = await context.store.read(
-        lambda: lease_pools.list_pools(after=after, client_id=query.client_id, limit=limit + 1)
-    )
-    shown = pools[:limit]
-    more = len(pools) > limit
-    next_page = context.cursors.encode_cursor(PoolCursor(query.client_id, shown[-1].name)) if more else None
+    client_id, other = query.client_id, "the list of another client"
+    after = context.cursors.find_start(query.cursor, PoolCursor, client_id, ("", ""), other)
+    pools = await context.store.read(lambda: lease_pools.list_pools(after=after, client_id=client_id, limit=limit + 1))
+    shown, next_page = context.cursors.cut_page(pools, limit, lambda last: PoolCursor(client_id, last.name))
     return PoolList([_pool_answer(pool) for pool in shown], next_page)
 
 
@@ -156,19 +146,14 @@ async def remove_resources(context: Context, call: Call) -> RemovedResources:
 async def get_resources(context: Context, call: Call) -> ResourceList:
     query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    place = None if query.cursor is None else context.cursors.decode_cursor(query.cursor, ResourceCursor)
 
     def program() -> Program[tuple[Pool, list[Resource]]]:
         pool = yield from lease_pools.read_pool(**call.path)
-        if place is not None and place.of != pool.key:
-            raise ProblemError("bad_cursor", "the cursor belongs to another pool", pointer="cursor")
-        after = "" if place is None else place.after
+        after = context.cursors.find_start(query.cursor, ResourceCursor, pool.key, "", "another pool")
         return pool, (yield from lease_pools.list_resources(pool, after=after, limit=limit + 1))
 
     pool, rows = await context.store.read(program)
-    shown = rows[:limit]
-    more = len(rows) > limit
-    next_page = context.cursors.encode_cursor(ResourceCursor(pool.key, shown[-1].resource)) if more else None
+    shown, next_page = context.cursors.cut_page(rows, limit, lambda last: ResourceCursor(pool.key, last.resource))
     return ResourceList([_resource_answer(row) for row in shown], next_page)
 
 
@@ -227,56 +212,29 @@ def _resource_answer(row: Resource) -> ResourceAnswer:
 
 
 POOLS = [
-    Route(
-        method="GET", path="/v1/clients", handler=get_clients, role=Role.WRITER, view="clients",
-        summary="Clients by id", tag=TAG, query=ListQuery, response=ClientList,
-        problems=("bad_cursor", "too_many_entries"),
-    ),
-    Route(
-        method="PUT", path=_CLIENT, handler=put_client, role=Role.OPS, view="put_client",
-        summary="Create, confirm or rename a client", tag=TAG, body=PutClient, body_optional=True,
-        response=ClientAnswer, statuses=(200, 201), description="Creating a pool also creates its client.",
-    ),
-    Route(
-        method="GET", path=_CLIENT, handler=get_client, role=Role.WRITER, view="client",
-        summary="A client", tag=TAG, response=ClientAnswer, problems=("unknown_client",),
-    ),
-    Route(
-        method="DELETE", path=_CLIENT, handler=remove_client, role=Role.OPS, view="delete_client",
+    Route("GET", "/v1/clients", get_clients, Role.WRITER, "clients", summary="Clients by id", tag=TAG, query=ListQuery,
+        response=ClientList, problems=("bad_cursor", "too_many_entries")),
+    Route("PUT", _CLIENT, put_client, Role.OPS, "put_client", summary="Create, confirm or rename a client", tag=TAG,
+        body=PutClient, body_optional=True, response=ClientAnswer, statuses=(200, 201),
+        description="Creating a pool also creates its client."),
+    Route("GET", _CLIENT, get_client, Role.WRITER, "client", summary="A client", tag=TAG, response=ClientAnswer,
+        problems=("unknown_client",)),
+    Route("DELETE", _CLIENT, remove_client, Role.OPS, "delete_client",
         summary="Delete a client with all its pools and every lease in them", tag=TAG, statuses=(204,),
-        problems=("unknown_client",),
-    ),
-    Route(
-        method="GET", path="/v1/pools", handler=get_pools, role=Role.WRITER, view="pools",
-        summary="Pools by client and id", tag=TAG, query=PoolsQuery, response=PoolList,
-        problems=("bad_cursor", "too_many_entries"),
-    ),
-    Route(
-        method="PUT", path=_POOL, handler=put_pool, role=Role.OPS, view="put_pool",
-        summary="Create, confirm or change a pool", tag=TAG, body=PutPool, body_optional=True, response=PoolAnswer,
-        statuses=(200, 201), problems=("catalog_full",),
-    ),
-    Route(
-        method="GET", path=_POOL, handler=get_pool, role=Role.WRITER, view="pool",
-        summary="A pool and its regions", tag=TAG, response=PoolAnswer, problems=("unknown_pool",),
-    ),
-    Route(
-        method="DELETE", path=_POOL, handler=remove_pool, role=Role.OPS, view="delete_pool",
-        summary="Delete a pool with every lease in it", tag=TAG, statuses=(204,), problems=("unknown_pool",),
-    ),
-    Route(
-        method="POST", path=_RESOURCES, handler=add_resources, role=Role.OPS, view="add_resources",
-        summary="Put resources into a region", tag=TAG, body=AddResources, response=AddedResources,
-        problems=("unknown_pool", "too_many_resources"),
-    ),
-    Route(
-        method="GET", path=_RESOURCES, handler=get_resources, role=Role.OPS, view="resources",
-        summary="The resources of a pool", tag=TAG, query=ListQuery, response=ResourceList,
-        problems=("unknown_pool", "bad_cursor", "too_many_entries"),
-    ),
-    Route(
-        method="DELETE", path=_RESOURCES, handler=remove_resources, role=Role.OPS, view="remove_resources",
+        problems=("unknown_client",)),
+    Route("GET", "/v1/pools", get_pools, Role.WRITER, "pools", summary="Pools by client and id", tag=TAG,
+        query=PoolsQuery, response=PoolList, problems=("bad_cursor", "too_many_entries")),
+    Route("PUT", _POOL, put_pool, Role.OPS, "put_pool", summary="Create, confirm or change a pool", tag=TAG,
+        body=PutPool, body_optional=True, response=PoolAnswer, statuses=(200, 201), problems=("catalog_full",)),
+    Route("GET", _POOL, get_pool, Role.WRITER, "pool", summary="A pool and its regions", tag=TAG, response=PoolAnswer,
+        problems=("unknown_pool",)),
+    Route("DELETE", _POOL, remove_pool, Role.OPS, "delete_pool", summary="Delete a pool with every lease in it",
+        tag=TAG, statuses=(204,), problems=("unknown_pool",)),
+    Route("POST", _RESOURCES, add_resources, Role.OPS, "add_resources", summary="Put resources into a region", tag=TAG,
+        body=AddResources, response=AddedResources, problems=("unknown_pool", "too_many_resources")),
+    Route("GET", _RESOURCES, get_resources, Role.OPS, "resources", summary="The resources of a pool", tag=TAG,
+        query=ListQuery, response=ResourceList, problems=("unknown_pool", "bad_cursor", "too_many_entries")),
+    Route("DELETE", _RESOURCES, remove_resources, Role.OPS, "remove_resources",
         summary="Take resources out of a pool", tag=TAG, body=RemoveResources, response=RemovedResources,
-        problems=("unknown_pool", "too_many_resources"),
-    ),
+        problems=("unknown_pool", "too_many_resources")),
 ]  # fmt: skip
