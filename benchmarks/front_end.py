@@ -48,7 +48,7 @@ async def start_job_side(context: Context, settings: Settings, stack: AsyncExitS
             context.store, shared, poll_rows_max=settings.curve_poll_rows_max, on_corrupt=metrics.curve_corrupt
         ),
         refresh_queue=RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max),
-        leases=make_work_leases(settings, context.store),
+        leases=make_work_leases(settings),
         holder=make_holder(),
         limits=settings,
         observer=metrics,

@@ -212,7 +212,7 @@ async def _open_posting(
     return PostingContext(writer, enqueuer, queue, PostIds(salt))
 
 
-def make_work_leases(settings: Settings, store: Store) -> WorkLeases:
+def make_work_leases(settings: Settings) -> WorkLeases:
     return WorkLeases(store_clock, margin_us=round(settings.lease_margin_s * 1e6))
 
 
@@ -246,7 +246,7 @@ async def _start_jobs(
         book=context.curves.book,
         queue=context.posting.queue,
         refresh_queue=refresh_queue,
-        leases=make_work_leases(settings, store),
+        leases=make_work_leases(settings),
         holder=make_holder(),
         limits=settings,
         observer=metrics,

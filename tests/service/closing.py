@@ -76,7 +76,7 @@ async def close_as_of(service: Service, at: datetime) -> None:
     """Set the service's clock to `at`, and close every board that is due at that time."""
     context, now_us = service.context, us(at)
     object.__setattr__(context, "now_us", lambda: now_us)
-    store, leases = context.store, make_work_leases(context.settings, context.store)
+    store, leases = context.store, make_work_leases(context.settings)
     book, times = context.curves.book, Times(lambda: now_us, asyncio.sleep)
     job = close_job(context, store, book, context.catalog, context.boards, leases, Metrics(), times)
     lease = await store.write(lambda: leases.claim(JOB_POOL, RESOURCE, holder="test", lease_us=LEASE_US))

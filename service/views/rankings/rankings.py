@@ -175,7 +175,7 @@ class _ValueFinder:
         self._start = context.ranks.find_locator(board).find_count_start(index)
         # The rows that this request may still read to find exact values of deep ranks.
         self._rows_left = context.settings.light_read_rows_max
-        self._context, self._board, self._index = context, board, index
+        self._board, self._index = board, index
         self._ranking: Ranking = context.boards.open_board(board).rankings[index]
         self._scale = board.spec.columns[index].scale
 
