@@ -131,7 +131,7 @@ class ServiceClient:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """The HTTP session, for responses that are read as a stream."""
+        """Return the HTTP session, for responses that are read as a stream."""
         assert self._session is not None, "use ServiceClient as an async context manager"
         return self._session
 

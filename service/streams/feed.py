@@ -76,7 +76,7 @@ class Feed:
 
     @property
     def clients(self) -> int:
-        """The number of open streams, including those that wait for their first event."""
+        """Return the number of open streams, including those that wait for their first event."""
         return len(self._joining) + sum(len(topic.clients) for topic in self._topics.values())
 
     async def join_topic(

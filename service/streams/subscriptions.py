@@ -142,12 +142,12 @@ class _Topic(Generic[S]):
 
     @property
     def is_new(self) -> bool:
-        """Whether the state was not read yet."""
+        """Return whether the state was not read yet."""
         return self._state.last is None
 
     @property
     def last(self) -> Event:
-        """The last event. Only for topics whose state was read."""
+        """Return the last event. Only topics whose state was read have one."""
         assert self._state.last is not None
         return self._state.last
 

@@ -69,7 +69,7 @@ class RejectsPosition(msgspec.Struct, frozen=True):
 
 
 class ResumeState(msgspec.Struct):
-    """How far an import came. The first four members say which import; another import starts at line 1."""
+    """The progress of an import. The first four members say which import; another import starts at line 1."""
 
     format: int
     identity: str

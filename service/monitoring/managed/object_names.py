@@ -48,7 +48,7 @@ class ObjectName:
 
     @cached_property
     def key_list(self) -> str:
-        """The properties as text, in the order given."""
+        """Return the properties as text, in the order given."""
         return self._joined(self.properties)
 
     @cached_property
@@ -67,7 +67,7 @@ class ObjectName:
 
     @cached_property
     def values(self) -> Mapping[str, str]:
-        """The plain values by key, without quotes."""
+        """Return the plain values by key, without quotes."""
         return {key: unquote_value(value) for key, value in self.properties}
 
     @cached_property

@@ -73,5 +73,5 @@ class ManagedObject:
 
     @property
     def type(self) -> str:
-        """The type, by which the setting `managed_operations` names the object."""
+        """Return the type, by which the setting `managed_operations` names the object."""
         return self.name.values.get("type", "")

@@ -29,12 +29,12 @@ class ObjectTree:
     def __init__(
         self,
         history: MetricHistory,
-        grouping: MetricMapping,
+        mapping: MetricMapping,
         boards: BoardObjects,
         fixed: Callable[[Mapping[ObjectName, ManagedObject]], Iterable[ManagedObject]],
         limits: ManagedSettings,
     ) -> None:
-        self._history, self._grouping, self._boards, self._fixed = history, grouping, boards, fixed
+        self._history, self._mapping, self._boards, self._fixed = history, mapping, boards, fixed
         self._limits = limits
         self._made_of: Mapping[ObjectName, ManagedObject] | None = None
         self._objects: dict[str, ManagedObject] = {}
@@ -43,11 +43,11 @@ class ObjectTree:
 
     def take_snapshot(self) -> TreeSnapshot:
         moment = self._history.read_moment()
-        grouped = self._grouping.map_metrics(self._history.families)
-        if grouped is not self._made_of:
-            self._made_of = grouped
-            objects = {managed.name.canonical: managed for managed in grouped.values()}
-            for managed in self._fixed(grouped):
+        mapped = self._mapping.map_metrics(self._history.families)
+        if mapped is not self._made_of:
+            self._made_of = mapped
+            objects = {managed.name.canonical: managed for managed in mapped.values()}
+            for managed in self._fixed(mapped):
                 key = managed.name.canonical
                 objects[key] = _merged(objects[key], managed) if key in objects else managed
             self._objects = objects

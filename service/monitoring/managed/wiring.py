@@ -87,10 +87,10 @@ class _Fixed:
     def __init__(self, context: JobContext, metrics: Metrics, channel: NodeChannel, java: list[ManagedObject]) -> None:
         self._context, self._metrics, self._channel, self._java = context, metrics, channel, java
 
-    def objects(self, grouped: Mapping[ObjectName, ManagedObject]) -> Iterable[ManagedObject]:
-        """Yield the objects. Objects from metrics (`grouped`) with the same names are later merged with them."""
+    def objects(self, mapped: Mapping[ObjectName, ManagedObject]) -> Iterable[ManagedObject]:
+        """Yield the objects. Objects from metrics (`mapped`) with the same names are later merged with them."""
         yield from self._java
-        yield self._store(grouped)
+        yield self._store(mapped)
         text = "Read every curve again in every process of the node; returns how many processes did"
         yield ManagedObject(
             ObjectName.of(DOMAIN, type="Cache"),
@@ -99,7 +99,7 @@ class _Fixed:
             {"flush": Operation(text, self._flush, LONG)},
             kind="rankcurve.Cache",
         )
-        for name, managed in grouped.items():
+        for name, managed in mapped.items():
             if managed.type == "Job" and "Rounds" in managed.attributes:
                 operations = self._operations(name.values["name"])
                 yield ManagedObject(name, "A background job", {}, operations, kind="rankcurve.Job")
@@ -119,7 +119,7 @@ class _Fixed:
         )  # fmt: skip
         return attributes_of(rows)
 
-    def _store(self, grouped: Mapping[ObjectName, ManagedObject]) -> ManagedObject:
+    def _store(self, mapped: Mapping[ObjectName, ManagedObject]) -> ManagedObject:
         store, viewed = self._context.store, self._viewed
         rows: Rows = (
             ("Url", TEXT, "Address of the store, without passwords", lambda _: masked(self._context.limits.store)),
@@ -131,7 +131,7 @@ class _Fixed:
             ("DiskFreeBytes", DOUBLE, "Free space on the disk of the store when it was last measured [bytes]",
              viewed("rankcurve_store_disk_free_bytes")),
         )  # fmt: skip
-        throttle = grouped.get(ObjectName.of(DOMAIN, type="Throttle"))
+        throttle = mapped.get(ObjectName.of(DOMAIN, type="Throttle"))
         refused = {} if throttle is None else throttle.attributes
         return ManagedObject(
             ObjectName.of(DOMAIN, type="Store", name=store.dialect.name),
