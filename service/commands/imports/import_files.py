@@ -215,8 +215,7 @@ class RejectsFile:
 
     def write_rejection(self, rejection: Rejection) -> None:
         self._note((rejection.line, self._lines + 1, rejection.reason))
-        if rejection.span is not None:
-            self._copy(rejection.span)
+        self._copy(rejection.span)
 
     def current_position(self) -> RejectsPosition:
         """Flush the files, and return the position after the last record."""

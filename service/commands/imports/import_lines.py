@@ -66,23 +66,20 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A rejected line. `line` is 1-based, as in editors. `span` is None if the line does not come from a file."""
+    """A rejected line. `line` is 1-based, as in editors."""
 
     line: int
     reason: str
-    span: Span | None = None
+    span: Span
 
 
 @dataclass(slots=True)
 class Batch:
-    """Posts of neighbouring lines, the rejected lines between them, and the position after the last line.
-
-    `spans` has the place of each post's record in the file. It is empty if the posts do not come from a file.
-    """
+    """Posts of neighbouring lines, the rejected lines between them, and the position after the last line."""
 
     end: FilePosition
     lines: list[int] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)  # the place of each post's record in the file
     posts: list[Post] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
     rounded: int = 0

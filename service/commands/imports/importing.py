@@ -366,9 +366,8 @@ async def deliver_posts(post: Sender, board: str, posts: Sequence[Post]) -> list
 def count_results(batch: Batch, results: list[PostResult], tally: Tally) -> list[Rejection]:
     """Count the lines of a batch, and return the rejected ones in the order of the file."""
     rejected = list(batch.rejected)
-    for index, (line, result) in enumerate(zip(batch.lines, results, strict=True)):
+    for line, span, result in zip(batch.lines, batch.spans, results, strict=True):
         if result.status == "rejected":
-            span = batch.spans[index] if batch.spans else None
             rejected.append(Rejection(line, (result.error or Problem(code="rejected")).one_line_text(), span))
         else:
             tally.count_line(result.status)
