@@ -97,8 +97,9 @@ _READS = [
         response_headers=("ETag",),
         description="The answer is enough to rank offline with the same results as the service. docs/rank_offline.py"
         " is an example."),
-    Route("GET", _RANKING + "/buckets", rankings.buckets, Role.READER, "buckets", summary="The distribution of values",
-        tag="Rankings", query=queries.BucketsQuery, response=Buckets, problems=(*_COLUMN_CODES, "too_many_buckets"),
+    Route("GET", _RANKING + "/buckets", rankings.get_buckets, Role.READER, "buckets",
+        summary="The distribution of values", tag="Rankings", query=queries.BucketsQuery, response=Buckets,
+        problems=(*_COLUMN_CODES, "too_many_buckets"),
         description="The buckets are of equal width. Each includes its `from` and not its `to`; the last includes"
         " both. With `rank=estimate` they are read off the curve, if there is one, and nothing is counted."),
     Route("POST", _BOARD + "/entries/lookup", owners.look_up_entries, Role.READER, "lookup",
@@ -124,11 +125,6 @@ _POSTS = [
         description="Each post names its leaderboards and is applied to all of them or to none." + _QUEUED),
 ]  # fmt: skip
 
-_POST_STATE = Route("GET", _BOARD + "/posts/{post_id}", posts.get_post_state, Role.WRITER, "post_state",
-    summary="What became of a post", tag="Posting", response=PostState, problems=("unknown_board", "unknown_post"),
-    description="Only a post with an id can be looked up, as long as the id is remembered. `pending` means that it"
-    " waits in the queue.")  # fmt: skip
-
 _FAMILY = "/v1/families/{family}"
 _FAMILIES = [
     Route("POST", _FAMILY + "/posts", family_posts.post_to_family, Role.WRITER, "post_family",
@@ -139,13 +135,13 @@ _FAMILIES = [
         " every period, for every list of facets that it has values for. It is applied to all of them or to none;"
         " those whose period is closed are left out. Its id is remembered once for all of them: sent again, the post"
         " is a duplicate, even after the end of a period." + _QUEUED),
-    Route("GET", _FAMILY + "/boards", families.boards, Role.READER, "family_boards",
+    Route("GET", _FAMILY + "/boards", families.get_family_board, Role.READER, "family_boards",
         summary="The leaderboard of a time and of facet values", tag="Families", query=queries.FamilyBoardsQuery,
         response=FamilyBoardAnswer, problems=("unknown_board",),
         description="Without `at`, it is the leaderboard of the current time. A leaderboard that nothing was posted"
         " to is empty."),
-    Route("GET", _FAMILY + "/facets", families.facets, Role.READER, "family_facets", summary="The values of a facet",
-        tag="Families", query=queries.FacetsQuery, response=FacetList,
+    Route("GET", _FAMILY + "/facets", families.get_facet_values, Role.READER, "family_facets",
+        summary="The values of a facet", tag="Families", query=queries.FacetsQuery, response=FacetList,
         problems=("unknown_board", "bad_cursor", "too_many_entries"),
         description="Further parameters that are facets limit the answer to values within them. A page may have fewer"
         " values than `limit`, even if more follow."),
@@ -165,7 +161,11 @@ _FAMILIES = [
         summary="Delete a family with all its leaderboards", tag="Families", statuses=(204,)),
 ]  # fmt: skip
 
-_OPERATORS = [
+_OTHERS = [
+    Route("GET", _BOARD + "/posts/{post_id}", posts.get_post_state, Role.WRITER, "post_state",
+        summary="What became of a post", tag="Posting", response=PostState, problems=("unknown_board", "unknown_post"),
+        description="Only a post with an id can be looked up, as long as the id is remembered. `pending` means that it"
+        " waits in the queue."),
     Route("GET", "/v1/queue", queue.show_queue, Role.OPS, "queue",
         summary="The posts that wait in the ingest queue, and its workers", tag="Posting", response=QueueAnswer),
     Route("GET", "/v1/leaderboards", boards.get_boards, Role.READER, "boards", summary="Leaderboards by id",
@@ -205,7 +205,7 @@ _OPERATORS = [
         response=ProfileAnswer, problems=("no_profile",)),
     Route("DELETE", _PROFILE, profiles.remove_profile, Role.WRITER, "remove_profile",
         summary="Remove an owner's profile", tag="Owners", statuses=(204,), problems=("no_profile",)),
-    Route("GET", "/v1/owners/{owner}/posts", journal.owner_posts, Role.READER, "owner_posts",
+    Route("GET", "/v1/owners/{owner}/posts", journal.get_owner_posts, Role.READER, "owner_posts",
         summary="An owner's posts, the newest first", tag="Journal", query=queries.OwnerPostsQuery, response=OwnerPosts,
         problems=("too_many_entries",), description="The list reaches as far back as the journal is kept."),
     Route("GET", _BOARD + "/stream", stream.get_stream, Role.READER, "stream",
@@ -233,4 +233,4 @@ _OPERATORS = [
 ]  # fmt: skip
 
 _HOTTEST = [retry_on_change(_READS[0]), *_POSTS, *LEASES]
-ROUTES = [*_HOTTEST, *_FAMILIES, *POOLS, *KEYS, *map(retry_on_change, [*_READS[1:], _POST_STATE, *_OPERATORS])]
+ROUTES = [*_HOTTEST, *_FAMILIES, *POOLS, *KEYS, *map(retry_on_change, [*_READS[1:], *_OTHERS])]

@@ -31,8 +31,6 @@ from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
 
 COUNT_SLACK = 2  # `auto` counts up to this many times `exact_top` rows before it falls back to the curve
-
-
 COUNTED_METHODS = ("count", "gap")  # with these methods, the rank is exact in the snapshot that was read
 CountStarts = Mapping[int, CountStart]  # by column index
 

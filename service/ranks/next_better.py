@@ -26,7 +26,7 @@ class NextBetterFinder:
         self._locator, self._mode = locator, mode
         self._starts = locator.find_count_starts(locator.entries.rankings)
 
-    def of(
+    def find_positions(
         self, owner: str, wanted_of: Callable[[Entry], list[WantedRank]]
     ) -> Program[tuple[Entry | None, dict[int, Position]]]:
         """Return the owner's entry, or None, and the owner's positions by column index."""

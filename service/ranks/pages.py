@@ -43,10 +43,10 @@ def rank_rows(ranking: Ranking, window: Window) -> list[int]:
     ranks: list[int] = []
     previous: str | None = None
     rank = window.first_rank
-    for number_, entry in enumerate(window.rows, start=window.first_row_number):
+    for number, entry in enumerate(window.rows, start=window.first_row_number):
         cell = cell_of(ranking, entry)
         if ranks and (ranking.timed or cell != previous):
-            rank = number_
+            rank = number
         ranks.append(rank)
         previous = cell
     return ranks

@@ -127,7 +127,7 @@ async def _answer(context: Context, family: Family) -> FamilyAnswer:
     )
 
 
-async def boards(context: Context, call: Call) -> FamilyBoardAnswer:
+async def get_family_board(context: Context, call: Call) -> FamilyBoardAnswer:
     query: FamilyBoardsQuery = call.query
     # Another process may have changed the family's grace, which decides whether a period is closed.
     family = await context.catalog.families.reread_family(call.path["family"])
@@ -144,7 +144,7 @@ async def boards(context: Context, call: Call) -> FamilyBoardAnswer:
     )
 
 
-async def facets(context: Context, call: Call) -> FacetList:
+async def get_facet_values(context: Context, call: Call) -> FacetList:
     query: FacetsQuery = call.query
     family = await context.catalog.families.reread_family(call.path["family"])
     within = query.facets
@@ -236,14 +236,12 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     process does not know; the owner's entries; the counts of ranks for which the curves are not good enough.
     """
     query: HistoryQuery = call.query
-    # Another process may have deleted the family or shortened its grace.
+    # Another process may have deleted the family, shortened its grace or added the column.
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     kind = find_period_kind(family, query.period)
     if kind is PeriodKind.ALL:
         raise ProblemError("bad_request", "the period all never closes", pointer="period")
-    if query.column not in family.template_board.column_index:  # another process may have added the column
-        family = await context.catalog.families.reread_family(family.id)
     index = find_ranked_column(family.template_board, query.column)
     list_id = board_id(family.id, kind.value, facets)
     closed_us = context.now_us() - family.spec.grace_seconds * 1_000_000

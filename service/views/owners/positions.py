@@ -117,10 +117,10 @@ async def _positions_with_next(
     context: Context, locator: Locator, owner: str, indexes: Sequence[int], mode: RankMode
 ) -> OwnerPositions:
     board = locator.board
-    places = NextBetterFinder(locator, mode)
+    finder = NextBetterFinder(locator, mode)
     far = mode == "exact" or any(locator.find_curve(index) is None for index in indexes)
     entry, found = await context.store_for_board(board).read(
-        lambda: places.of(owner, lambda entry: list_wanted_ranks(entry, indexes)), heavy=far
+        lambda: finder.find_positions(owner, lambda entry: list_wanted_ranks(entry, indexes)), heavy=far
     )
     if entry is None:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")

@@ -61,7 +61,7 @@ async def read_journal(context: Context, call: Call) -> Reply:
         return Reply(await encode_in_turns(make_lines(rows, boards)), media_type=NDJSON_TYPE)
 
 
-async def owner_posts(context: Context, call: Call) -> OwnerPosts:
+async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
     query: OwnerPostsQuery = call.query
     owner, limit = call.path["owner"], query.limit or context.settings.page_entries_default
     before = INT64_MAX if query.before is None else query.before

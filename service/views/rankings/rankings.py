@@ -232,7 +232,7 @@ def rank_of_percentile(percentile: float, total: int) -> int:
     return max(1, floor(total - Fraction(str(percentile)) * (total - 1) / 100))
 
 
-async def buckets(context: Context, call: Call) -> Buckets:
+async def get_buckets(context: Context, call: Call) -> Buckets:
     query: BucketsQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
     ranking = context.boards.open_board(board).rankings[index]
