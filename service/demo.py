@@ -50,7 +50,6 @@ SPEC: dict[str, object] = {
     ]
 }
 
-
 FAMILY = "arena"
 FAMILY_PLAYERS_MAX = 2_000
 FAMILY_SPEC: dict[str, object] = {

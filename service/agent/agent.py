@@ -3,7 +3,10 @@
 The agent never assumes that a lease lasts longer than it does. For this, the agent measures the time of a lease on the
 monotonic clock, starting before the request is sent. It uses the wall clock only to decide whether to extend a lease.
 
-AgentError ├── RefusedError │ └── NoResourceAvailableError └── ServiceAwayError
+    AgentError
+    ├── RefusedError
+    │   └── NoResourceAvailableError
+    └── ServiceAwayError
 """
 
 import asyncio

@@ -25,6 +25,7 @@ from aiohttp import hdrs, web
 from multidict import istr
 
 from config.settings import Settings
+from jobs.request_origin import REQUEST_ID, TRACEPARENT
 from service.contract.keys import ANYONE, Identity, KeyRing, Role, require_role
 from service.contract.lease_messages import parse_client_or_pool_id, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
@@ -33,7 +34,7 @@ from service.contract.queries import query_parser
 from service.contract.routes import Answer, Call, Reply, Route
 from service.contract.strict_json import decode_strictly
 from service.contract.values import parse_board_id, parse_column, parse_family_id, parse_owner, parse_post_id
-from service.telemetry.logs import REQUEST_ID, TRACEPARENT, RequestLog
+from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.tracing import Span, Tracer
 

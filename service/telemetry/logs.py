@@ -30,8 +30,6 @@ CLOSE_S_MAX = 2.0
 _FAILED_STATUS = 400
 _AS_TEXT = structlog.dev.ConsoleRenderer(colors=False)
 
-__all__ = ["REQUEST_ID", "TRACEPARENT", "LineWriter", "RequestLog", "configure_logging", "logging_to_stderr"]
-
 
 class LineWriter:
     """Writes lines to a stream in a thread of its own, in batches.

@@ -1,4 +1,4 @@
-"""`rankcurve owner …`: hide, show and erase owners, their profiles and their match history."""
+"""`rankcurve owner …`: hide, show and erase owners, their profiles and their posts."""
 
 import json
 from typing import Annotated

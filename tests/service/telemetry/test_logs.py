@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import structlog
 
-from service.telemetry.logs import QUEUE_LINES_MAX, REQUEST_ID, LineWriter, RequestLog, configure_logging
+from jobs.request_origin import REQUEST_ID
+from service.telemetry.logs import QUEUE_LINES_MAX, LineWriter, RequestLog, configure_logging
 
 pytestmark = pytest.mark.usefixtures("logging_as_before")
 

@@ -17,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
+from jobs.request_origin import REQUEST_ID
 from service.app import make_app
 from service.contract.keys import KeyRing, NewApiKey, make_api_key
 from service.contract.routes import Call, Route
 from service.http.malformed import ProblemRunner
-from service.telemetry.logs import REQUEST_ID, LineWriter, RequestLog, configure_logging
+from service.telemetry.logs import LineWriter, RequestLog, configure_logging
 from storage.coalesce import Coalescer
 from tests.service.contract.test_keys import row
 from tests.service.real_service import Service
