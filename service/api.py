@@ -64,25 +64,25 @@ _READS = [
         " position that the current value would have there (as a new arrival), and how many places the owner and the"
         " others have moved since. It is null for all time. An owner who had an entry then and has none yet has null"
         " for the current position and value. A leaderboard that belongs to no family has no period before: 400."),
-    Route("GET", _OWNER + "/around", positions.unless_hidden(around.around_owner), Role.READER, "around",
+    Route("GET", _OWNER + "/around", positions.unless_hidden(around.get_rows_around_owner), Role.READER, "around",
         summary="The rows around an owner", tag="Owners", has_own_metrics=True, query=queries.AroundOwnerQuery,
         response=Page, problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
         description="The ranks agree with each other: all follow from the owner's rank by counting along the rows. An"
         " archived leaderboard has the rows of its archive; a `next` past them is answered with 410."),
-    Route("GET", _OWNER, owners.entry, Role.READER, "entry", summary="An owner's entry", tag="Owners",
+    Route("GET", _OWNER, owners.get_entry, Role.READER, "entry", summary="An owner's entry", tag="Owners",
         has_own_metrics=True, query=queries.ProfilesQuery, response=EntryAnswer,
         problems=("unknown_board", "unknown_owner"), description="The entry of a hidden owner says that it is hidden."),
     Route("GET", _RANKING, rankings.get_page, Role.READER, "page", summary="A page of a ranking", tag="Rankings",
         has_own_metrics=True, query=queries.PageQuery, response=Page,
         problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries", "archived"),
         description="An archived leaderboard has the top that its archive holds; what follows is answered with 410."),
-    Route("GET", _RANKING + "/positions", rankings.value_positions, Role.READER, "value_positions",
+    Route("GET", _RANKING + "/positions", rankings.get_value_positions, Role.READER, "value_positions",
         summary="Positions of values", tag="Rankings", query=queries.ValuePositionsQuery, response=Positions,
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values", "too_many_boards"),
         description="A value that nobody has gets the rank of a new arrival with it. `with` names more leaderboards"
         " whose entries are counted too, such as the shards of one game; `as_of` is the oldest of theirs. To name"
         " leaderboards whose ids have commas, repeat the parameter with one leaderboard each time."),
-    Route("GET", _RANKING + "/around", around.around_value, Role.READER, "value_around",
+    Route("GET", _RANKING + "/around", around.get_rows_around_value, Role.READER, "value_around",
         summary="The rows around a value", tag="Rankings", query=queries.AroundValueQuery, response=Page,
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries", "archived"),
         description="An archived leaderboard has the rows of its archive, as around an owner."),
@@ -92,9 +92,8 @@ _READS = [
         description="Each value is the worst that still has the rank or a better one. Past the last rank it is the"
         " worst value of all."),
     Route("GET", _RANKING + "/curve", curves.get_curve, Role.READER, "curve",
-        summary="The curve that ranks are read off",
-        tag="Rankings", response=CurveAnswer, statuses=(200, 304), problems=(*_COLUMN_CODES, "no_curve"),
-        response_headers=("ETag",),
+        summary="The curve that ranks are read off", tag="Rankings", response=CurveAnswer, statuses=(200, 304),
+        problems=(*_COLUMN_CODES, "no_curve"), response_headers=("ETag",),
         description="The answer is enough to rank offline with the same results as the service. docs/rank_offline.py"
         " is an example."),
     Route("GET", _RANKING + "/buckets", rankings.get_buckets, Role.READER, "buckets",
@@ -193,7 +192,7 @@ _OTHERS = [
         summary="Erase an owner on every leaderboard", tag="Owners", statuses=(204,),
         description="This erases entries and profile, and the name, stats and post ids in the journal. A retry of an"
         " erased post stays a duplicate."),
-    Route("PUT", "/v1/owners/{owner}/hidden", owner_admin.hide, Role.OPS, "hide_owner",
+    Route("PUT", "/v1/owners/{owner}/hidden", owner_admin.hide_owner, Role.OPS, "hide_owner",
         summary="Hide an owner on every leaderboard", tag="Owners", statuses=(204,),
         description="Posts still merge. Once this is answered, rankings, totals and streams no longer have the owner."),
     Route("DELETE", "/v1/owners/{owner}/hidden", owner_admin.show_owner, Role.OPS, "show_owner",

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from service.client.client import ENCODER, PAGE_ENTRIES_MAX, Patience, ServiceClient
-from service.commands.reading.ranks import ColumnOption, ranked_column
+from service.commands.reading.ranks import ColumnOption, first_ranked
 from service.commands.tables import cell_text
 from service.commands.target import BoardArgument, fail, service_command
 
@@ -45,8 +45,9 @@ async def export(
 
     Entries without a value in that column are not in its ranking and not in the export.
     """
-    name = await ranked_column(client, board, column)
-    stats = [each.name for each in (await client.get_board(board)).columns]
+    held = await client.get_board(board)
+    name = column or first_ranked(board, held)
+    stats = [each.name for each in held.columns]
     written = 0
     try:
         # Standard output stays open at the end.

@@ -105,7 +105,7 @@ async def _rename(context: Context, owner: str, until: dict[int, int], *, otherw
                 seq = await context.store.write(partial(rename, stretch, past=seq))
 
 
-async def hide(context: Context, call: Call) -> None:
+async def hide_owner(context: Context, call: Call) -> None:
     owner = call.path["owner"]
     await _change(context, owner, hide=True)
     await _on_every_board(

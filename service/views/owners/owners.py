@@ -44,7 +44,7 @@ def find_ranked_column(board: Board, name: str) -> int:
     return index
 
 
-async def entry(context: Context, call: Call) -> EntryAnswer:
+async def get_entry(context: Context, call: Call) -> EntryAnswer:
     query: ProfilesQuery = call.query
     board = await context.catalog.find_board(call.path["board"])
     owner = call.path["owner"]

@@ -28,7 +28,7 @@ MORE = 1
 _Located = tuple[WantedRank, LocatedRank, Window]
 
 
-async def around_owner(context: Context, call: Call) -> Page:
+async def get_rows_around_owner(context: Context, call: Call) -> Page:
     query: AroundOwnerQuery = call.query
     owner = call.path["owner"]
     board, index = await find_column(context, call.path["board"], query.column)
@@ -58,7 +58,7 @@ async def around_owner(context: Context, call: Call) -> Page:
     return await _answer(context, query, pager, *located)
 
 
-async def around_value(context: Context, call: Call) -> Page:
+async def get_rows_around_value(context: Context, call: Call) -> Page:
     query: AroundValueQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)

@@ -59,7 +59,7 @@ async def get_page(context: Context, call: Call) -> Page | bytes:
     return found
 
 
-async def value_positions(context: Context, call: Call) -> Positions:
+async def get_value_positions(context: Context, call: Call) -> Positions:
     query: ValuePositionsQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
     others = await _find_added_boards(context, call, board, index) if query.with_ else []
