@@ -65,7 +65,6 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
     query: OwnerPostsQuery = call.query
     owner, limit = call.path["owner"], query.limit or context.settings.page_entries_default
     before = INT64_MAX if query.before is None else query.before
-
     blocks_max = context.settings.owner_posts_blocks_max
 
     def program() -> Program[tuple[list[JournalRow], _Boards, int | None]]:
