@@ -4,6 +4,7 @@ The query runs in the program's own transaction, so it has the same effect on ev
 """
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -23,6 +24,17 @@ def version_moved(store: Store, board: Board, owner: str) -> Bound:
     layout = layout_of(board)
     moved = update(layout.table).set(updated_at=plus(col("updated_at"), 1)).where(*layout.scope())
     return moved.where(col("owner").eq(owner)).bind(**scope_of(board))
+
+
+def interpose(program: Program[T], before: Callable[[Bound], Program[None] | None]) -> Program[T]:
+    """Run a program. Before each of its queries, call `before`, and run the program that it returns."""
+    try:
+        query = next(program)
+        while True:
+            yield from before(query) or ()
+            query = program.send((yield query))
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
 
 
 class MeddlingStore(PassingStore):
@@ -60,20 +72,16 @@ class MeddlingStore(PassingStore):
         return await self._store.write(lambda: self._meddled(program(), what))
 
     def _meddled(self, program: Program[T], what: Bound | Exception | None) -> Program[T]:
-        statement = 0
-        try:
-            query = next(program)
-            while True:
-                if statement == self._before_statement:
-                    if isinstance(what, Exception):
-                        raise what
-                    if what is not None:
-                        yield what
-                rows = yield query
-                statement += 1
-                query = program.send(rows)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
+        statements = itertools.count()
+
+        def meddle(_query: Bound) -> Program[None]:
+            if next(statements) == self._before_statement:
+                if isinstance(what, Exception):
+                    raise what
+                if what is not None:
+                    yield what
+
+        return interpose(program, meddle)
 
 
 class SlowReads(MeddlingStore):

@@ -25,6 +25,7 @@ from storage.store import Program, Rows, Store
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
 from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools
+from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore
 from tests.storage.processes import Processes
 
@@ -61,7 +62,7 @@ class GatedStore(PassingStore):
         await self.gate.wait()
         if self.failures:
             raise self.failures.pop(0)
-        return await self._store.write(lambda: self._watched(program()))
+        return await self._store.write(lambda: interpose(program(), self._watch))
 
     async def write_query(self, query: Bound) -> Rows:
         self.begun.put_nowait(None)
@@ -72,15 +73,8 @@ class GatedStore(PassingStore):
             raise self.failures.pop(0)
         return rows
 
-    def _watched(self, program: Program[T]) -> Program[T]:
-        try:
-            query = next(program)
-            while True:
-                self.written.append(query.build(self.dialect).sql)
-                query = program.send((yield query))
-        except StopIteration as stop:
-            outcome: T = stop.value
-            return outcome
+    def _watch(self, query: Bound) -> None:
+        self.written.append(query.build(self.dialect).sql)
 
 
 class Reported:

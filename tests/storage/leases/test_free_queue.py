@@ -2,6 +2,7 @@
 
 import pytest
 
+from querybuilder import Bound
 from storage.errors import NoResourceError, StoreBusyError
 from storage.leases.free_queue import KNOWN_US, LATELY_US, FreeQueues
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Resource
@@ -11,6 +12,7 @@ from storage.store import Program
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
 from tests.storage.leasing import CLIENT, LEASE_US, Pools, unwrap_grant
+from tests.storage.meddling import interpose
 
 
 @pytest.fixture
@@ -63,16 +65,12 @@ async def test_one_look_also_sees_the_resources_for_the_next_requests(pools: Poo
     looks: list[str] = []
 
     def watched(key: str) -> Program[list[Outcome]]:
-        program = pools.groups.serve_requests([LeaseRequest(CLIENT, "one", key, "eu", None, LEASE_US)])
-        query = next(program)
-        try:
-            while True:
-                sql = query.build(pools.dialect).sql
-                looks.extend([key] if "ORDER BY" in sql and "SET" not in sql else [])
-                query = program.send((yield query))
-        except StopIteration as stop:
-            outcomes: list[Outcome] = stop.value
-            return outcomes
+        def watch(query: Bound) -> None:
+            sql = query.build(pools.dialect).sql
+            looks.extend([key] if "ORDER BY" in sql and "SET" not in sql else [])
+
+        asks = [LeaseRequest(CLIENT, "one", key, "eu", None, LEASE_US)]
+        return interpose(pools.groups.serve_requests(asks), watch)
 
     for key in "xyz":
         [got] = await pools.store.write(lambda key=key: watched(key))  # type: ignore[misc]

@@ -7,16 +7,18 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from querybuilder import Bound
 from storage.errors import LeaseInPastError, NoResourceError, UnknownLeaseError, UnknownPoolError, UnknownRegionError
 from storage.leases.claims import store_clock
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Release, ResourceChange
 from storage.leases.lease_resources import lease_resources
-from storage.leases.lease_transaction import LeaseTransactions, Outcome
+from storage.leases.lease_transaction import LeaseTransactions
 from storage.schema.lease_tables import LEASE_RESOURCES
 from storage.store import Program
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, Session, run_machine
 from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, PARTITIONS, Pools, unwrap_grant
+from tests.storage.meddling import interpose
 
 
 async def test_every_partition_is_tried_before_a_region_counts_as_exhausted(pools: Pools) -> None:
@@ -72,27 +74,20 @@ async def test_a_request_is_decided_again_if_its_resource_changed_before_the_wri
     held = await pools.ask("ada")
     row = next(row for row in await pools.rows() if row.holder == "ada")
     extended = row._replace(expires_at_us=row.expires_at_us + 1)
-    resources = lease_resources
+    asks = [LeaseRequest(CLIENT, "numbers", key, "eu", held.expires_at_us + 10) for key in ("ada", "bob")]
+    writes = 0
 
-    def overtaken() -> Program[list[Outcome]]:
-        later_us = held.expires_at_us + 10
-        asks = [LeaseRequest(CLIENT, "numbers", key, "eu", later_us) for key in ("ada", "bob")]
-        program = pools.groups.serve_requests(asks)
-        query, writes = next(program), 0
-        try:
-            while True:
-                sql = query.build(pools.dialect).sql
-                if " SET " in sql and LEASE_RESOURCES in sql:
-                    writes += 1
-                    if writes == 1:
-                        assert (yield from resources.write_changes([ResourceChange(row, extended)]))
-                query = program.send((yield query))
-        except StopIteration as stop:
-            assert writes == 2, "the overtaken request was decided again"
-            outcomes: list[Outcome] = stop.value
-            return outcomes
+    def overtake(query: Bound) -> Program[None]:
+        nonlocal writes
+        sql = query.build(pools.dialect).sql
+        if " SET " in sql and LEASE_RESOURCES in sql:
+            writes += 1
+            if writes == 1:
+                assert (yield from lease_resources.write_changes([ResourceChange(row, extended)]))
 
-    ada, bob = map(unwrap_grant, await pools.store.write(overtaken))
+    outcomes = await pools.store.write(lambda: interpose(pools.groups.serve_requests(asks), overtake))
+    assert writes == 2, "the overtaken request was decided again"
+    ada, bob = map(unwrap_grant, outcomes)
     assert (ada.resource, ada.version, ada.expires_at_us) == (held.resource, held.version, held.expires_at_us + 10)
     assert bob.acquired
     happened = [event for event in await pools.summarize_events() if event[0] != "added"]

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import pytest
 
+from querybuilder import Bound
 from storage.errors import LeaseLostError, PeriodClosedError, PostRejectedError, StoreFullError, UnknownBoardError
 from storage.periods import calendar_of, parse_period
 from storage.queue.outcomes import find_error, prune_rejected, store_rejected
@@ -14,6 +15,7 @@ from storage.records import Board, Merge, Post, PostStatus
 from storage.store import Program, Store
 from tests.storage.boards.test_families import make_family, make_family_post
 from tests.storage.deployment import counter, part, ranked
+from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore
 from tests.storage.queueing import LEASE_US, LIMITS, QueueDesk, Worker
 
@@ -280,15 +282,9 @@ class FailingStore(PausingStore):
         self._text = text
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        return await self._store.write(lambda: self._failing(program()))
+        return await self._store.write(lambda: interpose(program(), self._refuse))
 
-    def _failing(self, program: Program[T]) -> Program[T]:
-        try:
-            query = next(program)
-            while True:
-                built = query.build(self.dialect)
-                if self._text in built.sql or ("post_ids" in built.sql and self._text in repr(built.arguments)):
-                    raise RuntimeError("refused")
-                query = program.send((yield query))
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
+    def _refuse(self, query: Bound) -> None:
+        built = query.build(self.dialect)
+        if self._text in built.sql or ("post_ids" in built.sql and self._text in repr(built.arguments)):
+            raise RuntimeError("refused")
