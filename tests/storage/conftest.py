@@ -18,17 +18,25 @@ from tests.storage.deployment import Deployment, Session
 from tests.storage.processes import Processes
 
 PROCESSES_S_MAX = 60
+# In these rooms and files, shared tables make no difference, so each board has a table of its own.
+OWN_TABLES = {
+    "archive", "leases", "log", "test_enqueuing", "test_post_ids", "test_queue_application", "test_refresh_requests",
+    "test_shard_leases", "test_shared_curves", "test_stored_curves", "test_writer", "test_writer_flow",
+}  # fmt: skip
+SHARED_TABLES = {"test_shared_tables"}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test once for each table layout: each board in a table of its own, and all boards in one shared table."""
+    if "table" in metafunc.fixturenames:
+        names = {metafunc.definition.path.parent.name, metafunc.definition.path.stem}
+        one = [TableSharing.OWN] if names & OWN_TABLES else [TableSharing.SHARED] if names & SHARED_TABLES else []
+        metafunc.parametrize("table", one or list(TableSharing))
 
 
 @pytest.fixture(params=sorted(BACKENDS))
 def backend(request: pytest.FixtureRequest) -> Backend:
     return BACKENDS[request.param](request)
-
-
-@pytest.fixture(params=list(TableSharing))
-def table(request: pytest.FixtureRequest) -> TableSharing:
-    """Run the test once for each table layout: each board in a table of its own, and all boards in one shared table."""
-    return TableSharing(request.param)
 
 
 @pytest.fixture

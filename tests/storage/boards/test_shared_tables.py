@@ -9,18 +9,12 @@ from storage.boards.boards import ALL_ENTRIES, CHANGES, check_exists
 from storage.boards.row_tables import layout_of
 from storage.boards.shared_tables import sweep_rows
 from storage.errors import BoardChangedError, UnknownBoardError
-from storage.records import Best, Board, PostStatus, TableSharing
+from storage.records import Best, Board, PostStatus
 from storage.schema.tables import POST_IDS
 from tests.storage.deployment import Deployment, counter, part, ranked, spec
 
 XP, LAP, SHOTS = ranked("xp"), ranked("lap", best=Best.LOW), counter("shots")
 OWNERS = [f"o{number:02}" for number in range(25)]
-
-
-@pytest.fixture
-def table() -> TableSharing:
-    """Give all boards one shared table."""
-    return TableSharing.SHARED
 
 
 async def create_filled_board(deployment: Deployment, board_id: str) -> Board:

@@ -1,7 +1,5 @@
 """Test refresh requests in the store. An operator relies on a result that is newer than the request."""
 
-import pytest
-
 from storage.curves.refresh_requests import (
     RefreshAnswer,
     RefreshRequestState,
@@ -13,10 +11,9 @@ from storage.curves.refresh_requests import (
     store_refresh_request,
     take_refresh_request,
 )
-from storage.records import Board, TableSharing
+from storage.records import Board
 from tests.storage.deployment import Deployment, ranked
 
-pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables make no difference here
 COLUMNS = ranked("xp0"), ranked("xp1")
 DONE = RefreshAnswer("refreshed", "", 7, 1_500)
 NOTHING = RefreshAnswer("")  # type: ignore[arg-type]  # as the row begins

@@ -10,13 +10,12 @@ from predictor import Curve, Knot
 from querybuilder import col, param, update
 from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
 from storage.errors import StoreBusyError, UnknownBoardError
-from storage.records import Board, TableSharing
+from storage.records import Board
 from storage.schema.tables import CURVES
 from storage.store import Program
 from tests.storage.deployment import Deployment, ranked
 from tests.storage.meddling import MeddlingStore, SlowReads
 
-pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables make no difference here
 T = TypeVar("T")
 
 

@@ -1,4 +1,4 @@
-"""Test what stores report to their observer: statements and rows by kind, waits, borrowed connections, and retries."""
+"""Test what stores report: statements and rows by kind, waits, borrowed connections, retries, sizes, and free space."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -77,4 +77,22 @@ async def test_a_lost_connection_is_reported_as_a_retry(
     assert watcher.retries >= 1
     assert watcher.lent["common", "read"] == (0, 0, POSTGRES_LIMITS.reader_connections)
     assert watcher.most_lent["common", "read"] == 1
+    await store.close()
+
+
+async def test_a_store_grows_with_what_is_posted(store: Store) -> None:
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", ranked("xp"))
+    before = await store.size()
+    await deployment.apply(*(deployment.post(f"owner-{number}", part(board, {"xp": number})) for number in range(500)))
+    assert (await store.size()).store_bytes > before.store_bytes > 0
+
+
+async def test_a_sqlite_store_reports_the_size_of_its_files_and_the_room_on_its_disk(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "boards.db", SQLITE_LIMITS)
+    await Deployment.on(store)
+    size = await store.size()
+    assert size.store_bytes == sum((tmp_path / f"boards.db{end}").stat().st_size for end in ("", "-wal"))
+    assert size.disk_free_bytes is not None
+    assert size.disk_free_bytes > 0
     await store.close()

@@ -2,7 +2,6 @@
 
 import pytest
 
-from storage.records import TableSharing
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
 from tests.storage.leasing import Pools
@@ -13,9 +12,3 @@ async def pools(open_store: OpenStore) -> Pools:
     made = Pools(await Deployment.on(await open_store()))
     await made.create()
     return made
-
-
-@pytest.fixture
-def table() -> TableSharing:
-    """Give each board a table of its own, because shared tables make no difference here."""
-    return TableSharing.OWN

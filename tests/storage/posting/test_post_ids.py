@@ -1,13 +1,9 @@
 """Test which post ids the store remembers, for whom and for how long. A post id makes it safe to send a post again."""
 
-import pytest
-
 from storage.errors import PostIdConflictError
 from storage.posting.post_ids import prune_ids
-from storage.records import TableSharing
 from tests.storage.deployment import Deployment, part, ranked
 
-pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables make no difference here
 XP = ranked("xp")
 
 

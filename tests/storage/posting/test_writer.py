@@ -12,11 +12,10 @@ from querybuilder import Bound
 from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.errors import LostRaceError, QueueFullError, StoreBusyError, WaitTooLongError
 from storage.posting.writer import Writer
-from storage.records import Board, PartOutcome, Post, TableSharing
+from storage.records import Board, PartOutcome, Post
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
 from tests.storage.meddling import MeddlingStore, version_moved
 
-pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables make no difference here
 XP = ranked("xp")
 
 

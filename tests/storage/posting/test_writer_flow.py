@@ -11,12 +11,11 @@ from config.settings import PostingSettings
 from storage.errors import OverloadedError, StoreBusyError
 from storage.posting import writer
 from storage.posting.writer import Writer
-from storage.records import PartOutcome, TableSharing
+from storage.records import PartOutcome
 from storage.store import Program, Rows, Store
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
 from tests.storage.passing import PassingStore
 
-pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables make no difference here
 T = TypeVar("T")
 
 

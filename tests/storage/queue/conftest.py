@@ -2,7 +2,6 @@
 
 import pytest
 
-from storage.records import TableSharing
 from tests.storage.deployment import Deployment
 from tests.storage.queueing import QueueDesk
 
@@ -10,9 +9,3 @@ from tests.storage.queueing import QueueDesk
 @pytest.fixture
 async def desk(deployment: Deployment) -> QueueDesk:
     return await QueueDesk.on(deployment)
-
-
-@pytest.fixture
-def table() -> TableSharing:
-    """Give each board a table of its own, because shared tables make no difference here."""
-    return TableSharing.OWN

@@ -5,18 +5,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.errors import LeaseLostError
 from storage.queue.post_blocks import shard_of
 from storage.queue.workers import Share
-from storage.records import Board, Merge, Post, TableSharing
+from storage.records import Board, Merge, Post
 from tests.storage.deployment import Session, counter, part, ranked, run_machine
 from tests.storage.queueing import LEASE_US, LIMITS, SHARDS, QueueDesk, Worker
 
-pytestmark = pytest.mark.parametrize("table", list(TableSharing))
 OWNERS = ("ada", "bob", "cleo", "ÿ", "漢")
 POST_IDS = ("p", "q", "r", None, None, None)
 WORKERS = ("first", "second", "third")

@@ -1,11 +1,14 @@
-"""Compare padded cells with integers, for any range of a column. The order of cells must be the order of values."""
+"""Compare padded cells with integers, and test the texts of values in the change log. Cells order as values do."""
+
+import sqlite3
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage.log.cells import TIME_LIMIT_US, Padding
-from storage.records import INT64_MAX, Best, Ties
-from tests.storage.deployment import ranked, spec
+from querybuilder import SQLITE, lit, select
+from storage.log.cells import TIME_LIMIT_US, Padding, RankedCells
+from storage.records import INT64_MAX, Best, Board, ColumnSpec, Ties
+from tests.storage.deployment import counter, ranked, spec
 
 INT64_MIN = -INT64_MAX - 1
 INT64 = st.integers(INT64_MIN, INT64_MAX)
@@ -89,3 +92,46 @@ def test_a_time_that_sixteen_digits_cannot_hold_counts_as_the_nearest_that_they_
 
 def test_a_value_reads_naturally_in_its_cell() -> None:
     assert padding(0, 10**10 - 1).pad(600) == "0000000600"
+
+
+XP, BEST_LAP = ranked("xp", max_scaled=999, min_scaled=0), ranked("lap", best=Best.LOW, max_scaled=99_999, min_scaled=0)
+
+
+def board_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Board:
+    return Board(key=1, id="b", spec=spec(*columns, ties=ties), created_at_us=0, epoch=1)
+
+
+def test_each_ranked_cell_stands_at_its_place_and_comes_back() -> None:
+    cells = RankedCells(spec(XP, counter("shots"), BEST_LAP))
+    text = cells.join_cells(["007", 5, "00123"])
+    assert text == "00700123"
+    assert (cells.extract_cell(text, 0), cells.extract_cell(text, 2)) == ("007", "00123")
+
+
+def test_an_absent_cell_is_worse_than_every_cell_of_its_column() -> None:
+    cells = RankedCells(spec(XP, BEST_LAP))
+    assert cells.none == cells.join_cells([None, None])
+    assert (cells.extract_cell(cells.none, 0), cells.extract_cell(cells.none, 1)) == (None, None)
+    assert cells.none[:3] < "000"
+    assert cells.none[3:] > "99999"
+
+
+def test_a_column_that_was_added_later_is_absent_in_earlier_texts() -> None:
+    narrow, wide = RankedCells(spec(XP)), RankedCells(spec(XP, BEST_LAP))
+    old = narrow.join_cells(["500"])
+    assert (wide.extract_cell(old, 0), wide.extract_cell(old, 1)) == ("500", None)
+
+
+def test_the_sql_terms_cut_out_the_same_characters() -> None:
+    connection = sqlite3.connect(":memory:")
+    cells = RankedCells(spec(XP, BEST_LAP))
+    place, texts = cells.find_span(1), ("005     ", "00700123")
+    found = (
+        select(*place.cells_before_and_after(lit("".join(texts))))
+        .where(place.holds_column(lit("".join(texts))))
+        .bind()
+        .build(SQLITE)
+    )
+    assert connection.execute(found.sql, found.arguments).fetchall() == [("     ", "00123")]
+    narrow = select(lit(1)).where(place.holds_column(lit("005007"))).bind().build(SQLITE)
+    assert connection.execute(narrow.sql, narrow.arguments).fetchall() == []
