@@ -311,9 +311,7 @@ class BoardsMachine(RuleBasedStateMachine):
             assert better == sum(other.key < place.key for other in order)
 
 
-def test_boards_behave_as_dicts_do_whatever_happens_in_whatever_order(
-    backend: Backend, tmp_path: Path, table: TableSharing
-) -> None:
+def test_boards_behave_as_dicts_do_whatever_happens(backend: Backend, tmp_path: Path, table: TableSharing) -> None:
     runs = iter(range(100_000))
 
     def machine() -> BoardsMachine:

@@ -26,9 +26,7 @@ XP, LAP = ranked("xp"), ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, m
         (spec(replace(XP, max_scaled=5)), "/columns/0"), (spec(replace(XP, sorted=False)), "/columns/0"),
     ],
 )  # fmt: skip
-async def test_a_change_that_would_reinterpret_stored_values_is_a_conflict(
-    deployment: Deployment, wanted: BoardSpec, pointer: str
-) -> None:
+async def test_a_new_meaning_of_values_is_a_conflict(deployment: Deployment, wanted: BoardSpec, pointer: str) -> None:
     made = await deployment.create("b", XP)
     with pytest.raises(SpecConflictError) as refused:
         await deployment.change("b", deployment.laid_out(wanted))

@@ -95,9 +95,7 @@ async def create_audited(deployment: Deployment, *, best: Best = Best.HIGH, ties
 
 @pytest.mark.parametrize("ties", list(Ties))
 @pytest.mark.parametrize("best", list(Best))
-async def test_an_audit_ranks_as_of_the_curves_moment_whatever_was_posted_since(
-    deployment: Deployment, best: Best, ties: Ties
-) -> None:
+async def test_an_audit_ranks_as_of_the_fit_whatever_came_since(deployment: Deployment, best: Best, ties: Ties) -> None:
     made = await create_audited(deployment, best=best, ties=ties)
     moment = await made.fit()
     then = sorted(made.keys.values())

@@ -165,9 +165,7 @@ async def start(deployment: Deployment, server: OpenMemcached) -> AsyncIterator[
         yield make
 
 
-async def test_a_process_takes_a_curve_from_memcached_and_only_its_version_from_the_table(
-    deployment: Deployment, start: Start
-) -> None:
+async def test_only_the_version_of_a_shared_curve_comes_from_the_table(deployment: Deployment, start: Start) -> None:
     board = await deployment.create("b", *(ranked(f"c{index}") for index in range(5)))
     job, front = start(), start()
     for index in range(5):
@@ -251,9 +249,7 @@ async def test_the_curves_of_the_table_serve_whatever_happens_to_memcached(
     assert front.book.find_curve(board, 0) == curve(11)
 
 
-async def test_an_entry_of_an_older_version_is_counted_and_never_served(
-    deployment: Deployment, server: OpenMemcached, start: Start
-) -> None:
+async def test_an_older_version_is_never_served(deployment: Deployment, server: OpenMemcached, start: Start) -> None:
     board = await deployment.create("b", ranked("xp"))
     job, front = start(), start()
     await job.refresh(board, 0, curve(10))
@@ -266,9 +262,7 @@ async def test_an_entry_of_an_older_version_is_counted_and_never_served(
     assert front.read == {"stale": 1}
 
 
-async def test_a_poll_stops_asking_after_a_failure_and_an_open_breaker_counts_no_error(
-    deployment: Deployment, server: OpenMemcached, start: Start
-) -> None:
+async def test_a_poll_stops_asking_after_a_failure(deployment: Deployment, server: OpenMemcached, start: Start) -> None:
     board = await deployment.create("b", *(ranked(f"c{index}") for index in range(5)))
     job, front = start(), start()
     for index in range(5):

@@ -100,9 +100,7 @@ END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE app
 
 
 @pytest.mark.parametrize("with_id", [True, False])
-async def test_a_commit_without_an_answer_is_settled_by_post_ids_or_reported_as_unknown(
-    processes: Processes, place: str, with_id: bool
-) -> None:
+async def test_a_lost_answer_is_settled_by_post_ids_or_unknown(processes: Processes, place: str, with_id: bool) -> None:
     witness = await processes.start_process()
     board = await witness.create("b", XP)
     async with LossyWay(place) as way:
@@ -123,9 +121,7 @@ async def test_a_commit_without_an_answer_is_settled_by_post_ids_or_reported_as_
     assert await witness.stats(board, "ada") == {"xp": 1}
 
 
-async def test_a_single_statement_without_an_answer_is_reported_as_unknown_and_not_repeated(
-    processes: Processes, place: str
-) -> None:
+async def test_a_statement_without_an_answer_is_unknown_and_not_repeated(processes: Processes, place: str) -> None:
     witness = await processes.start_process()
     async with LossyWay(place) as way:
         store = (await processes.start_process(way.url)).store

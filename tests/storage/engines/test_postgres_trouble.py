@@ -61,9 +61,7 @@ async def deploy(opened: AsyncExitStack, url: str, limits: Settings) -> Deployme
     return await Deployment.on(store)
 
 
-async def test_a_stopped_server_times_out_and_serves_again_once_it_goes_on(
-    server: PostgresServer, opened: AsyncExitStack
-) -> None:
+async def test_a_stopped_server_times_out_and_then_serves_again(server: PostgresServer, opened: AsyncExitStack) -> None:
     deployment = await deploy(opened, server.create_database("frozen"), HASTY)
     board = await deployment.create("b", XP)
     post = deployment.post("ada", part(board, {"xp": 1}), post_id="one")

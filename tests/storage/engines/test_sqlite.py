@@ -80,9 +80,7 @@ OBSTACLES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("obstruct", OBSTACLES.values(), ids=list(OBSTACLES))
-async def test_a_path_that_cannot_be_opened_is_refused_by_name_and_nothing_stays_open(
-    path: Path, obstruct: Callable[[Path], object]
-) -> None:
+async def test_a_blocked_path_is_refused_and_nothing_stays_open(path: Path, obstruct: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True)
     obstruct(path)
     for _ in range(2):
@@ -189,9 +187,7 @@ async def test_the_store_checkpoints_its_log_once_writing_pauses(path: Path) -> 
 
 @pytest.mark.parametrize("best", list(Best))
 @pytest.mark.parametrize("ties", list(Ties))
-async def test_every_ranking_statement_seeks_in_an_index_and_sorts_nothing(
-    opened: SqliteStore, path: Path, best: Best, ties: Ties
-) -> None:
+async def test_ranking_statements_seek_and_never_sort(opened: SqliteStore, path: Path, best: Best, ties: Ties) -> None:
     deployment = await Deployment.on(opened)
     board = await deployment.create(
         "b", counter("shots"), ranked("xp", best=best), ranked("lap", merge=Merge.MIN), ties=ties

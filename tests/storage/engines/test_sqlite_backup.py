@@ -128,9 +128,7 @@ async def test_a_file_that_is_no_sound_store_is_neither_saved_nor_restored(tmp_p
     assert (tmp_path / "sound.db").read_bytes() == content
 
 
-async def test_a_backup_that_failed_leaves_no_file_that_stops_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_backup_leaves_no_file_to_stop_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await create_with_number(tmp_path / "a.db")
 
     def fail(_path: Path) -> None:

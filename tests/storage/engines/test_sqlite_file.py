@@ -66,9 +66,7 @@ async def test_a_file_with_a_second_name_is_refused_under_either_name(path: Path
     await create_store(path)
 
 
-async def test_creating_a_store_is_logged_with_its_full_path(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_new_store_is_logged_with_its_path(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with capture_logs() as lines:
         await create_store(path.relative_to(tmp_path))
@@ -78,9 +76,7 @@ async def test_creating_a_store_is_logged_with_its_full_path(
 
 
 @pytest.mark.parametrize("prepare", [lambda path: path.parent.rmdir(), Path.touch], ids=["nothing", "an empty file"])
-async def test_a_missing_store_is_not_created_if_settings_forbid_it(
-    path: Path, prepare: Callable[[Path], None]
-) -> None:
+async def test_a_missing_store_is_not_created_if_settings_forbid(path: Path, prepare: Callable[[Path], None]) -> None:
     path.parent.mkdir()
     prepare(path)
     before = sorted(path.parent.parent.rglob("*"))

@@ -84,9 +84,7 @@ async def test_a_program_reads_one_snapshot_however_many_queries_it_yields(deplo
     assert len(await reader) > 1, "the writes came between the reads"
 
 
-async def test_a_query_with_wrong_arguments_reaches_the_caller_and_undoes_the_writes_before_it(
-    deployment: Deployment,
-) -> None:
+async def test_a_query_with_wrong_arguments_undoes_the_writes_before_it(deployment: Deployment) -> None:
     note = insert(META).values(name=param("name"), content="1").prepared()
     noted = select(col("content")).from_(META).where(col("name").in_(param("names")))
     ended = []

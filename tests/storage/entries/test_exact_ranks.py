@@ -175,9 +175,7 @@ async def compare_while_writing(
         await asyncio.gather(*writing)
 
 
-async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(
-    processes: Processes, raw: asyncpg.Connection
-) -> None:
+async def test_a_fit_during_a_slow_transaction_counts_it_once(processes: Processes, raw: asyncpg.Connection) -> None:
     """Count entries after a fit that did not see an open transaction.
 
     The count adds the changes of this transaction only.

@@ -193,9 +193,7 @@ async def test_a_board_created_after_what_the_journal_lost_is_rebuilt(deployment
     assert await read_everything(deployment, young) == before
 
 
-async def test_a_rebuilt_board_holds_posts_that_came_after_a_running_transaction_began(
-    processes: Processes, raw: asyncpg.Connection
-) -> None:
+async def test_a_rebuild_holds_posts_after_a_running_transaction(processes: Processes, raw: asyncpg.Connection) -> None:
     """Rebuild a board while an older transaction is open. Callers read the journal only up to that transaction."""
     deployment = await processes.start_process()
     board, other = await deployment.create("b", *COLUMNS), await deployment.create("other", *COLUMNS)

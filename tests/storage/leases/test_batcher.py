@@ -271,9 +271,7 @@ async def test_one_statement_gives_and_counts_a_resource_that_was_seen_ahead(dir
     assert (again.resource, again.version, again.acquired) == ("n008", 1, False)
 
 
-async def test_the_batcher_looks_again_if_another_process_took_a_resource_first(
-    direct: GatedBatcher, processes: Processes
-) -> None:
+async def test_the_batcher_looks_again_if_another_process_was_first(direct: GatedBatcher, processes: Processes) -> None:
     await direct.pools.add("a", "b", "c", "d")
     other = await open_direct_batcher(processes)
     assert (await ask_for_an_hour(direct, "x")).resource == "a"
@@ -285,9 +283,7 @@ async def test_the_batcher_looks_again_if_another_process_took_a_resource_first(
     await other.batcher.close()
 
 
-async def test_a_key_keeps_the_resource_that_another_process_gave_it_meanwhile(
-    direct: GatedBatcher, processes: Processes
-) -> None:
+async def test_a_key_keeps_a_resource_that_another_process_gave_it(direct: GatedBatcher, processes: Processes) -> None:
     await direct.pools.add("a", "b", "c", "d")
     other = await open_direct_batcher(processes)
     await ask_for_an_hour(direct, "x")

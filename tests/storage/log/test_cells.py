@@ -70,9 +70,7 @@ def test_a_cell_decodes_to_its_value_its_time_and_its_key(case: Case, reached_us
 
 
 @given(ranges_and_values(), TIMES, st.sampled_from(Best))
-def test_an_arrival_stands_behind_everyone_with_its_value_and_before_the_next_worse(
-    case: Case, reached_us: int, best: Best
-) -> None:
+def test_an_arrival_stands_behind_its_value_and_before_the_next_worse(case: Case, reached_us: int, best: Best) -> None:
     (low, high), value, other = case
     padded = padding(low, high, best=best, ties=Ties.EARLIEST)
     arrival = padded.key_of_cell(padded.pad_arrival(value))

@@ -124,9 +124,7 @@ async def test_a_transaction_that_is_longer_than_a_step_is_pruned_as_a_whole(dep
     assert [owner for owner, _, _ in await texts(store)] == ["last"]
 
 
-async def test_a_transaction_that_ends_after_later_ones_is_counted_once_by_every_mark(
-    processes: Processes, raw: asyncpg.Connection
-) -> None:
+async def test_every_mark_counts_a_late_transaction_once(processes: Processes, raw: asyncpg.Connection) -> None:
     deployment = await processes.start_process()
     store, board = deployment.store, await deployment.create("b", XP)
     slow = raw.transaction()

@@ -81,9 +81,7 @@ async def test_the_changes_of_an_owner_are_read_newest_first(
     assert await read_of_owner(deployment, "nobody", limit=9) == ([], None)
 
 
-async def test_a_search_for_an_owner_is_bounded_and_goes_on_where_it_stopped(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_bounded_search_goes_on_where_it_ended(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", 4)
     board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("early", part(board, {"xp": 1})))

@@ -95,9 +95,7 @@ OWNERS = st.text("abcdef", min_size=1, max_size=3)
 
 
 @given(requests=st.lists(OWNERS, max_size=40), ends=st.lists(st.integers(0, 5)), size=st.integers(1, 5))
-def test_groups_in_flight_share_no_owner_and_each_owner_is_served_in_order(
-    requests: list[str], ends: list[int], size: int
-) -> None:
+def test_groups_in_flight_share_no_owner_and_keep_their_order(requests: list[str], ends: list[int], size: int) -> None:
     queue = make_queue(*requests, group_posts_max=size)
     in_flight: list[list[WaitingRequest]] = []
     taken: list[str] = []
