@@ -39,23 +39,12 @@ TICK_S = 1.0
 LEASE_S = 10.0
 MARGIN_S = 1.0
 PREDICTOR = PredictorSpec(samples=20, exact_top=10, refresh_seconds=REFRESH_S, method=RefreshMethod.AUTO)
-LIMITS = Settings(
-    job_stop_s_max=5,
-    curve_poll_s=2,
-    drift_ratio=0.02,
-    scan_memory_values_max=1_000,
-    gap_rows_max=100,
-    refresh_concurrency=1,
-    refresh_load_ratio=0.5,
-    post_id_retention_s=1_000,
-    change_log_retention_s=500,
-    rejected_post_retention_s=700,
-    lease_s=LEASE_S,
-    refresh_wait_s_max=WAIT_S,
-    fold_interval_s=0.5,
-    archive_top_rows=10,
-).model_copy(
+LIMITS = Settings().model_copy(
     update={
+        "job_stop_s_max": 5, "curve_poll_s": 2, "drift_ratio": 0.02, "scan_memory_values_max": 1_000,
+        "gap_rows_max": 100, "refresh_concurrency": 1, "refresh_load_ratio": 0.5, "post_id_retention_s": 1_000,
+        "change_log_retention_s": 500, "rejected_post_retention_s": 700, "lease_s": LEASE_S,
+        "refresh_wait_s_max": WAIT_S, "fold_interval_s": 0.5, "archive_top_rows": 10,
         "job_backoff_base_s": 1, "job_backoff_s_max": 8, "refresh_jitter_ratio": 0.1,
         "refresh_tick_boards_max": 1_000, "refresh_queue_max": 100, "refresh_patience_intervals": 10,
         "scan_page_values": 10, "scan_bound_ratio": 0.01, "scan_changes_ratio": 0.01, "scan_rows_per_s": 1_000,

@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -245,7 +245,7 @@ class Deployment:
 
     def writer(
         self,
-        observer: WriterObserver,
+        observer: WriterObserver | None = None,
         *,
         store: Store | None = None,
         limits: PostingSettings = LIMITS,
@@ -253,9 +253,21 @@ class Deployment:
         monotonic: Callable[[], float] | None = None,
         siblings: list[Writer] | None = None,
     ) -> Writer:
-        parts = store or self.store, self.boards, limits, observer
+        parts = store or self.store, self.boards, limits, observer or Observed()
         monotonic, rng = monotonic or asyncio.get_running_loop().time, rng or random.Random(7)
         return Writer(*parts, now_us=self.clock, monotonic=monotonic, rng=rng, siblings=siblings)
+
+    @asynccontextmanager
+    async def open_writer(
+        self, observer: WriterObserver | None = None, *, attempts_max: int = LIMITS.write_attempts_max
+    ) -> AsyncIterator[Writer]:
+        """Provide a running writer. At the end, close it."""
+        writer = self.writer(observer, limits=LIMITS.model_copy(update={"write_attempts_max": attempts_max}))
+        writer.start()
+        try:
+            yield writer
+        finally:
+            await writer.close()
 
 
 class Session:
@@ -289,14 +301,6 @@ class Session:
     def close(self) -> None:
         self._runner.run(self._opened.aclose())
         self._runner.close()
-
-
-class Silent:
-    def group_written(self, *, posts: int, rows: int, seconds: float) -> None: ...
-    def race_lost(self) -> None: ...
-    def queue_depth(self, posts: int) -> None: ...
-    def writes_in_flight(self, groups: int, *, limit: int) -> None: ...
-    def posts_refused(self, reason: str, posts: int) -> None: ...
 
 
 def run_machine(kind: type[RuleBasedStateMachine], session: Session, *, examples: int = 25, steps: int = 30) -> None:

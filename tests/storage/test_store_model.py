@@ -33,7 +33,7 @@ from storage.records import (
 )
 from storage.store import Program
 from tests.storage.backends import Backend
-from tests.storage.deployment import Observed, Session, counter, label, part, ranked
+from tests.storage.deployment import Session, counter, label, part, ranked
 from tests.storage.plain import OutOfRangeError, Reached, merge_row, rank_rows
 
 NAMES, OWNERS, POST_IDS = ("a", "b", "c"), ("ada", "bob", "ÿ", "漢", "😀"), ("p", "q", "r")
@@ -211,11 +211,8 @@ class BoardsMachine(RuleBasedStateMachine):
         return self.session.deployment.post(plan.owner, *parts.values(), post_id=plan.post_id, at_us=plan.at_us)
 
     async def submit_all(self, requests: list[list[Post]]) -> list[list[list[PartOutcome]]]:
-        writer = self.session.deployment.writer(Observed())
-        writer.start()
-        answers = await asyncio.gather(*(writer.submit(posts) for posts in requests))
-        await writer.close()
-        return answers
+        async with self.session.deployment.open_writer() as writer:
+            return await asyncio.gather(*(writer.submit(posts) for posts in requests))
 
     def expect(self, post: Post, outcomes: Sequence[PartOutcome]) -> None:
         now_us = self.session.deployment.clock()

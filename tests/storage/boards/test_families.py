@@ -20,7 +20,7 @@ from storage.errors import PostIdConflictError, TooManyBoardsError, TooManyFamil
 from storage.periods import PeriodKind
 from storage.records import Board, BoardPost, Family, FamilySpec, Post, PostStatus
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS
-from tests.storage.deployment import LIMITS, Deployment, Session, Silent, counter, part, ranked, spec
+from tests.storage.deployment import Deployment, Session, counter, part, ranked, spec
 from tests.storage.processes import Processes
 
 XP = ranked("xp", max_scaled=1_000)
@@ -173,16 +173,14 @@ async def test_processes_that_post_to_the_same_owners_count_every_post_once(proc
     family = await make_family(one)
 
     async def post_all(process: Deployment) -> None:
-        writer = process.writer(Silent(), limits=LIMITS.model_copy(update={"write_attempts_max": 1_000}))
-        writer.start()
+        async with process.open_writer(attempts_max=1_000) as writer:
 
-        async def post(number: int) -> None:
-            boards = await process.make_boards("all", f"all:org={number % 3}", "2018")
-            post = make_family_post(process, family, f"o{number % 5}", 1, *boards, post_id=f"p{number}")
-            await writer.submit([post])
+            async def post(number: int) -> None:
+                boards = await process.make_boards("all", f"all:org={number % 3}", "2018")
+                post = make_family_post(process, family, f"o{number % 5}", 1, *boards, post_id=f"p{number}")
+                await writer.submit([post])
 
-        await asyncio.gather(*map(post, range(40)))
-        await writer.close()
+            await asyncio.gather(*map(post, range(40)))
 
     await asyncio.gather(post_all(one), post_all(two))
     [everybody] = await one.make_boards("all")

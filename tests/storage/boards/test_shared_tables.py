@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from querybuilder import col, count, select
-from storage.boards.boards import ALL_ENTRIES, CHANGES, check_exists
+from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.row_tables import layout_of
 from storage.boards.shared_tables import sweep_rows
-from storage.errors import BoardChangedError, UnknownBoardError
+from storage.errors import UnknownBoardError
 from storage.records import Best, Board, PostStatus
 from storage.schema.tables import POST_IDS
 from tests.storage.deployment import Deployment, counter, part, ranked, spec
@@ -97,14 +97,6 @@ async def test_an_old_copy_of_a_board_erases_rows_where_they_are_now(deployment:
     await deployment.delete()
     with pytest.raises(UnknownBoardError):
         await deployment.erase(board, "o01")
-
-
-async def test_a_check_of_an_old_copy_of_an_emptied_board_says_that_it_changed(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
-    await deployment.store.read(lambda: check_exists(board))
-    await deployment.reset()
-    with pytest.raises(BoardChangedError):
-        await deployment.store.read(lambda: check_exists(board))
 
 
 async def test_boards_of_one_table_may_each_add_other_columns(deployment: Deployment) -> None:

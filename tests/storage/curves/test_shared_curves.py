@@ -51,12 +51,6 @@ def test_a_value_that_was_cut_off_is_corrupt(length: int) -> None:
             OURS.open(LISTED, part)
 
 
-@given(st.binary(max_size=300))
-def test_noise_is_corrupt(noise: bytes) -> None:
-    with pytest.raises(CurveCorruptError):
-        OURS.open(LISTED, noise)
-
-
 @pytest.mark.parametrize("field", ["board_key", "column_index", "epoch"])
 def test_a_sound_curve_of_another_place_is_corrupt(field: str) -> None:
     elsewhere = replace(LISTED, **{field: 7})  # type: ignore[arg-type]  # no mark

@@ -15,7 +15,7 @@ from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.row_tables import entries_table
 from storage.errors import UnknownBoardError
 from storage.records import Board, PartOutcome, Post, PostStatus
-from tests.storage.deployment import Deployment, Observed, part, ranked, spec
+from tests.storage.deployment import Deployment, part, ranked, spec
 from tests.storage.processes import Processes
 
 XP, KILLS = ranked("xp"), ranked("kills")
@@ -49,12 +49,8 @@ class Meeting:
         return [outcome for [outcome] in await self.submit(self.make_posts())]
 
     async def submit(self, posts: list[Post]) -> list[list[PartOutcome]]:
-        writer = self.poster.writer(Observed())
-        writer.start()
-        try:
+        async with self.poster.open_writer() as writer:
             return await writer.submit(posts)
-        finally:
-            await writer.close()
 
     async def delete(self) -> object:
         return await self.operator.delete()

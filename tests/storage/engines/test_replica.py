@@ -16,7 +16,7 @@ from storage.store import read_single
 from tests.servers import PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import NOW_US, Deployment, part, ranked
-from tests.storage.raw_log import log_change
+from tests.storage.raw_log import begin_change
 from tests.storage.watcher import Watcher
 
 XP = ranked("xp")
@@ -138,9 +138,7 @@ async def test_a_mark_taken_on_the_replica_says_what_its_snapshot_saw(pair: Pair
     board = await sampled.deployment.create("marked", XP)
     log = change_log
     slow = await asyncpg.connect(primary.url())
-    running = slow.transaction()
-    await running.start()
-    await log_change(slow, board.key, "slow", "", "")
+    running = await begin_change(slow, board.key, "", "")
     await post_entry(sampled, board, "quick")
     mark = await sampled.store.read(log.take_mark, heavy=True)
     assert len(mark.seen) == 1

@@ -15,7 +15,7 @@ from storage.records import Best, Board, ColumnSpec, Post, Ties
 from storage.store import Program
 from tests.storage.deployment import Deployment, counter, part, ranked, spec
 from tests.storage.processes import Processes
-from tests.storage.raw_log import log_change
+from tests.storage.raw_log import begin_change
 
 CHANGES_MAX = 1_000
 OWNERS = [f"o{number:03d}" for number in range(120)]
@@ -183,11 +183,8 @@ async def test_a_fit_during_a_slow_transaction_counts_it_once(processes: Process
     deployment = await processes.start_process()
     store, board = deployment.store, await deployment.create("b", ranked("xp", min_scaled=0, max_scaled=999))
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": int(owner[1:])})) for owner in OWNERS))
-    slow = raw.transaction()
-    await slow.start()
-    statement = f"INSERT INTO entries_{board.key} VALUES ('slow', 1, '500')"
-    await raw.execute(statement)
-    await log_change(raw, board.key, "slow", "   ", "500")
+    slow = await begin_change(raw, board.key, "   ", "500")
+    await raw.execute(f"INSERT INTO entries_{board.key} VALUES ('slow', 1, '500')")
     await deployment.apply(deployment.post("quick", part(board, {"xp": 600})))
     start = await fit(deployment, board, 0)
     assert len(start.mark.seen) == 1

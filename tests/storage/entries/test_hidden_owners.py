@@ -7,7 +7,7 @@ import pytest
 from storage.entries.hidden_owners import hidden_statements
 from storage.errors import LostRaceError
 from storage.records import INT64_MAX
-from tests.storage.deployment import LIMITS, Deployment, Silent, counter, part, ranked
+from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.processes import Processes
 
 XP = ranked("xp", min_scaled=0, max_scaled=999)
@@ -73,12 +73,10 @@ async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes:
 
     async def post(deployment: Deployment) -> int:
         posts = 0
-        observed = deployment.writer(Silent(), limits=LIMITS.model_copy(update={"write_attempts_max": 1_000}))
-        observed.start()
-        for _ in range(GROUPS):
-            [[outcome]] = await observed.submit([deployment.post("ada", part(board, {"xp": 1}))])
-            posts += outcome.error is None
-        await observed.close()
+        async with deployment.open_writer(attempts_max=1_000) as writer:
+            for _ in range(GROUPS):
+                [[outcome]] = await writer.submit([deployment.post("ada", part(board, {"xp": 1}))])
+                posts += outcome.error is None
         return posts
 
     async def flip() -> None:

@@ -23,9 +23,9 @@ from storage.periods import PeriodKind
 from storage.records import Best, Board, FamilySpec, Merge, PostStatus, TableSharing, Ties
 from storage.schema.tables import CHANGE_LOG, HIDDEN_ENTRIES
 from storage.store import Program
-from tests.storage.deployment import LIMITS, Deployment, Silent, counter, label, part, ranked, spec
+from tests.storage.deployment import Deployment, counter, label, part, ranked, spec
 from tests.storage.processes import Processes
-from tests.storage.raw_log import log_change
+from tests.storage.raw_log import begin_change
 
 COLUMNS = (
     ranked("xp", min_scaled=0, max_scaled=10**6),
@@ -197,9 +197,7 @@ async def test_a_rebuild_holds_posts_after_a_running_transaction(processes: Proc
     """Rebuild a board while an older transaction is open. Callers read the journal only up to that transaction."""
     deployment = await processes.start_process()
     board, other = await deployment.create("b", *COLUMNS), await deployment.create("other", *COLUMNS)
-    slow = raw.transaction()
-    await slow.start()
-    await log_change(raw, other.key, "slow", "", "")
+    slow = await begin_change(raw, other.key, "", "")
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     before = await read_everything(deployment, board)
     assert (await rebuild(deployment, board)).entries == 1
@@ -237,12 +235,10 @@ async def test_posts_count_once_while_their_familys_board_is_rebuilt(processes: 
 
     async def post(owner: str) -> int:
         posts = 0
-        writer = second.writer(Silent(), limits=LIMITS.model_copy(update={"write_attempts_max": 1_000}))
-        writer.start()
-        while not done.is_set():
-            [[outcome]] = await writer.submit([second.post(f"{owner}{posts}", part(board, {"xp": 1}))])
-            posts += outcome.error is None
-        await writer.close()
+        async with second.open_writer(attempts_max=1_000) as writer:
+            while not done.is_set():
+                [[outcome]] = await writer.submit([second.post(f"{owner}{posts}", part(board, {"xp": 1}))])
+                posts += outcome.error is None
         return posts
 
     posting = [asyncio.create_task(post(owner)) for owner in ("x", "y")]

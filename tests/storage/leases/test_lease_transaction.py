@@ -17,19 +17,8 @@ from storage.schema.lease_tables import LEASE_RESOURCES, VERSIONS_IN_FLIGHT
 from storage.store import Program
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, Session, run_machine
-from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, PARTITIONS, Pools, unwrap_grant
+from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools, unwrap_grant
 from tests.storage.meddling import interpose
-
-
-async def test_every_partition_is_tried_before_a_region_counts_as_exhausted(pools: Pools) -> None:
-    names = [f"r{number}" for number in range(2 * PARTITIONS)]
-    await pools.add(*names)
-    assert {row.partition for row in await pools.rows()} == set(range(PARTITIONS))
-    got = [(await pools.ask(f"key {number}")).resource for number in range(len(names))]
-    assert sorted(got) == names
-    with pytest.raises(NoResourceError):
-        await pools.ask("one too many")
-    assert (await pools.counts())["eu"].refused == 1
 
 
 async def test_a_lease_that_would_have_ended_already_is_refused(pools: Pools) -> None:

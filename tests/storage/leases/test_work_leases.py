@@ -48,20 +48,6 @@ def holders(deployment: Deployment) -> Holders:
     return Holders(deployment)
 
 
-async def test_a_transaction_that_finds_its_lease_lost_is_rolled_back(holders: Holders) -> None:
-    lease = await holders.claim("ada")
-    holders.clock.now_us += LEASE_US + MARGIN_US
-    await holders.claim("bob")
-
-    def work() -> Program[None]:
-        yield from holders.leases.claim("pool", "by ada", holder="ada", lease_us=LEASE_US)
-        yield from holders.leases.release(lease)
-
-    with pytest.raises(LeaseLostError):
-        await holders.store.write(work)
-    assert await holders.find("by ada") is None
-
-
 async def test_only_one_of_many_claims_at_once_succeeds(open_store: OpenStore) -> None:
     holders = Holders(await Deployment.on(await open_store()))
     for turn in range(1, 6):

@@ -10,7 +10,7 @@ from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Store
 from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.processes import Processes
-from tests.storage.raw_log import log_change
+from tests.storage.raw_log import begin_change
 
 XP = ranked("xp", min_scaled=0, max_scaled=999)
 LAP = ranked("lap", best=Best.LOW, min_scaled=0, max_scaled=99)
@@ -127,9 +127,7 @@ async def test_a_transaction_that_is_longer_than_a_step_is_pruned_as_a_whole(dep
 async def test_every_mark_counts_a_late_transaction_once(processes: Processes, raw: asyncpg.Connection) -> None:
     deployment = await processes.start_process()
     store, board = deployment.store, await deployment.create("b", XP)
-    slow = raw.transaction()
-    await slow.start()
-    await log_change(raw, board.key, "slow", "   ", "005")
+    slow = await begin_change(raw, board.key, "   ", "005")
     await deployment.apply(deployment.post("quick", part(board, {"xp": 5})))
     between = await mark_of(store)
     assert len(between.seen) == 1
@@ -148,9 +146,7 @@ async def test_pruning_stops_at_a_transaction_that_still_runs(processes: Process
     store, log = deployment.store, change_log
     board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("before", part(board, {"xp": 5})))
-    slow = raw.transaction()
-    await slow.start()
-    await log_change(raw, board.key, "slow", "   ", "005")
+    slow = await begin_change(raw, board.key, "   ", "005")
     for owner in ("quick", "later"):
         await deployment.apply(deployment.post(owner, part(board, {"xp": 5})))
     later_us = deployment.clock.now_us + 1

@@ -16,7 +16,7 @@ from storage.records import Board
 from storage.store import Store
 from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.processes import Processes
-from tests.storage.raw_log import log_change
+from tests.storage.raw_log import begin_change
 
 XP = ranked("xp", min_scaled=0, max_scaled=999)
 WRITERS = 3
@@ -157,9 +157,7 @@ async def test_no_row_appears_below_a_number_that_was_read(processes: Processes)
 async def test_a_running_transaction_holds_back_changes_after_it(processes: Processes, raw: asyncpg.Connection) -> None:
     deployment = await processes.start_process()
     board = await deployment.create("b", XP)
-    slow = raw.transaction()
-    await slow.start()
-    await log_change(raw, board.key, "slow", "", "")
+    slow = await begin_change(raw, board.key, "", "")
     await deployment.apply(deployment.post("quick", part(board, {"xp": 5})))
     assert await read_page(deployment.store) == []
     await slow.commit()

@@ -62,13 +62,6 @@ def test_posts_merge_as_in_the_plain_model(case: Case, ties: Ties) -> None:
                     assert Padding(board, columns[index]).reached_us(cell) == held[1]
 
 
-def test_a_worse_time_never_replaces_a_better_one() -> None:
-    merger = merger_of(ranked("lap", merge=Merge.MIN, min_scaled=0))
-    cells = [merger.merge_changes(None, [ColumnChange(0, 60, False)], 1)[0]]
-    assert merger.merge_changes(cells, [ColumnChange(0, 61, False)], 2) == {}
-    assert merger.decode_stats([merger.merge_changes(cells, [ColumnChange(0, 59, False)], 3)[0]]) == [59]
-
-
 def test_a_sum_may_not_leave_the_range_but_a_step_may_be_larger_than_it() -> None:
     merger = merger_of(ranked("xp", min_scaled=-10, max_scaled=10))
     cells = [merger.merge_changes(None, [ColumnChange(0, -10, False)], 1)[0]]
