@@ -63,10 +63,7 @@ def sqlite_backend(_request: pytest.FixtureRequest) -> Backend:
 
 
 def postgres_backend(request: pytest.FixtureRequest) -> Backend:
-    """Return the PostgreSQL backend.
-
-    Each store has a schema of its own, on RANKCURVE_TEST_STORE or on a server of the tests.
-    """
+    """Return the PostgreSQL backend. Its stores are schemas on RANKCURVE_TEST_STORE or on a server of the tests."""
     url: str = request.getfixturevalue("postgres_url")
 
     @asynccontextmanager

@@ -10,17 +10,17 @@ import asyncpg
 import pytest
 
 from storage.engines import postgres_connection
-from storage.records import TableSharing
+from storage.records import Board, TableSharing
 from storage.store import Store
 from tests.schemas import fresh_schema
 from tests.storage.backends import BACKENDS, Backend, OpenStore
-from tests.storage.deployment import Deployment, Session
+from tests.storage.deployment import Deployment, Session, ranked
 from tests.storage.processes import Processes
 
 PROCESSES_S_MAX = 60
 # In these rooms and files, shared tables make no difference, so each board has a table of its own.
 OWN_TABLES = {
-    "archive", "leases", "log", "test_enqueuing", "test_post_ids", "test_queue_application", "test_refresh_requests",
+    "leases", "log", "test_enqueuing", "test_post_ids", "test_queue_application", "test_refresh_requests",
     "test_shard_leases", "test_shared_curves", "test_stored_curves", "test_writer", "test_writer_flow",
 }  # fmt: skip
 SHARED_TABLES = {"test_shared_tables"}
@@ -54,6 +54,12 @@ async def store(open_store: OpenStore) -> Store:
 @pytest.fixture
 async def deployment(store: Store, table: TableSharing) -> Deployment:
     return await Deployment.on(store, table)
+
+
+@pytest.fixture
+async def board(deployment: Deployment) -> Board:
+    """Create the board `b`, whose only column `xp` is ranked."""
+    return await deployment.create("b", ranked("xp"))
 
 
 @pytest.fixture

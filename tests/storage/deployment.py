@@ -19,6 +19,7 @@ from storage.boards.families import NewBoard, make_boards, put_family
 from storage.boards.row_tables import layout_of, scope_of
 from storage.entries.entries import Entries
 from storage.entries.hidden_owners import hidden_statements
+from storage.log.journal import journal
 from storage.log.merging import Merger
 from storage.posting.post_ids import PostIds
 from storage.posting.transaction import PostTransaction, open_boards_of
@@ -46,7 +47,7 @@ from storage.records import (
     Ties,
 )
 from storage.schema.creation import create_schema
-from storage.store import Store
+from storage.store import Program, Store
 from tests.storage.backends import Backend
 
 T = TypeVar("T")
@@ -159,6 +160,16 @@ class Deployment:
     async def reset(self, board_id: str = "b") -> Board:
         return await self.store.write(lambda: reset_board(board_id=board_id))
 
+    async def log_reset(self, board_id: str = "b") -> Board:
+        """Empty a board, and log it in the journal."""
+
+        def program() -> Program[Board]:
+            emptied = yield from reset_board(board_id=board_id)
+            yield from journal.log_reset(emptied, self.clock())
+            return emptied
+
+        return await self.store.write(program)
+
     async def delete(self, board_id: str = "b") -> Board:
         return await self.store.write(lambda: delete_board(board_id=board_id))
 
@@ -173,10 +184,7 @@ class Deployment:
         return family
 
     async def make_boards(self, *names: str, family_id: str = "f") -> list[Board]:
-        """Return the boards of a family whose ids end in these names, in this order.
-
-        Create the boards that do not exist.
-        """
+        """Return the boards of a family whose ids end in these names, in this order. Create missing boards."""
         wanted = [NewBoard(f"{family_id}:{name}", f"{name}:") for name in names]
         now_us = self.clock()
         made = await self.store.write(lambda: make_boards(family_id, wanted, now_us=now_us, boards_max=BOARDS_MAX))

@@ -1,7 +1,4 @@
-"""A store that runs a query of another writer between the statements of a program.
-
-The query runs in the program's own transaction, so it has the same effect on every backend.
-"""
+"""A store that runs another writer's query between a program's statements, in the program's own transaction."""
 
 import asyncio
 import itertools
@@ -38,10 +35,7 @@ def interpose(program: Program[T], before: Callable[[Bound], Program[None] | Non
 
 
 class MeddlingStore(PassingStore):
-    """Run one query of `meddle` in each transaction, before the statement with the 0-based index `before_statement`.
-
-    Between `hold` and `release`, no write begins.
-    """
+    """Run a query of `meddle` in each transaction, before its statement `before_statement` (0-based)."""
 
     def __init__(
         self, store: Store, meddle: list[Bound | Exception] | None = None, *, before_statement: int = READS_OF_A_GROUP

@@ -192,10 +192,7 @@ class BoardsMachine(RuleBasedStateMachine):
         return list(self.plain.values())[number % len(self.plain)]
 
     def make_post(self, plan: PostPlan) -> Post:
-        """Return the post of a plan, with at most one part for each board.
-
-        Some of the boards may be deleted already.
-        """
+        """Return the post of a plan, with at most one part for each board. Some boards may be deleted already."""
         parts: dict[int, BoardPost] = {}
         for planned in plan.parts:
             # Handle 0 is the newest copy of a board, so most posts use a current copy.

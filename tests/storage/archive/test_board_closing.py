@@ -1,4 +1,4 @@
-"""Test that no post changes a closed board, even if the process that receives the post has a wrong clock."""
+"""Test that no post changes a closed board, even if a process has a wrong clock or an old copy of the grace."""
 
 import asyncio
 from dataclasses import replace
@@ -18,8 +18,12 @@ from tests.storage.processes import Processes
 
 XP = ranked("xp", max_scaled=1_000)
 S = 1_000_000
-DAY = calendar_of("UTC").period_at(PeriodKind.DAY, NOW_US)
-DAY_US = calendar_of("UTC").bounds_us(DAY)
+DAY_S = 86_400
+LONG_S = 10_000 * DAY_S
+CALENDAR = calendar_of("UTC")
+DAY = CALENDAR.period_at(PeriodKind.DAY, NOW_US)
+PAST, YESTERDAY = (CALENDAR.period_at(PeriodKind.DAY, NOW_US - days * DAY_S * S).id for days in (1_000, 1))
+DAY_US = CALENDAR.bounds_us(DAY)
 assert DAY_US is not None
 GRACE_S = 600
 CLOSES_US = DAY_US[1] + GRACE_S * S
@@ -30,9 +34,9 @@ async def make_season(deployment: Deployment) -> Board:
     return await deployment.create("b", XP, season=Season(NOW_US - 10 * S, NOW_US + 10 * S, 5, None))
 
 
-async def make_family(deployment: Deployment, *, keep: int | None = None) -> Family:
+async def make_family(deployment: Deployment, *, grace_s: int = GRACE_S, keep: int | None = None) -> Family:
     kept = () if keep is None else ((PeriodKind.DAY, keep),)
-    wanted = FamilySpec(deployment.laid_out(spec(XP)), (PeriodKind.ALL, PeriodKind.DAY), "UTC", ((),), GRACE_S, kept)
+    wanted = FamilySpec(deployment.laid_out(spec(XP)), (PeriodKind.ALL, PeriodKind.DAY), "UTC", ((),), grace_s, kept)
     return await deployment.put_family(wanted)
 
 
@@ -59,12 +63,15 @@ async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
 
 
 async def post(deployment: Deployment, board: Board, at_s: float | None = None, **more: str) -> PartOutcome:
-    """Apply a post with a time `at_s` seconds after `NOW_US`.
-
-    If `at_s` is None, the post has the time of its arrival.
-    """
+    """Apply a post with a time `at_s` seconds after `NOW_US`, or with the time of its arrival."""
     at_us = None if at_s is None else NOW_US + round(at_s * S)
     return await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1}), at_us=at_us, **more))
+
+
+async def post_to_family(deployment: Deployment, family: Family, *boards: Board) -> list[PostStatus]:
+    [parts] = await deployment.apply(post_to_boards(deployment, family, list(boards), "ada"))
+    assert all(isinstance(part.error, PeriodClosedError) for part in parts if part.status is PostStatus.REJECTED)
+    return [part.status for part in parts]
 
 
 async def test_a_post_counts_if_its_own_time_lies_between_opening_and_end(deployment: Deployment) -> None:
@@ -138,13 +145,13 @@ async def test_rows_are_kept_for_as_many_periods_as_the_family_says(deployment: 
     deployment.clock.now_us = CLOSES_US
     [closed] = await shut_due(deployment, board)
     for days, wanted in ((1, []), (2, [board.id])):
-        deployment.clock.now_us = CLOSES_US + days * 86_400 * S
+        deployment.clock.now_us = CLOSES_US + days * DAY_S * S
         assert await list_due(deployment, ClosingStage.FROZEN) == wanted
     more = replace(family.spec, keep=((PeriodKind.DAY, 3),))
     await deployment.put_family(more)
     assert not await select_to_archive(deployment, closed)
     assert await list_due(deployment, ClosingStage.FROZEN) == []
-    deployment.clock.now_us += 86_400 * S
+    deployment.clock.now_us += DAY_S * S
     assert await list_due(deployment, ClosingStage.FROZEN) == [board.id]
     assert await select_to_archive(deployment, closed) == [closed]
 
@@ -180,6 +187,60 @@ async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deplo
         await deployment.reset()
     found = await deployment.find()
     assert (found.closed_us, found.archived_us) == (NOW_US + 25 * S, None)
+
+
+async def test_a_shorter_grace_closes_the_periods_whose_new_end_is_past(deployment: Deployment) -> None:
+    family = await make_family(deployment, grace_s=LONG_S)
+    boards = await deployment.make_boards("all", PAST, YESTERDAY, DAY.id)
+    _, past, yesterday, _ = boards
+    assert await post_to_family(deployment, family, *boards) == [PostStatus.APPLIED] * 4
+    assert await list_due(deployment, ClosingStage.OPEN) == []
+    family = await make_family(deployment, grace_s=DAY_S)
+    applied, late = PostStatus.APPLIED, PostStatus.REJECTED
+    posted = await post_to_family(deployment, family, *boards)
+    assert posted == [applied, late, applied, applied], "with their earlier copies"
+    assert await list_due(deployment, ClosingStage.OPEN) == [past.id]
+    closed = await shut_due(deployment, past)
+    assert [board.id for board in closed] == [past.id]
+    assert await deployment.stats(past, "ada") == {"xp": 1}
+    assert await deployment.stats(yesterday, "ada") == {"xp": 2}
+    now = await deployment.find(yesterday.id)
+    assert (now.closes_us, now.closed_us) == ((yesterday.closes_us or 0) - (LONG_S - DAY_S) * S, None)
+
+
+async def test_a_board_created_after_the_grace_was_shortened_closes_by_the_new_grace(deployment: Deployment) -> None:
+    await make_family(deployment, grace_s=LONG_S)
+    family = await make_family(deployment, grace_s=DAY_S)
+    [past, today] = await deployment.make_boards(PAST, DAY.id)
+    assert today.closes_us == CLOSES_US + (DAY_S - GRACE_S) * S
+    assert await post_to_family(deployment, family, past, today) == [PostStatus.REJECTED, PostStatus.APPLIED]
+
+
+async def test_a_grace_may_be_shortened_again_and_never_lengthened(deployment: Deployment) -> None:
+    await make_family(deployment, grace_s=LONG_S)
+    await make_family(deployment, grace_s=100)
+    family = await make_family(deployment, grace_s=10)
+    assert (family.spec.grace_seconds, family.spec.longest_grace_us) == (10, LONG_S * S)
+    assert (await make_family(deployment, grace_s=10)).spec == family.spec, "an equal spec is confirmed"
+    with pytest.raises(SpecConflictError, match="only be shortened") as refused:
+        await make_family(deployment, grace_s=11)
+    assert refused.value.pointer == "/grace_seconds"
+
+
+async def test_closed_boards_are_archived_by_the_new_grace(deployment: Deployment) -> None:
+    await make_family(deployment, grace_s=999 * DAY_S, keep=1)
+    [past] = await deployment.make_boards(PAST)
+    await shut_due(deployment, past)
+    assert await list_due(deployment, ClosingStage.FROZEN) == [], "the next day has a grace, too"
+    await make_family(deployment, grace_s=0, keep=1)
+    assert await list_due(deployment, ClosingStage.FROZEN) == [past.id]
+
+
+async def test_the_store_accepts_a_very_long_grace(deployment: Deployment) -> None:
+    family = await make_family(deployment, grace_s=10**12)
+    ancient = CALENDAR.period_at(PeriodKind.DAY, -40_000 * DAY_S * S).id
+    [board] = await deployment.make_boards(ancient)
+    assert await post_to_family(deployment, family, board) == [PostStatus.APPLIED]
 
 
 @pytest.mark.parametrize("of_family", [False, True])

@@ -1,7 +1,4 @@
-"""Test posts to a family.
-
-One transaction writes to many boards and stores one post id, while other transactions write.
-"""
+"""Test posts to a family: one transaction writes to many boards and stores one post id while others write."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -84,20 +84,21 @@ class Audited:
         return await self.deployment.store.read(program, heavy=True)
 
 
-async def create_audited(deployment: Deployment, *, best: Best = Best.HIGH, ties: Ties = Ties.SHARED) -> Audited:
-    """Create a board with some entries. Its curves have few knots."""
+async def fit_audited(
+    deployment: Deployment, *, best: Best = Best.HIGH, ties: Ties = Ties.SHARED
+) -> tuple[Audited, ServedCurve]:
+    """Create a board with some entries, and fit a curve with few knots."""
     columns = counter("shots"), ranked("xp", best=best, min_scaled=-100, max_scaled=100)
     board = await deployment.create("b", *columns, ties=ties, predictor=replace(PREDICTOR, samples=6))
     made = Audited(deployment, board, {}, random.Random(11))
     await made.post(120)
-    return made
+    return made, await made.fit()
 
 
 @pytest.mark.parametrize("ties", list(Ties))
 @pytest.mark.parametrize("best", list(Best))
 async def test_an_audit_ranks_as_of_the_fit_whatever_came_since(deployment: Deployment, best: Best, ties: Ties) -> None:
-    made = await create_audited(deployment, best=best, ties=ties)
-    moment = await made.fit()
+    made, moment = await fit_audited(deployment, best=best, ties=ties)
     then = sorted(made.keys.values())
     for _ in range(3):
         found = await made.audit(moment)
@@ -113,8 +114,7 @@ async def test_an_audit_ranks_as_of_the_fit_whatever_came_since(deployment: Depl
 
 
 async def test_an_audit_finds_a_curve_that_counts_wrongly(deployment: Deployment) -> None:
-    made = await create_audited(deployment)
-    moment = await made.fit()
+    made, moment = await fit_audited(deployment)
     first, *rest = moment.curve.knots
     knots = [first, *(Knot(knot.key, knot.better_count + 9, knot.ties) for knot in rest)]
     wrong = Curve(knots, total=moment.curve.total + 9, as_of_us=NOW_US, certificate=0.01)
@@ -126,8 +126,7 @@ async def test_an_audit_finds_a_curve_that_counts_wrongly(deployment: Deployment
 
 
 async def test_an_audit_needs_the_log_only_if_the_board_changed_since_the_fit(deployment: Deployment) -> None:
-    made = await create_audited(deployment)
-    moment = await made.fit()
+    made, moment = await fit_audited(deployment)
     unmarked = replace(moment, mark=None)
     assert (await made.audit(unmarked)).outcome == "compared"
     await made.post(3)
@@ -144,8 +143,7 @@ async def test_an_audit_needs_the_log_only_if_the_board_changed_since_the_fit(de
 
 
 async def test_an_audit_bounds_its_owners_its_rows_and_its_time(deployment: Deployment) -> None:
-    made = await create_audited(deployment)
-    moment = await made.fit()
+    made, moment = await fit_audited(deployment)
     assert len((await made.audit(moment, LIMITS.model_copy(update={"audit_owners_max": 3}))).compared) == 3
     near = await made.audit(moment, LIMITS.model_copy(update={"audit_rows_max": 20}))
     assert len(near.compared) == 10
@@ -154,8 +152,7 @@ async def test_an_audit_bounds_its_owners_its_rows_and_its_time(deployment: Depl
 
 
 async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deployment) -> None:
-    made = await create_audited(deployment)
-    moment = await made.fit()
+    made, moment = await fit_audited(deployment)
     assert isinstance(moment.curve, Curve)
     before = dict(made.keys)
     await made.post(30)
@@ -176,8 +173,7 @@ async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deploy
 
 
 async def test_an_audit_refuses_a_board_that_was_emptied_or_deleted(deployment: Deployment) -> None:
-    made = await create_audited(deployment)
-    moment = await made.fit()
+    made, moment = await fit_audited(deployment)
     await deployment.reset()
     with pytest.raises(BoardChangedError):
         await made.audit(moment)

@@ -13,8 +13,7 @@ from tests.memcached import MEMCACHED_LIMITS, LyingServer, OpenMemcached
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
+    now_s = 100.0
 
     def __call__(self) -> float:
         return self.now_s
@@ -45,17 +44,14 @@ def test_the_breaker_opens_only_after_enough_failures_in_a_row() -> None:
 def test_a_trial_that_fails_after_the_pause_opens_the_breaker_for_another_pause() -> None:
     clock = Clock()
     breaker = make_open_breaker(clock)
-    clock.now_s += 4.9
-    assert not breaker.allows()
-    clock.now_s += 0.2
-    assert breaker.allows()
-    assert breaker.open
-    breaker.failed()
-    assert not breaker.allows()
-    clock.now_s += 4.9
-    assert not breaker.allows()
-    clock.now_s += 0.2
-    assert breaker.allows()
+    for _ in range(2):
+        clock.now_s += 4.9
+        assert not breaker.allows()
+        clock.now_s += 0.2
+        assert breaker.allows()
+        assert breaker.open
+        breaker.failed()
+        assert not breaker.allows()
 
 
 def test_a_trial_that_succeeds_closes_the_breaker() -> None:

@@ -23,6 +23,13 @@ async def request_refresh(deployment: Deployment, board: Board, column_index: in
     return await deployment.store.write(lambda: store_refresh_request(board, column_index))
 
 
+async def request_one_refresh(deployment: Deployment, board: Board) -> StoredRefreshRequest:
+    """Request a refresh, and return the only open request."""
+    await request_refresh(deployment, board)
+    [wanted] = await list_requests(deployment)
+    return wanted
+
+
 async def list_requests(deployment: Deployment, limit: int = 10) -> list[StoredRefreshRequest]:
     return await deployment.store.read(lambda: list_open_refresh_requests(limit))
 
@@ -56,8 +63,7 @@ async def test_each_refresh_request_waits_until_one_process_takes_it_oldest_firs
 
 async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
-    await request_refresh(deployment, board)
-    [first] = await list_requests(deployment)
+    first = await request_one_refresh(deployment, board)
     await take_request(deployment, first)
     second_number = await request_refresh(deployment, board)
     [second] = await list_requests(deployment)
@@ -72,8 +78,7 @@ async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deploy
 
 async def test_a_request_that_was_renewed_meanwhile_is_not_taken_as_the_old_one(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
-    await request_refresh(deployment, board)
-    [first] = await list_requests(deployment)
+    first = await request_one_refresh(deployment, board)
     await request_refresh(deployment, board)
     assert not await take_request(deployment, first)
     [second] = await list_requests(deployment)
@@ -82,13 +87,11 @@ async def test_a_request_that_was_renewed_meanwhile_is_not_taken_as_the_old_one(
 
 async def test_a_request_given_back_is_open_again_unless_a_later_one_was_taken(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
-    await request_refresh(deployment, board)
-    [first] = await list_requests(deployment)
+    first = await request_one_refresh(deployment, board)
     await take_request(deployment, first)
     await deployment.store.write(lambda: return_refresh_request(first))
     assert await list_requests(deployment) == [first]
-    await request_refresh(deployment, board)
-    [second] = await list_requests(deployment)
+    second = await request_one_refresh(deployment, board)
     await take_request(deployment, second)
     await deployment.store.write(lambda: return_refresh_request(first))
     assert await list_requests(deployment) == []

@@ -27,10 +27,7 @@ def walked(deployment: Deployment, board: Board, index: int = 1) -> Program[Curv
 async def sample_board(
     deployment: Deployment, number: int, values: Values, best: Best, ties: Ties, samples: int
 ) -> Curve:
-    """Create a board with these values and make a sampled curve of it.
-
-    Check the curve against all keys, and return it.
-    """
+    """Create a board with these values. Check a sampled curve of it against all keys, and return the curve."""
     board = await create_filled_board(deployment, f"b{number}", values, best, ties, samples=samples)
     curve = await deployment.store.read(lambda: walked(deployment, board), heavy=True)
     check(curve, keys_of(board, values), samples)

@@ -1,7 +1,4 @@
-"""Test that every process serves the curves of the database, whatever memcached does or holds.
-
-Anyone who can reach the cache can write to it, so the shared curves are sealed.
-"""
+"""Test that processes serve the curves of the database, whatever memcached does and whoever writes to it."""
 
 import time
 from collections import Counter
@@ -23,6 +20,7 @@ from storage.store import Program
 from tests.memcached import MEMCACHED_LIMITS, OpenMemcached
 from tests.storage.deployment import Deployment, ranked
 from tests.storage.meddling import MeddlingStore
+from tests.storage.valued import curve
 
 SALT = "00112233445566778899aabbccddeeff"
 OURS = Envelopes(SALT)
@@ -88,10 +86,6 @@ LIMITS = MEMCACHED_LIMITS.model_copy(
     update={"memcached_timeout_s": 0.3, "memcached_failures_max": 2, "memcached_batch_max": 2}
 )
 VALUE_BYTES_MAX = 2_000
-
-
-def curve(total: int) -> Curve:
-    return Curve((Knot(-5, 0, 1), Knot(-4, 1, total - 1)), total=total, as_of_us=1_000 + total)
 
 
 class CountedReads(MeddlingStore):

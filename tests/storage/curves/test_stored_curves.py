@@ -6,7 +6,6 @@ from typing import TypeVar
 
 import pytest
 
-from predictor import Curve, Knot
 from querybuilder import col, param, update
 from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
 from storage.errors import StoreBusyError, UnknownBoardError
@@ -15,12 +14,9 @@ from storage.schema.tables import CURVES
 from storage.store import Program
 from tests.storage.deployment import Deployment, ranked
 from tests.storage.meddling import MeddlingStore, SlowReads
+from tests.storage.valued import curve
 
 T = TypeVar("T")
-
-
-def curve(total: int) -> Curve:
-    return Curve((Knot(-5, 0, 1), Knot(-4, 1, total - 1)), total=total, as_of_us=1_000 + total)
 
 
 class CurveReader:
@@ -38,8 +34,7 @@ async def store_new_curve(deployment: Deployment, board: Board, column_index: in
     return await deployment.store.write(lambda: store_curve(board, column_index, curve(total)))
 
 
-async def test_an_older_curve_never_replaces_a_newer_one(deployment: Deployment) -> None:
-    board = await deployment.create("b", ranked("xp"))
+async def test_an_older_curve_never_replaces_a_newer_one(deployment: Deployment, board: Board) -> None:
     reader = CurveReader(deployment)
     versions = [await store_new_curve(deployment, board, 0, total) for total in (10, 11, 12)]
     assert versions == sorted(set(versions))
@@ -84,8 +79,7 @@ async def test_a_corrupt_curve_is_counted_and_the_earlier_curve_goes_on_serving(
     assert reader.corrupt == 1
 
 
-async def test_a_reset_voids_what_was_fitted_before_it(deployment: Deployment) -> None:
-    board = await deployment.create("b", ranked("xp"))
+async def test_a_reset_voids_what_was_fitted_before_it(deployment: Deployment, board: Board) -> None:
     reader = CurveReader(deployment)
     await store_new_curve(deployment, board, 0, 10)
     await reader.book.poll()
@@ -160,8 +154,7 @@ async def test_the_next_poll_repeats_one_that_failed_between_list_and_contents(d
     assert book.find_curve(board, 0) == curve(10)
 
 
-async def test_a_poll_takes_the_new_version_of_a_curve_replaced_meanwhile(deployment: Deployment) -> None:
-    board = await deployment.create("b", ranked("xp"))
+async def test_a_poll_takes_the_new_version_of_a_curve_replaced_meanwhile(deployment: Deployment, board: Board) -> None:
     await store_new_curve(deployment, board, 0, 10)
     store = SlowReads(deployment.store)
     book = CurveBook(store, None, poll_rows_max=1, on_corrupt=lambda: None)

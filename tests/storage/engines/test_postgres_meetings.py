@@ -28,10 +28,7 @@ Step = Callable[[], Awaitable[object]]
 
 @dataclass
 class Meeting:
-    """Two processes on one store, a third session, and a board on which ada has an entry.
-
-    Both processes know the board.
-    """
+    """Two processes that know a board on which ada has an entry, and a third session on the same store."""
 
     operator: Deployment
     poster: Deployment

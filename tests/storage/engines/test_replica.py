@@ -129,10 +129,7 @@ async def test_a_server_that_is_no_replica_is_passed_over(pair: Pair, stack: Asy
 
 
 async def test_a_mark_taken_on_the_replica_says_what_its_snapshot_saw(pair: Pair, stack: AsyncExitStack) -> None:
-    """Take a mark on a standby.
-
-    There the list of running transactions is always empty, so the mark must not use the list.
-    """
+    """Take a mark on a standby, where the list of running transactions is always empty."""
     primary, standby = pair
     sampled = await open_stores(stack, primary.url(), standby.url())
     board = await sampled.deployment.create("marked", XP)

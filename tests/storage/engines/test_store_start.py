@@ -20,6 +20,12 @@ from tests.storage.deployment import Deployment, part, ranked
 AHEAD = 10**10
 
 
+async def open_prepared(place: str) -> Deployment:
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    await prepare_store(store)
+    return await Deployment.on(store)
+
+
 async def read_journal(store: Store) -> list[JournalRow]:
     return await store.read(lambda: journal.read_changes(0, limit=1_000))
 
@@ -53,14 +59,12 @@ async def move_store_here(raw: asyncpg.Connection) -> None:
 
 
 async def test_a_store_from_a_server_with_higher_numbers_continues_them(place: str, raw: asyncpg.Connection) -> None:
-    store = await PostgresStore.open(place, POSTGRES_LIMITS)
-    await prepare_store(store)
-    before = await Deployment.on(store)
+    before = await open_prepared(place)
     board = await before.create("b", ranked("xp"))
     await before.apply_one(before.post("ada", part(board, {"xp": 1})))
-    await store_mark(store)
+    await store_mark(before.store)
     await before.apply_one(before.post("bob", part(board, {"xp": 2})))
-    await store.close()
+    await before.store.close()
     await move_store_here(raw)
 
     stores = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(3)]
@@ -84,10 +88,8 @@ async def test_a_store_from_a_server_with_higher_numbers_continues_them(place: s
 
 
 async def test_a_store_that_never_moved_uses_its_servers_numbers(place: str, raw: asyncpg.Connection) -> None:
-    store = await PostgresStore.open(place, POSTGRES_LIMITS)
-    await prepare_store(store)
-    deployment = await Deployment.on(store)
-    board = await deployment.create("b", ranked("xp"))
+    deployment = await open_prepared(place)
+    store, board = deployment.store, await deployment.create("b", ranked("xp"))
     await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1})))
     dialect = store.dialect
     async with raw.transaction():  # this transaction begins before the next post, and stays open
@@ -104,15 +106,13 @@ async def test_a_store_that_never_moved_uses_its_servers_numbers(place: str, raw
 async def test_a_store_that_moved_twice_continues_its_numbers(place: str, raw: asyncpg.Connection) -> None:
     numbers: list[int] = []
     for owner in ("ada", "bob", "cy"):
-        store = await PostgresStore.open(place, POSTGRES_LIMITS)
-        await prepare_store(store)
-        deployment = await Deployment.on(store)
+        deployment = await open_prepared(place)
         board = await deployment.create(f"of {owner}", ranked("xp"))
         await deployment.apply_one(deployment.post(owner, part(board, {"xp": 1})))
-        rows = await read_journal(store)
+        rows = await read_journal(deployment.store)
         assert [row.owner for row in rows][-1] == owner
         numbers.append(rows[-1].number)
-        await store.close()
+        await deployment.store.close()
         await move_store_here(raw)
     assert numbers == sorted(numbers)
     assert numbers[1] - numbers[0] >= AHEAD << 20

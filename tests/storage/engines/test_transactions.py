@@ -32,8 +32,7 @@ async def read_xp(deployment: Deployment, *boards: Board, heavy: bool = False, r
     return await deployment.store.read(program, heavy=heavy)
 
 
-async def test_a_read_sees_every_write_that_was_acknowledged_before(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
+async def test_a_read_sees_every_write_that_was_acknowledged_before(deployment: Deployment, board: Board) -> None:
     for total in range(1, 11):
         await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
         reads = [read_xp(deployment, board, heavy=index % 3 == 0) for index in range(6)]
@@ -144,8 +143,7 @@ async def test_a_failing_statement_undoes_its_transaction_and_the_next_one_runs(
 
 
 @pytest.mark.parametrize("heavy", [False, True])
-async def test_a_reading_program_cannot_write(deployment: Deployment, heavy: bool) -> None:
-    board = await deployment.create("b", XP)
+async def test_a_reading_program_cannot_write(deployment: Deployment, board: Board, heavy: bool) -> None:
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
 
     def program() -> Program[None]:
@@ -159,8 +157,7 @@ async def test_a_reading_program_cannot_write(deployment: Deployment, heavy: boo
     assert await deployment.catalog.reread_board("b") == board
 
 
-async def test_a_closed_store_refuses_and_closing_it_again_is_harmless(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
+async def test_a_closed_store_refuses_and_closing_it_again_is_harmless(deployment: Deployment, board: Board) -> None:
     query = select(col("id")).from_(BOARDS).bind()
     await deployment.store.close()
     await deployment.store.close()
@@ -172,8 +169,7 @@ async def test_a_closed_store_refuses_and_closing_it_again_is_harmless(deploymen
         await deployment.erase(board, "ada")
 
 
-async def test_closing_the_store_finishes_running_programs(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
+async def test_closing_the_store_finishes_running_programs(deployment: Deployment, board: Board) -> None:
     posts = [deployment.post("ada", part(board, {"xp": 1})) for _ in range(3)]
     running = [asyncio.create_task(deployment.apply(post)) for post in posts]
     reading = [asyncio.create_task(read_xp(deployment, board, rounds=50)) for _ in range(2)]

@@ -176,10 +176,7 @@ async def compare_while_writing(
 
 
 async def test_a_fit_during_a_slow_transaction_counts_it_once(processes: Processes, raw: asyncpg.Connection) -> None:
-    """Count entries after a fit that did not see an open transaction.
-
-    The count adds the changes of this transaction only.
-    """
+    """Count after a fit that did not see an open transaction. The count adds only this transaction's changes."""
     deployment = await processes.start_process()
     store, board = deployment.store, await deployment.create("b", ranked("xp", min_scaled=0, max_scaled=999))
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": int(owner[1:])})) for owner in OWNERS))

@@ -15,10 +15,7 @@ GROUPS = 40
 
 
 async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: Deployment) -> None:
-    """Post to a new board during the change.
-
-    Concurrent posts could otherwise insert the owner's rows in both tables.
-    """
+    """Post to a new board during the change. The owner could otherwise get rows in both tables."""
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
     store, statements = deployment.store, hidden_statements
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
@@ -38,10 +35,7 @@ async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: 
 
 @pytest.mark.parametrize("hide", [True, False])
 async def test_an_owner_left_between_hidden_and_shown_is_again_as_before(deployment: Deployment, hide: bool) -> None:
-    """Simulate a process that dies while it hides or shows an owner.
-
-    After the deadline, the owner has the previous state.
-    """
+    """Simulate a process that dies during the change. After the deadline, the owner has the previous state."""
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
     store, statements = deployment.store, hidden_statements
     deadline_us = deployment.clock.now_us + 1_000

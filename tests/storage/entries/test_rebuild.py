@@ -10,14 +10,13 @@ import asyncpg
 import pytest
 
 from querybuilder import asc, col, delete, select, update
-from storage.boards.boards import ALL_ENTRIES, CHANGES, reset_board
+from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.row_tables import layout_of, scope_of
 from storage.entries.erasure import erasure_statements
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import RebuildCounts, rebuild_board
 from storage.errors import JournalIncompleteError
 from storage.log.change_log import change_log
-from storage.log.journal import journal
 from storage.log.log_record import ChangeKind
 from storage.periods import PeriodKind
 from storage.records import Best, Board, FamilySpec, Merge, PostStatus, TableSharing, Ties
@@ -139,14 +138,8 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
 
 async def test_a_rebuild_leaves_out_what_was_posted_before_the_board_was_emptied(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
-
-    def reset() -> Program[Board]:
-        emptied = yield from reset_board(board_id="b")
-        yield from journal.log_reset(emptied, deployment.clock())
-        return emptied
-
     await deployment.apply(deployment.post("gone", part(board, {"xp": 5})))
-    board = await deployment.store.write(reset)
+    board = await deployment.log_reset()
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     before = await read_everything(deployment, board)
     await rebuild(deployment, board)

@@ -22,8 +22,6 @@ from storage.leases.batcher import CROWD, LeaseBatcher
 from storage.leases.lease_records import LeaseRequest, RegionCounts, Release
 from storage.leases.lease_transaction import LeaseTransactions
 from storage.store import Program, Rows, Store
-from tests.storage.backends import OpenStore
-from tests.storage.deployment import Deployment
 from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools
 from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore
@@ -101,14 +99,15 @@ class Reported:
 class GatedBatcher:
     """A batcher on a store that a test can block."""
 
-    def __init__(self, pools: Pools, limits: Settings = LIMITS) -> None:
-        self.pools = pools
+    def __init__(self, pools: Pools, limits: Settings = LIMITS, *, lease_us: int = LEASE_US) -> None:
+        self.pools, self.lease_us = pools, lease_us
         self.store = GatedStore(pools.store)
         self.reported = Reported()
         self.batcher = LeaseBatcher(self.store, pools.groups, limits, self.reported)
 
-    def ask(self, key: str, pool_id: str = "numbers") -> asyncio.Task[Any]:
-        return asyncio.create_task(self.batcher.request_lease(LeaseRequest(CLIENT, pool_id, key, "eu", None, LEASE_US)))
+    def ask(self, key: str) -> asyncio.Task[Any]:
+        asked = LeaseRequest(CLIENT, "numbers", key, "eu", None, self.lease_us)
+        return asyncio.create_task(self.batcher.request_lease(asked))
 
     async def hold_transaction(self) -> None:
         """Begin a transaction that the store blocks. Return when the transaction is blocked."""
@@ -118,9 +117,7 @@ class GatedBatcher:
 
 
 @pytest.fixture
-async def gated(open_store: OpenStore) -> AsyncIterator[GatedBatcher]:
-    pools = Pools(await Deployment.on(await open_store()))
-    await pools.create()
+async def gated(pools: Pools) -> AsyncIterator[GatedBatcher]:
     await pools.add("a", "b", "c")
     made = GatedBatcher(pools)
     yield made
@@ -230,10 +227,7 @@ async def test_a_key_that_asks_two_processes_at_once_gets_one_resource(processes
 
 @pytest.fixture
 async def direct(processes: Processes) -> AsyncIterator[GatedBatcher]:
-    """Provide a batcher on PostgreSQL that uses the clock of the store.
-
-    It grants a lease by one statement if possible.
-    """
+    """Provide a batcher on PostgreSQL and the store's clock. It grants a lease by one statement if possible."""
     made = await open_direct_batcher(processes)
     await made.pools.create(partitions=1)
     yield made
@@ -244,22 +238,16 @@ async def direct(processes: Processes) -> AsyncIterator[GatedBatcher]:
 async def open_direct_batcher(processes: Processes) -> GatedBatcher:
     pools = Pools(await processes.start_process())
     pools.groups = LeaseTransactions(pools.dialect, None, margin_us=MARGIN_US, attempts_max=5, rng=pools.rng)
-    return GatedBatcher(pools)
-
-
-def ask_for_an_hour(gated: GatedBatcher, key: str) -> asyncio.Task[Any]:
-    return asyncio.create_task(
-        gated.batcher.request_lease(LeaseRequest(CLIENT, "numbers", key, "eu", None, 3_600_000_000))
-    )
+    return GatedBatcher(pools, lease_us=3_600_000_000)  # an hour, because the clock of the store moves
 
 
 async def test_one_statement_gives_and_counts_a_resource_that_was_seen_ahead(direct: GatedBatcher) -> None:
     pools, names = direct.pools, [f"n{number:03}" for number in range(200)]
     await pools.add(*names)
-    first = await ask_for_an_hour(direct, "first")
+    first = await direct.ask("first")
     assert (first.resource, first.version, first.acquired) == ("n000", 1, True)
     assert direct.store.alone == 0, "no read had looked ahead"
-    given = [await ask_for_an_hour(direct, f"k{number}") for number in range(150)]
+    given = [await direct.ask(f"k{number}") for number in range(150)]
     assert direct.store.alone == 150, "each statement also looked for the next resources"
     assert [one.resource for one in given] == names[1:151]
     assert (await pools.counts())["eu"] == RegionCounts(total=200, held=151, acquired=151)
@@ -267,16 +255,16 @@ async def test_one_statement_gives_and_counts_a_resource_that_was_seen_ahead(dir
     assert happened == [(one.resource, one.key) for one in (first, *given)]
     rows = {row.resource: row for row in await pools.rows()}
     assert all(rows[one.resource].holder == one.key and rows[one.resource].version == 1 for one in given)
-    again = await ask_for_an_hour(direct, "k7")
+    again = await direct.ask("k7")
     assert (again.resource, again.version, again.acquired) == ("n008", 1, False)
 
 
 async def test_the_batcher_looks_again_if_another_process_was_first(direct: GatedBatcher, processes: Processes) -> None:
     await direct.pools.add("a", "b", "c", "d")
     other = await open_direct_batcher(processes)
-    assert (await ask_for_an_hour(direct, "x")).resource == "a"
-    assert (await ask_for_an_hour(other, "y")).resource == "b"
-    assert (await ask_for_an_hour(direct, "z")).resource == "c"
+    assert (await direct.ask("x")).resource == "a"
+    assert (await other.ask("y")).resource == "b"
+    assert (await direct.ask("z")).resource == "c"
     assert direct.store.alone == 0, "the statement failed"
     assert (await direct.pools.counts())["eu"] == RegionCounts(total=4, held=3, acquired=3)
     assert [key for kind, _, key in await direct.pools.summarize_events() if kind == "acquired"] == ["x", "y", "z"]
@@ -286,13 +274,13 @@ async def test_the_batcher_looks_again_if_another_process_was_first(direct: Gate
 async def test_a_key_keeps_a_resource_that_another_process_gave_it(direct: GatedBatcher, processes: Processes) -> None:
     await direct.pools.add("a", "b", "c", "d")
     other = await open_direct_batcher(processes)
-    await ask_for_an_hour(direct, "x")
+    await direct.ask("x")
     direct.store.gate.clear()
-    late = ask_for_an_hour(direct, "k")
+    late = direct.ask("k")
     # Wait until two writes have begun: one for the key `x`, and one for the key `k`, which had no lease.
     for _ in range(2):
         await direct.store.begun.get()
-    prompt = await ask_for_an_hour(other, "k")
+    prompt = await other.ask("k")
     direct.store.gate.set()
     found = await late
     assert (found.resource, found.version, found.acquired) == (prompt.resource, prompt.version, False)
@@ -302,9 +290,9 @@ async def test_a_key_keeps_a_resource_that_another_process_gave_it(direct: Gated
 
 async def test_the_batcher_finds_a_lease_whose_write_got_no_answer(direct: GatedBatcher) -> None:
     await direct.pools.add("a", "b", "c")
-    await ask_for_an_hour(direct, "x")
+    await direct.ask("x")
     direct.store.failures = [OutcomeUnknownError()]
-    found = await ask_for_an_hour(direct, "k")
+    found = await direct.ask("k")
     assert (found.resource, found.version, found.acquired) == ("b", 1, False)
     assert (await direct.pools.counts())["eu"].held == 2
     assert direct.store.alone == 1

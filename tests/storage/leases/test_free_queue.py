@@ -9,15 +9,9 @@ from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Reso
 from storage.leases.lease_transaction import Outcome
 from storage.leases.region_counts import Region
 from storage.store import Program
-from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
 from tests.storage.leasing import CLIENT, LEASE_US, Pools, unwrap_grant
 from tests.storage.meddling import interpose
-
-
-@pytest.fixture
-async def pools(open_store: OpenStore) -> Pools:
-    return Pools(await Deployment.on(await open_store()))
 
 
 async def create_one_queue(pools: Pools, *names: str) -> None:
@@ -33,8 +27,7 @@ async def take_resource(pools: Pools, key: str) -> tuple[str, int]:
 
 
 async def test_a_resource_that_joins_before_the_known_front_of_the_queue_is_found(pools: Pools) -> None:
-    await pools.create("one", partitions=1)
-    await pools.add("late", pool_id="one")
+    await create_one_queue(pools, "late")
     pools.clock.now_us -= 1_000
     await pools.add("early", pool_id="one")
     pools.clock.now_us += 1_000
@@ -48,16 +41,12 @@ async def test_a_resource_that_joins_before_the_known_front_of_the_queue_is_foun
 
 
 async def test_the_front_of_the_queue_is_read_again_after_a_minute(pools: Pools) -> None:
-    await pools.create("one", partitions=1)
-    await pools.add("a", "b", "c", pool_id="one")
-    [first] = await pools.run(LeaseRequest(CLIENT, "one", "x", "eu", None, LEASE_US))
-    assert isinstance(first, Grant)
+    await create_one_queue(pools, "a", "b", "c")
+    await take_resource(pools, "x")
     pools.clock.now_us -= 1_000
     await pools.add("earliest", pool_id="one")
     pools.clock.now_us += 1_000 + KNOWN_US
-    [second] = await pools.run(LeaseRequest(CLIENT, "one", "y", "eu", None, LEASE_US))
-    assert isinstance(second, Grant)
-    assert second.resource == "earliest"
+    assert (await take_resource(pools, "y"))[0] == "earliest"
 
 
 async def test_one_look_also_sees_the_resources_for_the_next_requests(pools: Pools) -> None:
@@ -79,7 +68,7 @@ async def test_one_look_also_sees_the_resources_for_the_next_requests(pools: Poo
 
 
 async def test_a_partition_that_was_exhausted_a_moment_ago_is_tried_last(pools: Pools) -> None:
-    pool = await pools.create()
+    pool = await pools.pool()
     await pools.add(*"abcdef")
     region = (pool.key, "eu")
     places = {row.resource: row.partition for row in await pools.rows()}
@@ -114,8 +103,8 @@ async def test_a_resource_that_another_process_took_is_not_given_again(pools: Po
     assert await take_resource(pools, "z") == ("c", 1)
     assert await take_resource(other, "u") == ("d", 1)
     assert await take_resource(pools, "v") == ("e", 1)
-    [refused] = await pools.run(LeaseRequest(CLIENT, "one", "w", "eu", None, LEASE_US))
-    assert isinstance(refused, NoResourceError)
+    with pytest.raises(NoResourceError):
+        await take_resource(pools, "w")
     assert (await pools.counts("one"))["eu"] == RegionCounts(total=5, held=5, acquired=5, refused=1)
     acquired = [(resource, key) for kind, resource, key in await pools.summarize_events() if kind == "acquired"]
     assert acquired == [("a", "x"), ("b", "y"), ("c", "z"), ("d", "u"), ("e", "v")]

@@ -87,14 +87,13 @@ async def test_a_request_is_decided_again_if_its_resource_changed_before_the_wri
 
 async def test_a_lease_lasts_as_long_as_was_asked_by_the_stores_own_clock(pools: Pools) -> None:
     await pools.add("a")
-    clock = store_clock
     groups = LeaseTransactions(pools.dialect, None, margin_us=MARGIN_US, attempts_max=5, rng=pools.rng)
-    before_us = await pools.store.read(clock)
+    before_us = await pools.store.read(store_clock)
     [outcome] = await pools.store.write(
         lambda: groups.serve_requests([LeaseRequest(CLIENT, "numbers", "ada", "eu", None, 7_000_000)])
     )
     lease = unwrap_grant(outcome)
-    assert before_us <= lease.now_us <= await pools.store.read(clock)
+    assert before_us <= lease.now_us <= await pools.store.read(store_clock)
     assert lease.expires_at_us == lease.now_us + 7_000_000
 
 

@@ -22,13 +22,11 @@ async def mark_of(store: Store) -> LogMark:
 
 
 async def changes_of(store: Store, done: LogMark = EARLIER, until: LogMark | None = None) -> list[LoggedChange]:
-    log = change_log
-
     def between() -> Program[list[LoggedChange]]:
-        end = until or (yield from log.take_mark())
+        end = until or (yield from change_log.take_mark())
         found: list[Bundle] = []
         while page := (
-            yield from log.list_bundles_between(done, end, limit=2, past=found[-1][:2] if found else (0, 0))
+            yield from change_log.list_bundles_between(done, end, limit=2, past=found[-1][:2] if found else (0, 0))
         ):
             found += page
         return [change for bundle in found for change in bundle.changes()]

@@ -36,9 +36,9 @@ def records_of(rows: list[JournalRow]) -> list[ChangeRecord]:
 
 
 async def make_blocks(deployment: Deployment) -> int:
-    index, made = owner_blocks, 0
-    while (block := await deployment.store.read(index.build_next_block)) is not None:
-        await deployment.store.write(lambda: index.store_block(block))
+    made = 0
+    while (block := await deployment.store.read(owner_blocks.build_next_block)) is not None:
+        await deployment.store.write(lambda: owner_blocks.store_block(block))
         made += 1
     return made
 
@@ -46,9 +46,8 @@ async def make_blocks(deployment: Deployment) -> int:
 async def read_of_owner(
     deployment: Deployment, owner: str, *, limit: int, before: int = 2**63 - 1, blocks_max: int = 100
 ) -> tuple[list[int], int | None]:
-    log = journal
     rows, more = await deployment.store.read(
-        lambda: log.read_changes_of_owner(owner, before=before, limit=limit, blocks_max=blocks_max)
+        lambda: journal.read_changes_of_owner(owner, before=before, limit=limit, blocks_max=blocks_max)
     )
     assert {row.owner for row in rows} <= {owner}
     return [row.number for row in rows], more
@@ -107,13 +106,12 @@ def test_a_filter_holds_all_of_its_owners_and_few_others() -> None:
 
 async def test_a_page_from_the_last_published_number_holds_only_later_changes(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
-    log, store = journal, deployment.store
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
-    published = await store.read(log.find_last_published)
-    [row] = await read_page(store)
+    published = await deployment.store.read(journal.find_last_published)
+    [row] = await read_page(deployment.store)
     assert row.number <= published
     await deployment.apply(deployment.post("bob", part(board, {"xp": 5})))
-    assert [row.owner for row in await read_page(store, published)] == ["bob"]
+    assert [row.owner for row in await read_page(deployment.store, published)] == ["bob"]
 
 
 async def test_no_row_appears_below_a_number_that_was_read(processes: Processes) -> None:
@@ -240,14 +238,13 @@ async def test_cells_of_an_erased_owner_are_blanked_once_they_are_old(deployment
 async def test_the_journal_records_hiding_and_showing_with_the_entrys_cells(deployment: Deployment) -> None:
     board = await deployment.create("b", counter("shots"), XP)
     store, entries = deployment.store, deployment.entries(board)
-    statements = hidden_statements
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "shots": 3})))
     await deployment.flip_hidden("ada", hide=True)
-    await store.write(lambda: statements.hide_owner([entries], "ada", now_us=1))
+    await store.write(lambda: hidden_statements.hide_owner([entries], "ada", now_us=1))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     assert await deployment.stats(board, "ada") is None
     await deployment.flip_hidden("ada", hide=False)
-    await store.write(lambda: statements.show_owner([entries], "ada", now_us=1))
+    await store.write(lambda: hidden_statements.show_owner([entries], "ada", now_us=1))
     rows = await read_page(store)
     assert [told.kind for told in records_of(rows)] == [
         ChangeKind.APPLIED, ChangeKind.HIDDEN, ChangeKind.UNSEEN, ChangeKind.SHOWN,

@@ -2,13 +2,13 @@
 
 from storage.errors import PostIdConflictError
 from storage.posting.post_ids import prune_ids
+from storage.records import Board
 from tests.storage.deployment import Deployment, part, ranked
 
 XP = ranked("xp")
 
 
-async def test_an_id_used_for_another_post_is_a_conflict(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
+async def test_an_id_used_for_another_post_is_a_conflict(deployment: Deployment, board: Board) -> None:
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5}), post_id="p", at_us=7))
     for other in (
         deployment.post("bob", part(board, {"xp": 5}), post_id="p", at_us=7),
@@ -24,10 +24,7 @@ async def test_an_id_used_for_another_post_is_a_conflict(deployment: Deployment)
 
 
 async def test_emptying_or_deleting_a_board_leaves_its_void_ids_to_expire(deployment: Deployment) -> None:
-    """Check that the ids of an emptied or deleted board stay until they expire.
-
-    Immediate deletion would block writers.
-    """
+    """Check that void ids stay until they expire. Immediate deletion would block writers."""
     emptied, deleted = await deployment.create("emptied", XP), await deployment.create("deleted", XP)
     for round_number in range(3):
         for board in (emptied, deleted):
@@ -46,8 +43,7 @@ async def pruned(deployment: Deployment, before_us: int, rows_max: int) -> int:
     return await deployment.store.write(lambda: prune_ids(before_us=before_us, rows_max=rows_max))
 
 
-async def test_old_ids_are_deleted_oldest_first_in_bounded_steps(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
+async def test_old_ids_are_deleted_oldest_first_in_bounded_steps(deployment: Deployment, board: Board) -> None:
     posts = [deployment.post("ada", part(board, {"xp": 1}), post_id=f"p{index}") for index in range(10)]
     for post in posts:
         deployment.clock.now_us += 1

@@ -6,7 +6,7 @@ from querybuilder import lit, update
 from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.row_tables import layout_of
 from storage.errors import LostRaceError
-from storage.records import Best, Merge
+from storage.records import Best, Board, Merge
 from tests.storage.deployment import Deployment, counter, label, part, ranked
 from tests.storage.meddling import MeddlingStore, version_moved
 
@@ -14,8 +14,7 @@ XP = ranked("xp")
 LAP = ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0)
 
 
-async def test_a_board_named_twice_in_one_post_takes_it_once(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
+async def test_a_board_named_twice_in_one_post_takes_it_once(deployment: Deployment, board: Board) -> None:
     for total in (5, 10):
         await deployment.apply(deployment.post("ada", part(board, {"xp": 5}), part(board, {"xp": 5})))
         assert await deployment.stats(board, "ada") == {"xp": total}

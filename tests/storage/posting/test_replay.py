@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage.boards.boards import ALL_ENTRIES, delete_board, reset_board
+from storage.boards.boards import ALL_ENTRIES, delete_board
 from storage.entries.rebuild import RebuildCounts, rebuild_board
 from storage.errors import JournalIncompleteError, NothingReplayedError, SpecConflictError
 from storage.log.change_log import change_log
@@ -99,13 +99,9 @@ async def test_posts_before_and_after_the_deletion_add_up(deployment: Deployment
     board = await deployment.create("b", COLUMNS[1], COLUMNS[0], *COLUMNS[2:])
     await deployment.apply(deployment.post("ada", part(board, {"wins": 2, "lap": 9})))
     await replay(deployment, "b", 1)
-    assert await deployment.stats(await read_current(deployment), "ada") == {
+    assert await deployment.stats(await deployment.find(), "ada") == {
         "wins": 9, "lap": 5, "shots": None, "clan": None
     }  # fmt: skip
-
-
-async def read_current(deployment: Deployment) -> Board:
-    return await deployment.find()
 
 
 async def test_a_replay_starts_at_the_given_number(deployment: Deployment) -> None:
@@ -115,7 +111,7 @@ async def test_a_replay_starts_at_the_given_number(deployment: Deployment) -> No
     await deployment.apply(deployment.post("ada", part(board, {"wins": 2, "lap": 3})))
     since = (await read_journal(deployment))[2].number
     await replay(deployment, "b", since)
-    board = await read_current(deployment)
+    board = await deployment.find()
     assert await deployment.stats(board, "ada") == {"wins": 2, "lap": 3, "shots": None, "clan": None}
     assert await deployment.stats(board, "bob") is None
 
@@ -123,17 +119,11 @@ async def test_a_replay_starts_at_the_given_number(deployment: Deployment) -> No
 async def test_a_replay_from_before_a_reset_counts_the_posts_before_it(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7})))
-
-    def program() -> Program[Board]:
-        emptied = yield from reset_board(board_id="b")
-        yield from journal.log_reset(emptied, deployment.clock())
-        return emptied
-
-    board = await deployment.store.write(program)
+    board = await deployment.log_reset()
     with pytest.raises(NothingReplayedError):
         await deployment.store.write(lambda: rebuild_board(board_id="b"))
     await replay(deployment, "b", 1)
-    assert (await deployment.stats(await read_current(deployment), "ada") or {})["wins"] == 7
+    assert (await deployment.stats(await deployment.find(), "ada") or {})["wins"] == 7
 
 
 async def test_a_retry_of_a_replayed_post_is_a_duplicate(deployment: Deployment) -> None:
@@ -147,7 +137,7 @@ async def test_a_retry_of_a_replayed_post_is_a_duplicate(deployment: Deployment)
     assert (await deployment.apply_one(again)).status is PostStatus.APPLIED
     done = await replay(deployment, "b", 1)
     assert (done.replayed, done.duplicates) == (1, 1)
-    board = await read_current(deployment)
+    board = await deployment.find()
     assert (await deployment.stats(board, "ada") or {})["wins"] == 7
     retry = deployment.post("ada", part(board, {"wins": 7}), post_id="m1")
     assert (await deployment.apply_one(retry)).status is PostStatus.DUPLICATE
@@ -162,7 +152,7 @@ async def test_a_replay_keeps_hidden_owners_hidden_and_erased_owners_erased(depl
     await deployment.flip_hidden("bob", hide=True)
     await deployment.create("b", *COLUMNS)
     done = await replay(deployment, "b", 1)
-    assert [row[0] for row in await read_rows(deployment, await read_current(deployment))] == ["ada"]
+    assert [row[0] for row in await read_rows(deployment, await deployment.find())] == ["ada"]
     assert (done.entries, done.hidden_entries) == (1, 1)
 
 
@@ -173,7 +163,7 @@ async def test_a_post_that_would_leave_the_range_is_rejected_and_counted(deploym
     await deployment.apply(deployment.post("ada", part(board, {"wins": 1})))
     done = await replay(deployment, "b", (await read_journal(deployment))[1].number)
     assert (done.replayed, done.rejected) == (1, 1)
-    assert (await deployment.stats(await read_current(deployment), "ada") or {})["wins"] == 1
+    assert (await deployment.stats(await deployment.find(), "ada") or {})["wins"] == 1
 
 
 async def test_a_replay_of_posts_to_a_missing_column_is_refused_and_changes_nothing(deployment: Deployment) -> None:

@@ -13,9 +13,9 @@ def make_request(loop: asyncio.AbstractEventLoop, *owners: str) -> WaitingReques
     return WaitingRequest([Post(owner, [], None, None, "") for owner in owners], len(owners), loop.create_future())
 
 
-def make_queue(*requests: str, group_posts_max: int = 100, grouping: bool = True) -> RequestQueue:
+def make_queue(*requests: str, group_posts_max: int = 100, **enough: int) -> RequestQueue:
     """Make a queue with one request for each text. Each letter of a text names the owner of one post."""
-    queue = RequestQueue(group_posts_max=group_posts_max, grouping=grouping)
+    queue = RequestQueue(group_posts_max=group_posts_max, grouping=True, **enough)
     loop = asyncio.new_event_loop()
     for owners in requests:
         queue.append_request(make_request(loop, *owners))
@@ -49,8 +49,6 @@ def test_requests_of_owners_in_flight_wait_and_none_overtakes_them() -> None:
 
 
 def test_one_group_may_hold_several_requests_of_an_owner() -> None:
-    queue = make_queue("x", "a", "a", "xa", "a", group_posts_max=1)
-    busy = queue.take_group()
     queue = make_queue("x", "a", "a", "xb", "a", group_posts_max=3)
     busy = queue.take_group()
     assert letters(busy) == ["x", "a", "a"]
@@ -60,11 +58,7 @@ def test_one_group_may_hold_several_requests_of_an_owner() -> None:
 
 
 def test_a_group_with_enough_posts_leaves_the_other_requests_to_other_groups() -> None:
-    queue = RequestQueue(group_posts_max=100, grouping=True, enough=2)
-    loop = asyncio.new_event_loop()
-    for owners in ("a", "bc", "d", "efg", "h"):
-        queue.append_request(make_request(loop, *owners))
-    loop.close()
+    queue = make_queue("a", "bc", "d", "efg", "h", enough=2)
     assert [letters(queue.take_group()) for _ in range(3)] == [["a", "bc"], ["d", "efg"], ["h"]]
 
 

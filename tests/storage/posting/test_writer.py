@@ -49,10 +49,7 @@ class HeldWriter:
         return await self.writer.submit(self.posts(*owners))
 
     async def submit_behind_write(self, *requests: Sequence[str]) -> list[asyncio.Task[list[list[PartOutcome]]]]:
-        """Block a transaction, and submit requests that wait behind it.
-
-        Return the tasks of the transaction and the requests.
-        """
+        """Block a transaction, submit requests that wait behind it, and return the tasks of both."""
         self.store.hold()
         first = asyncio.create_task(self.submit("first"))
         await self.store.wait_for_write()

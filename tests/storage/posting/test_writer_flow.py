@@ -20,10 +20,7 @@ T = TypeVar("T")
 
 
 class TurnstileStore(PassingStore):
-    """A store that accepts several writes at the same time.
-
-    Each write waits until the test lets it continue or fail.
-    """
+    """A store that accepts several writes at once. Each waits until the test lets it continue or fail."""
 
     def __init__(self, store: Store, *, writes_at_once: int) -> None:
         super().__init__(store)

@@ -54,8 +54,7 @@ async def test_an_entry_comes_with_the_totals_of_the_same_snapshot(deployment: D
     assert (await reads.read_entry(board, "cyd")).entry is None
 
 
-async def test_reads_that_wait_share_the_next_statements(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
+async def test_reads_that_wait_share_the_next_statements(deployment: Deployment, board: Board) -> None:
     await deployment.apply(*(deployment.post(f"o{index}", part(board, {"xp": index})) for index in range(25)))
     store = CountedReads(deployment.store)
     reads = make_reads(deployment, store)
@@ -66,8 +65,7 @@ async def test_reads_that_wait_share_the_next_statements(deployment: Deployment)
     assert store.statements == 3
 
 
-async def test_a_read_never_joins_one_that_began_before_it(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
+async def test_a_read_never_joins_one_that_began_before_it(deployment: Deployment, board: Board) -> None:
     store = CountedReads(deployment.store)
     reads = make_reads(deployment, store)
     store.go.clear()
@@ -83,8 +81,7 @@ async def test_a_read_never_joins_one_that_began_before_it(deployment: Deploymen
     assert store.statements == 2
 
 
-async def test_waiting_reads_are_bounded_and_cancelled_ones_harm_no_other(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
+async def test_waiting_reads_are_bounded_and_cancelled_ones_harm_no_other(deployment: Deployment, board: Board) -> None:
     store = CountedReads(deployment.store)
     reads = make_reads(deployment, store, waiting_max=2)
     store.go.clear()
