@@ -121,7 +121,10 @@ async def test_a_body_counts_towards_the_bound_until_its_request_is_answered(pas
     uploads = [cast(web.Request, Upload([b"x" * 100], passes, content_length=100)) for _ in range(2)]
     for each in uploads:
         await bodies.read_body(each)
-    assert await refusal_code(Upload([b"x" * 100], passes, content_length=100), bodies) == "too_many_bodies"
+    third = Upload([b"x" * 51], passes, content_length=51)
+    assert await refusal_code(third, bodies) == "too_many_bodies"
+    assert third.pieces == [b"x" * 51], "no piece of the body was read"
+    assert await read_and_release(Upload([b"x" * 50], passes, content_length=50), bodies) == b"x" * 50
     bodies.release_body(uploads[0])
     bodies.release_body(uploads[0])
     assert await read_and_release(Upload([b"x" * 100], passes, content_length=100), bodies) == b"x" * 100

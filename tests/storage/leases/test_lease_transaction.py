@@ -21,6 +21,18 @@ from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools, unwrap_gra
 from tests.storage.meddling import interpose
 
 
+async def test_the_journal_and_the_counts_tell_which_ended_lease_was_given_away(pools: Pools) -> None:
+    await pools.add("a")
+    await pools.ask("ada")
+    with pytest.raises(NoResourceError):
+        await pools.ask("bob")
+    pools.clock.now_us += LEASE_US + MARGIN_US
+    await pools.ask("bob")
+    kinds = [kind for kind, _, _ in await pools.summarize_events()]
+    assert kinds == ["added", "acquired", "liberated", "acquired"]
+    assert (await pools.counts())["eu"] == RegionCounts(total=1, held=1, acquired=2, freed=1, refused=1)
+
+
 async def test_a_lease_that_would_have_ended_already_is_refused(pools: Pools) -> None:
     await pools.add("a")
     with pytest.raises(LeaseInPastError):

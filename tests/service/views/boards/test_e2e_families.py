@@ -156,16 +156,21 @@ async def test_a_board_of_a_family_cannot_be_changed_deleted_or_posted_to_direct
     assert await service.refused("PUT", "/v1/families/plain", SPEC) == (409, "spec_conflict")
 
 
-async def test_a_post_that_one_board_of_a_family_refuses_changes_no_board(service: Service) -> None:
+async def test_a_post_that_one_board_of_a_family_refuses_changes_no_board_and_is_not_remembered(
+    service: Service,
+) -> None:
     narrow = [{"name": "xp", "sorted": True, "merge": "sum", "max": 10}]
     await service.must("PUT", "/v1/families/few", {**SPEC, "columns": narrow, "periods": ["all", "day"]})
     early = NOW - timedelta(days=400)
     for at in (early, NOW):
         await service.must("POST", "/v1/families/few/posts", xp("ada", 4) | {"at": at.isoformat()})
-    [result] = (await service.must("POST", "/v1/families/few/posts", {"posts": [xp("ada", 5)]}))["results"]
+    refused = {"posts": [xp("ada", 5, post_id="p")]}
+    [result] = (await service.must("POST", "/v1/families/few/posts", refused))["results"]
     codes = {each["board"]: each["error"]["code"] for each in result["boards"]}
     assert codes == {"few:all": "value_out_of_range", f"few:{period_id('day')}": "post_rejected"}
     assert (await service.get(f"/v1/leaderboards/few:{period_id('day')}/entries/ada"))["stats"]["xp"] == 4
+    [fits] = (await service.must("POST", "/v1/families/few/posts", xp("ada", 1, post_id="p")))["results"]
+    assert set(statuses(fits).values()) == {"applied"}
 
 
 async def test_an_invalid_post_to_a_family_is_refused_with_its_fault(service: Service) -> None:
