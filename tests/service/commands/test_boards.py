@@ -155,8 +155,3 @@ def test_a_history_prints_one_line_for_each_period_of_every_page(fake: FakeServi
 def test_invalid_words_are_refused_before_any_request(fake: FakeService, words: tuple[str, ...]) -> None:
     run("family", *words, fake=fake, code=2)
     assert not fake.requests
-
-
-def test_the_command_reports_an_unknown_family(fake: FakeService) -> None:
-    result = run("family", "show", "none", fake=fake, code=1)
-    assert "no family none" in result.output

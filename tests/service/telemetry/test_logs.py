@@ -32,19 +32,6 @@ def log_answer(log: RequestLog, *, status: int = 200, seconds: float = 0.001, pa
         log.log_request(view="page", method="GET", path=path, status=status, code="", seconds=seconds, key_id="k1")
 
 
-def test_failed_and_slow_requests_get_a_line_each_and_the_rest_a_sample() -> None:
-    lines = Log()
-    chances = iter([0.5, 0.005, 0.5])
-    log = RequestLog(sample_ratio=0.01, slow_s=1.0, chance=lambda: next(chances))
-    log_answer(log)
-    log_answer(log)
-    log_answer(log, status=404)
-    log_answer(log, seconds=1.5)
-    log_answer(log)
-    found = lines.read_lines()
-    assert [(line["status"], line["seconds"]) for line in found] == [(200, 0.001), (404, 0.001), (200, 1.5)]
-
-
 def test_a_line_holds_the_request_id_and_no_query() -> None:
     lines = Log()
     REQUEST_ID.set("abc-1")

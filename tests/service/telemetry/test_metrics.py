@@ -63,12 +63,6 @@ def test_refreshes_failures_and_lost_log_lines_are_counted() -> None:
     assert found["rankcurve_log_lines_dropped_total", ()] == 1
 
 
-def test_two_metrics_objects_in_one_process_share_no_figures() -> None:
-    first, second = Metrics(), Metrics()
-    first.race_lost()
-    assert samples(second)["rankcurve_write_conflicts_total", ()] == 0
-
-
 def test_the_code_counts_every_family_of_the_table_and_no_other() -> None:
     named = re.findall(r'"(rankcurve_\w+)"', Path(process.__file__).read_text(encoding="utf-8"))
     assert {*named} - {"rankcurve_memcached_servers_left_alone"} == {family.name for family in FAMILIES}

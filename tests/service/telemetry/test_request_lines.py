@@ -215,6 +215,7 @@ def test_no_line_holds_data_of_callers_and_no_caller_can_forge_a_line(
     assert ("Zq" in text, "qZ" in text, text.isascii()) == (False, False, True)
     for line in toy.lines:
         assert re.fullmatch(r"[A-Za-z0-9._:-]+", line["request_id"])
+        assert "trace_id" not in line
 
 
 def _deep() -> Exception:
