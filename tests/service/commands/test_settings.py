@@ -1,17 +1,14 @@
 """Test that `rankcurve serve`, `config` and `keys` pass the right settings to the server and the store."""
 
+import re
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from config import Settings
-from service.commands.operating import keys as keys_module
-from storage.errors import StoreLockedError, UnknownKeyError
+from storage.errors import StoreLockedError
 from tests.service.cli_fake_service import run
 
 
@@ -97,100 +94,40 @@ def test_config_shows_each_setting_with_its_source(monkeypatch: pytest.MonkeyPat
     assert all(f"`{name}`" in table for name in Settings.model_fields)
 
 
-@dataclass
-class Key:
-    id: str
-    name: str
-    role: str
-    created_at_us: int = 1_795_168_800_000_000
-    revoked_at_us: int | None = None
-
-
-class Keys:
-    """A replacement for the store of API keys. It keeps the keys in memory."""
-
-    def __init__(self) -> None:
-        self.held: list[Key] = []
-        self.locked = False
-        self.settings: Settings | None = None
-
-    async def list_keys(self) -> list[Key]:
-        return self.held
-
-    async def create(self, name: str, role: str) -> tuple[Key, str]:
-        self.held.append(Key(f"k{len(self.held)}", name, role))
-        return self.held[-1], f"rk_k{len(self.held) - 1}_secret"
-
-    async def revoke(self, id: str) -> None:
-        found = [key for key in self.held if key.id == id]
-        if not found:
-            raise UnknownKeyError(f"no key {id!r}")
-        found[0].revoked_at_us = 1_795_168_860_000_000
-
-
-@pytest.fixture
-def keys(monkeypatch: pytest.MonkeyPatch) -> Keys:
-    store = Keys()
-
-    @asynccontextmanager
-    async def opened(settings: Settings) -> AsyncIterator[Keys]:
-        store.settings = settings
-        if store.locked:
-            raise StoreLockedError("a service owns this store")
-        yield store
-
-    monkeypatch.setattr(keys_module, "open_store_keys", opened)
+def store_with_key(folder: Path, name: str) -> str:
+    """Make a store with one key, which has the name of the store. Return the store's address."""
+    store = f"sqlite:///{folder}/{name}.db"
+    run("keys", "create", name, "--role", "ops", "--store", store, code=0)
     return store
 
 
-STORE = ("--store", "sqlite:///x.db")
+def test_keys_are_listed_and_revoked_without_their_text(tmp_path: Path) -> None:
+    store = ("--store", f"sqlite:///{tmp_path}/x.db")
+    made = run("keys", "create", "me", "--role", "reader", *store)
+    assert re.fullmatch(r"rk_\w+\n", made.stdout)
+    _, key_id, secret = made.stdout.strip().split("_")
+    run("keys", "revoke", key_id, *store, code=0)
+    text = run("keys", "list", *store).stdout
+    assert len(re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", text)) == 2, "the times of creation and revocation"
+    assert secret not in text
+    unknown = run("keys", "revoke", "nope", *store)
+    assert (unknown.exit_code, unknown.stderr) == (1, "error: no key 'nope'\n")
+    run("keys", "create", "me", "--role", "king", *store, code=2)
 
 
-def stores_of(keys: Keys) -> list[str]:
-    """Return a list with the store that was opened last, or an empty list if no store was opened."""
-    return [keys.settings.store] if keys.settings is not None else []
-
-
-def test_a_new_key_is_the_only_thing_on_standard_output(keys: Keys) -> None:
-    result = run("keys", "create", "me", "--role", "ops", *STORE)
-    assert (result.exit_code, result.stdout) == (0, "rk_k0_secret\n")
-    assert stores_of(keys) == ["sqlite:///x.db"]
-    assert (keys.held[0].name, keys.held[0].role) == ("me", "ops")
-
-
-def test_keys_are_listed_and_revoked_without_their_text(keys: Keys) -> None:
-    run("keys", "create", "me", "--role", "reader", *STORE)
-    run("keys", "revoke", "k0", *STORE, code=0)
-    text = run("keys", "list", *STORE).stdout
-    assert "2026-11-20 10:00:00Z  2026-11-20 10:01:00Z" in text
-    assert "secret" not in text
-
-
-def test_an_unknown_key_and_a_store_in_use_are_reported_in_one_line(keys: Keys) -> None:
-    result = run("keys", "revoke", "nope", *STORE)
-    assert (result.exit_code, result.stderr) == (1, "error: no key 'nope'\n")
-    keys.locked = True
-    result = run("keys", "list", *STORE)
-    told = "error: a service runs on this store; name the service with --url and --key: a service owns this store\n"
-    assert (result.exit_code, result.stderr) == (1, told)
-
-
-def test_keys_commands_use_the_named_store_or_else_a_service(
-    keys: Keys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_keys_commands_use_the_named_store_or_else_a_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    option, configured, environment = (store_with_key(tmp_path, name) for name in ("option", "config", "environment"))
     nowhere = ("--url", "http://127.0.0.1:1")
     away = run("keys", "list", *nowhere, code=1)
     assert "--store" in away.stderr
     assert away.stderr.count("\n") == 1
-    assert stores_of(keys) == []
     config = tmp_path / "r.toml"
-    config.write_text('store = "sqlite:///y.db"\n')
-    run("keys", "list", "--config", str(config), code=0)
-    assert stores_of(keys) == ["sqlite:///y.db"]
-    run("keys", "list", *nowhere, *STORE, code=2)
-    monkeypatch.setenv("RANKCURVE_STORE", "sqlite:///z.db")
-    run("keys", "list", code=0)
-    assert stores_of(keys) == ["sqlite:///z.db"]
+    config.write_text(f'store = "{configured}"\n')
+    assert "config" in run("keys", "list", "--config", str(config), code=0).stdout
+    run("keys", "list", *nowhere, "--store", option, code=2)
+    monkeypatch.setenv("RANKCURVE_STORE", environment)
+    assert "environment" in run("keys", "list", code=0).stdout
+    assert "option" in run("keys", "list", "--store", option, code=0).stdout
     assert run("keys", "list", *nowhere).exit_code == 1, "the command line overrides the environment"
 
 
@@ -198,7 +135,3 @@ def test_keys_commands_use_the_named_store_or_else_a_service(
 def test_keys_commands_have_the_options_of_every_command_that_calls_a_service(command: str) -> None:
     shown = run("keys", command, "--help").stdout
     assert all(option in shown for option in ("--url", "--key", "--store", "RANKCURVE_KEY"))
-
-
-def test_an_unknown_role_exits_with_2(keys: Keys) -> None:
-    run("keys", "create", "me", "--role", "king", *STORE, code=2)
