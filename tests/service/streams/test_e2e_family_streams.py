@@ -51,12 +51,19 @@ async def test_streams_and_the_journal_report_the_end_of_a_family(service: Servi
 
 async def test_a_stream_of_a_board_without_posts_ends_with_the_first_post_to_it(service: Service) -> None:
     top = "/v1/leaderboards/game:all:org={}/stream?column=xp&top=2"
-    async with events_of(service.base, top.format(7)) as seven, events_of(service.base, top.format(8)) as eight:
+    everybody = "/v1/leaderboards/game:all/stream?column=xp&top=2"
+    async with (
+        events_of(service.base, top.format(7)) as seven,
+        events_of(service.base, top.format(8)) as eight,
+        events_of(service.base, everybody) as all_time,
+    ):
         last = await seven.expect_event("top")
-        await eight.expect_event("top")
+        for stream in (eight, all_time):
+            await stream.expect_event("top")
         assert last.data["entries"] == []
         await post(service, "ada", org="7")
         assert await seven.read_event() is None
+        assert await all_time.read_event() is None, "the post created this board, too"
         async with events_of(service.base, top.format(7), last_id=last.id) as seven:
             assert (await seven.expect_event("top")).data["entries"][0]["owner"] == "ada"
         await post(service, "bob", org="8")

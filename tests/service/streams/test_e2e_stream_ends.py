@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
@@ -57,33 +56,6 @@ async def test_a_new_stream_of_an_archive_shows_no_erased_owner(service: Service
         await service.must("DELETE", "/v1/owners/ada")
         async with events_of(service.base, TOP.format("s")) as late:
             assert (await late.expect_event("top")).rows == [("bob", 20), ("cleo", 10)]
-
-
-async def test_streams_of_boards_of_several_periods_end_with_their_first_post(service: Service) -> None:
-    await service.must("PUT", "/v1/families/f", {"columns": COLUMNS, "periods": ["all", "year"], "facets": [[]]})
-    every, year = TOP.format("f:all"), TOP.format(f"f:{NOW.year}")
-    async with events_of(service.base, every) as all_time, events_of(service.base, year) as of_year:
-        first = await all_time.expect_event("top")
-        assert first.rows == (await of_year.expect_event("top")).rows == []
-        posts = {"posts": [{"owner": "ada", "stats": {"xp": 5}, "at": NOW.isoformat()}]}
-        await service.must("POST", "/v1/families/f/posts", posts)
-        assert await all_time.read_event() is None
-        assert await of_year.read_event() is None
-    async with events_of(service.base, every, last_id=first.id) as all_time:
-        assert (await all_time.expect_event("top")).rows == [("ada", 5)]
-
-
-async def test_streams_of_two_boards_without_posts_end_separately(service: Service) -> None:
-    await service.must("PUT", "/v1/families/f", {"columns": COLUMNS, "periods": ["all"], "facets": [[], ["org"]]})
-    one, other = TOP.format("f:all"), TOP.format(quote("f:all:org=o1", safe=""))
-    async with events_of(service.base, one) as everybody, events_of(service.base, other) as of_org:
-        await everybody.expect_event("top")
-        await of_org.expect_event("top")
-        await service.must("POST", "/v1/families/f/posts", {"posts": [{"owner": "ada", "stats": {"xp": 5}}]})
-        assert await everybody.read_event() is None
-        facets = {"owner": "ada", "stats": {"xp": 5}, "facets": {"org": "o1"}}
-        await service.must("POST", "/v1/families/f/posts", {"posts": [facets]})
-        assert await of_org.read_event() is None
 
 
 async def test_the_rank_of_a_moved_owner_is_counted_from_a_knot_and_not_from_the_top(
