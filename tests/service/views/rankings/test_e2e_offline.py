@@ -4,7 +4,6 @@ import json
 import random
 from dataclasses import replace
 from decimal import Decimal
-from math import gcd
 from typing import Any
 
 import msgspec
@@ -13,7 +12,6 @@ import pytest
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
 from service.contract.values import format_us
 from service.views.rankings.curves import curve_document
-from storage.curves.stored_curves import ServedCurve
 from storage.log.cells import Padding
 from storage.records import Best, Board, Ties
 from tests.service.offline_ranks import rank_of
@@ -70,28 +68,6 @@ async def test_the_document_gives_the_same_ranks_as_the_service(service: Service
     assert all(("reached_at" in knot) == (ties == "earliest") for knot in curve["knots"])
 
 
-async def test_the_document_contains_errors_shapes_and_the_lattice(service: Service) -> None:
-    await fill(service, {"name": "v", "min": -1000}, "shared")
-    board = await service.context.catalog.find_board("b")
-    served = service.context.curves.book.find_served(board, 0)
-    assert served is not None
-    skipped = served.curve
-    keys = [knot.key for knot in skipped.knots]
-    rng = random.Random(3)
-    shapes = [tuple(sorted((rng.randrange(65_537), rng.randrange(65_537)))) for _ in keys[1:]]
-    fitted = Curve(
-        skipped.knots, total=skipped.total, as_of_us=skipped.as_of_us, method="scan", certificate=0.01,
-        step=gcd(*(key - keys[0] for key in keys)), errors=[rng.randrange(4) for _ in keys[1:]],
-        shapes=[(first, second) for first, second in shapes],
-    )  # fmt: skip
-    for number, curve in enumerate((replace(fitted, shapes=None), replace(fitted, errors=None), fitted), start=1):
-        service.context.curves.book.serve_curve(ServedCurve(board.key, 0, board.epoch, served.version + number, curve))
-        document = await compare(service, 0)
-        assert document["step"] == 3
-        assert (document["method"], float(document["certificate"])) == ("scan", 0.01)
-        assert (document["errors"] is None, document["shapes"] is None) == (curve.errors is None, curve.shapes is None)
-
-
 async def test_the_document_ranks_equal_values_by_the_time_when_they_were_reached(service: Service) -> None:
     await service.board("b", {"name": "v"}, ties="earliest", predictor={"exact_top": 0})
     posts = [{"owner": f"p{i}", "stats": {"v": 5}, "at": f"2026-01-01T00:00:{i:02d}.5Z"} for i in range(20)]
@@ -146,17 +122,18 @@ def decode_document(board: Board, curve: Curve | LiveCurve) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("ties", list(Ties))
 @pytest.mark.parametrize("best", list(Best))
-def test_the_document_gives_every_key_the_rank_of_the_live_curve(best: Best, ties: Ties, seed: int) -> None:
+def test_the_document_gives_every_key_the_rank_of_its_curve(best: Best, ties: Ties, seed: int) -> None:
     rng, board = random.Random(seed), board_of(best, ties)
     padding = Padding(board.spec, board.spec.columns[0])
     curve = make_curve(rng, padding, shaped=seed % 2 == 0)
     live = move_entries(rng, curve, padding, step=STEP if seed < 4 else 1)
-    document, offline = decode_document(board, live), rank_of()
-    for value in range(-700, 700):
-        reached_us = rng.randrange(1, 10**6)
-        at = live.locate(padding.key_of_cell(padding.pad(value, reached_us)))
-        found = offline(document, Decimal(value).scaleb(-2), format_us(reached_us))
-        assert found == (at.rank, at.low, at.high)
+    for held in (live, curve, replace(curve, errors=None)):
+        document, offline = decode_document(board, held), rank_of()
+        for value in range(-700, 700):
+            reached_us = rng.randrange(1, 10**6)
+            at = held.locate(padding.key_of_cell(padding.pad(value, reached_us)))
+            found = offline(document, Decimal(value).scaleb(-2), format_us(reached_us))
+            assert found == (at.rank, at.low, at.high)
 
 
 def test_the_document_of_a_board_that_was_empty_at_the_fit_gives_the_right_ranks() -> None:
