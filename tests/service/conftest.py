@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import structlog
 
+from tests.memcached import OpenMemcached
 from tests.schemas import fresh_schema
-from tests.servers import MemcachedServer
 from tests.service.real_service import Process, Service, Spawn
 
 
@@ -57,13 +57,9 @@ def spawn(tmp_path: Path) -> Iterator[Spawn]:
 
 
 @pytest.fixture
-def cache() -> Iterator[MemcachedServer]:
-    server = MemcachedServer()
-    try:
-        server.start()
+def cache() -> Iterator[OpenMemcached]:
+    with OpenMemcached() as server:
         yield server
-    finally:
-        server.remove()
 
 
 @pytest.fixture

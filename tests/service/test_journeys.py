@@ -124,17 +124,15 @@ async def service(trace: Trace, tmp_path: Path) -> AsyncIterator[Service]:
 
     The service counts a rank only if the gap has at most one entry.
     """
-    made = Service(tmp_path)
-    await made.start()
-    key = await made.must("POST", "/v1/keys", {"name": "game", "role": "ops"})
-    made.headers = {"Authorization": f"Bearer {key['key']}"}
-    await made.board("b", {"name": "score"}, predictor={"exact_top": 1, "samples": 20})
-    await made.post("b", *({"owner": f"o{i}", "stats": {"score": i * i}} for i in range(1_000)))
-    await made.refresh("b", "score")
-    await await_live_curves(made)
-    await made.restart(jobs="none", exact_gap_rows_max=1)
-    yield made
-    await made.stop()
+    async with Service(tmp_path).running() as made:
+        key = await made.must("POST", "/v1/keys", {"name": "game", "role": "ops"})
+        made.headers = {"Authorization": f"Bearer {key['key']}"}
+        await made.board("b", {"name": "score"}, predictor={"exact_top": 1, "samples": 20})
+        await made.post("b", *({"owner": f"o{i}", "stats": {"score": i * i}} for i in range(1_000)))
+        await made.refresh("b", "score")
+        await await_live_curves(made)
+        await made.restart(jobs="none", exact_gap_rows_max=1)
+        yield made
 
 
 async def test_both_journeys_pass_the_modules_that_the_page_names(service: Service, trace: Trace) -> None:

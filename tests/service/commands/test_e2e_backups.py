@@ -2,6 +2,8 @@
 
 posts ── backup ── posts, another curve ── the store destroyed ── restored ── every post sent once more
 
+A restore does not change memcached, so memcached has newer curves than the backup.
+
 The tests compare a restored service with the answers that clients got. If a post was acknowledged before the backup
 began, the restored service calls it a duplicate. After all posts are sent once more, each post counts once.
 """
@@ -31,13 +33,6 @@ from tests.service.views.posts.test_e2e_durability import (
 CLIENTS = 4
 LATER = 500  # number of owners whose first post comes after the backup
 A = "/v1/leaderboards/a"
-
-
-@pytest.fixture
-def memcached() -> Iterator[OpenMemcached]:
-    """Start a memcached. A restore does not change memcached, so memcached has newer curves than the backup."""
-    with OpenMemcached() as started:
-        yield started
 
 
 @pytest.fixture
@@ -132,9 +127,9 @@ async def check_rebuilt(serving: Process, rebuild: Callable[[], Process]) -> Non
 
 
 async def test_a_sqlite_store_can_be_restored_from_a_backup_taken_under_load(
-    spawn: Spawn, tmp_path: Path, memcached: OpenMemcached
+    spawn: Spawn, tmp_path: Path, cache: OpenMemcached
 ) -> None:
-    settings = ("--set", f"memcached_servers={memcached.address}")
+    settings = ("--set", f"memcached_servers={cache.address}")
     serving, file = spawn(*settings).ready(), str(tmp_path / "saved.db")
 
     def command(*words: str) -> None:
@@ -159,13 +154,9 @@ async def test_a_sqlite_store_can_be_restored_from_a_backup_taken_under_load(
 
 
 async def test_a_postgresql_store_can_be_restored_in_another_cluster_from_a_dump_under_load(
-    spawn: Spawn,
-    tmp_path: Path,
-    memcached: OpenMemcached,
-    postgres_server: PostgresServer,
-    elsewhere: PostgresServer,
+    spawn: Spawn, tmp_path: Path, cache: OpenMemcached, postgres_server: PostgresServer, elsewhere: PostgresServer
 ) -> None:
-    settings = ("--set", f"memcached_servers={memcached.address}")
+    settings = ("--set", f"memcached_servers={cache.address}")
     source, target = postgres_server.create_database("saved"), elsewhere.create_database("restored")
     # After this, the server of the backup has higher transaction numbers than the server of the restored store.
     postgres_server.run_sql(*["SELECT txid_current()"] * 1000)
@@ -197,9 +188,9 @@ def run_once(spawn: Spawn, store: str) -> list[dict[str, Any]]:
 
 
 async def test_a_postgresql_store_can_be_restored_to_a_point_in_time(
-    spawn: Spawn, tmp_path: Path, memcached: OpenMemcached
+    spawn: Spawn, tmp_path: Path, cache: OpenMemcached
 ) -> None:
-    settings = ("--set", f"memcached_servers={memcached.address}")
+    settings = ("--set", f"memcached_servers={cache.address}")
     archive = Path(tempfile.mkdtemp(prefix="rankcurve-archive-"))  # the server's user can write to this folder
     server = PostgresServer(FAST | {"archive_mode": "on", "archive_command": f"cp %p {archive}/%f"})
     recovered: PostgresServer | None = None

@@ -5,17 +5,16 @@ Both processes read the board before the change, so that each of them has an out
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from predictor import Curve, Knot
 from storage.curves.stored_curves import store_curve
 from tests.memcached import OpenMemcached
-from tests.schemas import fresh_schema
 from tests.servers import PostgresServer, postgres
 from tests.service.real_service import Figures, Service, without
 
@@ -40,17 +39,13 @@ class Pair:
 
 
 @pytest.fixture
-async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[Pair]:
+async def pair(store_url: str, tmp_path: Path) -> AsyncIterator[Pair]:
     """Start both processes. The first creates the board, and the second posts the value 3 for ada."""
-    async with fresh_schema(postgres_url) as url, AsyncExitStack() as stack:
-        services = [Service(tmp_path, store=url, curve_poll_s=0.05) for _ in range(2)]
-        for service in services:
-            await service.start()
-            stack.push_async_callback(service.stop)
-        pair = Pair(*services)
-        await pair.operator.board("b", XP)
-        await pair.other.post_xp("b", ada=3)
-        yield pair
+    shared: dict[str, Any] = {"store": store_url, "curve_poll_s": 0.05}
+    async with Service(tmp_path, **shared).running() as operator, Service(tmp_path, **shared).running() as other:
+        await operator.board("b", XP)
+        await other.post_xp("b", ada=3)
+        yield Pair(operator, other)
 
 
 async def test_a_recreated_board_takes_posts_at_another_process(pair: Pair) -> None:
@@ -174,21 +169,17 @@ async def _stands_still(server: PostgresServer, service: Service) -> None:
         server.send(signal.SIGCONT)
 
 
-B = "/v1/leaderboards/b"
-
-
 @pytest.fixture
-def server() -> Iterator[OpenMemcached]:
-    with OpenMemcached() as started:
-        yield started
-
-
-@pytest.fixture
-async def sharing(tmp_path: Path, server: OpenMemcached) -> AsyncIterator[Service]:
+async def sharing(tmp_path: Path, cache: OpenMemcached) -> AsyncIterator[Service]:
     async with Service(
-        tmp_path, memcached_servers=[server.address], curve_poll_s=0.05, memcached_failures_max=1
+        tmp_path, memcached_servers=[cache.address], curve_poll_s=0.05, memcached_failures_max=1
     ).running() as service:
         yield service
+
+
+async def fill(service: Service) -> None:
+    await service.board("b", {"name": "xp"})
+    await service.post_xp("b", **{f"p{i}": i for i in range(30)})
 
 
 async def store_elsewhere(service: Service, total: int) -> None:
@@ -201,38 +192,32 @@ async def store_elsewhere(service: Service, total: int) -> None:
 async def wait_for_curve(service: Service, total: int) -> None:
     async with asyncio.timeout(WAIT_S):
         while True:
-            answer = await service.call("GET", f"{B}/rankings/xp/curve")
+            answer = await service.call("GET", f"{BOARD}/rankings/xp/curve")
             if answer.status == 200 and answer.body["total"] == total:
                 return
 
 
 async def test_a_process_without_jobs_notices_the_curves_of_others(tmp_path: Path) -> None:
-    service = Service(tmp_path, jobs="none", curve_poll_s=0.05)
-    await service.start()
-    try:
+    async with Service(tmp_path, jobs="none", curve_poll_s=0.05).running() as service:
         await service.board("b", {"name": "xp"})
         for total in (3, 4):
             await store_elsewhere(service, total)
             await wait_for_curve(service, total)
-    finally:
-        await service.stop()
 
 
-async def test_the_next_start_reads_a_refreshed_curve_from_memcached(sharing: Service, server: OpenMemcached) -> None:
-    await sharing.board("b", {"name": "xp"})
-    await sharing.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
+async def test_the_next_start_reads_a_refreshed_curve_from_memcached(sharing: Service, cache: OpenMemcached) -> None:
+    await fill(sharing)
     await sharing.refresh("b", "xp")
-    assert len(server.held()) == 1
+    assert len(cache.held()) == 1
     assert (await sharing.figures())["rankcurve_shared_curve_writes_total", "stored"] == 1
     await sharing.restart()
-    assert (await sharing.get(f"{B}/rankings/xp/curve"))["total"] == 30
+    assert (await sharing.get(f"{BOARD}/rankings/xp/curve"))["total"] == 30
     assert (await sharing.figures())["rankcurve_shared_curve_reads_total", "hit"] == 1
 
 
-async def test_a_service_without_memcached_refreshes_polls_and_starts(sharing: Service, server: OpenMemcached) -> None:
-    await sharing.board("b", {"name": "xp"})
-    await sharing.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
-    server.pause()
+async def test_a_service_without_memcached_refreshes_polls_and_starts(sharing: Service, cache: OpenMemcached) -> None:
+    await fill(sharing)
+    cache.pause()
     await sharing.refresh("b", "xp")
     await store_elsewhere(sharing, 7)
     await wait_for_curve(sharing, 7)
@@ -240,36 +225,30 @@ async def test_a_service_without_memcached_refreshes_polls_and_starts(sharing: S
     assert found["rankcurve_shared_curve_writes_total", "failed"] == 1
     assert found["rankcurve_memcached_errors_total",] == 1, "the server is left alone after one error"
     assert found["rankcurve_memcached_servers_left_alone",] == 1
-    server.kill()
+    cache.kill()
     await sharing.restart()
-    assert (await sharing.get(f"{B}/rankings/xp/curve"))["total"] == 7
+    assert (await sharing.get(f"{BOARD}/rankings/xp/curve"))["total"] == 7
     assert (await sharing.figures())["rankcurve_shared_curve_reads_total", "miss"] == 1
 
 
 async def test_a_front_end_reads_curves_from_memcached_or_else_from_the_table(
-    postgres_url: str, tmp_path: Path, server: OpenMemcached
+    store_url: str, tmp_path: Path, cache: OpenMemcached
 ) -> None:
-    async with fresh_schema(postgres_url) as url:
-        shared = {"store": url, "memcached_servers": [server.address], "curve_poll_s": 0.05}
-        job, front = Service(tmp_path, **shared), Service(tmp_path, jobs="none", **shared)
-        await job.start()
-        try:
-            await job.board("b", {"name": "xp"})
-            await job.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
-            await job.refresh("b", "xp")
-            await front.start()  # not before: a curve reaches memcached a moment after it reaches the table
+    shared: dict[str, Any] = {"store": store_url, "memcached_servers": [cache.address], "curve_poll_s": 0.05}
+    async with Service(tmp_path, **shared).running() as job:
+        await fill(job)
+        await job.refresh("b", "xp")
+        # A curve reaches memcached a moment after it reaches the table, so the front end starts only now.
+        async with Service(tmp_path, jobs="none", **shared).running() as front:
             await wait_for_curve(front, 30)
             assert read_counter(await front.figures(), "rankcurve_shared_curve_reads_total") == {"hit": 1}
-            server.kill()
+            cache.kill()
             await job.post_xp("b", p30=30)
             await job.refresh("b", "xp")
             await wait_for_curve(front, 31)
             found = await front.figures()
             assert read_counter(found, "rankcurve_shared_curve_reads_total") == {"hit": 1, "miss": 1}
             assert found["rankcurve_memcached_errors_total",] == 1
-        finally:
-            await front.stop()
-            await job.stop()
 
 
 def read_counter(found: Figures, name: str) -> dict[str, float]:

@@ -74,10 +74,8 @@ def _job_names() -> set[str]:
 
 
 async def test_every_writing_job_ends_on_a_damaged_store(tmp_path: Path) -> None:
-    service = Service(tmp_path)
-    await service.start()
-    await create_two_boards(service)
-    await service.stop()
+    async with Service(tmp_path).running() as service:
+        await create_two_boards(service)
     spoil_table(tmp_path / "rankcurve.db", "entries_1")
     await service.restart()
     assert (await service.call("GET", "/v1/leaderboards/broken/entries/owner-0007")).status == 500

@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientConnectionError, ClientSession
 
+from config import Settings
+from service.stores import open_sampling_store, open_store
+from storage.engines.replica import ReplicaFirst
 from tests.servers import free_port
 from tests.service.real_service import Caller, Figures, Process, Service, Spawn, command_line
 
@@ -160,11 +163,15 @@ def test_a_node_whose_workers_crash_repeatedly_at_once_gives_up(store_url: str, 
 
 
 def test_a_node_that_cannot_start_says_the_same_as_a_single_process(tmp_path: Path, postgres_url: str) -> None:
-    away = ("--store", "postgresql://someone:hunter2@127.0.0.1:1/db", "--set", "store_attempts_max=1")
+    url = "postgresql://someone:hunter2@127.0.0.1:1/db"
+    away = ("--store", url, "--set", "store_attempts_max=1")
     one = command_line("serve", "--port", "0", *away, cwd=tmp_path)
     several = command_line("serve", "--port", "0", "--workers", "2", *away, cwd=tmp_path)
     assert (several.returncode, several.stderr.splitlines()[-1]) == (1, one.stderr.splitlines()[-1])
-    assert "hunter2" not in several.stderr
+    assert "cannot be reached" in one.stderr
+    shown = command_line("config", "--set", f"store={url}", cwd=tmp_path)
+    assert "someone:***@" in shown.stdout
+    assert "hunter2" not in one.stderr + several.stderr + shown.stdout
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         taken.bind(("127.0.0.1", 0))
@@ -218,33 +225,22 @@ async def test_a_front_end_serves_curves_of_a_job_process_which_answers_monitors
     assert [process.end(signal.SIGTERM) for process in (jobs, front_end)] == [0, 0]
 
 
-async def test_posts_ranks_views_and_curves_work_on_postgresql_as_on_any_store(store_url: str, tmp_path: Path) -> None:
-    async with Service(tmp_path, store=store_url).running() as service:
-        await service.board("b", {**XP, "best": "high"}, {"name": "kills", "sorted": False, "merge": "sum"})
-        await service.post("b", *({"owner": f"p{n}", "stats": {"xp": n, "kills": 2 * n}} for n in range(1, 101)))
-        [again] = await service.post("b", {"owner": "p7", "stats": {"xp": 1000}, "post_id": "x"})
-        assert again["status"] == "applied"
-        [twice] = await service.post("b", {"owner": "p7", "stats": {"xp": 1000}, "post_id": "x"})
-        assert twice["status"] == "duplicate"
-        await service.refresh("b", "xp")
-        entry = await service.get("/v1/leaderboards/b/entries/p7")
-        assert entry["stats"] == {"xp": 1007, "kills": 14}
-        page = await service.get("/v1/leaderboards/b/rankings/xp?limit=3")
-        assert [(each["owner"], each["rank"]) for each in page["entries"]] == [("p7", 1), ("p100", 2), ("p99", 3)]
-        around = await service.get("/v1/leaderboards/b/entries/p50/around?column=xp&better=1&worse=1")
-        assert [each["owner"] for each in around["entries"]] == ["p51", "p50", "p49"]
-        await service.restart()
-        assert (await service.get("/v1/leaderboards/b/entries/p7"))["stats"]["xp"] == 1007
-        await service.must("DELETE", "/v1/leaderboards/b")
-        assert await service.refused("GET", "/v1/leaderboards/b/entries/p7") == (404, "unknown_board")
-
-
 async def test_curves_are_sampled_from_a_replica_if_the_settings_name_one(store_url: str, tmp_path: Path) -> None:
     async with Service(tmp_path, store=store_url, sampling_store=store_url).running() as service:
         await service.board("b", {**XP, "best": "high"})
         await service.post("b", *({"owner": f"p{n}", "stats": {"xp": n}} for n in range(1, 101)))
         await service.refresh("b", "xp")
         assert (await service.get("/v1/leaderboards/b/rankings/xp/curve"))["total"] == 100
+
+
+async def test_without_a_replica_curves_are_sampled_from_the_store_itself(store_url: str) -> None:
+    settings = Settings(store=store_url)
+    store = await open_store(settings)
+    assert await open_sampling_store(settings, store) is store
+    sampled = await open_sampling_store(settings.model_copy(update={"sampling_store": store_url}), store)
+    assert isinstance(sampled, ReplicaFirst)
+    for each in (sampled, store):
+        await each.close()
 
 
 async def test_processes_that_start_together_on_an_empty_database_share_it(store_url: str, spawn: Spawn) -> None:
@@ -282,13 +278,3 @@ def test_no_message_shows_the_password_of_a_store_address(tmp_path: Path, url: s
     assert "error: " in refused.stderr
     assert "Traceback" not in refused.stderr
     assert "hunter2" not in refused.stderr + refused.stdout
-
-
-def test_a_missing_server_is_reported_without_its_password(tmp_path: Path) -> None:
-    url = "postgresql://someone:hunter2@127.0.0.1:1/db"
-    words = ("serve", "--port", "0", "--store", url, "--set", "store_attempts_max=1")
-    refused = command_line(*words, cwd=tmp_path, code=1)
-    assert "cannot be reached" in refused.stderr
-    shown = command_line("config", "--set", f"store={url}", cwd=tmp_path)
-    assert "someone:***@" in shown.stdout
-    assert "hunter2" not in refused.stderr + refused.stdout + shown.stdout

@@ -4,7 +4,7 @@ A test repeats a request until the answer changes, up to a time limit. No test w
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -145,11 +145,11 @@ async def test_a_change_of_keys_reaches_other_processes_within_the_time_of_the_c
 ) -> None:
     assert TAKES_EFFECT_S >= 4 * KEY_POLL_INTERVAL_S
     monkeypatch.setattr("service.http.key_watch.KEY_POLL_INTERVAL_S", 0.02)
-    async with AsyncExitStack() as stack:
-        operator, other = [Service(tmp_path, store=store_url) for _ in range(2)]
-        for each in (operator, other):
-            await each.start()
-            stack.push_async_callback(each.stop)
+    async with (
+        Service(tmp_path, store=store_url).running() as operator,
+        Service(tmp_path, store=store_url).running() as other,
+        AsyncExitStack() as stack,
+    ):
         await operator.board("b", XP)
         anyone = await stack.enter_async_context(events_of(other.base, STREAM))
         await anyone.expect_event("top")
@@ -182,13 +182,19 @@ async def test_a_poll_that_finds_no_change_reads_no_key(service: Service, monkey
     assert read == [1]
 
 
-async def test_every_worker_obeys_keys_made_on_the_command_line(store_url: str, spawn: Spawn, tmp_path: Path) -> None:
-    node = await asyncio.to_thread(spawn("--store", store_url, "--workers", "2").ready)
+def keys_command(folder: Path) -> Callable[..., Awaitable[tuple[int, str, str]]]:
+    """Return a function that runs `rankcurve keys`. It returns the exit code, the output and the error output."""
 
     async def command(*words: str) -> tuple[int, str, str]:
-        done = await asyncio.to_thread(command_line, "keys", *words, cwd=tmp_path)
+        done = await asyncio.to_thread(command_line, "keys", *words, cwd=folder)
         return done.returncode, done.stdout.strip(), done.stderr.strip()
 
+    return command
+
+
+async def test_every_worker_obeys_keys_made_on_the_command_line(store_url: str, spawn: Spawn, tmp_path: Path) -> None:
+    node = await asyncio.to_thread(spawn("--store", store_url, "--workers", "2").ready)
+    command = keys_command(tmp_path)
     code, first, said = await command("create", "me", "--role", "ops", "--store", store_url)
     assert code == 0, said
     closed: set[str] = set()
@@ -215,24 +221,20 @@ async def test_every_worker_obeys_keys_made_on_the_command_line(store_url: str, 
 
 async def test_on_sqlite_the_command_line_manages_keys_through_a_running_service(spawn: Spawn, tmp_path: Path) -> None:
     process = await asyncio.to_thread(spawn().ready)
-
-    def command(*words: str) -> tuple[int, str, str]:
-        done = command_line("keys", *words, cwd=tmp_path)
-        return done.returncode, done.stdout.strip(), done.stderr.strip()
-
-    code, first, _ = await asyncio.to_thread(command, "create", "me", "--role", "ops", "--url", process.url)
+    command = keys_command(tmp_path)
+    code, first, _ = await command("create", "me", "--role", "ops", "--url", process.url)
     assert code == 0
     async with Caller(process.url, first) as caller:
         await caller.get(BOARDS)
-    code, _, said = await asyncio.to_thread(command, "list", "--url", process.url)
+    code, _, said = await command("list", "--url", process.url)
     assert code == 1
     assert "unauthorized" in said
-    code, _, said = await asyncio.to_thread(command, "list", "--store", process.store)
+    code, _, said = await command("list", "--store", process.store)
     assert code == 1
     assert "--url and --key" in said
     key_id = first.split("_")[1]
-    code, _, said = await asyncio.to_thread(command, "revoke", key_id, "--url", process.url, "--key", first)
+    code, _, said = await command("revoke", key_id, "--url", process.url, "--key", first)
     assert code == 1
     assert "last key with the role ops" in said
     assert process.end() == 0
-    assert (await asyncio.to_thread(command, "revoke", key_id, "--store", process.store))[0] == 0
+    assert (await command("revoke", key_id, "--store", process.store))[0] == 0

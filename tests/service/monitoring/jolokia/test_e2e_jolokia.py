@@ -13,7 +13,6 @@ import pytest
 from aiohttp import ClientSession
 
 from service.monitoring.jolokia import views
-from tests.schemas import fresh_schema
 from tests.service.real_service import Caller, Service, Spawn, make_key
 
 RATE_S_MAX = 60.0
@@ -23,12 +22,10 @@ MEMORY = "java.lang:type=Memory"
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    found = Service(tmp_path)
-    await found.start()
-    await found.board("week:1,x", XP)
-    await found.post("week:1,x", {"owner": "ada", "stats": {"xp": 3}})
-    yield found
-    await found.stop()
+    async with Service(tmp_path).running() as made:
+        await made.board("week:1,x", XP)
+        await made.post_xp("week:1,x", ada=3)
+        yield made
 
 
 async def get_envelope(service: Caller, path: str) -> Any:
@@ -255,33 +252,32 @@ async def test_only_operators_may_call_and_may_send_their_key_as_bearer_or_basic
             assert answer.body["status"] == 200
 
 
-async def test_any_worker_answers_for_the_node_and_operations_reach_all_of_it(postgres_url: str, spawn: Spawn) -> None:
-    async with fresh_schema(postgres_url) as url:
-        node = spawn("--store", url, "--workers", "2", "--set", "rates_tick_s=0.1").ready()
+async def test_any_worker_answers_for_the_node_and_operations_reach_all_of_it(store_url: str, spawn: Spawn) -> None:
+    node = spawn("--store", store_url, "--workers", "2", "--set", "rates_tick_s=0.1").ready()
+    async with Caller(node.url) as caller:
+        await caller.board("b", XP)
+    for number in range(20):
         async with Caller(node.url) as caller:
-            await caller.board("b", XP)
-        for number in range(20):
-            async with Caller(node.url) as caller:
-                await caller.post("b", {"owner": f"p{number}", "stats": {"xp": 1}})
-        pause = "/exec/rankcurve:type=Job,name=live watch/pause"
-        applied = "/read/rankcurve:type=Store,name=postgres/Posts/outcome/applied"
-        for _ in range(6):  # the kernel chooses which worker gets each connection, so try several connections
-            async with Caller(node.url) as caller:
-                posts = await get_envelope(caller, applied)
-                assert posts["value"]["Count"] == 20
-                async with asyncio.timeout(RATE_S_MAX):
-                    while not (await get_value(caller, applied))["OneMinuteRate"] > 0:
-                        pass  # wait until this worker has a snapshot of its metrics that counts the posts
-                # The job `prune` runs only in the job process. The job `live watch` runs in the job process and in both
-                # workers.
-                assert await get_value(caller, "/exec/rankcurve:type=Job,name=prune/run") == 1
-                assert (await get_envelope(caller, pause.replace(" ", "%20")))["value"] == 3
-                paused = await get_envelope(caller, "/read/rankcurve:type=Job,name=live%20watch/Paused")
-                assert paused["value"] == 3
-                assert await get_value(caller, "/exec/rankcurve:type=Cache/flush") == 3
-                assert await get_value(caller, "/exec/rankcurve:type=Predictor,board=b,column=xp/refresh") > 0
+            await caller.post("b", {"owner": f"p{number}", "stats": {"xp": 1}})
+    pause = "/exec/rankcurve:type=Job,name=live watch/pause"
+    applied = "/read/rankcurve:type=Store,name=postgres/Posts/outcome/applied"
+    for _ in range(6):  # the kernel chooses which worker gets each connection, so try several connections
         async with Caller(node.url) as caller:
-            assert (await get_envelope(caller, pause.replace(" ", "%20").replace("pause", "resume")))["value"] == 3
+            posts = await get_envelope(caller, applied)
+            assert posts["value"]["Count"] == 20
+            async with asyncio.timeout(RATE_S_MAX):
+                while not (await get_value(caller, applied))["OneMinuteRate"] > 0:
+                    pass  # wait until this worker has a snapshot of its metrics that counts the posts
+            # The job `prune` runs only in the job process. The job `live watch` runs in the job process and in both
+            # workers.
+            assert await get_value(caller, "/exec/rankcurve:type=Job,name=prune/run") == 1
+            assert (await get_envelope(caller, pause.replace(" ", "%20")))["value"] == 3
+            paused = await get_envelope(caller, "/read/rankcurve:type=Job,name=live%20watch/Paused")
+            assert paused["value"] == 3
+            assert await get_value(caller, "/exec/rankcurve:type=Cache/flush") == 3
+            assert await get_value(caller, "/exec/rankcurve:type=Predictor,board=b,column=xp/refresh") > 0
+    async with Caller(node.url) as caller:
+        assert (await get_envelope(caller, pause.replace(" ", "%20").replace("pause", "resume")))["value"] == 3
 
 
 async def test_every_jolokia_request_of_the_guide_is_answered(service: Service) -> None:

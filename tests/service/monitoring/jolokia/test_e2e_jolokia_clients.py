@@ -4,8 +4,7 @@ import importlib.util
 import json
 import subprocess
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -133,21 +132,13 @@ def test_each_call_of_pyjolokia_works(pyjolokia: Any, closed: tuple[str, str], m
     assert proxied["request"]["target"] == {"url": "service:jmx:rmi://elsewhere", "user": "me"}
 
 
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    made = Service(tmp_path)
-    await made.start()
-    await made.board("b", XP)
-    await made.post_xp("b", ada=3)
-    yield made
-    await made.stop()
-
-
 async def test_telegraf_finds_its_metrics_in_the_answers(service: Service) -> None:
     """Check that each answer repeats the name, attribute and path of its request. Telegraf finds metrics by them.
 
     The source is plugins/common/jolokia2/client.go of Telegraf.
     """
+    await service.board("b", XP)
+    await service.post_xp("b", ada=3)
     requests = [
         {"type": "read", "mbean": "java.lang:type=Runtime", "attribute": "Uptime"},
         {"type": "read", "mbean": MEMORY, "attribute": ["HeapMemoryUsage", "NonHeapMemoryUsage"]},

@@ -216,9 +216,8 @@ async def test_a_lease_of_another_store_is_known_once_its_journal_was_read(servi
     first = await service.must("POST", "/v1/leases", lease_request("k"))
     folder = tmp_path / "another"
     folder.mkdir()
-    another = Service(folder, lease_peers=f"one={service.base}", lease_exchange_interval_s=0.01)
-    await another.start()
-    try:
+    exchange = {"lease_peers": f"one={service.base}", "lease_exchange_interval_s": 0.01}
+    async with Service(folder, **exchange).running() as another:
         await another.must("PUT", POOL)
         await another.must("POST", POOL + "/resources", {"region": "us", "resources": ["b"]})
         await service.must("POST", "/v1/leases", lease_request("k", lease_seconds=90))
@@ -229,5 +228,3 @@ async def test_a_lease_of_another_store_is_known_once_its_journal_was_read(servi
         assert (told["resource"], told["region"], told["version"]) == ("a", "eu", first["version"])
         assert (await another.get(POOL))["regions"]["us"]["leased"] == 0
         assert b"rankcurve_lease_events_exchanged_total" in (await another.call("GET", "/metrics")).body
-    finally:
-        await another.stop()

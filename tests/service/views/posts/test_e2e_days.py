@@ -45,8 +45,7 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path, store: str) ->
 async def test_a_post_counts_in_the_periods_of_its_time_and_no_others(service: Service, store: str, case: str) -> None:
     zone, first, days = CASES[case]
     played = Days(service, zone, first, seed=len(case))
-    await service.start()
-    try:
+    async with service.running():
         predictor = {**RARELY, "exact_top": 7}
         await played.create(table=store.partition("-")[2], predictor=predictor, keep={"day": KEPT_DAYS})
         closing = KilledClosing(service.context, played.clock, random.Random(len(case)))
@@ -64,5 +63,3 @@ async def test_a_post_counts_in_the_periods_of_its_time_and_no_others(service: S
         assert any(each["archived"] for each in boards.values()) == (days > KEPT_DAYS)
         assert await played.differences() == []
         assert await played.counted() == played.plain.counted
-    finally:
-        await service.stop()

@@ -5,8 +5,7 @@ import itertools
 import random
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,9 @@ BOARDS = ("a", "b", "c", "d", "e")
 CHAMPION = "champion"
 CLIENTS = 6
 KILLS = 4
+OWNERS = 12
+ROUNDS_BETWEEN = 12  # how many requests must be answered between two kills
+SETTINGS = ("--set", "ingest_lease_s=0.5")
 
 
 async def create_boards(caller: Caller) -> None:
@@ -95,9 +97,7 @@ async def check_ledger(caller: Caller, ledger: Ledger) -> None:
         assert {part["status"] for result in body["results"] for part in result["boards"]} == {"duplicate"}
 
 
-async def test_kills_under_load_lose_no_post_and_retries_count_none_twice(
-    spawn: Spawn,
-) -> None:
+async def test_kills_under_load_lose_no_post_and_retries_count_none_twice(spawn: Spawn) -> None:
     serving = spawn().ready()
     up, ledger = asyncio.Event(), Ledger()
     up.set()
@@ -178,15 +178,6 @@ def test_a_service_reports_a_taken_port_or_a_wrong_file_in_one_line(spawn: Spawn
     assert "Traceback" not in taken.stderr + wrong.stderr
 
 
-OWNERS = 12
-
-
-ROUNDS_BETWEEN = 12  # how many requests must be answered between two kills
-
-
-SETTINGS = ("--set", "ingest_lease_s=0.5")
-
-
 class Callers:
     """A caller for each owner. Each post of a caller contains a number, which is 1 more than in the previous post."""
 
@@ -220,13 +211,20 @@ class Callers:
                     return
                 assert answer.status in (429, 503), answer.body
 
-    @asynccontextmanager
-    async def run_callers(self) -> AsyncIterator[None]:
+    async def post_during_kills(self, kill: Callable[[int], Awaitable[None]]) -> None:
+        """Let all callers post while `kill` kills processes KILLS times. Then check the entries."""
+        async with Caller(self._serving().url) as caller:
+            await caller.board("b", {"name": "xp", "merge": "sum"}, {"name": "last", "merge": "last", "sorted": False})
         async with asyncio.TaskGroup() as group:
             for owner in range(OWNERS):
                 group.create_task(self.post_for_owner(owner))
-            yield
+            for number in range(KILLS):
+                await self.wait_for_answers()
+                await kill(number)
+            await self.wait_for_answers()
             self.stop = True
+        async with Caller(self._serving().url) as caller:
+            await check_entries(caller, self.sent)
 
     async def wait_for_answers(self) -> None:
         async with asyncio.timeout(WAIT_S):
@@ -244,10 +242,6 @@ async def check_entries(caller: Caller, sent: list[int]) -> None:
         assert entry["stats"] == {"xp": number, "last": number}, f"p{owner}"
 
 
-async def create_board(caller: Caller) -> None:
-    await caller.board("b", {"name": "xp", "merge": "sum"}, {"name": "last", "merge": "last", "sorted": False})
-
-
 async def test_kills_of_workers_lose_no_queued_post_and_count_none_twice(store_url: str, spawn: Spawn) -> None:
     serving = spawn("--store", store_url, "--jobs", "none").ready()
 
@@ -257,37 +251,28 @@ async def test_kills_of_workers_lose_no_queued_post_and_count_none_twice(store_u
         return started
 
     workers = [worker(), worker()]
-    async with Caller(serving.url) as caller:
-        await create_board(caller)
-        callers = Callers(lambda: serving)
-        async with callers.run_callers():
-            for kill in range(KILLS):
-                await callers.wait_for_answers()
-                await asyncio.to_thread(workers[kill % 2].end, signal.SIGKILL)
-                await callers.wait_for_answers()
-                workers[kill % 2] = await asyncio.to_thread(worker)
-        await check_entries(caller, callers.sent)
-
-
-async def check_kills(spawn: Spawn, *arguments: str) -> None:
-    """Kill a service, which applies its queued posts itself, KILLS times under load. Then check the entries."""
-    serving = spawn(*arguments, *SETTINGS).ready()
-    async with Caller(serving.url) as caller:
-        await create_board(caller)
     callers = Callers(lambda: serving)
-    async with callers.run_callers():
-        for _ in range(KILLS):
-            await callers.wait_for_answers()
-            callers.up.clear()
-            await asyncio.to_thread(serving.end, signal.SIGKILL)
-            serving = await asyncio.to_thread(lambda: spawn(*arguments, *SETTINGS).ready())
-            callers.up.set()
+
+    async def kill_worker(number: int) -> None:
+        await asyncio.to_thread(workers[number % 2].end, signal.SIGKILL)
         await callers.wait_for_answers()
-    async with Caller(serving.url) as caller:
-        await check_entries(caller, callers.sent)
+        workers[number % 2] = await asyncio.to_thread(worker)
+
+    await callers.post_during_kills(kill_worker)
 
 
 async def test_kills_of_a_service_lose_no_queued_post_and_count_none_twice(
     either_store: dict[str, str], spawn: Spawn
 ) -> None:
-    await check_kills(spawn, *(("--store", either_store["store"]) if either_store else ()))
+    words = (*(("--store", either_store["store"]) if either_store else ()), *SETTINGS)
+    serving = spawn(*words).ready()  # the service applies its queued posts itself
+    callers = Callers(lambda: serving)
+
+    async def kill_service(_number: int) -> None:
+        nonlocal serving
+        callers.up.clear()
+        await asyncio.to_thread(serving.end, signal.SIGKILL)
+        serving = await asyncio.to_thread(lambda: spawn(*words).ready())
+        callers.up.set()
+
+    await callers.post_during_kills(kill_service)
