@@ -1,6 +1,5 @@
 """Test access to a real service: keys from the command line, the role of each route, and loopback without keys."""
 
-import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -63,15 +62,6 @@ async def test_every_route_but_health_is_401_without_a_known_key(closed: Service
                 continue
             assert (answer.status, answer.body["code"]) == (401, "unauthorized")
             assert "Bearer" in answer.headers["WWW-Authenticate"]
-
-
-async def test_callers_may_send_a_key_as_a_basic_password(closed: Service, keys: tuple[Path, dict[str, str]]) -> None:
-    for user in ("", "anyone"):
-        basic = base64.b64encode(f"{user}:{keys[1]['reader']}".encode()).decode()
-        answer = await closed.call("GET", "/v1/leaderboards", headers={"Authorization": f"Basic {basic}"})
-        assert answer.status == 200
-    swapped = base64.b64encode(f"{keys[1]['reader']}:".encode()).decode()
-    assert (await closed.refused("GET", "/v1/leaderboards", Authorization=f"Basic {swapped}"))[0] == 401
 
 
 async def test_setting_a_value_needs_the_role_ops(closed: Service, keys: tuple[Path, dict[str, str]]) -> None:
