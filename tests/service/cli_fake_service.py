@@ -234,3 +234,11 @@ def run(*arguments: str, fake: FakeService | None = None, stdin: str | None = No
     result = CliRunner().invoke(cli_app, list(arguments), input=stdin, env=environ)
     assert code in (None, result.exit_code), result.output
     return result
+
+
+def run_at(url: str, *arguments: str, code: int = 0, typed: str | None = None) -> Result:
+    """Run `rankcurve` in this process, against the service at `url`. Fail if the exit code is not `code`."""
+    result = CliRunner().invoke(cli_app, [*arguments, "--url", url], input=typed)
+    assert result.exit_code == code, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result

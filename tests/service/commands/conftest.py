@@ -1,12 +1,12 @@
 """Fixtures for the tests of commands: a fake service, and a function that runs commands against a real service."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from service.cli import app
-from tests.service.cli_fake_service import FakeService, running_fake
+from tests.service.cli_fake_service import FakeService, run_at, running_fake
 from tests.service.real_service import Process
 
 
@@ -26,12 +26,5 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 @pytest.fixture
 def run(serving: Process) -> Callable[..., Result]:
-    """Return a function that runs a command. It fails if the command ends with an unexpected exit code."""
-
-    def invoke(*words: str, code: int = 0, typed: str | None = None) -> Result:
-        result = CliRunner().invoke(app, [*words, "--url", serving.url], input=typed)
-        assert result.exit_code == code, result.output
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-        return result
-
-    return invoke
+    """Return a function that runs a command against the service `serving`."""
+    return partial(run_at, serving.url)

@@ -4,22 +4,23 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from service.cli import app
 from service.client.client_answers import CurveDocument, Knot
 from service.commands.reading.curves import draw_curve
+from tests.service.cli_fake_service import run_at
 from tests.service.climbed_board import EXACT_TOP, climbed_board
 from tests.service.offline_ranks import rank_of
 from tests.service.real_service import Process, environment
 
 OWNERS = 60
 PNG_START = b"\x89PNG\r\n\x1a\n"
+Run = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
@@ -31,25 +32,19 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     folder = tmp_path_factory.mktemp("serving")
     process = Process(folder).ready()
     for board in ("b", "empty"):
-        run(process, "board", "create", board, "-c", "xp:last:high", "-c", "lap:min:low:scale=2")
+        run_at(process.url, "board", "create", board, "-c", "xp:last:high", "-c", "lap:min:low:scale=2")
     lines = [f"p{i},{i * i},{100 + i % 7}.5" for i in range(OWNERS)]
     (folder / "b.csv").write_text("\n".join(("id,xp,lap", *lines)) + "\n")
     columns = ("--column", "xp=xp", "--column", "lap=lap")
-    run(process, "import", "b", str(folder / "b.csv"), "--owner-column", "id", *columns)
+    run_at(process.url, "import", "b", str(folder / "b.csv"), "--owner-column", "id", *columns)
     for board in ("b", "empty"):
-        run(process, "refresh", board)
+        run_at(process.url, "refresh", board)
     yield process
     process.discard()
 
 
-def run(process: Process, *arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, [*arguments, "--url", process.url])
-    assert result.exit_code == code, result.output
-    return result
-
-
-def test_the_summary_shows_the_method_of_the_curve_and_the_values_of_the_best(serving: Process) -> None:
-    rows = [line.split() for line in run(serving, "curve", "b", "xp").stdout.splitlines()]
+def test_the_summary_shows_the_method_of_the_curve_and_the_values_of_the_best(run: Run) -> None:
+    rows = [line.split() for line in run("curve", "b", "xp").stdout.splitlines()]
     assert rows[1][:4] == ["xp", "skip", str(OWNERS), str(OWNERS)]
     top = {" ".join(row[:-2]): row[-2:] for row in rows[4:]}
     assert top["top 1"] == [str((OWNERS - 1) ** 2), "exact"]
@@ -58,40 +53,40 @@ def test_the_summary_shows_the_method_of_the_curve_and_the_values_of_the_best(se
     assert top["better than 99.0 %"][0] == str((OWNERS - 1) ** 2)
 
 
-def test_the_shown_error_stays_small_after_owners_climb_past_the_top(serving: Process) -> None:
+def test_the_shown_error_stays_small_after_owners_climb_past_the_top(serving: Process, run: Run) -> None:
     state = asyncio.run(climbed_board(serving.url, "climbed"))
     assert state["certificate"] > 1, "otherwise this test proves nothing"
     assert state["bound"] < 0.1, "otherwise this test proves nothing"
-    shown = run(serving, "curve", "climbed", "-c", "xp").stdout
+    shown = run("curve", "climbed", "-c", "xp").stdout
     assert f"{100 * float(state['bound']):.3g} % past rank {EXACT_TOP}" in shown
     assert "off by at most" in shown
     assert f"{100 * float(state['certificate']):.3g} %" not in shown
-    document = json.loads(run(serving, "curve", "climbed", "-c", "xp", "--json").stdout)
+    document = json.loads(run("curve", "climbed", "-c", "xp", "--json").stdout)
     assert document["certificate"] == state["certificate"]
 
 
-def test_a_board_whose_ranks_are_all_counted_has_no_error(serving: Process) -> None:
-    assert "nothing, every rank is counted" in run(serving, "curve", "b", "-c", "xp").stdout
+def test_a_board_whose_ranks_are_all_counted_has_no_error(run: Run) -> None:
+    assert "nothing, every rank is counted" in run("curve", "b", "-c", "xp").stdout
 
 
-def test_the_rank_command_shows_the_points_missing_to_the_next_place(serving: Process) -> None:
-    lines = run(serving, "rank", "b", "p7", "-c", "xp", "--next").stdout.splitlines()
+def test_the_rank_command_shows_the_points_missing_to_the_next_place(run: Run) -> None:
+    lines = run("rank", "b", "p7", "-c", "xp", "--next").stdout.splitlines()
     assert lines[-1].split() == ["xp", str(OWNERS - 8), "64", "15"]
-    run(serving, "rank", "b", "--value", "5", "--next", code=2)
+    run("rank", "b", "--value", "5", "--next", code=2)
 
 
-def test_a_client_can_rank_offline_with_the_json_of_the_command(serving: Process) -> None:
-    document = json.loads(run(serving, "curve", "b", "lap", "--json").stdout)
+def test_a_client_can_rank_offline_with_the_json_of_the_command(run: Run) -> None:
+    document = json.loads(run("curve", "b", "lap", "--json").stdout)
     assert document["best"] == "low"
     assert rank_of()(document, "100.50") == (1, 1, 1)
     assert rank_of()(document, 103) == (28, 28, 28)
 
 
 @pytest.mark.parametrize("column", ["xp", "lap"])
-def test_the_name_of_a_picture_decides_its_format(serving: Process, tmp_path: Path, column: str) -> None:
+def test_the_name_of_a_picture_decides_its_format(run: Run, tmp_path: Path, column: str) -> None:
     svg, png = tmp_path / "curve.svg", tmp_path / "curve.PNG"
     for path in (svg, png):
-        assert run(serving, "curve", "b", column, "--plot", str(path)).stdout == ""
+        assert run("curve", "b", column, "--plot", str(path)).stdout == ""
     assert ElementTree.parse(svg).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert png.read_bytes().startswith(PNG_START)
 
@@ -105,13 +100,13 @@ def test_the_same_curve_gives_an_identical_picture(tmp_path: Path) -> None:
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_a_picture_that_cannot_be_drawn_is_reported_in_one_line(serving: Process, tmp_path: Path) -> None:
-    run(serving, "curve", "b", "xp", "--plot", "curve.pdf", code=2)
-    empty = run(serving, "curve", "empty", "xp", "--plot", str(tmp_path / "x.svg"), code=1)
+def test_a_picture_that_cannot_be_drawn_is_reported_in_one_line(run: Run, tmp_path: Path) -> None:
+    run("curve", "b", "xp", "--plot", "curve.pdf", code=2)
+    empty = run("curve", "empty", "xp", "--plot", str(tmp_path / "x.svg"), code=1)
     assert empty.stderr == "error: the curve is of an empty column, so there is nothing to draw\n"
-    nowhere = run(serving, "curve", "b", "xp", "--plot", str(tmp_path / "none" / "x.svg"), code=1)
+    nowhere = run("curve", "b", "xp", "--plot", str(tmp_path / "none" / "x.svg"), code=1)
     assert nowhere.stderr.startswith("error: ")
-    assert run(serving, "curve", "none", "xp", code=1).stderr.startswith("error: unknown_board")
+    assert run("curve", "none", "xp", code=1).stderr.startswith("error: unknown_board")
 
 
 def test_the_command_without_matplotlib_says_what_to_install(serving: Process, tmp_path: Path) -> None:

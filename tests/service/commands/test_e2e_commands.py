@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from service.cli import app
+from tests.service.cli_fake_service import run_at
 from tests.service.real_service import WAIT_S, Process, Spawn, environment
 
 LINES = 12_000
@@ -31,10 +32,7 @@ class Shell:
         self.process = process
 
     def __call__(self, *arguments: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(app, [*arguments, "--url", self.process.url])
-        assert result.exit_code == code, result.output
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-        return result
+        return run_at(self.process.url, *arguments, code=code)
 
     def rows(self, *arguments: str) -> list[list[str]]:
         return [line.split() for line in self(*arguments).stdout.splitlines()]

@@ -9,10 +9,12 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from service.cli import app
+from tests.service.cli_fake_service import run_at
 from tests.service.real_service import WAIT_S, Process, Spawn, command_line, environment
+
+Run = Callable[..., Result]
 
 
 @pytest.fixture
@@ -41,36 +43,30 @@ def top(process: Process) -> list[str]:
     return [entry["owner"] for entry in call(process, "GET", "/v1/leaderboards/b/rankings/xp")["entries"]]
 
 
-def run(process: Process, *arguments: str, code: int = 0, answer: str | None = None) -> Result:
-    result = CliRunner().invoke(app, [*arguments, "--url", process.url], input=answer)
-    assert result.exit_code == code, result.output
-    return result
-
-
-def test_an_operator_hides_shows_and_erases_an_owner(serving: Process) -> None:
-    run(serving, "owner", "hide", "bob")
+def test_an_operator_hides_shows_and_erases_an_owner(serving: Process, run: Run) -> None:
+    run("owner", "hide", "bob")
     assert top(serving) == ["ada", "cleo"]
-    run(serving, "owner", "show", "bob")
+    run("owner", "show", "bob")
     assert top(serving) == ["ada", "bob", "cleo"]
-    run(serving, "owner", "erase", "bob", code=1, answer="n\n")
+    run("owner", "erase", "bob", code=1, typed="n\n")
     assert top(serving) == ["ada", "bob", "cleo"]
-    run(serving, "owner", "erase", "bob", "--yes")
+    run("owner", "erase", "bob", "--yes")
     assert top(serving) == ["ada", "cleo"]
 
 
-def test_a_profile_is_stored_and_printed(serving: Process) -> None:
-    run(serving, "owner", "profile", "ada", '{"name": "Ada"}')
-    assert json.loads(run(serving, "owner", "profile", "ada").stdout) == {"name": "Ada"}
-    run(serving, "owner", "profile", "ada", "{", code=1)
+def test_a_profile_is_stored_and_printed(run: Run) -> None:
+    run("owner", "profile", "ada", '{"name": "Ada"}')
+    assert json.loads(run("owner", "profile", "ada").stdout) == {"name": "Ada"}
+    run("owner", "profile", "ada", "{", code=1)
 
 
-def test_the_journal_and_the_posts_of_an_owner_are_printed_line_by_line(serving: Process) -> None:
+def test_the_journal_and_the_posts_of_an_owner_are_printed_line_by_line(serving: Process, run: Run) -> None:
     post(serving, ada=5)
-    lines = [json.loads(line) for line in run(serving, "journal").stdout.splitlines()]
+    lines = [json.loads(line) for line in run("journal").stdout.splitlines()]
     assert [line["owner"] for line in lines] == ["ada", "bob", "cleo", "ada"]
-    rest = run(serving, "journal", "--after", str(lines[2]["seq"])).stdout.splitlines()
+    rest = run("journal", "--after", str(lines[2]["seq"])).stdout.splitlines()
     assert [json.loads(line)["stats"] for line in rest] == [{"xp": 5}]
-    assert '"xp": 5' in run(serving, "owner", "posts", "ada", "-n", "1").stdout
+    assert '"xp": 5' in run("owner", "posts", "ada", "-n", "1").stdout
 
 
 def test_each_event_of_a_stream_is_printed_at_once(serving: Process) -> None:
@@ -123,7 +119,7 @@ def test_a_deleted_and_recreated_board_can_be_rebuilt_from_the_journal(
     ]
     call(serving, "POST", "/v1/leaderboards/b/posts", {"posts": wins})
     before = call(serving, "GET", "/v1/leaderboards/b/rankings/xp")["entries"]
-    lines = [json.loads(line) for line in run(serving, "journal").stdout.splitlines()]
+    lines = [json.loads(line) for line in run_at(serving.url, "journal").stdout.splitlines()]
     first = next(line["seq"] for line in lines if line["board"] == "b")
     call(serving, "DELETE", "/v1/leaderboards/b")
     call(serving, "PUT", "/v1/leaderboards/b", spec)
@@ -136,9 +132,6 @@ def test_a_deleted_and_recreated_board_can_be_rebuilt_from_the_journal(
     assert call(again, "GET", "/v1/leaderboards/b/rankings/xp")["entries"] == before
     [result] = call(again, "POST", "/v1/leaderboards/b/posts", {"posts": wins[:1]})["results"]
     assert result["status"] == "duplicate"
-
-
-Run = Callable[..., Result]
 
 
 def test_an_operator_fills_leases_watches_and_empties_a_pool(run: Run, tmp_path: Path) -> None:
