@@ -11,19 +11,15 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import ClientSession
 
-from storage.boards.boards import create_board
-from storage.records import TableSharing
-from storage.store import Program
-from tests.schemas import fresh_schema
-from tests.servers import HOST, READY_S, Folder, MemcachedServer, ended, free_port, program
-from tests.service.real_service import Caller, Service, Spawn
+from tests.memcached import OpenMemcached
+from tests.servers import HOST, READY_S, Folder, ended, free_port, program
+from tests.service.real_service import Caller, Spawn
 
 PACKAGE = "prometheus"
 _CONFIG = """
@@ -109,7 +105,6 @@ class Prometheus:
 DOCS = Path(__file__).parents[3] / "docs"
 ALERTS = DOCS / "alerts.yml"
 NAME = re.compile(r"\b(?:rankcurve|process)_[a-z_]+")
-SERIES_MAX = 500
 ROOM = "rankcurve_store_disk_free_bytes"  # only a service on a SQLite store exposes this metric
 XP = {"name": "xp", "merge": "sum"}
 
@@ -126,10 +121,6 @@ async def scrape_metrics(url: str) -> str:
         return await answer.text()
 
 
-def count_series(text: str) -> int:
-    return sum(1 for line in text.splitlines() if line and not line.startswith("#"))
-
-
 async def use_service(url: str) -> None:
     async with Caller(url) as caller:
         await caller.board("b", XP)
@@ -142,33 +133,32 @@ async def use_service(url: str) -> None:
 
 
 async def test_every_rule_and_panel_has_data_once_prometheus_has_scraped_a_node(
-    postgres_url: str, cache: MemcachedServer, spawn: Spawn
+    store_url: str, cache: OpenMemcached, spawn: Spawn
 ) -> None:
-    async with fresh_schema(postgres_url) as store_url:
-        node = spawn("--store", store_url, "--workers", "2", "--set", f"memcached_servers={cache.address}").ready()
-        await use_service(node.url)
-        checked = promtool("check", "metrics", standard_input=await scrape_metrics(node.url))
-        assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
-        with Prometheus(f"127.0.0.1:{node.port}", rules=ALERTS) as prometheus:
-            prometheus.wait(lambda: (prometheus.value('sum(rankcurve_posts_total{outcome="applied"})') or 0) >= 20)
-            before = prometheus.value("sum(rankcurve_requests_total)") or 0
-            # Let a counter grow between two scrapes, so that Prometheus can compute rates.
-            async with Caller(node.url) as caller:
-                await caller.post_xp("b", p1=1)
-            prometheus.wait(lambda: (prometheus.value("sum(rankcurve_requests_total)") or 0) > before)
-            groups = prometheus.ask("rules")["groups"]
-            rules = [rule for group in groups for rule in group["rules"]]
-            assert len(rules) == len(re.findall("- alert:", ALERTS.read_text(encoding="utf-8")))
-            prometheus.wait(lambda: are_rules_evaluated(prometheus))
-            names = {name for rule in rules for name in NAME.findall(rule["query"])}
-            panels = expressions()
-            names |= {name for expression in panels for name in NAME.findall(expression)}
-            # No process of this node has ended, and the store of the node is not a SQLite file.
-            absent = {"rankcurve_process_ends_total", ROOM}
-            assert {name for name in names - absent if not prometheus.query(f"count({name})")} == set()
-            firing = [(rule["name"], found) for rule in rules if (found := prometheus.query(rule["query"]))]
-            assert firing == []
-            assert [each for each in panels if ROOM not in each and not prometheus.query(each)] == []
+    node = spawn("--store", store_url, "--workers", "2", "--set", f"memcached_servers={cache.address}").ready()
+    await use_service(node.url)
+    checked = promtool("check", "metrics", standard_input=await scrape_metrics(node.url))
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+    with Prometheus(f"127.0.0.1:{node.port}", rules=ALERTS) as prometheus:
+        prometheus.wait(lambda: (prometheus.value('sum(rankcurve_posts_total{outcome="applied"})') or 0) >= 20)
+        before = prometheus.value("sum(rankcurve_requests_total)") or 0
+        # Let a counter grow between two scrapes, so that Prometheus can compute rates.
+        async with Caller(node.url) as caller:
+            await caller.post_xp("b", p1=1)
+        prometheus.wait(lambda: (prometheus.value("sum(rankcurve_requests_total)") or 0) > before)
+        groups = prometheus.ask("rules")["groups"]
+        rules = [rule for group in groups for rule in group["rules"]]
+        assert len(rules) == len(re.findall("- alert:", ALERTS.read_text(encoding="utf-8")))
+        prometheus.wait(lambda: are_rules_evaluated(prometheus))
+        names = {name for rule in rules for name in NAME.findall(rule["query"])}
+        panels = expressions()
+        names |= {name for expression in panels for name in NAME.findall(expression)}
+        # No process of this node has ended, and the store of the node is not a SQLite file.
+        absent = {"rankcurve_process_ends_total", ROOM}
+        assert {name for name in names - absent if not prometheus.query(f"count({name})")} == set()
+        firing = [(rule["name"], found) for rule in rules if (found := prometheus.query(rule["query"]))]
+        assert firing == []
+        assert [each for each in panels if ROOM not in each and not prometheus.query(each)] == []
 
 
 def are_rules_evaluated(prometheus: Prometheus) -> bool:
@@ -185,28 +175,3 @@ def test_each_alert_fires_on_its_condition() -> None:
     assert re.findall(r"^    name: (\w+)", tested.read_text(encoding="utf-8"), re.MULTILINE) == names
     fired = promtool("test", "rules", str(tested))
     assert fired.returncode == 0, fired.stdout + fired.stderr
-
-
-async def test_ten_thousand_boards_add_no_series(service: Service) -> None:
-    await use_service(service.base)
-    await scrape_metrics(service.base)  # after this scrape, the metrics include the series of the route /metrics
-    few = count_series(await scrape_metrics(service.base))
-    store, catalog = service.context.store, service.context.catalog
-    known = catalog.find_known("b")
-    assert known is not None
-    spec = replace(known.spec, table=TableSharing.SHARED)
-
-    def many() -> Program[None]:
-        for number in range(10_000):
-            yield from create_board(board_id=f"b{number}", spec=spec, now_us=1, boards_max=20_000)
-
-    await store.write(many)
-    await catalog.load(boards_max=20_000)
-    await service.post_xp("b9999", ada=1)
-    assert len(catalog.list_known()) == 10_001
-    text = await scrape_metrics(service.base)
-    assert f"# TYPE {ROOM} gauge" in text
-    assert count_series(text) == few <= SERIES_MAX
-    assert "b9999" not in text
-    names = await service.get("/jolokia/search/rankcurve:type=Board,*")
-    assert names["value"] == []

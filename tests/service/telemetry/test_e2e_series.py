@@ -13,12 +13,12 @@ from service.api import ROUTES
 from service.contract.responses.positions import PositionMethod
 from service.contract.routes import Route
 from service.health_routes import add_health_routes
+from service.telemetry.metrics.node import NodeMember
 from service.telemetry.metrics.process import Metrics
 from storage.queue.ingest_queue import ShardBacklog
 from storage.queue.queue_application import DrainedRound
 from storage.store import StoreSize
-from tests.schemas import fresh_schema
-from tests.servers import MemcachedServer
+from tests.memcached import OpenMemcached
 from tests.service.every_route import BODIES, KEY, NAMES, QUERIES
 from tests.service.real_service import Caller, Service, Spawn
 
@@ -51,9 +51,9 @@ def count_samples(found: Sequence[str]) -> Counter[str]:
     return Counter(re.sub(r"_(bucket|sum|count|total)$", "", sample.partition("{")[0]) for sample in found)
 
 
-def make_full_metrics() -> Metrics:
+def make_full_metrics(member: NodeMember | None = None) -> Metrics:
     """Return the metrics of a process with a series for every label value that the code can use."""
-    metrics = Metrics()
+    metrics = Metrics(member)
     metrics.watch_curves(list)
     metrics.watch_store(version="1", store="sqlite").last = StoreSize(1, 1)
     metrics.watch_servers(lambda: 0)
@@ -179,23 +179,22 @@ async def use_the_queue(base: str, key: str) -> None:
 
 
 async def test_every_route_on_ten_thousand_boards_stays_within_the_bound(
-    tmp_path: Path, postgres_url: str, cache: MemcachedServer, spawn: Spawn
+    tmp_path: Path, store_url: str, cache: OpenMemcached, spawn: Spawn
 ) -> None:
-    async with fresh_schema(postgres_url) as url:
-        key, key_id = await make_boards(tmp_path, url, 10_000)
-        headers = {"Authorization": f"Bearer {key}"}
-        node = spawn("--store", url, "--workers", "2", "--set", f"memcached_servers={cache.address}").ready()
-        statuses = await use_everything(node.url, headers, key_id)
-        failed = {view: found for view, found in statuses.items() if not any(status < 300 for status in found)}
-        assert failed.keys() == {UNROUTED}, failed
-        await use_the_queue(node.url, key)
-        async with ClientSession(headers=headers) as session, session.get(f"{node.url}/metrics") as answer:
-            found = list_samples(await answer.text())
-        requests = [sample for sample in found if sample.startswith("rankcurve_requests_total")]
-        assert {sample for sample in requests if "2xx" in sample} >= {
-            f'rankcurve_requests_total{{route="{route}",status="2xx"}}' for route in set(COUNTED) - {UNROUTED}
-        }
-        # The limit must hold even if every route returns every class of status.
-        most = len(found) - len(requests) + len(CLASSES) * len(COUNTED)
-        assert most <= SERIES_MAX, count_samples(found)
-        assert not [sample for sample in found if "b9999" in sample or "ada" in sample]
+    key, key_id = await make_boards(tmp_path, store_url, 10_000)
+    headers = {"Authorization": f"Bearer {key}"}
+    node = spawn("--store", store_url, "--workers", "2", "--set", f"memcached_servers={cache.address}").ready()
+    statuses = await use_everything(node.url, headers, key_id)
+    failed = {view: found for view, found in statuses.items() if not any(status < 300 for status in found)}
+    assert failed.keys() == {UNROUTED}, failed
+    await use_the_queue(node.url, key)
+    async with ClientSession(headers=headers) as session, session.get(f"{node.url}/metrics") as answer:
+        found = list_samples(await answer.text())
+    requests = [sample for sample in found if sample.startswith("rankcurve_requests_total")]
+    assert {sample for sample in requests if "2xx" in sample} >= {
+        f'rankcurve_requests_total{{route="{route}",status="2xx"}}' for route in set(COUNTED) - {UNROUTED}
+    }
+    # The limit must hold even if every route returns every class of status.
+    most = len(found) - len(requests) + len(CLASSES) * len(COUNTED)
+    assert most <= SERIES_MAX, count_samples(found)
+    assert not [sample for sample in found if "b9999" in sample or "ada" in sample]

@@ -12,18 +12,12 @@ from service.telemetry.metrics.numbers import FILE_BYTES, Numbers
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.totals import NodeFiles, Totals
 from storage.queue.ingest_queue import ShardBacklog
+from tests.service.telemetry.test_e2e_series import make_full_metrics
 from tests.service.telemetry.test_metrics import by_sample, samples
 
 
 def test_a_node_exposes_the_same_metric_families_as_a_single_process(tmp_path: Path) -> None:
-    alone, node = Metrics(), Metrics(NodeMember(tmp_path, "worker1"))
-    for metrics in (alone, node):
-        metrics.make_request_timer("page")(200, 0.1)
-        metrics.count_ranks_read("page", "count")
-        metrics.connection_waited("default", "read", 0.1)
-        metrics.connections_lent("default", "read", 1, waiting=0, limit=4)
-        metrics.job_paused("fold", paused=False)
-        metrics.job_round_ended("fold", 0.1)
+    alone, node = make_full_metrics(), make_full_metrics(NodeMember(tmp_path, "worker1"))
     described = [
         {(family.name, family.type, family.documentation) for family in metrics.collect()} for metrics in (alone, node)
     ]
