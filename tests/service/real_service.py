@@ -138,9 +138,12 @@ class Caller:
         samples = [sample for family in families for sample in family.samples]
         return {(one.name, *(value for _, value in sorted(one.labels.items()))): one.value for one in samples}
 
-    async def wait_folded(self, board: str, *columns: str) -> dict[str, Any]:
-        """Wait until the curves of these columns count all acknowledged posts. Return the state of each curve."""
-        now = datetime.now(UTC)
+    async def wait_folded(self, board: str, *columns: str, now: datetime | None = None) -> dict[str, Any]:
+        """Wait until the curves of these columns count all acknowledged posts. Return the state of each curve.
+
+        `now` is the current time by the clock of the service.
+        """
+        now = now or datetime.now(UTC)
         async with asyncio.timeout(WAIT_S):
             while True:
                 curves: dict[str, Any] = (await self.get(f"/v1/leaderboards/{board}"))["curves"]

@@ -79,11 +79,18 @@ async def test_a_repeated_post_id_answers_its_first_outcome_on_every_board_of_th
     assert set(statuses(again).values()) == {"duplicate"}
     assert [each["stats"] for each in again["boards"]] == [each["stats"] for each in first["boards"]]
     assert [each["board"] for each in again["boards"]] == [each["board"] for each in first["boards"]]
-    for other in (xp("ada", 6, post_id="p"), xp("ada", 5, post_id="p", facets=FACETS), xp("bob", 5, post_id="p")):
+    posted = xp("ada", 5, post_id="p")
+    untimed = {name: value for name, value in posted.items() if name != "at"}
+    earlier = posted | {"at": (NOW - timedelta(microseconds=1)).isoformat()}
+    others = [posted | change for change in ({"stats": {"xp": 6}}, {"facets": FACETS}, {"owner": "bob"})]
+    for other in (*others, untimed, earlier):
         [result] = await post(service, other)
         assert result["status"] == "rejected"
         assert {each["error"]["code"] for each in result["boards"]} == {"post_id_conflict"}
-        assert await service.refused("POST", f"{F}/posts", other) == (409, "post_id_conflict")
+        refused = await service.call("POST", f"{F}/posts", other)
+        assert (refused.status, refused.body["code"]) == (409, "post_id_conflict")
+        assert "`at`" in refused.body["detail"]
+        assert result["error"]["detail"] == result["boards"][0]["error"]["detail"] == refused.body["detail"]
     await service.restart()
     [after] = await post(service, xp("ada", 5, post_id="p"))
     assert after == again

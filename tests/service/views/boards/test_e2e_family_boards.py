@@ -10,7 +10,7 @@ import pytest
 
 from tests.service.closing import close_as_of
 from tests.service.real_service import RARELY
-from tests.service.views.boards.test_e2e_histories import Played
+from tests.service.views.boards.test_e2e_histories import Played, path
 
 F = "/v1/families/game"
 NOW = datetime(2037, 3, 27, 12, tzinfo=UTC)
@@ -46,10 +46,6 @@ async def post(service: Played, *posts: dict[str, Any]) -> list[dict[str, Any]]:
 
 def statuses(result: dict[str, Any]) -> list[str]:
     return [each["status"] for each in result["boards"]]
-
-
-def path(board: str) -> str:
-    return f"/v1/leaderboards/{quote(board, safe='')}"
 
 
 async def read_closed(service: Played, period: str, at: datetime) -> tuple[bool | None, bool]:
@@ -157,19 +153,3 @@ async def test_an_owner_without_an_entry_this_period_still_sees_its_previous_pos
     assert await service.refused("GET", f"{today}?columns=xp") == (404, "not_ranked")
     [position] = (await service.get(f"{today}?columns=xp&compare=previous"))["positions"]
     assert (position["rank"], position["previous"]["position"]["rank"]) == (None, 2)
-
-
-async def test_a_retry_with_another_time_is_a_conflict_on_every_board(service: Played) -> None:
-    with_at = xp("ada", 5, NOW, post_id="with")
-    await post(service, with_at, xp("ada", 5, post_id="without"))
-    dropped = {name: value for name, value in with_at.items() if name != "at"}
-    changed = {**with_at, "at": (NOW - timedelta(seconds=1)).isoformat()}
-    for retry in (dropped, changed, xp("ada", 5, NOW, post_id="without")):
-        [result] = await post(service, retry)
-        assert result["status"] == "rejected"
-        assert {each["error"]["code"] for each in result["boards"]} == {"post_id_conflict"}
-        assert result["error"] == result["boards"][0]["error"]
-        assert "`at`" in result["error"]["detail"]
-        refused = await service.call("POST", f"{F}/posts", retry)
-        assert (refused.status, refused.body["code"]) == (409, "post_id_conflict")
-        assert "`at`" in refused.body["detail"]

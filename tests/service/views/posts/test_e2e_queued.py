@@ -134,17 +134,7 @@ async def test_a_season_that_is_over_or_not_yet_open_refuses_queued_posts_at_onc
     assert (state["status"], state["error"]["code"]) == ("rejected", "period_closed")
 
 
-async def test_a_caller_can_ask_for_a_rejection_that_came_after_the_answer(service: Service) -> None:
-    posts = [{"owner": "ada", "stats": {"xp": 600}, "post_id": name} for name in ("fits", "too much")]
-    await queue_posts(service, BOARD + QUEUED, {"posts": posts})
-    assert (await wait_settled(service, "fits"))["status"] == "applied"
-    state = await wait_settled(service, "too much")
-    assert (state["status"], state["error"]["code"]) == ("rejected", "value_out_of_range")
-    assert state["error"]["status"] == 422
-    assert (await service.get(f"{BOARD}/entries/ada"))["stats"]["xp"] == 600
-
-
-async def test_the_journal_holds_later_rejections_with_the_posted_values(service: Service) -> None:
+async def test_a_post_and_the_journal_tell_of_a_rejection_that_came_after_the_answer(service: Service) -> None:
     await service.board("gone", XP)
     await service.restart(ingest_workers=0)
     posts = [
@@ -155,6 +145,9 @@ async def test_the_journal_holds_later_rejections_with_the_posted_values(service
     await service.must("DELETE", "/v1/leaderboards/gone")
     await service.restart(ingest_workers=1)
     assert (await wait_settled(service, "5"))["error"]["code"] == "post_rejected"
+    state = await wait_settled(service, "700")
+    assert (state["status"], state["error"]["code"]) == ("rejected", "value_out_of_range")
+    assert state["error"]["status"] == 422
     told = (await service.get("/v1/owners/ada/posts"))["posts"]
     found = {(line["post_id"], line["board"], line["status"], line.get("error", {}).get("code")) for line in told}
     assert found == {

@@ -4,10 +4,9 @@ The tests use few values and few times, so nearly every rank depends on the time
 may change several values at once. An owner may lose a value and reach it again, or post an equal value again.
 """
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.service.plain_board import PlainBoard, PlainColumn
+from tests.service.played_days import instant
 from tests.service.real_service import RARELY, Service, escaped
 from tests.storage.deployment import Clock
 
@@ -35,7 +35,6 @@ SPEC: dict[str, Any] = {
     "facets": [[], ["org"]], "predictor": {**RARELY, "samples": 7, "exact_top": 3},
 }  # fmt: skip
 MODES = ("auto", "exact", "estimate")
-FOLDED_S_MAX = 60
 
 
 class Game:
@@ -58,7 +57,7 @@ class Game:
             overwrites = self.rng.random() < 0.1
             self.plain.post(owner, stats, at_us, overwrite=overwrites)
             texts = {name: self.plain.column(name).text(value) for name, value in stats.items()}
-            body = {"owner": owner, "at": at_text(at_us), "facets": {"org": "7"}}
+            body = {"owner": owner, "at": instant(at_us).isoformat(), "facets": {"org": "7"}}
             wire.append(body | {"set" if overwrites else "stats": texts})
         results = (await self.service.must("POST", f"{F}/posts", {"posts": wire}))["results"]
         assert {each["status"] for each in results} <= {"applied", "unchanged"}
@@ -73,19 +72,7 @@ class Game:
     async def wait_folded(self, board: str) -> None:
         """Wait until the curves of a board count every post that was acknowledged before this call."""
         self.clock.now_us += 10_000_000  # if no entry changes, the folding job stores a new `as_of` only every 10 s
-        async with asyncio.timeout(FOLDED_S_MAX):
-            while True:
-                curves = (await self.service.get(path(board)))["curves"].values()
-                if all(each["live"] and datetime.fromisoformat(each["as_of"]) >= self.now for each in curves):
-                    return
-
-    @property
-    def now(self) -> datetime:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.clock.now_us)
-
-
-def at_text(at_us: int) -> str:
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_us)).isoformat()
+        await self.service.wait_folded(escaped(board), *(each.name for each in COLUMNS), now=instant(self.clock.now_us))
 
 
 def path(board: str) -> str:
@@ -148,7 +135,7 @@ async def test_a_value_that_was_lost_counts_from_when_it_was_reached_again(game:
 
     async def post(owner: str, value: int, at_us: int) -> None:
         stats = {column.name: column.text(value)}
-        body = {"owner": owner, "stats": stats, "at": at_text(NOON_US + at_us), "facets": {"org": "7"}}
+        body = {"owner": owner, "stats": stats, "at": instant(NOON_US + at_us).isoformat(), "facets": {"org": "7"}}
         await game.service.must("POST", f"{F}/posts", body)
 
     async def order() -> list[str]:

@@ -7,28 +7,25 @@ import asyncio
 import random
 from bisect import bisect_left
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.schemas import fresh_schema
 from tests.service.real_service import RARELY, Service
 
-BOARD = "/v1/leaderboards/b"
+B = "/v1/leaderboards/b"
+POSITIONS = "/v1/leaderboards/eu/rankings/xp/positions"
 XP = {"name": "xp", "merge": "last", "best": "high", "sorted": True}
 OWNERS = 300
 
 
 @pytest.fixture
-async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[list[Service]]:
+async def pair(store_url: str, tmp_path: Path) -> AsyncIterator[list[Service]]:
     """Start two processes that answer requests and run jobs."""
-    async with fresh_schema(postgres_url) as url, AsyncExitStack() as stack:
-        services = [Service(tmp_path, store=url, curve_poll_s=0.05, lease_s=1, lease_margin_s=0) for _ in range(2)]
-        for service in services:
-            await service.start()
-            stack.push_async_callback(service.stop)
-        yield services
+    shared: dict[str, Any] = {"store": store_url, "curve_poll_s": 0.05, "lease_s": 1, "lease_margin_s": 0}
+    async with Service(tmp_path, **shared).running() as one, Service(tmp_path, **shared).running() as other:
+        yield [one, other]
 
 
 async def play(service: Service, values: dict[str, int], rng: random.Random, owners: range) -> None:
@@ -46,15 +43,13 @@ async def check_estimates(service: Service, values: dict[str, int]) -> None:
     assert state["total"] == len(values)
     keys = sorted(-value for value in values.values())
     asked = sorted(set(values.values()))[::3]
-    path = f"{BOARD}/rankings/xp/positions?rank=estimate&values={','.join(map(str, asked))}"
+    path = f"{B}/rankings/xp/positions?rank=estimate&values={','.join(map(str, asked))}"
     for value, found in zip(asked, (await service.get(path))["positions"], strict=True):
         assert found["low"] <= 1 + bisect_left(keys, -value) <= found["high"]
         assert found["low"] <= found["rank"] <= found["high"]
 
 
-async def test_the_curves_of_every_process_count_the_posts_of_all_processes(
-    pair: list[Service],
-) -> None:
+async def test_the_curves_of_every_process_count_the_posts_of_all_processes(pair: list[Service]) -> None:
     first, second = pair
     rng, values = random.Random(3), {f"o{number}": number * 10 for number in range(OWNERS)}
     await first.board("b", XP, predictor={"samples": 12, "exact_top": 0, "refresh_seconds": 3600})
@@ -80,17 +75,11 @@ async def test_a_restarted_process_continues_from_the_stored_live_counts(tmp_pat
         await service.refresh("b", "xp")
         await play(service, values, rng, range(2 * OWNERS))
         await check_estimates(service, values)
-        moves = (await service.get(BOARD))["curves"]["xp"]["moves"]
+        moves = (await service.get(B))["curves"]["xp"]["moves"]
         await service.restart()
         await play(service, values, rng, range(2 * OWNERS))
         await check_estimates(service, values)
-        assert (await service.get(BOARD))["curves"]["xp"]["moves"] > moves > 0
-
-
-SHARD_XP = {"name": "xp"}
-
-
-POSITIONS = "/v1/leaderboards/eu/rankings/xp/positions"
+        assert (await service.get(B))["curves"]["xp"]["moves"] > moves > 0
 
 
 @pytest.mark.parametrize("refreshed", [False, True], ids=["counted", "from curves"])
@@ -98,7 +87,7 @@ async def test_the_rank_over_boards_is_that_of_one_board_with_all_entries(servic
     rng = random.Random(5)
     shards = {board: [rng.randint(0, 400) for _ in range(size)] for board, size in (("eu", 150), ("us", 90), ("jp", 1))}
     for board, values in shards.items():
-        await service.board(board, SHARD_XP, predictor={"samples": 6, "exact_top": 5, **RARELY})
+        await service.board(board, {"name": "xp"}, predictor={"samples": 6, "exact_top": 5, **RARELY})
         await service.post(board, *[{"owner": f"p{i}", "stats": {"xp": value}} for i, value in enumerate(values)])
         if refreshed:
             await service.refresh(board, "xp")
@@ -120,7 +109,7 @@ async def test_the_rank_over_boards_is_that_of_one_board_with_all_entries(servic
 
 
 async def test_boards_whose_columns_differ_cannot_be_ranked_together(service: Service) -> None:
-    await service.board("eu", SHARD_XP)
+    await service.board("eu", {"name": "xp"})
     await service.board("low", {"name": "xp", "best": "low"})
     await service.board("fine", {"name": "xp", "scale": 2})
     await service.board("other", {"name": "kills"})
@@ -136,9 +125,6 @@ async def test_boards_whose_columns_differ_cannot_be_ranked_together(service: Se
         assert await service.refused("GET", f"{POSITIONS}?values=1&with={boards}") == refusal
     many = ",".join(map(str, range(501)))
     assert await service.refused("GET", f"{POSITIONS}?values={many}&with=us") == (400, "too_many_values")
-
-
-B = "/v1/leaderboards/b"
 
 
 async def test_a_restarted_service_counts_ranks_from_its_first_request_on(service: Service) -> None:
