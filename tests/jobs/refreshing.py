@@ -40,14 +40,25 @@ async def work_off(world: World, job: RefreshJob) -> None:
         await world.wait_for_refreshes(count)
 
 
+async def refresh_due(world: World, job: RefreshJob, count: int = 1) -> None:
+    """Advance the clock by one interval. Check that `count` columns are then due, and refresh them."""
+    assert await count_due(world, job) == count
+    await work_off(world, job)
+
+
+async def start_job(world: World, **schedule: float) -> RefreshJob:
+    """Return a refresh job that has found all boards. `schedule` sets limits of the job."""
+    job = world.refresh_job(**schedule)
+    await job.find_due()
+    return job
+
+
 async def start_boards(world: World, *names: str, **schedule: float) -> tuple[RefreshJob, list[Board]]:
     """Create boards with one entry each, and a job that has found these boards. `schedule` sets limits of the job."""
     boards = [await world.create(name) for name in names]
     for board in boards:
         await world.post(board, {"a": 1})
-    job = world.refresh_job(**schedule)
-    await job.find_due()
-    return job, boards
+    return await start_job(world, **schedule), boards
 
 
 class EndlessJob(Protocol):

@@ -12,7 +12,15 @@ from storage.boards.boards import REFRESH_POOL, refresh_resource
 from storage.errors import LeaseTakenError, StoreAwayError
 from storage.leases.work_leases import WorkLease
 from storage.records import Board
-from tests.jobs.refreshing import count_curve_entries, count_due, run_jobs, run_workers, work_off
+from tests.jobs.refreshing import (
+    count_curve_entries,
+    count_due,
+    refresh_due,
+    run_jobs,
+    run_workers,
+    start_job,
+    work_off,
+)
 from tests.jobs.world import LEASE_S, LIMITS, MARGIN_S, REFRESH_S, World, within
 
 OVER_S = LEASE_S + MARGIN_S
@@ -29,10 +37,7 @@ async def make_two_processes(world: World, boards: int = 1) -> tuple[list[Board]
         await world.post(board, {"a": 1})
     other = world.beside()
     await other.catalog.load(boards_max=100)
-    jobs = world.refresh_job(), other.refresh_job()
-    for job in jobs:
-        await job.find_due()
-    return made, other, *jobs
+    return made, other, await start_job(world), await start_job(other)
 
 
 async def make_two_processes_with_due_column(world: World) -> tuple[Board, World, RefreshJob, RefreshJob]:
@@ -81,12 +86,10 @@ async def test_a_column_that_two_processes_find_due_is_refreshed_by_one_of_them(
 
 async def test_a_starting_process_knows_which_boards_are_idle(world: World) -> None:
     boards, other, mine, theirs = await make_two_processes(world, boards=2)
-    await count_due(world, mine)
-    await work_off(world, mine)
+    await refresh_due(world, mine, 2)
     assert await count_due(world, theirs, 10 * REFRESH_S) == 0
     await world.post(boards[1], {"b": 1})
-    assert await count_due(world, theirs, REFRESH_S) == 1
-    await work_off(other, theirs)
+    await refresh_due(other, theirs)
     await world.book.poll()
     assert [count_curve_entries(world, board) for board in boards] == [1, 2]
 
@@ -98,8 +101,7 @@ async def test_a_process_learns_of_boards_that_others_create_and_delete(world: W
     await world.post(board, {"a": 1})
     await count_due(world, job, LIMITS.curve_poll_s)
     assert other.catalog.find_known("b") == board
-    assert await count_due(world, job) == 1
-    await work_off(other, job)
+    await refresh_due(other, job)
     assert count_curve_entries(other, board) == 1
     await world.deployment.delete()
     assert await count_due(world, job) == 0

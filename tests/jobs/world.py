@@ -10,7 +10,7 @@ import dataclasses
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from config.settings import Settings
 from jobs.boards.prune import PruneJob
@@ -191,10 +191,6 @@ class World:
     def beside(self) -> World:
         """Return another process on the same store, with an empty catalog and an empty curve book."""
         return World(self.deployment, beside=self)
-
-    def clocks(self) -> dict[str, Any]:
-        """Return the clocks of this process as keyword arguments for a job."""
-        return {"now_us": self.deployment.clock, "monotonic": self.time.monotonic, "sleep": self.time.elapse}
 
     def served(self, board: Board, column_index: int = 0) -> ServedCurve:
         """Return the curve that readers get. Fail if there is none."""

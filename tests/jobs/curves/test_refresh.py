@@ -11,7 +11,14 @@ from jobs.wiring import watch_curves
 from predictor import Curve, Knot
 from storage.curves.stored_curves import store_curve
 from storage.errors import StoreBusyError
-from tests.jobs.refreshing import count_curve_entries, count_due, run_workers, start_boards, work_off
+from tests.jobs.refreshing import (
+    count_curve_entries,
+    count_due,
+    refresh_due,
+    run_workers,
+    start_boards,
+    start_job,
+)
 from tests.jobs.world import PREDICTOR, REFRESH_S, World, within
 
 pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # the store makes no difference here
@@ -21,21 +28,17 @@ async def test_every_ranked_column_of_a_changed_board_is_refreshed_within_its_in
     board = await world.create("b", columns=3)
     for column in ("xp0", "xp1", "xp2"):
         await world.post(board, {"a": 5, "b": 7}, column)
-    job = world.refresh_job()
-    await job.find_due()
-    assert await count_due(world, job) == 3
-    await work_off(world, job)
+    job = await start_job(world)
+    await refresh_due(world, job, 3)
     assert [count_curve_entries(world, board, index) for index in (0, 1, 2, 3)] == [2, 2, 2, None]
 
 
 async def test_a_board_is_refreshed_again_only_after_its_rows_changed(world: World) -> None:
     job, boards = await start_boards(world, "changed", "idle")
-    assert await count_due(world, job) == 2
-    await work_off(world, job)
+    await refresh_due(world, job, 2)
     assert await count_due(world, job) == 0
     await world.post(boards[0], {"b": 5})
-    assert await count_due(world, job) == 1
-    await work_off(world, job)
+    await refresh_due(world, job)
     assert [count_curve_entries(world, board) for board in boards] == [2, 1]
 
 
@@ -55,8 +58,7 @@ async def test_a_change_makes_its_column_due_only_if_it_is_not_in_the_curve(worl
 
 async def test_an_empty_board_gets_no_curve_until_it_has_entries(world: World) -> None:
     board = await world.create("b", columns=2)
-    job = world.refresh_job()
-    await job.find_due()
+    job = await start_job(world)
     assert await count_due(world, job) == 0
     await world.post(board, {"a": 1}, "xp1")
     assert await count_due(world, job) == 1
@@ -67,18 +69,15 @@ async def test_an_empty_board_gets_no_curve_until_it_has_entries(world: World) -
 
 async def test_a_board_that_lost_all_its_entries_is_refreshed_to_an_empty_curve(world: World) -> None:
     job, [board] = await start_boards(world, "b")
-    await count_due(world, job)
-    await work_off(world, job)
+    await refresh_due(world, job)
     await world.deployment.erase(board, "a")
-    assert await count_due(world, job) == 1
-    await work_off(world, job)
+    await refresh_due(world, job)
     assert count_curve_entries(world, board) == 0
 
 
 async def test_jitter_shortens_the_interval_by_at_most_its_ratio(world: World) -> None:
     job, boards = await start_boards(world, *(f"b{number}" for number in range(40)), refresh_jitter_ratio=0.5)
-    await count_due(world, job)
-    await work_off(world, job)
+    await refresh_due(world, job, 40)
     for board in boards:
         await world.post(board, {"a": 1})
     assert await count_due(world, job, REFRESH_S * 0.49) == 0
@@ -102,8 +101,7 @@ async def test_a_tick_looks_at_a_bounded_number_of_boards_and_the_next_continues
 async def test_a_shorter_interval_takes_effect_without_waiting_for_the_old_one(world: World) -> None:
     board = await world.create("b", predictor=replace(PREDICTOR, refresh_seconds=3_600))
     await world.post(board, {"a": 1})
-    job = world.refresh_job()
-    await job.find_due()
+    job = await start_job(world)
     world.catalog.keep_board(await world.change(board, refresh_seconds=10))
     await job.find_due()
     assert await count_due(world, job, 10) == 1
@@ -112,25 +110,21 @@ async def test_a_shorter_interval_takes_effect_without_waiting_for_the_old_one(w
 async def test_changed_rules_for_the_curve_make_a_new_one_although_no_row_changed(world: World) -> None:
     job, [board] = await start_boards(world, "b")
     await world.post(board, {f"o{number}": number for number in range(9)})
-    await count_due(world, job)
-    await work_off(world, job)
+    await refresh_due(world, job)
     await world.change(board, samples=4)
-    assert await count_due(world, job) == 1
-    await work_off(world, job)
+    await refresh_due(world, job)
     assert len(world.served(board).curve.knots) == 4
 
 
 async def test_an_emptied_board_begins_a_new_schedule(world: World) -> None:
     job, _ = await start_boards(world, "b")
-    await count_due(world, job)
-    await work_off(world, job)
+    await refresh_due(world, job)
     emptied = await world.deployment.reset()
     world.catalog.keep_board(emptied)
     await world.post(emptied, {"b": 1, "c": 2})
     await job.find_due()
     assert count_curve_entries(world, emptied) is None
-    assert await count_due(world, job) == 1
-    await work_off(world, job)
+    await refresh_due(world, job)
     assert count_curve_entries(world, emptied) == 2
 
 
@@ -154,8 +148,7 @@ async def test_a_failed_refresh_is_counted_and_tried_again_at_the_next_turn(worl
     async with run_workers(job):
         await within(world.observed.failures.get())
     assert (count_curve_entries(world, board), job.waiting) == (None, 0)
-    assert await count_due(world, job) == 1
-    await work_off(world, job)
+    await refresh_due(world, job)
     assert count_curve_entries(world, board) == 1
 
 

@@ -7,7 +7,7 @@ from jobs.curves.schedule import COUNTED_INTERVALS
 from storage.errors import StoreAwayError
 from storage.periods import PeriodKind
 from storage.records import Board, FamilySpec
-from tests.jobs.refreshing import count_due, run_workers, work_off
+from tests.jobs.refreshing import count_due, refresh_due, run_workers, start_job, work_off
 from tests.jobs.world import LIMITS, REFRESH_S, World, within
 from tests.storage.deployment import PREDICTOR, ranked, spec
 
@@ -17,8 +17,7 @@ async def create_fitted_boards(world: World, rows: dict[str, int], job: RefreshJ
     for name, count in rows.items():
         await world.post(boards[name], {f"owner {number}": number for number in range(count)})
     await job.find_due()
-    await count_due(world, job)
-    await work_off(world, job)
+    await refresh_due(world, job, len(rows))
     return boards
 
 
@@ -65,8 +64,7 @@ async def test_a_board_that_changed_little_is_refreshed_in_the_end(world: World)
 
 async def test_the_neediest_boards_get_the_queue_and_the_others_are_found_again(world: World) -> None:
     boards = await create_fitted_boards(world, dict.fromkeys("abcd", 10), world.refresh_job())
-    job = world.refresh_job(refresh_queue_max=2)
-    await job.find_due()
+    job = await start_job(world, refresh_queue_max=2)
     for changed, name in enumerate("abcd", start=1):
         await world.post(boards[name], {f"owner {number}": 1 for number in range(changed)})
     assert await count_due(world, job) == 2
