@@ -2,17 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from config.settings import JobSettings
 from jobs.controls import JobControls, Sleep
 from jobs.observer import JobObserver
 from jobs.runner import Runner
-from tests.jobs.world import ManualTime, within
-
-LIMITS = JobSettings(job_stop_s_max=5).model_copy(update={"job_backoff_base_s": 1, "job_backoff_s_max": 8})
+from tests.jobs.world import LIMITS, ManualTime, within
 
 
 class RecordingObserver(JobObserver):
@@ -57,6 +54,13 @@ class World:
 
         self.runner.start(name, run, job=job or name)
 
+    async def skip_round(self) -> None:
+        """Let the time of a round pass. Check that no job begins one."""
+        self.time.advance(60)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert self.rounds.empty()
+
     async def finish_round(self) -> str:
         """Wait until a job has finished a round and pauses again. Return the job's name."""
         name = await within(self.rounds.get())
@@ -65,8 +69,10 @@ class World:
 
 
 @pytest.fixture
-async def world() -> World:
-    return World(ManualTime())
+async def world() -> AsyncIterator[World]:
+    made = World(ManualTime())
+    yield made
+    await made.runner.stop()
 
 
 async def test_run_ends_a_rest_at_once_and_the_next_rest_has_its_full_length(world: World) -> None:
@@ -79,7 +85,6 @@ async def test_run_ends_a_rest_at_once_and_the_next_rest_has_its_full_length(wor
     world.time.advance(1)
     assert await world.finish_round() == "prune"
     assert not world.controls.run("nobody")
-    await world.runner.stop()
 
 
 async def test_a_paused_job_works_only_when_told_to_until_it_is_resumed(world: World) -> None:
@@ -87,37 +92,26 @@ async def test_a_paused_job_works_only_when_told_to_until_it_is_resumed(world: W
     await world.finish_round()
     assert world.controls.pause("prune")
     assert world.observer.paused == {"prune": True}
-    world.time.advance(60)
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert world.rounds.empty()
+    await world.skip_round()
     world.controls.run("prune")
     await world.finish_round()
-    world.time.advance(60)
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert world.rounds.empty()
+    await world.skip_round()
     assert world.controls.resume("prune")
     await world.finish_round()
     assert world.observer.paused == {"prune": False}
-    await world.runner.stop()
 
 
 async def test_the_controls_treat_workers_of_one_job_as_one_and_leave_other_jobs_alone(world: World) -> None:
-    for name in ("refresh schedule", "refresh worker 1", "refresh worker 2"):
+    workers = {"refresh schedule", "refresh worker 1", "refresh worker 2"}
+    for name in workers:
         world.start(name, job="refresh")
     world.start("prune")
-    assert {await within(world.rounds.get()) for _ in range(4)} == {
-        "refresh schedule", "refresh worker 1", "refresh worker 2", "prune",
-    }  # fmt: skip
+    assert {await within(world.rounds.get()) for _ in range(4)} == {*workers, "prune"}
     await world.time.wait_for_sleeper(60)
     assert world.observer.paused == {"refresh": False, "prune": False}
     world.controls.run("refresh")
-    assert {await within(world.rounds.get()) for _ in range(3)} == {
-        "refresh schedule", "refresh worker 1", "refresh worker 2",
-    }  # fmt: skip
+    assert {await within(world.rounds.get()) for _ in range(3)} == workers
     assert world.rounds.empty()
-    await world.runner.stop()
 
 
 async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_job(world: World) -> None:
@@ -135,7 +129,6 @@ async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_job(world: W
     world.controls.run("fold")
     await within(world.observer.second_round_ended.wait())
     assert world.observer.rounds == [("fold", 3), ("fold", 0)]
-    await world.runner.stop()
 
 
 async def test_a_failure_is_reported_and_ends_no_round(world: World) -> None:
@@ -146,4 +139,3 @@ async def test_a_failure_is_reported_and_ends_no_round(world: World) -> None:
     await world.time.wait_for_sleeper()
     assert world.observer.failures == ["audit"]
     assert world.observer.rounds == []
-    await world.runner.stop()

@@ -5,14 +5,13 @@ If it never ended, shutdown would hang.
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 
 import pytest
 
 from config.settings import JobSettings
 from jobs.runner import Runner
-from tests.jobs.world import ManualTime, within
-
-LIMITS = JobSettings(job_stop_s_max=5).model_copy(update={"job_backoff_base_s": 1, "job_backoff_s_max": 8})
+from tests.jobs.world import LIMITS, ManualTime, within
 
 
 @pytest.fixture
@@ -20,44 +19,42 @@ async def time() -> ManualTime:
     return ManualTime()
 
 
+@pytest.fixture
+async def runner(time: ManualTime) -> AsyncIterator[Runner]:
+    """Provide a runner. All its jobs must end when the test stops it."""
+    made = make_runner(time)
+    yield made
+    assert await within(made.stop()) == []
+
+
 def make_runner(time: ManualTime, limits: JobSettings = LIMITS) -> Runner:
     return Runner(limits, monotonic=time.monotonic, sleep=time.elapse, rng=random.Random(1))
 
 
-async def test_a_job_that_raises_runs_again_after_pauses_that_grow_up_to_a_bound(time: ManualTime) -> None:
-    runs: asyncio.Queue[None] = asyncio.Queue()
+async def fail() -> None:
+    raise ValueError("broken")
 
-    async def broken() -> None:
-        runs.put_nowait(None)
-        raise ValueError("broken")
 
-    runner = make_runner(time)
-    runner.start("broken", broken)
-    pauses = []
-    for _ in range(8):
-        await within(runs.get())
-        pauses.append(await time.wait_for_sleeper())
-        time.advance(pauses[-1])
+async def test_a_job_that_raises_runs_again_after_pauses_that_grow_up_to_a_bound(
+    time: ManualTime, runner: Runner
+) -> None:
+    runner.start("broken", fail)
+    pauses = [await time.end_sleep() for _ in range(8)]
     assert all(longest / 2 <= pause <= longest for pause, longest in zip(pauses, [1, 2, 4, 8, 8, 8, 8, 8], strict=True))
-    assert await runner.stop() == []
 
 
-async def test_a_job_that_ran_well_for_long_begins_with_short_pauses_again(time: ManualTime) -> None:
+async def test_a_job_that_ran_well_for_long_begins_with_short_pauses_again(time: ManualTime, runner: Runner) -> None:
     async def broken() -> None:
         await time.elapse(100)
-        raise ValueError("broken")
+        await fail()
 
-    runner = make_runner(time)
     runner.start("broken", broken)
     for _ in range(4):
         await time.end_sleep(100)
-        pause = await time.wait_for_sleeper()
-        assert pause <= 1
-        time.advance(pause)
-    assert await runner.stop() == []
+        assert await time.end_sleep() <= 1
 
 
-async def test_a_job_runs_again_after_something_that_it_awaits_is_cancelled(time: ManualTime) -> None:
+async def test_a_job_runs_again_after_something_that_it_awaits_is_cancelled(time: ManualTime, runner: Runner) -> None:
     runs: asyncio.Queue[None] = asyncio.Queue()
 
     async def awaits_something_cancelled() -> None:
@@ -66,21 +63,18 @@ async def test_a_job_runs_again_after_something_that_it_awaits_is_cancelled(time
         gone.cancel()
         await gone
 
-    runner = make_runner(time)
     runner.start("awaits", awaits_something_cancelled)
     await within(runs.get())
-    time.advance(await time.wait_for_sleeper())
+    await time.end_sleep()
     await within(runs.get())
-    assert await runner.stop() == []
 
 
-async def test_a_job_that_returns_has_ended_and_other_jobs_run_on(time: ManualTime) -> None:
+async def test_a_job_that_returns_has_ended_and_other_jobs_run_on(time: ManualTime, runner: Runner) -> None:
     ended = asyncio.Event()
 
     async def short() -> None:
         ended.set()
 
-    runner = make_runner(time)
     runner.start("long", lambda: time.elapse(1))
     runner.start("short", short)
     assert runner.running == ["long", "short"]
@@ -91,16 +85,12 @@ async def test_a_job_that_returns_has_ended_and_other_jobs_run_on(time: ManualTi
     assert runner.running == []
 
 
-async def test_stopping_cancels_a_pause_as_well_as_a_run(time: ManualTime) -> None:
-    async def broken() -> None:
-        raise ValueError("broken")
-
-    runner = make_runner(time)
-    runner.start("broken", broken)
+async def test_stopping_cancels_a_pause_as_well_as_a_run(time: ManualTime, runner: Runner) -> None:
+    runner.start("broken", fail)
     await time.wait_for_sleeper()
     assert await within(runner.stop()) == []
     with pytest.raises(RuntimeError):
-        runner.start("late", broken)
+        runner.start("late", fail)
 
 
 async def test_stopping_leaves_behind_a_job_that_does_not_end_within_the_bound(time: ManualTime) -> None:
@@ -114,15 +104,9 @@ async def test_stopping_leaves_behind_a_job_that_does_not_end_within_the_bound(t
             except asyncio.CancelledError:
                 continue
 
-    runner = make_runner(
-        time, JobSettings(job_stop_s_max=0.1).model_copy(update={"job_backoff_base_s": 1, "job_backoff_s_max": 8})
-    )
+    runner = make_runner(time, LIMITS.model_copy(update={"job_stop_s_max": 0.1}))
     runner.start("stubborn", stubborn)
     runner.start("willing", lambda: time.elapse(1))
     await within(started.wait())
     assert await within(runner.stop()) == ["stubborn"]
     let_go.set()
-
-
-async def test_stopping_a_runner_without_jobs_returns_at_once(time: ManualTime) -> None:
-    assert await within(make_runner(time).stop()) == []
