@@ -3,6 +3,8 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +12,12 @@ import pytest
 from querybuilder import INTEGER, SQLITE, TEXT, Query, asc, col, create_index, create_table, desc, insert, param
 
 Run = Callable[..., list[Any]]
+
+
+def execute(database: sqlite3.Connection, query: Query, **params: object) -> list[Any]:
+    built = query.bind(**params).build(SQLITE)
+    found = database.execute(built.sql, built.arguments).fetchall()
+    return [tuple(row) for row in json.loads(found[0][0])] if built.packed else found
 
 
 @pytest.fixture
@@ -22,13 +30,29 @@ def database() -> Iterator[sqlite3.Connection]:
 @pytest.fixture
 def run(database: sqlite3.Connection) -> Run:
     """Return a function that executes a query on SQLite, unpacks packed rows, and returns the rows."""
+    return partial(execute, database)
 
-    def execute(query: Query, **params: object) -> list[Any]:
+
+@pytest.fixture(scope="session")
+def run_anew() -> Run:
+    """Return a function that does what `run` does, in a new database for each query."""
+
+    def execute_anew(query: Query, **params: object) -> list[Any]:
+        with closing(sqlite3.connect(":memory:")) as database:
+            return execute(database, query, **params)
+
+    return execute_anew
+
+
+@pytest.fixture
+def explain(database: sqlite3.Connection) -> Callable[..., list[str]]:
+    """Return a function that returns the steps of the plan that SQLite makes for a query."""
+
+    def execute_plan(query: Query, **params: object) -> list[str]:
         built = query.bind(**params).build(SQLITE)
-        found = database.execute(built.sql, built.arguments).fetchall()
-        return [tuple(row) for row in json.loads(found[0][0])] if built.packed else found
+        return [row[3] for row in database.execute("EXPLAIN QUERY PLAN " + built.sql, built.arguments)]
 
-    return execute
+    return execute_plan
 
 
 @pytest.fixture

@@ -60,6 +60,7 @@ from querybuilder import (
 )
 
 Run = Callable[..., list[Any]]
+Explain = Callable[..., list[str]]
 BEST_FIRST = (desc(col("c1")), asc(col("owner")))
 
 
@@ -104,10 +105,9 @@ def test_a_list_given_at_bind_may_be_any_iterable(run: Run, board: str) -> None:
         assert owners(run(query, wanted=wanted)) == "ae"
 
 
-def test_a_membership_list_is_looked_up_by_key(database: sqlite3.Connection, board: str) -> None:
-    built = select(col("n")).from_(board).where(col("owner").in_(param("wanted"))).bind(wanted=["a"]).build(SQLITE)
-    plan = database.execute("EXPLAIN QUERY PLAN " + built.sql, built.arguments).fetchall()
-    assert any("SEARCH board USING PRIMARY KEY (owner=?)" in row[3] for row in plan)
+def test_a_membership_list_is_looked_up_by_key(explain: Explain, board: str) -> None:
+    query = select(col("n")).from_(board).where(col("owner").in_(param("wanted")))
+    assert any("SEARCH board USING PRIMARY KEY (owner=?)" in step for step in explain(query, wanted=["a"]))
 
 
 def test_aggregates_count_add_and_compare(run: Run, board: str) -> None:
@@ -216,15 +216,11 @@ def test_a_left_join_keeps_what_nothing_matches(run: Run, board: str) -> None:
     lambda: union_all(select(col("a")).from_("t").limit(1)).order_by(col("a")),
     lambda: union_all(select(col("a")).from_("t"), select(col("a"), col("b")).from_("t")),
     lambda: select(col("a")).from_(rows("g", param("x"))),
+    seek,
 ])  # fmt: skip
 def test_an_incomplete_query_is_refused(build: Callable[[], Any]) -> None:
     with pytest.raises(IncompleteQueryError):
         build().compile(SQLITE)
-
-
-def test_a_comparison_with_none_is_refused() -> None:
-    with pytest.raises(BadValueError):
-        col("a").eq(None)
 
 
 @given(
@@ -233,38 +229,23 @@ def test_a_comparison_with_none_is_refused() -> None:
     after=st.tuples(*[st.integers(-1, 4)] * 3),
 )
 def test_seek_keeps_exactly_the_rows_after_a_place_in_the_order(
-    entries: list[tuple[int, int, int]], directions: tuple[Direction, ...], after: tuple[int, int, int]
+    run_anew: Run, entries: list[tuple[int, int, int]], directions: tuple[Direction, ...], after: tuple[int, int, int]
 ) -> None:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.execute(
-        create_table("t").column("a", INTEGER).column("b", INTEGER).column("c", INTEGER).bind().build(SQLITE).sql
-    )
-    filled = insert("t").rows(param("rows"), a=INTEGER, b=INTEGER, c=INTEGER).bind(rows=entries).build(SQLITE)
-    connection.execute(filled.sql, filled.arguments)
     keys = zip("abc", directions, after, strict=True)
-    built = select(col("a"), col("b"), col("c")).from_("t").where(seek(*keys)).bind().build(SQLITE)
+    given_rows = rows("t", param("entries"), a=INTEGER, b=INTEGER, c=INTEGER)
+    found = run_anew(select(col("a"), col("b"), col("c")).from_(given_rows).where(seek(*keys)), entries=entries)
 
     def place(entry: tuple[int, int, int]) -> tuple[int, ...]:
         return tuple(x if direction is ASC else -x for x, direction in zip(entry, directions, strict=True))
 
-    found = connection.execute(built.sql, built.arguments).fetchall()
     assert sorted(found) == sorted(entry for entry in entries if place(entry) > place(after))
-    connection.close()
 
 
-def test_seek_starts_from_the_index(database: sqlite3.Connection, board: str) -> None:
+def test_seek_starts_from_the_index(run: Run, explain: Explain, board: str) -> None:
     after = seek(("c1", DESC, "07"), ("owner", ASC, "b"))
-    built = (
-        select(col("owner"), col("c1")).from_(board).where(after).order_by(*BEST_FIRST).limit(5).bind().build(SQLITE)
-    )
-    plan = database.execute("EXPLAIN QUERY PLAN " + built.sql, built.arguments).fetchall()
-    assert [row[3] for row in plan] == ["SEARCH board USING COVERING INDEX board_c1 (c1<?)"]
-    assert database.execute(built.sql, built.arguments).fetchall() == [("c", "07"), ("d", "05")]
-
-
-def test_seek_needs_a_key() -> None:
-    with pytest.raises(IncompleteQueryError):
-        seek()
+    query = select(col("owner"), col("c1")).from_(board).where(after).order_by(*BEST_FIRST).limit(5)
+    assert explain(query) == ["SEARCH board USING COVERING INDEX board_c1 (c1<?)"]
+    assert run(query) == [("c", "07"), ("d", "05")]
 
 
 def test_a_database_with_one_writer_gets_no_lock_and_no_order_of_locks(run: Run, board: str) -> None:

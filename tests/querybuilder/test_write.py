@@ -104,10 +104,9 @@ def test_a_batch_updates_only_rows_with_the_expected_version(run: Run, board: st
     assert numbers(run, board) == {"a": 11, "b": 20, "c": 30, "d": 40, "e": 50}
 
 
-def test_a_batch_update_finds_its_rows_by_key(database: sqlite3.Connection, board: str) -> None:
+def test_a_batch_update_finds_its_rows_by_key(explain: Run, board: str) -> None:
     query = update(board).set(n=col("new", "v")).from_rows("v", param("rows"), owner=TEXT, new=INTEGER)
-    built = query.where(col("owner", board).eq(col("owner", "v"))).bind(rows=[("a", 1)]).build(SQLITE)
-    plan = [row[3] for row in database.execute("EXPLAIN QUERY PLAN " + built.sql, built.arguments)]
+    plan = explain(query.where(col("owner", board).eq(col("owner", "v"))), rows=[("a", 1)])
     assert "SEARCH board USING PRIMARY KEY (owner=?)" in plan
     assert not any(step.startswith("SCAN board") for step in plan)
 
