@@ -7,12 +7,13 @@ worst error was 25 %.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Protocol
 
-from predictor import Bracket
+from predictor import Bracket, Curve, Knot
 
 
 class RankSource(Protocol):
@@ -44,6 +45,41 @@ class Quality:
 def count_by_key(sorted_keys: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield each distinct key of an ascending sequence, with the number of its occurrences."""
     return ((key, sum(1 for _ in run)) for key, run in groupby(sorted_keys))
+
+
+def rank_of(sorted_keys: Sequence[int], key: int) -> int:
+    """Return the true rank of a key."""
+    return 1 + bisect_left(sorted_keys, key)
+
+
+def make_curve(sorted_keys: Iterable[int], every: int) -> Curve:
+    """Make a curve with a knot at every `every`-th distinct key and at the last key."""
+    knots, better_count = [], 0
+    distinct = list(count_by_key(sorted_keys))
+    for index, (key, ties) in enumerate(distinct):
+        if index % every == 0 or index == len(distinct) - 1:
+            knots.append(Knot(key, better_count, ties))
+        better_count += ties
+    return Curve(knots, total=better_count, as_of_us=0)
+
+
+def check_order(before: Bracket, bracket: Bracket) -> None:
+    """Check that a bracket contains its rank, and does not lie before the bracket of a better key."""
+    assert bracket.low <= bracket.rank <= bracket.high
+    assert before.rank <= bracket.rank
+    assert before.low <= bracket.low
+    assert before.high <= bracket.high
+
+
+def list_gap_rows(knots: Iterable[Knot]) -> list[int]:
+    """Return the number of entries between every two neighbouring knots."""
+    return [after.better_count - before.better_count - before.ties for before, after in pairwise(knots)]
+
+
+def find_widest_bracket(knots: Sequence[Knot]) -> float:
+    """Return the largest width of a gap's bracket, relative to the best rank in the gap."""
+    ranks = (knot.better_count + knot.ties + 1 for knot in knots)
+    return max(rows / rank for rows, rank in zip(list_gap_rows(knots), ranks, strict=False))
 
 
 def measure_quality(curve: RankSource, keys_with_counts: Iterable[tuple[int, int]], *, from_rank: int = 1) -> Quality:

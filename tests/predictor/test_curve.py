@@ -1,16 +1,15 @@
 """Compare curves with a brute-force count: brackets hold, exact means exact, and the ranks of shards add up."""
 
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from predictor import SHAPE_UNIT, BoundedRank, Bracket, Curve, KeyBracket, Knot, KnotsInvalidError, add_up_ranks
-from tests.predictor.quality import count_by_key
+from tests.predictor.quality import check_order, make_curve, rank_of
 
 Sample = Callable[..., Curve]
 
@@ -22,10 +21,6 @@ BOARDS = st.one_of(
         lambda runs: [key for key, ties in runs for _ in range(ties)]
     ),
 ).map(sorted)
-
-
-def rank_of(keys: list[int], key: int) -> int:
-    return 1 + bisect_left(keys, key)
 
 
 def measure_errors(curve: Curve, keys: list[int]) -> Curve:
@@ -45,6 +40,7 @@ def list_probes(keys: list[int]) -> list[int]:
     return sorted(around | middles | {-10 * WIDE, 0, 10 * WIDE})
 
 
+@example(keys=[], knots_max=2)
 @given(keys=BOARDS, knots_max=st.integers(2, 20))
 def test_every_bracket_has_the_true_rank_and_ranks_never_fall(sample: Sample, keys: list[int], knots_max: int) -> None:
     curve = sample(keys, knots_max)
@@ -52,10 +48,7 @@ def test_every_bracket_has_the_true_rank_and_ranks_never_fall(sample: Sample, ke
     for key in list_probes(keys):
         bracket = curve.locate(key)
         assert 1 <= bracket.low <= rank_of(keys, key) <= bracket.high <= len(keys) + 1
-        assert bracket.low <= bracket.rank <= bracket.high
-        assert before.rank <= bracket.rank
-        assert before.low <= bracket.low
-        assert before.high <= bracket.high
+        check_order(before, bracket)
         assert bracket.exact == (bracket.method == "knot")
         before = bracket
 
@@ -71,6 +64,7 @@ def add_shapes(curve: Curve, pairs: list[tuple[int, int]] | None) -> Curve:
     return replace(curve, shapes=[(min(pair), max(pair)) for pair in pairs[:gap_count]])
 
 
+@example(keys=[], knots_max=2, pairs=None)
 @given(keys=BOARDS, knots_max=st.integers(2, 20), pairs=st.none() | SHAPES)
 def test_a_rank_is_answered_by_the_worst_key_that_still_has_it(
     sample: Sample, keys: list[int], knots_max: int, pairs: list[tuple[int, int]] | None
@@ -101,10 +95,8 @@ def test_a_known_error_narrows_the_bracket_around_the_true_rank(
     for key in list_probes(keys):
         bracket, wide = curve.locate(key), plain.locate(key)
         assert wide.low <= bracket.low <= rank_of(keys, key) <= bracket.high <= wide.high
-        assert bracket.low <= bracket.rank == wide.rank <= bracket.high
-        assert before.rank <= bracket.rank
-        assert before.low <= bracket.low
-        assert before.high <= bracket.high
+        assert bracket.rank == wide.rank
+        check_order(before, bracket)
         before = bracket
     for rank in range(1, len(keys) + 1):
         found, broad = curve.key_at(rank), plain.key_at(rank)
@@ -157,13 +149,6 @@ def test_keys_between_lattice_points_have_the_rank_of_the_next_point(
         assert found is not None
         assert found.low <= keys[rank - 1] <= found.high
         assert (found.key - offset) % step == 0
-
-
-def test_an_empty_column_ranks_every_value_first() -> None:
-    curve = Curve([], total=0, as_of_us=7)
-    assert curve.locate(5) == Bracket(1, 1, 1, "knot")
-    assert curve.locate(5).exact
-    assert curve.key_at(1) is None
 
 
 def test_one_entry_is_first_and_everything_worse_is_second() -> None:
@@ -222,28 +207,14 @@ def test_a_certificate_is_a_finite_ratio(certificate: float) -> None:
 KEYS = st.lists(st.integers(-30, 30), max_size=60)
 
 
-def make_curve(keys: list[int], every: int) -> Curve:
-    """Make a curve with a knot at every `every`-th distinct key and at the last key."""
-    knots, better_count = [], 0
-    distinct = list(count_by_key(sorted(keys)))
-    for index, (key, ties) in enumerate(distinct):
-        if index % every == 0 or index == len(distinct) - 1:
-            knots.append(Knot(key, better_count, ties))
-        better_count += ties
-    return Curve(knots, total=better_count, as_of_us=0)
-
-
+@example(shards=[], every=1, key=0)
 @given(shards=st.lists(KEYS, max_size=4), every=st.integers(1, 5), key=st.integers(-35, 35))
 def test_the_rank_over_shards_lies_in_the_sum_of_their_brackets(shards: list[list[int]], every: int, key: int) -> None:
     whole = sorted(key for shard in shards for key in shard)
-    true_rank = 1 + bisect_left(whole, key)
-    parts = [BoundedRank(*make_curve(shard, every).locate(key)[:3]) for shard in shards]
+    true_rank = rank_of(whole, key)
+    parts = [BoundedRank(*make_curve(sorted(shard), every).locate(key)[:3]) for shard in shards]
     found = add_up_ranks(parts)
     assert found.low <= true_rank <= found.high
     assert found.low <= found.rank <= found.high
     if every == 1:
         assert found == (true_rank, true_rank, true_rank)
-
-
-def test_the_rank_over_no_shards_is_one() -> None:
-    assert add_up_ranks([]) == (1, 1, 1)

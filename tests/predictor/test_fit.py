@@ -4,7 +4,7 @@ import random
 import subprocess
 import sys
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,11 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from predictor import LIMB_BITS, Curve, Knot, Tally, decode_curve, encode_curve, greedy
+from predictor import LIMB_BITS, Curve, Tally, decode_curve, encode_curve, greedy
 from predictor.cubic import add_cubics, fit_cubics
 from predictor.fit import fit_curve
-from tests.predictor import quality
-from tests.predictor.quality import count_by_key
+from tests.predictor.quality import count_by_key, list_gap_rows, make_curve, measure_quality, rank_of
 
 
 def tally_of(sorted_keys: Sequence[int], *, wide: bool | None = None) -> Tally:
@@ -49,13 +48,13 @@ def check(curve: Curve, keys: Sequence[int], samples: int, gap_rows_max: int = 1
     assert (curve.total, curve.as_of_us, curve.method) == (len(keys), 7, "scan")
     assert len(curve.knots) <= samples + len(keys) // gap_rows_max
     assert decode_curve(encode_curve(curve)) == curve
-    found = quality.measure_quality(curve, quality.count_by_key(keys))
+    found = measure_quality(curve, count_by_key(keys))
     assert found.broken_brackets == 0
     assert found.worst_error == curve.certificate
     knot_keys = [knot.key for knot in curve.knots]
     last = 0
     for key in sorted({key + by for key in keys for by in (-1, 0, 1, -curve.step, curve.step)}):
-        bracket, rank = curve.locate(key), 1 + bisect_left(keys, key)
+        bracket, rank = curve.locate(key), rank_of(keys, key)
         assert bracket.low <= rank <= bracket.high
         assert 1 <= last <= bracket.rank <= len(keys) + 1 if last else bracket.rank >= 1
         last = bracket.rank
@@ -101,13 +100,8 @@ def test_a_larger_board_is_certified_and_no_gap_holds_more_rows_than_allowed(sha
     keys = sorted(values[shape])
     curve = fit_keys(keys, 60, gap_rows_max=400)
     check(curve, keys, 60, 400)
-    gaps = [after.better_count - before.better_count - before.ties for before, after in pairs(curve)]
-    assert max(gaps) <= 400
+    assert max(list_gap_rows(curve.knots)) <= 400
     assert curve.step == (5 if shape == "line" else 1)
-
-
-def pairs(curve: Curve) -> list[tuple[Knot, Knot]]:
-    return list(zip(curve.knots, curve.knots[1:], strict=False))
 
 
 def test_the_tolerance_found_is_the_least_that_the_knots_allow() -> None:
@@ -134,14 +128,6 @@ def test_the_service_starts_without_numpy_and_scipy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def make_curve(keys: Sequence[int], every: int) -> Curve:
-    """Make a curve with a knot at every `every`-th distinct key and at the last key."""
-    distinct = sorted(set(keys))
-    chosen = sorted({*distinct[::every], distinct[-1]})
-    knots = [Knot(key, bisect_left(keys, key), bisect_right(keys, key) - bisect_left(keys, key)) for key in chosen]
-    return Curve(knots, total=len(keys), as_of_us=0)
-
-
 def make_smooth_keys(entries: int) -> list[int]:
     """Make keys whose ranks lie on a parabola. A cubic can follow a parabola, and a line cannot."""
     return [round((index * 10**6) ** 0.5 * 1000) for index in range(entries)]
@@ -156,7 +142,7 @@ def test_cubics_stay_monotone_within_the_brackets(values: list[int], every: int)
     if shapes is None:
         return
     cubics = replace(curve, shapes=shapes)
-    assert quality.measure_quality(cubics, quality.count_by_key(keys)).broken_brackets == 0
+    assert measure_quality(cubics, count_by_key(keys)).broken_brackets == 0
     ranks = [cubics.locate(key).rank for key in range(max(keys[0], -2000), min(keys[-1], 2000), 7)]
     assert ranks == sorted(ranks)
 
@@ -166,7 +152,7 @@ def test_a_sampled_curve_gets_cubics_where_they_are_clearly_closer() -> None:
     lines = make_curve(keys, 700)
     cubics = add_cubics(lines)
     assert cubics.shapes is not None
-    errors = [quality.measure_quality(curve, quality.count_by_key(keys)).mean_error for curve in (cubics, lines)]
+    errors = [measure_quality(curve, count_by_key(keys)).mean_error for curve in (cubics, lines)]
     assert errors[0] < 0.5 * errors[1]
 
 
@@ -180,7 +166,7 @@ def test_a_scan_takes_the_cubics_where_they_are_measured_closer() -> None:
     keys = make_smooth_keys(20_000)
     curve = fit_curve(tally_of(keys), knots_max=24, gap_rows_max=10**9, as_of_us=0)
     lines = replace(curve, shapes=None, errors=None, certificate=None)
-    found, of_lines = (quality.measure_quality(one, quality.count_by_key(keys)) for one in (curve, lines))
+    found, of_lines = (measure_quality(one, count_by_key(keys)) for one in (curve, lines))
     assert curve.shapes is not None
     assert found.worst_error == curve.certificate
     assert found.worst_error <= of_lines.worst_error

@@ -23,12 +23,9 @@ from predictor import (
     LiveCounts,
     LiveCurve,
 )
+from tests.predictor.quality import check_order, rank_of
 
 SEEDS = st.integers(0, 2**32)
-
-
-def rank_of(keys: list[int], key: int) -> int:
-    return 1 + bisect_left(keys, key)
 
 
 def fit_values(rng: Random, entries: list[int], *, errors: bool = True) -> Curve:
@@ -93,10 +90,7 @@ def test_brackets_and_bounds_hold_whatever_entries_moved(seed: int, errors: bool
         for key in range(-1000, 1000):
             bracket, rank = live.locate(key), rank_of(now, key)
             assert 1 <= bracket.low <= rank <= bracket.high <= len(now) + 1
-            assert bracket.low <= bracket.rank <= bracket.high
-            assert before.rank <= bracket.rank
-            assert before.low <= bracket.low
-            assert before.high <= bracket.high
+            check_order(before, bracket)
             assert not bracket.exact or bracket.rank == rank
             before = bracket
 

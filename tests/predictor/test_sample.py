@@ -2,7 +2,6 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from itertools import pairwise
 from random import Random
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from predictor import Curve, Knot, Landing, Skip, WalkInconsistentError, WorstEntry, walk
-from tests.predictor.quality import count_by_key, measure_quality
+from tests.predictor.quality import count_by_key, find_widest_bracket, list_gap_rows, measure_quality
 
 Drive = Callable[..., list[Knot]]
 Sample = Callable[..., Curve]
@@ -95,14 +94,10 @@ def test_a_curve_needs_two_knots() -> None:
 def test_spacing_uses_the_knots_up_and_leaves_no_bracket_wider_than_the_next(sample: Sample, rows: int) -> None:
     keys = list(range(rows))
     curve = sample(keys, 1_000)
-    widths = [
-        (after.better_count - before.better_count - before.ties) / (before.better_count + before.ties + 1)
-        for before, after in pairwise(curve.knots)
-    ]
     assert len(curve.knots) == 1_000
     # For n rows without ties and K knots, the relative width d of every bracket solves 1/d + ln(n·d)/d = K. For 343,000
     # rows and 1,000 knots, d is 0.9 %.
-    assert max(widths) <= 0.009
+    assert find_widest_bracket(curve.knots) <= 0.009
 
 
 def find_best_single_ratio(keys: list[int], knots_max: int) -> float:
@@ -138,15 +133,8 @@ def test_knots_that_ties_save_make_brackets_nearly_as_narrow_as_full_knowledge(
 def test_strides_leave_brackets_about_as_narrow_as_single_steps(drive: Drive) -> None:
     rng = Random(3)
     keys = sorted(-round(rng.lognormvariate(10, 1.5)) for _ in range(60_000))
-    single, strides = (_widest_bracket(drive(keys, 500, stride_max=stride_max)) for stride_max in (1, 64))
+    single, strides = (find_widest_bracket(drive(keys, 500, stride_max=stride_max)) for stride_max in (1, 64))
     assert strides <= 1.15 * single
-
-
-def _widest_bracket(knots: list[Knot]) -> float:
-    return max(
-        (after.better_count - before.better_count - before.ties) / (before.better_count + before.ties + 1)
-        for before, after in pairwise(knots)
-    )
 
 
 @given(
@@ -161,8 +149,7 @@ def test_extra_knots_keep_every_gap_within_its_allowed_rows(
     drive: Drive, keys: list[int], knots_max: int, gap_rows_max: int, stride_max: int
 ) -> None:
     knots = drive(keys, knots_max, gap_rows_max=gap_rows_max, stride_max=stride_max)
-    gaps = [after.better_count - before.better_count - before.ties for before, after in pairwise(knots)]
-    assert max(gaps, default=0) <= gap_rows_max
+    assert max(list_gap_rows(knots), default=0) <= gap_rows_max
     assert len(knots) <= knots_max + len(keys) // gap_rows_max
 
 

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
@@ -13,6 +12,7 @@ from storage.records import Board, RefreshMethod
 from tests.jobs.folding import Folder, open_folder, refresh
 from tests.jobs.refreshing import count_due, refresh_due, run_workers, start_job, work_off
 from tests.jobs.world import PREDICTOR, REFRESH_S, World, within
+from tests.predictor.quality import list_gap_rows
 
 pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # the store makes no difference here
 # A curve from 20 samples has large errors on these values.
@@ -86,10 +86,8 @@ async def test_auto_keeps_sampling_where_the_samples_are_exact(world: World) -> 
 async def test_no_gap_holds_more_rows_than_a_count_may_read(world: World, method: RefreshMethod) -> None:
     board = await create_board(world, method, samples=2)
     curve = await refresh_on_schedule(world, board)
-    knots = curve.knots
-    gaps = [after.better_count - before.better_count - before.ties for before, after in pairwise(knots)]
-    assert max(gaps) <= 100
-    assert len(knots) > 2
+    assert max(list_gap_rows(curve.knots)) <= 100
+    assert len(curve.knots) > 2
 
 
 @asynccontextmanager
