@@ -88,9 +88,8 @@ def test_every_function_fits_a_screen() -> None:
     long = [
         f"{path}:{node.lineno} {node.name}"
         for path in _sources()
-        for node in ast.walk(_tree(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
+        for node in _functions(_tree(path))
+        if (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
     ]
     assert long == []
 
@@ -271,31 +270,28 @@ def test_test_folders_are_not_packages_and_no_test_sleeps() -> None:
         for path in tests
         for node in ast.walk(_tree(path))
         if isinstance(node, ast.Call)
-        and (getattr(node.func, "attr", None) or getattr(node.func, "id", None)) == "sleep"
+        and _called(node) == "sleep"
         # sleep(0) is allowed, because it lets other tasks run without waiting.
         and not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
     ]
     assert sleeps == []
 
 
-def test_no_file_leaves_work_for_later() -> None:
-    found = [
-        f"{path}:{number} {line.strip()}"
-        for path, text in _sources().items()
+def _matching_lines(texts: Iterable[tuple[Path, str]], wanted: re.Pattern[str]) -> list[str]:
+    return [
+        f"{path}:{number} {line.strip()[:100]}"
+        for path, text in texts
         for number, line in enumerate(text.splitlines(), start=1)
-        if LEFTOVERS.search(line)
+        if wanted.search(line)
     ]
-    assert found == []
+
+
+def test_no_file_leaves_work_for_later() -> None:
+    assert _matching_lines(_sources().items(), LEFTOVERS) == []
 
 
 def test_no_file_mentions_the_machine_that_it_was_written_on() -> None:
-    found = [
-        f"{path}:{number} {line.strip()[:100]}"
-        for path, text in _texts()
-        for number, line in enumerate(text.splitlines(), start=1)
-        if WORKPLACE.search(line)
-    ]
-    assert found == []
+    assert _matching_lines(_texts(), WORKPLACE) == []
 
 
 def test_the_lock_pins_every_package_with_hashes_and_names_no_registry() -> None:

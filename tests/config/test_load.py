@@ -4,6 +4,7 @@ Each test makes one mistake. All settings come from arguments; no test reads the
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -150,13 +151,13 @@ def test_every_form_of_a_secret_is_masked(text: str) -> None:
 @pytest.mark.parametrize("text", SECRET_TEXTS)
 @pytest.mark.parametrize("name", ["store", "sampling_store", "memcached_servers", "lease_peers", "tracing_url"])
 def test_no_problem_and_no_description_of_a_setting_shows_a_secret(tmp_path: Path, name: str, text: str) -> None:
-    sources: list[tuple[dict[str, object], dict[str, str]]] = [
-        ({name: text}, {}),
-        ({}, {f"RANKCURVE_{name.upper()}": text}),
-        ({text: "1"}, {}),
+    sources: list[tuple[dict[str, object], dict[str, str], Path | None]] = [
+        ({name: text}, {}, None),
+        ({}, {f"RANKCURVE_{name.upper()}": text}, None),
+        ({text: "1"}, {}, None),
+        ({}, {}, _toml(tmp_path, f"{name} = [{json.dumps(text)}]")),
     ]
-    listed = _toml(tmp_path, f"{name} = [{json.dumps(text)}]")
-    for overrides, environ, path in [*((*source, None) for source in sources), ({}, {}, listed)]:
+    for overrides, environ, path in sources:
         try:
             told = repr(describe(load(overrides, environ, path)))
         except ConfigError as error:
@@ -226,14 +227,6 @@ def test_pools_are_read_in_their_order_and_match_boards_by_pattern() -> None:
     assert parse_connection_pools("") == []
 
 
-@pytest.mark.parametrize(
-    "text", ["arena", "arena=x", "arena=x:0", "arena=x:100", "=x:1", "a=x:1,a=y:1", "common=x:1", "A=x:1", "a=x y:1"]
-)
-def test_text_that_is_no_pool_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="should"):
-        parse_connection_pools(text)
-
-
 def test_peers_are_read_with_their_keys_and_shown_without_them() -> None:
     text = "us=https://:rk_1_2@us.example:8080/, asia=http://10.0.0.3:8080"
     assert parse_peers(text) == {"us": "https://:rk_1_2@us.example:8080", "asia": "http://10.0.0.3:8080"}
@@ -242,9 +235,14 @@ def test_peers_are_read_with_their_keys_and_shown_without_them() -> None:
     assert "rk_1_2" not in shown
 
 
+POOLS = ["arena", "arena=x", "arena=x:0", "arena=x:100", "=x:1", "a=x:1,a=y:1", "common=x:1", "A=x:1", "a=x y:1"]
+PEERS = ["us", "us=us.example", "us=ftp://x", "=http://x", "US=http://x", "us=http://x,us=http://y", "us=http://"]
+
+
 @pytest.mark.parametrize(
-    "text", ["us", "us=us.example", "us=ftp://x", "=http://x", "US=http://x", "us=http://x,us=http://y", "us=http://"]
+    ("parse", "text"),
+    [*((parse_connection_pools, text) for text in POOLS), *((parse_peers, text) for text in PEERS)],
 )
-def test_text_that_is_no_peer_is_refused(text: str) -> None:
+def test_text_that_is_no_pool_or_no_peer_is_refused(parse: Callable[[str], object], text: str) -> None:
     with pytest.raises(ValueError, match="should"):
-        parse_peers(text)
+        parse(text)
