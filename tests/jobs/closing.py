@@ -32,8 +32,9 @@ async def run_step(world: World, job: CloseJob) -> bool:
         return await job.close_due(held)
 
 
-async def close_all(world: World) -> None:
-    job = make_close_job(world)
+async def close_all(world: World, job: CloseJob | None = None) -> None:
+    """Run steps of closing until none has work to do."""
+    job = job or make_close_job(world)
     async with hold_closing_lease(world) as held:
         while await job.close_due(held):
             pass

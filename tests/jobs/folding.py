@@ -55,8 +55,7 @@ async def assert_live(world: World, board: Board, column_index: int = 0) -> Live
 
     Return this curve.
     """
-    served = world.book.find_served(board, column_index)
-    assert served is not None
+    served = world.served(board, column_index)
     assert served.live_version
     live = served.curve
     assert isinstance(live, LiveCurve)

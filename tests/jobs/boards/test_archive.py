@@ -1,7 +1,7 @@
 """Test that an archive gives the same answers as the rows, even if processes die while they write the archive."""
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -98,7 +98,18 @@ async def count_rows_left(world: World, board: Board) -> int:
     return found
 
 
-def read_answers(entries: Entries, owners: list[Entry]) -> Program[dict[Any, Any]]:
+async def archive_board(world: World, board: Board) -> Board:
+    """Let the season end. Close and archive the board, and return the archived one."""
+    world.advance(16)
+    await close_all(world)
+    return await world.deployment.find(board.id)
+
+
+async def answers_of(world: World, board: Board, owners: Sequence[Entry] = ()) -> dict[Any, Any]:
+    return await world.store.read(lambda: read_answers(world.deployment.entries(board), owners))
+
+
+def read_answers(entries: Entries, owners: Sequence[Entry]) -> Program[dict[Any, Any]]:
     """Read every answer that a board gives. The archive of the board must later give the same answers."""
     found: dict[Any, Any] = {}
     for entry in owners:
@@ -144,15 +155,13 @@ def read_answers(entries: Entries, owners: list[Entry]) -> Program[dict[Any, Any
 async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entries: int) -> None:
     board = await make_season(world, entries=entries, ties=ties)
     owners = await read_rows(world, board)
-    before = await world.store.read(lambda: read_answers(world.deployment.entries(board), owners))
+    before = await answers_of(world, board, owners)
     totals = await world.deployment.totals(board)
-    world.advance(16)
-    await close_all(world)
-    archived = await world.deployment.find(board.id)
+    archived = await archive_board(world, board)
     assert archived.archived_us == world.deployment.clock.now_us
     opened = world.deployment.entries(archived)
     assert isinstance(opened, ArchivedEntries)
-    after = await world.store.read(lambda: read_answers(opened, owners))
+    after = await answers_of(world, archived, owners)
     assert {key: answer for key, answer in after.items() if answer != before[key]} == {}
     assert before.keys() == after.keys()
     assert await world.deployment.totals(archived) == totals
@@ -168,9 +177,7 @@ async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entr
 
 async def test_an_archive_refuses_to_list_rows_beyond_its_top(world: World) -> None:
     board = await make_season(world, entries=60)
-    world.advance(16)
-    await close_all(world)
-    ranking = world.deployment.entries(await world.deployment.find(board.id)).rankings[0]
+    ranking = world.deployment.entries(await archive_board(world, board)).rankings[0]
     last = (await world.store.read(lambda: ranking.read_first_rows(1_000)))[-1]
     place = str(last.cells[0]), last.owner
     deep = await world.store.read(lambda: ranking.find_row(None, 40))
@@ -187,8 +194,7 @@ async def test_an_archive_refuses_to_list_rows_beyond_its_top(world: World) -> N
 
 async def test_the_rows_of_an_archived_board_are_deleted_and_old_copies_of_it_refused(world: World) -> None:
     board = await make_season(world, entries=20)
-    world.advance(16)
-    await close_all(world)
+    await archive_board(world, board)
     if board.table_key is None:
         with pytest.raises(Exception, match="deleted"):
             await count_rows_left(world, board)
@@ -206,9 +212,7 @@ async def test_the_rows_of_an_archived_board_are_deleted_and_old_copies_of_it_re
 async def test_an_erased_owner_leaves_an_empty_place_in_the_archive(world: World) -> None:
     board = await make_season(world, entries=40)
     owners = await read_rows(world, board)
-    world.advance(16)
-    await close_all(world)
-    archived = await world.deployment.find(board.id)
+    archived = await archive_board(world, board)
     entries = world.deployment.entries(archived)
     top = await world.store.read(lambda: entries.rankings[0].read_first_rows(TOP))
     gone = top[3]
@@ -226,7 +230,7 @@ async def test_an_erased_owner_leaves_an_empty_place_in_the_archive(world: World
 async def test_another_process_continues_an_archive_wherever_the_first_one_died(world: World, after: bool) -> None:
     board = await make_season(world, entries=60, ties=Ties.EARLIEST)
     owners = await read_rows(world, board)
-    before = await world.store.read(lambda: read_answers(world.deployment.entries(board), owners))
+    before = await answers_of(world, board, owners)
     world.advance(16)
     calls, deaths, alive = 0, 0, False
     while not alive:
@@ -245,7 +249,7 @@ async def test_another_process_continues_an_archive_wherever_the_first_one_died(
             world.advance(2_000)  # the lease of the dead process expires
     assert deaths > 4
     archived = await world.deployment.find(board.id)
-    found = await world.store.read(lambda: read_answers(world.deployment.entries(archived), owners))
+    found = await answers_of(world, archived, owners)
     assert {key: answer for key, answer in found.items() if answer != before[key]} == {}
 
 
@@ -273,10 +277,7 @@ async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: 
 
 async def test_small_boards_are_archived_together_although_one_of_them_is_deleted(world: World) -> None:
     boards = [await make_season(world, entries=3, board_id=f"b{number}") for number in range(6)]
-    before = [
-        await world.store.read(lambda board=board: read_answers(world.deployment.entries(board), []))  # type: ignore[misc]
-        for board in boards
-    ]
+    before = [await answers_of(world, board) for board in boards]
     world.advance(16)
     job = make_close_job(world)
     while not world.observed.owners_archived:
@@ -288,13 +289,11 @@ async def test_small_boards_are_archived_together_although_one_of_them_is_delete
     gone = boards.pop(left[0])
     before.pop(left[0])
     await world.deployment.delete(gone.id)
-    while await run_step(world, job):
-        pass
+    await close_all(world, job)
     for board, then in zip(boards, before, strict=True):
         archived = await world.deployment.find(board.id)
         assert archived.archived_us is not None
-        opened = world.deployment.entries(archived)
-        assert await world.store.read(lambda opened=opened: read_answers(opened, [])) == then  # type: ignore[misc]
+        assert await answers_of(world, archived) == then
     assert world.observed.owners_archived == 15
 
 
@@ -314,11 +313,9 @@ async def test_a_board_that_cannot_be_archived_is_tried_again_and_delays_no_othe
     job = make_close_job(world)
     with monkeypatch.context() as patched:
         patched.setattr(ArchiveWriter, "encode_blocks", fails)
-        while await run_step(world, job):
-            pass
+        await close_all(world, job)
     assert world.observed.close_failures == 1
     assert [(await world.deployment.find(board.id)).archived_us is None for board in (bad, good)] == [True, False]
     world.advance(31)
-    while await run_step(world, job):
-        pass
+    await close_all(world, job)
     assert (await world.deployment.find(bad.id)).archived_us is not None

@@ -1,6 +1,7 @@
 """Test pruning. The store must keep a post id as long as a caller may send the same post again."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 
 import pytest
 
@@ -22,6 +23,31 @@ async def apply_post(world: World, board: Board, post_id: str) -> PostStatus:
     return (await world.deployment.apply_one(post)).status
 
 
+async def apply_posts(world: World, board: Board, count: int) -> None:
+    """Apply posts with the ids p0, p1 and so on. The clock advances by 1 us before each post."""
+    for number in range(count):
+        world.deployment.clock.now_us += 1
+        await apply_post(world, board, f"p{number}")
+
+
+async def run_steps(world: World, pruning: Coroutine[object, object, int], pauses: int = 1) -> int:
+    """Run a job's work to its end, through that many pauses between its steps. Return the number of deleted rows."""
+    task = asyncio.create_task(pruning)
+    for _ in range(pauses):
+        await world.time.end_sleep(0)
+    return await task
+
+
+def read_up_to(position: int) -> Callable[[], Program[int | None]]:
+    """Return the program of a reader that has not read the log from `position` on."""
+
+    def unread_from() -> Program[int | None]:
+        yield from change_log.find_horizon()
+        return position
+
+    return unread_from
+
+
 async def test_a_post_id_is_deleted_after_its_retention_and_not_before(world: World) -> None:
     board = await world.create("b")
     assert await apply_post(world, board, "old") is PostStatus.APPLIED
@@ -37,18 +63,14 @@ async def test_a_post_id_is_deleted_after_its_retention_and_not_before(world: Wo
 
 async def test_one_run_of_pruning_is_bounded_and_the_next_continues(world: World) -> None:
     board = await world.create("b")
-    for number in range(70):
-        world.deployment.clock.now_us += 1
-        await apply_post(world, board, f"p{number}")
+    await apply_posts(world, board, 70)
     world.deployment.clock.now_us += 2 * RETENTION_US
     async with run_jobs(world.prune_job()):
         await world.time.end_sleep(LIMITS.prune_interval_s)
         for _ in range(2 * LIMITS.prune_steps_max):  # steps for post ids, then for the change log
             await world.time.end_sleep(0)
         await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
-    rest = asyncio.create_task(world.prune_job().prune_post_ids())
-    await world.time.end_sleep(0)
-    assert await rest == 70 - 11 * LIMITS.prune_steps_max
+    assert await run_steps(world, world.prune_job().prune_post_ids()) == 70 - 11 * LIMITS.prune_steps_max
 
 
 async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(world: World) -> None:
@@ -58,10 +80,7 @@ async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(wor
     await world.deployment.apply(*posts)
     await world.deployment.apply_one(world.deployment.post("o", part(stays, {"xp0": 1})))
     await world.deployment.reset()
-    sweeping = asyncio.create_task(world.prune_job().sweep_tables())
-    for _ in range(3):
-        await world.time.end_sleep(0)
-    assert await sweeping == 25
+    assert await run_steps(world, world.prune_job().sweep_tables(), pauses=3) == 25
     assert len(await world.deployment.rows(board, [f"o{number}" for number in range(25)])) == 0
     assert len(await world.deployment.rows(stays, ["o"])) == 1
 
@@ -80,19 +99,12 @@ async def test_a_log_that_nobody_counts_is_pruned_all_the_same_and_reports_its_a
     for number in range(5):
         await apply_post(world, board, f"p{number}")
     changes = await read_log(world)
-
-    def unread_from() -> Program[int | None]:
-        yield from change_log.find_horizon()
-        return changes[0].position
-
     kept_s = LIMITS.change_log_retention_s
-    job = world.prune_job(unread_from)
+    job = world.prune_job(read_up_to(changes[0].position))
     world.deployment.clock.now_us += round(2 * kept_s * 1e6)
     assert await job.prune_changes() == 0
     world.deployment.clock.now_us += 1
-    pruning = asyncio.create_task(job.prune_changes())
-    await world.time.end_sleep(0)
-    assert await pruning == 4, "the last change always stays"
+    assert await run_steps(world, job.prune_changes()) == 4, "the last change always stays"
     async with run_jobs(job):
         await world.time.end_sleep(LIMITS.prune_interval_s)
         assert await world.observed.log_ages.get() == pytest.approx(2 * kept_s, abs=1)
@@ -100,23 +112,12 @@ async def test_a_log_that_nobody_counts_is_pruned_all_the_same_and_reports_its_a
 
 async def test_changes_are_deleted_after_their_retention_unless_they_are_uncounted(world: World) -> None:
     board = await world.create("b")
-    for number in range(25):
-        world.deployment.clock.now_us += 1
-        await apply_post(world, board, f"p{number}")
+    await apply_posts(world, board, 25)
     world.deployment.clock.now_us += round(LIMITS.change_log_retention_s * 1e6) - 3
     positions = [change.position for change in await read_log(world)]
-
-    def unread_from() -> Program[int | None]:
-        yield from change_log.find_horizon()
-        return positions[12]
-
-    pruning = asyncio.create_task(world.prune_job(unread_from).prune_changes())
-    for _ in range(2):
-        await world.time.end_sleep(0)
-    assert await pruning == 12
-    pruning = asyncio.create_task(world.prune_job().prune_changes())
-    await world.time.end_sleep(0)
-    assert await pruning == 9
+    uncounted = world.prune_job(read_up_to(positions[12]))
+    assert await run_steps(world, uncounted.prune_changes(), pauses=2) == 12
+    assert await run_steps(world, world.prune_job().prune_changes()) == 9
     assert [change.position for change in await read_log(world)] == positions[21:], "the rest is younger"
 
 
