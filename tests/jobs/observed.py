@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from jobs.observer import JobObserver
+from storage.curves.auditing import Audit
 
 
 @dataclass
@@ -15,6 +16,7 @@ class Observed(JobObserver):
     log_ages: asyncio.Queue[float] = field(default_factory=asyncio.Queue)  # seconds
     pruned_elsewhere_times: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # for each fold, the number of folded changes
+    audits: asyncio.Queue[Audit] = field(default_factory=asyncio.Queue)
     void: int = 0  # number of curves that lost their live counts
     boards_closed: int = 0
     owners_archived: int = 0
@@ -33,6 +35,12 @@ class Observed(JobObserver):
 
     def refresh_fenced(self) -> None:
         self.fenced.put_nowait(None)
+
+    def audited(self, found: Audit) -> None:
+        self.audits.put_nowait(found)
+
+    def audit_failed(self) -> None:
+        self.failures.put_nowait(None)
 
     def closed(self, boards: int) -> None:
         self.boards_closed += boards

@@ -1,15 +1,12 @@
 """Test that the audit job audits every column with a curve and no other column, and reports what it found."""
 
-import asyncio
 import random
 
 import pytest
 
 from config.settings import JobSettings, Settings
 from jobs.curves.audit import AuditJob, Auditor
-from jobs.observer import JobObserver
 from predictor import Curve, Knot
-from storage.curves.auditing import Audit
 from storage.curves.stored_curves import ServedCurve, store_curve
 from storage.errors import NoCurveError, StoreBusyError
 from storage.records import Board
@@ -23,37 +20,19 @@ LIMITS = JobSettings(audit_owners_max=20).model_copy(
 )
 
 
-class Observed(JobObserver):
-    def __init__(self) -> None:
-        self.audits: asyncio.Queue[Audit] = asyncio.Queue()
-        self.failures: asyncio.Queue[None] = asyncio.Queue()
-
-    def audited(self, found: Audit) -> None:
-        self.audits.put_nowait(found)
-
-    def audit_failed(self) -> None:
-        self.failures.put_nowait(None)
-
-
 class Auditing:
     def __init__(self, world: World) -> None:
-        self.world, self.observed = world, Observed()
-        rng = random.Random(3)
-        self.auditor = self.make_auditor(LIMITS, rng)
+        self.world, self.observed = world, world.observed
+        self.auditor = self.make_auditor(LIMITS)
         self.job = AuditJob(world.context(Settings(audit_interval_s=INTERVAL_S)), self.auditor)
 
-    def make_auditor(self, limits: JobSettings, rng: random.Random) -> Auditor:
+    def make_auditor(self, limits: JobSettings) -> Auditor:
         parts = self.world.store, self.world.deployment.boards, self.world.book, limits, self.observed
-        return Auditor(*parts, monotonic=lambda: 0.0, rng=rng)
-
-    async def advance_interval(self) -> None:
-        await self.world.time.wait_for_sleeper(INTERVAL_S)
-        self.world.advance(INTERVAL_S)
+        return Auditor(*parts, monotonic=lambda: 0.0, rng=random.Random(3))
 
 
 async def store_and_serve(world: World, board: Board, curve: Curve) -> None:
-    totals = await world.deployment.totals(board)
-    changes = totals[-2]
+    changes = (await world.deployment.totals(board))[-2]
     version = await world.store.write(lambda: store_curve(board, 0, curve, changes=changes))
     world.book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, curve))
 
@@ -79,7 +58,7 @@ async def test_a_column_with_a_curve_is_found_and_audited_once_an_interval(world
     await create_board_with_curve(world)
     async with run_jobs(auditing.job):
         for _ in range(2):
-            await auditing.advance_interval()
+            await world.end_sleep(INTERVAL_S)
             found = await within(auditing.observed.audits.get())
             assert (found.outcome, len(found.compared), found.broken) == ("compared", 10, [])
     assert auditing.observed.audits.empty()
@@ -113,7 +92,7 @@ async def test_a_caller_may_ask_for_fewer_owners_than_the_limit_and_never_for_mo
     board = await create_board_with_curve(world)
     auditing = Auditing(world)
     assert len((await auditing.auditor.audit_column(board, 0, owners=3)).compared) == 3
-    bounded = auditing.make_auditor(LIMITS.model_copy(update={"audit_owners_max": 4}), random.Random(1))
+    bounded = auditing.make_auditor(LIMITS.model_copy(update={"audit_owners_max": 4}))
     assert len((await bounded.audit_column(board, 0, owners=9)).compared) == 4
     with pytest.raises(NoCurveError):
         await auditing.auditor.audit_column(board, 1)
@@ -124,7 +103,7 @@ async def test_a_failing_store_is_reported_and_the_next_turn_comes(world: World)
     auditing = Auditing(world)
     async with run_jobs(auditing.job):
         world.store.failures.append(StoreBusyError("away"))
-        await auditing.advance_interval()
+        await world.end_sleep(INTERVAL_S)
         await within(auditing.observed.failures.get())
-        await auditing.advance_interval()
+        await world.end_sleep(INTERVAL_S)
         assert (await within(auditing.observed.audits.get())).outcome == "compared"

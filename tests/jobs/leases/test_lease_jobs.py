@@ -56,12 +56,10 @@ class Upkeep(JobObserver):
         yield from ()
         return self.pools.clock.now_us
 
-    async def ask(self, keys: int, *, region: str, named: str) -> int:
-        """Request a lease for each of `keys` new keys. Return how many of these keys got a resource."""
-        asked = [
-            LeaseRequest(CLIENT, "numbers", f"{named} {key}", region, None, 1_000 * MINUTE_US) for key in range(keys)
-        ]
-        return sum(isinstance(one, Grant) for one in await self.pools.run(*asked))
+    async def ask(self, keys: int, *, region: str, named: str, lease_us: int = 1_000 * MINUTE_US) -> list[Grant]:
+        """Request a lease for each of `keys` new keys: `named` and a number. Return the granted leases."""
+        asked = [LeaseRequest(CLIENT, "numbers", f"{named}{key}", region, None, lease_us) for key in range(keys)]
+        return [one for one in await self.pools.run(*asked) if isinstance(one, Grant)]
 
 
 @pytest.fixture
@@ -75,8 +73,7 @@ async def upkeep(world: World) -> Upkeep:
 
 async def test_ended_leases_are_liberated_in_bounded_steps_and_their_keys_find_them_again(upkeep: Upkeep) -> None:
     pools = upkeep.pools
-    asked = [LeaseRequest(CLIENT, "numbers", f"k{key}", "eu", None, LEASE_US) for key in range(12)]
-    given = [one for one in await pools.run(*asked) if isinstance(one, Grant)]
+    given = await upkeep.ask(12, region="eu", named="k", lease_us=LEASE_US)
     await pools.ask("long", lease_us=100 * LEASE_US)
     pools.clock.now_us += LEASE_US + MARGIN_US - 1
     assert await upkeep.liberate_job.liberate_expired() == 0
@@ -93,15 +90,15 @@ async def test_ended_leases_are_liberated_in_bounded_steps_and_their_keys_find_t
 async def test_a_region_that_runs_out_gets_free_resources_of_other_regions(upkeep: Upkeep) -> None:
     pools = upkeep.pools
     assert await upkeep.balance_job.balance_pools() == 0, "nothing was measured yet"
-    assert await upkeep.ask(2, region="eu", named="e") == 2
-    assert await upkeep.ask(15, region="us", named="u") == 10
+    assert len(await upkeep.ask(2, region="eu", named="e")) == 2
+    assert len(await upkeep.ask(15, region="us", named="u")) == 10
     pools.clock.now_us += 5 * MINUTE_US
     moved = await upkeep.balance_job.balance_pools()
     assert moved == upkeep.moved > 10
     counts = await pools.counts()
     assert counts["eu"].total + counts["us"].total == 50
     assert counts["us"].total == 10 + moved
-    assert await upkeep.ask(5, region="us", named="more") == 5
+    assert len(await upkeep.ask(5, region="us", named="more")) == 5
     rows = await pools.rows()
     assert len(rows) == 50
     assert sum(row.region == "us" for row in rows) == counts["us"].total
@@ -122,9 +119,8 @@ async def test_another_process_uses_what_a_process_measured(upkeep: Upkeep) -> N
 async def test_ended_leases_move_without_being_liberated_first_and_running_ones_stay(upkeep: Upkeep) -> None:
     pools = upkeep.pools
     pool = await pools.pool()
-    asked = [LeaseRequest(CLIENT, "numbers", f"k{key}", "eu", None, LEASE_US) for key in range(30)]
-    given = {one.key: one for one in await pools.run(*asked) if isinstance(one, Grant)}
-    assert await upkeep.ask(8, region="eu", named="long") == 8
+    given = await upkeep.ask(30, region="eu", named="k", lease_us=LEASE_US)
+    assert len(await upkeep.ask(8, region="eu", named="long")) == 8
     pools.clock.now_us += LEASE_US + MARGIN_US
     now_us = pools.clock.now_us
 
@@ -140,9 +136,9 @@ async def test_ended_leases_move_without_being_liberated_first_and_running_ones_
     assert (counts["us"].total, counts["us"].held) == (42, 0)
     assert sum(kind == "liberated" for kind, _, _ in await pools.summarize_events()) == 30
     again = await pools.ask("k3", region="eu")
-    assert (again.resource, again.region) == (given["k3"].resource, "us"), "its key finds it again"
-    assert again.version == given["k3"].version + 2, "one for the move, one for the new lease"
-    assert await upkeep.ask(41, region="us", named="more") == 41
+    assert (again.resource, again.region) == (given[3].resource, "us"), "its key finds it again"
+    assert again.version == given[3].version + 2, "one for the move, one for the new lease"
+    assert len(await upkeep.ask(41, region="us", named="more")) == 41
 
 
 @pytest.mark.parametrize(
@@ -159,8 +155,7 @@ async def test_after_one_round_no_key_is_refused_while_another_region_has_ended_
     await pools.add(*(f"e{number}" for number in range(100)), region="eu")
     await pools.add("u0", region="us")
     await upkeep.balance_job.balance_pools()
-    first = [LeaseRequest(CLIENT, "numbers", f"first {key}", "eu", None, 20 * MINUTE_US) for key in range(100)]
-    assert all(isinstance(one, Grant) for one in await pools.run(*first))
+    assert len(await upkeep.ask(100, region="eu", named="first", lease_us=20 * MINUTE_US)) == 100
     refused: list[int] = []
     given = 0
     for minute in range(1, 70):
@@ -168,11 +163,7 @@ async def test_after_one_round_no_key_is_refused_while_another_region_has_ended_
         if minute % 5 == 0:
             await upkeep.balance_job.balance_pools()
         keys = asked_a_minute(minute - 20) if minute > 20 else 0
-        asked = [
-            LeaseRequest(CLIENT, "numbers", f"{minute}/{key}", "us", None, lease_minutes * MINUTE_US)
-            for key in range(keys)
-        ]
-        got = sum(isinstance(one, Grant) for one in await pools.run(*asked)) if asked else 0
+        got = len(await upkeep.ask(keys, region="us", named=f"{minute}/", lease_us=lease_minutes * MINUTE_US))
         given += got
         if got < keys:
             leased = sum(row.expires_at_us > pools.clock.now_us - MARGIN_US for row in await pools.rows())

@@ -1,8 +1,8 @@
 """Test that a queue worker finds and applies posts, keeps and releases its leases, and pauses after failures."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -16,7 +16,7 @@ from storage.queue.queue_application import DrainedRound
 from storage.queue.workers import Sizing
 from storage.records import Board, Merge
 from tests.jobs.refreshing import run_jobs
-from tests.jobs.world import WAIT_S, ManualTime, World
+from tests.jobs.world import World, within
 from tests.storage.deployment import counter, part, ranked
 from tests.storage.meddling import MeddlingStore
 from tests.storage.queueing import LEASE_US, SHARDS, QueueDesk
@@ -61,39 +61,27 @@ class Place:
 
     def __init__(self, desk: QueueDesk, board: Board, name: str = "ada", limits: Settings = LIMITS) -> None:
         self.desk, self.board = desk, board
-        self.store, self.time, self.observed = MeddlingStore(desk.store), ManualTime(), Observed()
-        self.wake = asyncio.Event()
+        self.store, self.observed, self.wake = MeddlingStore(desk.store), Observed(), asyncio.Event()
+        process = World(desk.deployment)
+        self.time, self.advance = process.time, process.advance
         parts = desk.worker(name, store=self.store)
-        context = replace(
-            World(desk.deployment).context(limits, self.observed),
-            store=self.store,
-            now_us=desk.clock,
-            monotonic=self.time.monotonic,
-        )
+        context = replace(process.context(limits, self.observed), store=self.store)
         self.worker = DrainWorker(context, parts.drainer, parts.leases, wake=self.wake, sleep=self.time.elapse)
 
-    @asynccontextmanager
-    async def run_worker(self) -> AsyncIterator[None]:
-        async with run_jobs(self.worker):
-            yield
+    def run_worker(self) -> AbstractAsyncContextManager[None]:
+        return run_jobs(self.worker)
 
     async def enqueue(self, *owners: str) -> None:
         """Queue one post for each owner. Each post adds one point."""
-        await self.desk.enqueue(
-            *(self.desk.deployment.post(owner, part(self.board, {"xp": 1, "last": 1})) for owner in owners)
-        )
+        stats = part(self.board, {"xp": 1, "last": 1})
+        await self.desk.enqueue(*(self.desk.deployment.post(owner, stats) for owner in owners))
 
     async def wait_until_idle(self) -> None:
         """Wait until the worker has applied all posts and waits for new ones."""
         await self.time.wait_for_sleeper(LIMITS.ingest_poll_s)
 
-    def advance(self, seconds: float) -> None:
-        self.desk.clock.now_us += round(seconds * 1e6)
-        self.time.advance(seconds)
-
     async def wait_for_round(self) -> DrainedRound:
-        async with asyncio.timeout(WAIT_S):
-            return await self.observed.rounds.get()
+        return await within(self.observed.rounds.get())
 
     async def read_xp(self, owner: str) -> int:
         stats = await self.desk.deployment.stats(self.board, owner)
@@ -102,10 +90,8 @@ class Place:
 
 @pytest.fixture
 async def place(world: World) -> Place:
-    deployment = world.deployment
-    desk = await QueueDesk.on(deployment)
-    board = await deployment.create("b", ranked("xp"), counter("last", merge=Merge.LAST))
-    return Place(desk, board)
+    board = await world.deployment.create("b", ranked("xp"), counter("last", merge=Merge.LAST))
+    return Place(await QueueDesk.on(world.deployment), board)
 
 
 async def test_a_worker_writes_nothing_while_no_posts_wait(place: Place) -> None:
@@ -210,8 +196,7 @@ async def test_a_worker_that_was_fenced_off_claims_again_and_goes_on(place: Plac
         await place.desk.update_share(other)
         await place.enqueue("ada")
         place.wake.set()
-        async with asyncio.timeout(WAIT_S):
-            await place.observed.fenced.get()
+        await within(place.observed.fenced.get())
         await place.wait_until_idle()
         assert await place.read_xp("ada") == 1
         await place.desk.store.write(lambda: other.leases.release_share(other.share))

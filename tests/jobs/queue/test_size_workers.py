@@ -1,11 +1,9 @@
 """Test that the number of workers follows the measurements, on every store, whichever process measures."""
 
-from dataclasses import replace
-
 from config.settings import Settings
 from jobs.queue.size_workers import SizeWorkersJob
 from storage.queue.workers import Sizing
-from tests.jobs.world import ManualTime, World
+from tests.jobs.world import World
 from tests.storage.deployment import part, ranked
 from tests.storage.queueing import SHARDS, QueueDesk
 
@@ -16,11 +14,13 @@ class Meter:
     """A process that measures how busy the workers are. The test simulates their work."""
 
     def __init__(self, desk: QueueDesk) -> None:
-        self.desk, self.time = desk, ManualTime()
-        context = replace(
-            World(desk.deployment).context(LIMITS), store=desk.store, now_us=desk.clock, monotonic=self.time.monotonic
-        )
-        self.job = SizeWorkersJob(context, desk.semaphore)
+        self.desk, self.process = desk, World(desk.deployment)
+        self.job = SizeWorkersJob(self.process.context(LIMITS), desk.semaphore)
+
+    async def measure_later(self) -> None:
+        """Measure again one window of time later, by the clock of this process only."""
+        self.process.time.advance(LIMITS.ingest_sizing_s)
+        await self.job.measure()
 
     async def play_window(self, *, posts_per_s: float, busy_workers: float) -> int:
         """Simulate and measure the work of one window of time. Return the number of workers that the job then sets."""
@@ -28,8 +28,7 @@ class Meter:
         applied = {shard: round(posts_per_s * seconds / SHARDS) for shard in range(SHARDS)}
         busy_us = round(busy_workers * seconds * 1e6)
         await self.desk.store.write(lambda: self.desk.queue.add_counts(applied, busy_us=busy_us))
-        self.desk.clock.now_us += round(seconds * 1e6)
-        self.time.advance(seconds)
+        self.process.advance(seconds)
         await self.job.measure()
         return (await self.desk.store.read(self.desk.semaphore.sizing)).size
 
@@ -63,8 +62,7 @@ async def test_measuring_writes_nothing_if_nothing_was_applied(world: World) -> 
     meter = Meter(desk)
     before = await desk.store.read(desk.semaphore.sizing)
     for _ in range(3):
-        meter.time.advance(LIMITS.ingest_sizing_s)
-        await meter.job.measure()
+        await meter.measure_later()
     assert await desk.store.read(desk.semaphore.sizing) == before
     assert before.sized_at_us == 0, "no row was written"
 
@@ -75,12 +73,10 @@ async def test_two_processes_that_measure_change_the_number_once(world: World) -
     await first.job.measure()
     await second.job.measure()
     sizes = [await first.play_window(posts_per_s=300, busy_workers=300 / 700)]
-    second.time.advance(LIMITS.ingest_sizing_s)
-    await second.job.measure()
+    await second.measure_later()
     for _ in range(2):
         sizes.append(await first.play_window(posts_per_s=2_100, busy_workers=8))
-        second.time.advance(LIMITS.ingest_sizing_s)
-        await second.job.measure()
+        await second.measure_later()
     assert sizes == [8, 8, 3]
     assert (await desk.store.read(desk.semaphore.sizing)).size == 3
 
