@@ -38,7 +38,6 @@ from querybuilder import (
     lit,
     not_,
     null,
-    oldest_transaction,
     open_cursor,
     param,
     part,
@@ -67,11 +66,6 @@ WANTED: list[tuple[Any, str]] = [
         .each_piece(col("c1"), "m").where(contains_text(col("owner"), param("o"))),
         'SELECT substr("m"."value", ((length("m"."value") / $1::bigint) + $2::bigint)::int, $1::bigint::int) FROM "b7" '
         'CROSS JOIN unnest(string_to_array("c1", \',\')) AS "m"("value") WHERE (strpos("owner", $3) > 0)',
-    ),
-    (
-        select(part(col("c1"), 3, 2)).from_("b7").where(col("at").lt(oldest_transaction())),
-        'SELECT substr("c1", $1::bigint::int, $2::bigint::int) FROM "b7" '
-        'WHERE "at" < txid_snapshot_xmin(txid_current_snapshot())',
     ),
     (
         select(col("owner"), col("c1")).from_("b7").where(seek(("c1", DESC, param("v")), ("owner", ASC, param("o"))))

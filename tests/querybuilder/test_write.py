@@ -141,24 +141,18 @@ def test_sqlite_takes_bytes_alone_and_refuses_them_in_bulk(run: Run) -> None:
     assert run(select(lit(b"\0\xff"))) == [(b"\0\xff",)]
 
 
-@pytest.mark.parametrize("query", [
-    insert("t"),
-    update("t").where(col("a").eq(1)),
-    update("t").set(a=1),
-    update("t").set(a=1).where(col("a").eq(1)).everything(),
-    delete("t"),
-    delete("t").where(col("a").eq(1)).everything(),
-    insert("t").rows(param("rows")),
+@pytest.mark.parametrize("build", [
+    lambda: insert("t"),
+    lambda: update("t").where(col("a").eq(1)),
+    lambda: update("t").set(a=1),
+    lambda: update("t").set(a=1).where(col("a").eq(1)).everything(),
+    lambda: delete("t"),
+    lambda: delete("t").where(col("a").eq(1)).everything(),
+    lambda: insert("t").rows(param("rows")),
+    lambda: insert("t").values(a=1).on_conflict().do_update(a=2),
+    lambda: insert("t").values(a=1).on_conflict("a").do_update(),
+    lambda: insert("t").values(a=1).on_conflict("a").overwrite(),
 ])  # fmt: skip
-def test_an_incomplete_or_contradictory_write_is_refused(query: Any) -> None:
+def test_an_incomplete_or_contradictory_write_is_refused(build: Callable[[], Any]) -> None:
     with pytest.raises(IncompleteQueryError):
-        query.compile(SQLITE)
-
-
-def test_do_update_needs_its_key_and_an_assignment() -> None:
-    with pytest.raises(IncompleteQueryError):
-        insert("t").values(a=1).on_conflict().do_update(a=2)
-    with pytest.raises(IncompleteQueryError):
-        insert("t").values(a=1).on_conflict("a").do_update()
-    with pytest.raises(IncompleteQueryError):
-        insert("t").values(a=1).on_conflict("a").overwrite()
+        build().compile(SQLITE)
