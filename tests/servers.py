@@ -45,17 +45,12 @@ def program(name: str, package: str) -> Path:
     Raises:
         ServerMissingError: the program is not installed. The message says how to install it.
     """
-    found = _find(name)
-    if found is None:
-        raise ServerMissingError(f"the tests need {name}, of Debian's package {package}: {INSTALL_HINT}")
-    return found
-
-
-def _find(name: str) -> Path | None:
     # Debian keeps PostgreSQL's programs outside of PATH, in one folder for each version.
     versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
-    on_path = shutil.which(name)
-    return versions[-1] if versions else Path(on_path) if on_path else None
+    found = versions[-1] if versions else shutil.which(name)
+    if found is None:
+        raise ServerMissingError(f"the tests need {name}, of Debian's package {package}: {INSTALL_HINT}")
+    return Path(found)
 
 
 def ended(process: subprocess.Popen[bytes] | None) -> bool:
@@ -144,7 +139,10 @@ class PostgresServer:
 
         `mode` is `smart`, `fast` (ends sessions) or `immediate` (like a crash).
         """
-        self._end({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
+        if self._process is not None:
+            number = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode]
+            self._process.send_signal(number)
+            self._process.wait(READY_S)
 
     def kill(self) -> None:
         """Send SIGKILL to the server and to all its child processes."""
@@ -193,11 +191,6 @@ class PostgresServer:
         if done.returncode != 0:
             raise RuntimeError(f"{name} failed: {done.stderr.strip()[-1000:]}")
         return done.stdout.strip()
-
-    def _end(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)
-            self._process.wait(READY_S)
 
 
 class MemcachedServer:

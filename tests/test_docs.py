@@ -32,9 +32,7 @@ def text_of(page: Path) -> str:
 
 # The names come from the page, because a process exposes a metric only after it has a value for the metric.
 # tests/service/telemetry/test_e2e_series.py compares the page with all metrics.
-METRICS = re.findall(
-    r"^\| `(rankcurve_\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8"), re.MULTILINE
-)
+METRICS = re.findall(r"^\| `(rankcurve_\w+)` \|", text_of(ROOT / "docs" / "metrics.md"), re.MULTILINE)
 
 
 def heading_ids(page: Path) -> set[str]:
