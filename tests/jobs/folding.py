@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from jobs.curves.fold import RESOURCE, Counting, FoldJob
-from jobs.ownership import JOB_POOL, HeldLease
+from jobs.ownership import HeldLease
 from predictor import LiveCurve
 from storage.records import Board
 from tests.jobs.refreshing import run_workers
@@ -29,12 +29,8 @@ class Folder:
 async def open_folder(world: World, **limits: int) -> AsyncIterator[Folder]:
     """Claim the lease on folding, and yield a process that holds the lease. Release the lease at the end."""
     job = world.fold_job(**limits)
-    lease = await world.store.write(
-        lambda: world.leases.claim(JOB_POOL, RESOURCE, holder=world.holder, lease_us=10_000_000)
-    )
-    held = HeldLease(lease, world.leases, 10_000_000)
-    yield Folder(job, held)
-    await world.store.write(held.release)
+    async with world.hold_job_lease(RESOURCE, 10_000_000) as held:
+        yield Folder(job, held)
 
 
 async def refresh(world: World, board: Board, column_index: int = 0) -> None:

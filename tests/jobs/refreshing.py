@@ -7,7 +7,7 @@ from typing import Protocol
 
 from jobs.curves.refresh import RefreshJob
 from storage.records import Board
-from tests.jobs.world import REFRESH_S, World
+from tests.jobs.world import REFRESH_S, World, within
 
 
 def count_curve_entries(world: World, board: Board, column_index: int = 0) -> int | None:
@@ -31,6 +31,15 @@ async def run_workers(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def run_held_worker(world: World, job: RefreshJob, *, after: bool = False) -> AsyncIterator[None]:
+    """Run a worker whose heavy reads block as `HeldStore.hold` says. Begin when its first refresh is blocked."""
+    world.store.hold(after=after)
+    async with run_workers(job):
+        await within(world.store.entered.wait())
+        yield
 
 
 async def work_off(world: World, job: RefreshJob) -> None:

@@ -16,12 +16,14 @@ from tests.jobs.refreshing import (
     count_curve_entries,
     count_due,
     refresh_due,
+    run_held_worker,
     run_jobs,
     run_workers,
     start_job,
     work_off,
 )
 from tests.jobs.world import LEASE_S, LIMITS, MARGIN_S, REFRESH_S, World, within
+from tests.storage.meddling import MeddlingStore
 
 OVER_S = LEASE_S + MARGIN_S
 RENEWAL_S = LEASE_S * LIMITS.lease_renewal_ratio
@@ -64,9 +66,7 @@ async def test_a_column_that_two_processes_find_due_is_refreshed_by_one_of_them(
     assert await count_due(world, mine) == 6
     await theirs.find_due()
     assert theirs.waiting == 6
-    other.store.hold()
-    async with run_workers(theirs):
-        await within(other.store.entered.wait())  # the other process has begun to refresh one column
+    async with run_held_worker(other, theirs):  # the other process has begun to refresh one column
         async with run_workers(mine):
             await world.wait_for_refreshes(5)
             refused = await within(world.store.refused.get())
@@ -112,9 +112,7 @@ async def test_a_process_learns_of_boards_that_others_create_and_delete(world: W
 
 async def test_a_process_that_slept_past_its_lease_is_fenced_off(world: World) -> None:
     board, other, mine, theirs = await make_two_processes_with_due_column(world)
-    world.store.hold(after=True)
-    async with run_workers(mine):
-        await within(world.store.entered.wait())  # this process has read its snapshot and is now blocked
+    async with run_held_worker(world, mine, after=True):  # this process has read its snapshot and is now blocked
         await world.post(board, {"b": 1})
         world.deployment.clock.now_us += round(OVER_S * 1e6)
         await work_off(other, theirs)
@@ -129,9 +127,7 @@ async def test_a_process_that_slept_past_its_lease_is_fenced_off(world: World) -
 
 async def test_the_lease_of_a_long_refresh_is_renewed(world: World) -> None:
     board, other, mine, theirs = await make_two_processes_with_due_column(world)
-    world.store.hold()
-    async with run_workers(mine):
-        await within(world.store.entered.wait())
+    async with run_held_worker(world, mine):
         first = await find_refresh_lease(world, board)
         for _ in range(10):
             await world.end_sleep(RENEWAL_S)
@@ -148,9 +144,7 @@ async def test_the_lease_of_a_long_refresh_is_renewed(world: World) -> None:
 
 async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World) -> None:
     board, other, mine, theirs = await make_two_processes_with_due_column(world)
-    world.store.hold()
-    async with run_workers(mine):
-        await within(world.store.entered.wait())
+    async with run_held_worker(world, mine):
         world.deployment.clock.now_us += round(OVER_S * 1e6)
         await work_off(other, theirs)
         await world.time.end_sleep(RENEWAL_S)
@@ -160,19 +154,12 @@ async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World
 
 
 async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> None:
-    running, done = asyncio.Event(), asyncio.Event()
-    failures: list[Exception] = [StoreAwayError(), StoreAwayError()]
-    write = world.store.write
-
-    async def failing(program: object) -> object:
-        if failures and running.is_set():
-            raise failures.pop()
-        return await write(program)  # type: ignore[arg-type]
-
-    world.store.write = failing  # type: ignore[method-assign, assignment]
+    done = asyncio.Event()
+    store = MeddlingStore(world.store, before_statement=0)
+    world.store = store  # type: ignore[assignment]
 
     async def work(held: HeldLease) -> int:
-        running.set()
+        store.meddle = [StoreAwayError(), StoreAwayError()]
         await done.wait()
         return held.lease.version
 
@@ -182,7 +169,7 @@ async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> 
     await world.time.wait_for_sleeper(RENEWAL_S)
     found = await world.store.read(lambda: world.leases.find_lease("pool", "r"))
     assert found is not None
-    assert not failures
+    assert not store.meddle
     assert found.expires_at_us == world.deployment.clock.now_us + round(LEASE_S * 1e6)
     done.set()
     assert await within(task) == 1
@@ -205,9 +192,7 @@ async def test_the_column_of_a_dead_process_is_refreshed_once_its_lease_has_ende
 
 async def test_a_process_that_stops_gives_its_leases_back(world: World) -> None:
     board, other, mine, theirs = await make_two_processes_with_due_column(world)
-    world.store.hold()
-    async with run_workers(mine):
-        await within(world.store.entered.wait())
+    async with run_held_worker(world, mine):
         assert (await find_refresh_lease(world, board)).expires_at_us > world.deployment.clock.now_us
     assert (await find_refresh_lease(world, board)).expires_at_us == 0
     await work_off(other, theirs)
@@ -216,9 +201,7 @@ async def test_a_process_that_stops_gives_its_leases_back(world: World) -> None:
 async def test_a_request_waits_for_a_refresh_that_starts_after_one_elsewhere_has_ended(world: World) -> None:
     [board], other, mine, theirs = await make_two_processes(world)
     await count_due(world, mine)
-    world.store.hold(after=True)
-    async with run_workers(mine), run_workers(theirs):
-        await within(world.store.entered.wait())
+    async with run_held_worker(world, mine, after=True), run_workers(theirs):
         await world.post(board, {"b": 1})
         demands = [asyncio.create_task(other.desk.refresh_now(board, 0))]
         assert isinstance(await within(other.store.refused.get()), LeaseTakenError)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ from jobs.curves.refresh import RefreshJob
 from jobs.curves.refresh_requests import RefreshQueue
 from jobs.job_context import JobContext
 from jobs.observer import JobObserver
-from jobs.ownership import Ownership
+from jobs.ownership import JOB_POOL, HeldLease, Ownership
 from jobs.wiring import JobParts, Jobs, start_jobs
 from storage.boards.catalog import Catalog
 from storage.curves.live_counts import find_fold_position
@@ -183,6 +184,18 @@ class World:
         self.desk = RefreshQueue(requests_max=3, wait_s_max=WAIT_S)
         self.leases = WorkLeases(self.store_clock, margin_us=round(MARGIN_S * 1e6))
         self.holder: str = "first" if beside is None else beside.holder + " and another"
+
+    @asynccontextmanager
+    async def hold_job_lease(self, resource: str, lease_us: int) -> AsyncIterator[HeldLease]:
+        """Claim the lease on a job, and release the lease at the end."""
+        lease = await self.store.write(
+            lambda: self.leases.claim(JOB_POOL, resource, holder=self.holder, lease_us=lease_us)
+        )
+        held = HeldLease(lease, self.leases, lease_us)
+        try:
+            yield held
+        finally:
+            await self.store.write(held.release)
 
     def store_clock(self) -> Program[int]:
         yield from ()

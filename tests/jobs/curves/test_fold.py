@@ -25,16 +25,15 @@ from tests.jobs.world import World, within
 from tests.storage.deployment import part, ranked, spec
 
 
-async def create_board_with_curve(world: World, entries: int = 120, columns: int = 1) -> Board:
-    board = await world.create("b", columns=columns)
+async def create_board_with_curve(world: World) -> Board:
+    board = await world.create("b")
     rng = random.Random(5)
-    for index in range(columns):
-        await world.post(board, {f"o{i}": rng.randrange(-900, 900) for i in range(entries)}, f"xp{index}")
-        await refresh(world, board, index)
+    await world.post(board, {f"o{i}": rng.randrange(-900, 900) for i in range(120)})
+    await refresh(world, board)
     return board
 
 
-async def change_entries(world: World, board: Board, seed: int, times: int = 40, columns: int = 1) -> None:
+async def change_entries(world: World, board: Board, seed: int, times: int = 40) -> None:
     """Add, change and erase entries. Some owners are changed several times."""
     rng = random.Random(seed)
     for _ in range(times):
@@ -43,7 +42,7 @@ async def change_entries(world: World, board: Board, seed: int, times: int = 40,
             await world.deployment.erase(board, owner)
         else:
             owners = {owner, f"o{rng.randrange(150)}"}
-            await world.post(board, {one: rng.randrange(-500, 500) for one in owners}, f"xp{rng.randrange(columns)}")
+            await world.post(board, {one: rng.randrange(-500, 500) for one in owners})
 
 
 @asynccontextmanager

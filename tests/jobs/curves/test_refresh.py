@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from jobs.curves.refresh_requests import RefreshQueue
-from jobs.errors import NoJobProcessError
 from jobs.wiring import watch_curves
 from predictor import Curve, Knot
 from storage.curves.stored_curves import store_curve
@@ -15,6 +14,7 @@ from tests.jobs.refreshing import (
     count_curve_entries,
     count_due,
     refresh_due,
+    run_held_worker,
     run_workers,
     start_boards,
     start_job,
@@ -46,9 +46,7 @@ async def test_a_board_is_refreshed_again_only_after_its_rows_changed(world: Wor
 async def test_a_change_makes_its_column_due_only_if_it_is_not_in_the_curve(world: World, after: bool) -> None:
     job, [board] = await start_boards(world, "b")
     assert await count_due(world, job) == 1
-    world.store.hold(after=after)
-    async with run_workers(job):
-        await within(world.store.entered.wait())
+    async with run_held_worker(world, job, after=after):
         await world.post(board, {"b": 5})  # the curve's snapshot may be older or newer than this post
         world.store.release()
         await world.wait_for_refreshes()
@@ -179,12 +177,6 @@ async def test_a_column_that_a_caller_had_refreshed_meanwhile_is_not_refreshed_a
         refreshed = await within(demanded)
         await within(world.finish_due_work(job))
     assert world.book.find_curve(board, 0) is refreshed.curve
-
-
-async def test_a_request_without_a_job_is_refused(world: World) -> None:
-    board = await world.create("b")
-    with pytest.raises(NoJobProcessError):
-        await world.desk.refresh_now(board, 0)
 
 
 async def test_a_request_times_out_and_its_refresh_goes_on(world: World) -> None:

@@ -5,20 +5,32 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from jobs.curves.refresh_requests import Refreshed
 from jobs.errors import NoJobProcessError, TooManyRefreshRequestsError
 from jobs.wiring import Jobs
 from predictor import Curve
 from storage.boards.boards import delete_board, reset_board
 from storage.errors import StoreBusyError, UnknownBoardError
+from storage.records import Board
 from tests.jobs.world import World, within
 
 pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # the store makes no difference here
 
 
-async def let_requests_arrive(world: World, count: int) -> None:
-    """Let newly created tasks put their requests into the queue."""
-    for _ in range(count + 1):
+async def hold_refresh(world: World, board: Board) -> asyncio.Task[Refreshed]:
+    """Request a refresh, which blocks before it reads its snapshot. Return the request's task."""
+    world.store.hold()
+    [task] = await send_requests(world, board)
+    await within(world.store.entered.wait())
+    return task
+
+
+async def send_requests(world: World, *boards: Board) -> list[asyncio.Task[Refreshed]]:
+    """Request a refresh of each board, and let the requests reach the queue. Return their tasks."""
+    tasks = [asyncio.create_task(world.desk.refresh_now(board, 0)) for board in boards]
+    for _ in range(len(boards) + 1):
         await asyncio.sleep(0)
+    return tasks
 
 
 @pytest.fixture(autouse=True)
@@ -45,12 +57,9 @@ async def test_a_request_is_answered_with_the_curve_that_serves_from_then_on(wor
 async def test_requests_for_one_column_share_a_refresh_that_started_after_all_of_them(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})
-    world.store.hold()
-    first = asyncio.create_task(world.desk.refresh_now(board, 0))
-    await within(world.store.entered.wait())
+    first = await hold_refresh(world, board)
     await world.post(board, {"b": 2})  # the first refresh has already started when this post is acknowledged
-    later = [asyncio.create_task(world.desk.refresh_now(board, 0)) for _ in range(5)]
-    await let_requests_arrive(world, 5)
+    later = await send_requests(world, *[board] * 5)
     world.store.release()
     answers = await within(asyncio.gather(first, *later))
     assert [answer.curve.total for answer in answers[1:]] == [2] * 5
@@ -61,10 +70,10 @@ async def test_requests_for_one_column_share_a_refresh_that_started_after_all_of
 async def test_a_caller_who_gives_up_does_not_take_the_other_callers_answer(world: World) -> None:
     board = await world.create("b")
     world.store.hold()
-    callers = [asyncio.create_task(world.desk.refresh_now(board, 0)) for _ in range(2)]
+    callers = await send_requests(world, board, board)
     await within(world.store.entered.wait())
     callers[0].cancel()
-    await let_requests_arrive(world, 1)
+    await asyncio.wait(callers[:1])
     world.store.release()
     assert (await within(callers[1])).curve.total == 0
     assert callers[0].cancelled()
@@ -72,11 +81,7 @@ async def test_a_caller_who_gives_up_does_not_take_the_other_callers_answer(worl
 
 async def test_requests_beyond_the_bound_are_refused_at_once(world: World) -> None:
     boards = [await world.create(f"b{number}") for number in range(5)]
-    world.store.hold()
-    taken = [asyncio.create_task(world.desk.refresh_now(boards[0], 0))]
-    await within(world.store.entered.wait())
-    taken += [asyncio.create_task(world.desk.refresh_now(board, 0)) for board in boards[1:4]]
-    await let_requests_arrive(world, 3)
+    taken = [await hold_refresh(world, boards[0]), *await send_requests(world, *boards[1:4])]
     with pytest.raises(TooManyRefreshRequestsError):
         await world.desk.refresh_now(boards[4], 0)
     world.store.release()
@@ -85,13 +90,9 @@ async def test_requests_beyond_the_bound_are_refused_at_once(world: World) -> No
 
 async def test_stopping_refuses_waiting_requests_and_later_ones(world: World, jobs: Jobs) -> None:
     boards = [await world.create("b0"), await world.create("b1")]
-    world.store.hold()
-    running = asyncio.create_task(world.desk.refresh_now(boards[0], 0))
-    await within(world.store.entered.wait())
-    waits = asyncio.create_task(world.desk.refresh_now(boards[1], 0))
-    await let_requests_arrive(world, 1)
+    tasks = [await hold_refresh(world, boards[0]), *await send_requests(world, boards[1])]
     assert await within(jobs.stop()) == []
-    for task in (running, waits):
+    for task in tasks:
         with pytest.raises(NoJobProcessError):
             await within(task)
     with pytest.raises(NoJobProcessError):
@@ -124,11 +125,9 @@ async def test_a_board_deleted_or_emptied_meanwhile_is_unknown_and_counts_no_fai
 async def test_a_request_after_a_reset_shares_no_refresh_from_before_it(world: World) -> None:
     boards = [await world.create("other"), await world.create("b")]
     world.store.hold()
-    asked = [asyncio.create_task(world.desk.refresh_now(board, 0)) for board in boards]
+    asked = await send_requests(world, *boards)
     await within(world.store.entered.wait())
-    emptied = await world.deployment.reset()
-    asked.append(asyncio.create_task(world.desk.refresh_now(emptied, 0)))
-    await let_requests_arrive(world, 1)
+    asked += await send_requests(world, await world.deployment.reset())
     world.store.release()
     with pytest.raises(UnknownBoardError):
         await within(asked[1])

@@ -7,7 +7,7 @@ from jobs.curves.schedule import COUNTED_INTERVALS
 from storage.errors import StoreAwayError
 from storage.periods import PeriodKind
 from storage.records import Board, FamilySpec
-from tests.jobs.refreshing import count_due, refresh_due, run_workers, start_job, work_off
+from tests.jobs.refreshing import count_due, refresh_due, run_held_worker, run_workers, start_job, work_off
 from tests.jobs.world import LIMITS, REFRESH_S, World, within
 from tests.storage.deployment import PREDICTOR, ranked, spec
 
@@ -89,9 +89,7 @@ async def test_a_worker_rests_after_a_refresh_and_requests_do_not_wait_for_it(wo
     job = world.refresh_job(load_ratio=0.25)
     await job.find_due()
     assert await count_due(world, job) == 2
-    world.store.hold()
-    async with run_workers(job):
-        await within(world.store.entered.wait())
+    async with run_held_worker(world, job):
         world.advance(2)  # the blocked refresh takes 2 s
         world.store.release()
         await world.wait_for_refreshes()

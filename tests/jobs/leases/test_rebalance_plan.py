@@ -30,10 +30,7 @@ HORIZON_S = LIMITS.balance_horizon_s
 rates = st.floats(0, 1_000)
 loads = st.builds(
     Load,
-    at_us=st.just(0),
-    leased=st.just(0),
-    acquired=st.just(0),
-    refused=st.just(0),
+    *[st.just(0)] * 4,
     level=rates,
     trend=st.floats(-1, 1),
     freed=rates,
@@ -42,13 +39,8 @@ loads = st.builds(
 )
 
 
-@st.composite
-def states(draw: st.DrawFn) -> RegionState:
-    available = draw(st.integers(0, 1_000_000))
-    return RegionState(available, draw(loads))
-
-
-regions = st.dictionaries(st.sampled_from(("eu", "us", "asia", "africa", "sea")), states(), min_size=2)
+states = st.builds(RegionState, st.integers(0, 1_000_000), loads)
+regions = st.dictionaries(st.sampled_from(("eu", "us", "asia", "africa", "sea")), states, min_size=2)
 
 
 def load(level: float, freed: float = 0, trend: float = 0) -> Load:
