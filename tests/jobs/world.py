@@ -88,13 +88,7 @@ class ManualTime:
 
         Return the length of its sleep.
         """
-        async with asyncio.timeout(WAIT_S):
-            while True:
-                for _, duration, woken in self._sleepers:
-                    if not woken.is_set() and seconds in (None, duration):
-                        return duration
-                self._changed.clear()
-                await self._changed.wait()
+        return (await self.wait_for_sleepers(seconds, count=1))[0]
 
     async def end_sleep(self, seconds: float | None = None) -> float:
         """Wait until a task sleeps, as `wait_for_sleeper` does. Advance the clock so that this task wakes."""
@@ -102,9 +96,13 @@ class ManualTime:
         self.advance(duration_s)
         return duration_s
 
-    async def wait_for_sleepers(self, seconds: float, *, count: int) -> None:
+    async def wait_for_sleepers(self, seconds: float | None, *, count: int) -> list[float]:
         async with asyncio.timeout(WAIT_S):
-            while sum(not woken.is_set() and duration == seconds for _, duration, woken in self._sleepers) < count:
+            while True:
+                asleep = [duration for _, duration, woken in self._sleepers if not woken.is_set()]
+                found = [duration for duration in asleep if seconds in (None, duration)]
+                if len(found) >= count:
+                    return found
                 self._changed.clear()
                 await self._changed.wait()
 

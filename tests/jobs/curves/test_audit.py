@@ -20,15 +20,13 @@ LIMITS = JobSettings(audit_owners_max=20).model_copy(
 )
 
 
-class Auditing:
-    def __init__(self, world: World) -> None:
-        self.world, self.observed = world, world.observed
-        self.auditor = self.make_auditor(LIMITS)
-        self.job = AuditJob(world.context(Settings(audit_interval_s=INTERVAL_S)), self.auditor)
+def make_auditor(world: World, limits: JobSettings = LIMITS) -> Auditor:
+    parts = world.store, world.deployment.boards, world.book, limits, world.observed
+    return Auditor(*parts, monotonic=lambda: 0.0, rng=random.Random(3))
 
-    def make_auditor(self, limits: JobSettings) -> Auditor:
-        parts = self.world.store, self.world.deployment.boards, self.world.book, limits, self.observed
-        return Auditor(*parts, monotonic=lambda: 0.0, rng=random.Random(3))
+
+def make_job(world: World) -> AuditJob:
+    return AuditJob(world.context(Settings(audit_interval_s=INTERVAL_S)), make_auditor(world))
 
 
 async def store_and_serve(world: World, board: Board, curve: Curve) -> None:
@@ -52,16 +50,15 @@ def key_of_value(board: Board, value: int) -> int:
 
 
 async def test_a_column_with_a_curve_is_found_and_audited_once_an_interval(world: World) -> None:
-    auditing = Auditing(world)
     for number in range(5):
         await world.create(f"empty-{number}")
     await create_board_with_curve(world)
-    async with run_jobs(auditing.job):
+    async with run_jobs(make_job(world)):
         for _ in range(2):
             await world.end_sleep(INTERVAL_S)
-            found = await within(auditing.observed.audits.get())
+            found = await within(world.observed.audits.get())
             assert (found.outcome, len(found.compared), found.broken) == ("compared", 10, [])
-    assert auditing.observed.audits.empty()
+    assert world.observed.audits.empty()
 
 
 async def test_one_of_two_processes_audits(world: World) -> None:
@@ -69,41 +66,37 @@ async def test_one_of_two_processes_audits(world: World) -> None:
     beside = world.beside()
     await beside.catalog.find_board("b")
     await beside.book.poll()
-    both = [Auditing(world), Auditing(beside)]
-    async with run_jobs(*(each.job for each in both)):
+    async with run_jobs(make_job(world), make_job(beside)):
         await world.time.wait_for_sleepers(INTERVAL_S, count=2)
         world.advance(INTERVAL_S)
         await world.time.wait_for_sleepers(INTERVAL_S, count=2)
-    assert sum(each.observed.audits.qsize() for each in both) == 1
+    assert world.observed.audits.qsize() + beside.observed.audits.qsize() == 1
 
 
 async def test_the_audit_reports_wrong_brackets(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     board = await create_board_with_curve(world, wrong=5)
-    auditing = Auditing(world)
-    found = await auditing.auditor.audit_column(board, 0)
+    found = await make_auditor(world).audit_column(board, 0)
     # The rank of the last knot is wrong, although the curve reports this rank as exact.
     assert [each.true_rank for each in found.broken] == [10]
     assert found.beyond_certificate
-    assert auditing.observed.audits.get_nowait() is found
+    assert world.observed.audits.get_nowait() is found
     assert "bracket_broken" in capsys.readouterr().out
 
 
 async def test_a_caller_may_ask_for_fewer_owners_than_the_limit_and_never_for_more(world: World) -> None:
     board = await create_board_with_curve(world)
-    auditing = Auditing(world)
-    assert len((await auditing.auditor.audit_column(board, 0, owners=3)).compared) == 3
-    bounded = auditing.make_auditor(LIMITS.model_copy(update={"audit_owners_max": 4}))
+    assert len((await make_auditor(world).audit_column(board, 0, owners=3)).compared) == 3
+    bounded = make_auditor(world, LIMITS.model_copy(update={"audit_owners_max": 4}))
     assert len((await bounded.audit_column(board, 0, owners=9)).compared) == 4
     with pytest.raises(NoCurveError):
-        await auditing.auditor.audit_column(board, 1)
+        await make_auditor(world).audit_column(board, 1)
 
 
 async def test_a_failing_store_is_reported_and_the_next_turn_comes(world: World) -> None:
     await create_board_with_curve(world)
-    auditing = Auditing(world)
-    async with run_jobs(auditing.job):
+    async with run_jobs(make_job(world)):
         world.store.failures.append(StoreBusyError("away"))
         await world.end_sleep(INTERVAL_S)
-        await within(auditing.observed.failures.get())
+        await within(world.observed.failures.get())
         await world.end_sleep(INTERVAL_S)
-        assert (await within(auditing.observed.audits.get())).outcome == "compared"
+        assert (await within(world.observed.audits.get())).outcome == "compared"

@@ -60,19 +60,15 @@ def test_workers_that_wait_for_posts_are_left_as_they_are() -> None:
     assert set(record_windows(Store(2_100, 700), size=2, arriving=900)) == {2}
 
 
-def test_workers_that_keep_up_are_left_as_they_are_however_busy() -> None:
-    store, count = Store(2_100, 700), WorkerCount(most=MOST)
-    count.record_window(store.play_window(1, arriving=10), size=8)
-    for _ in range(5):
-        window = replace(store.play_window(8), waiting=False)
-        assert count.record_window(window, size=8) == 8
-
-
-def test_one_worker_alone_changes_nothing() -> None:
-    store, count = Store(2_100, 700), WorkerCount(most=MOST)
-    count.record_window(store.play_window(1, arriving=10), size=4)
-    for _ in range(5):
-        assert count.record_window(Store(300, 300).play_window(1), size=4) == 4
+@pytest.mark.parametrize(
+    ("window", "size"),
+    [(replace(Store(2_100, 700).play_window(8), waiting=False), 8), (Store(300, 300).play_window(1), 4)],
+    ids=["workers keep up, however busy", "one worker works alone"],
+)
+def test_the_number_stays_while_nothing_can_be_learned(window: Window, size: int) -> None:
+    count = WorkerCount(most=MOST)
+    count.record_window(Store(2_100, 700).play_window(1, arriving=10), size=size)
+    assert {count.record_window(window, size=size) for _ in range(5)} == {size}
 
 
 def test_a_faster_store_gets_more_workers_and_a_slower_one_fewer() -> None:
