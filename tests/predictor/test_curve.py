@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -125,11 +126,12 @@ def test_a_cubic_follows_its_control_values() -> None:
 @pytest.mark.parametrize("columns", [
     {"errors": [0]}, {"errors": [-1, 0]}, {"shapes": [(0, 1)]}, {"shapes": [(2, 1), (0, 0)]},
     {"shapes": [(0, SHAPE_UNIT + 1), (0, 0)]}, {"shapes": [(-1, 0), (0, 0)]},
+    {"certificate": -0.1}, {"certificate": float("nan")}, {"certificate": float("inf")},
 ])  # fmt: skip
-def test_columns_whose_lengths_do_not_fit_the_gaps_make_no_curve(columns: dict[str, list[int]]) -> None:
+def test_errors_shapes_and_certificates_out_of_their_bounds_make_no_curve(columns: dict[str, Any]) -> None:
     knots = [Knot(0, 0, 1), Knot(5, 2, 1), Knot(9, 3, 1)]
     with pytest.raises(KnotsInvalidError):
-        Curve(knots, total=4, as_of_us=0, **columns)  # type: ignore[arg-type]
+        Curve(knots, total=4, as_of_us=0, **columns)
 
 
 @given(
@@ -196,12 +198,6 @@ def test_ranks_below_one_have_no_key() -> None:
 def test_knots_that_contradict_each_other_make_no_curve(knots: list[Knot], total: int, step: int) -> None:
     with pytest.raises(KnotsInvalidError):
         Curve(knots, total=total, as_of_us=0, step=step)
-
-
-@pytest.mark.parametrize("certificate", [-0.1, float("nan"), float("inf")])
-def test_a_certificate_is_a_finite_ratio(certificate: float) -> None:
-    with pytest.raises(KnotsInvalidError):
-        Curve([], total=0, as_of_us=0, certificate=certificate)
 
 
 KEYS = st.lists(st.integers(-30, 30), max_size=60)

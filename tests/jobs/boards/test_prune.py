@@ -6,13 +6,12 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from jobs.boards.prune import RESOURCE
-from jobs.ownership import JOB_POOL, HeldLease
 from storage.log.bundles import Bundle
 from storage.log.change_log import LogMark, change_log
 from storage.records import Board, PostStatus, TableSharing
 from storage.store import Program
 from tests.jobs.refreshing import run_jobs
-from tests.jobs.world import LIMITS, World
+from tests.jobs.world import LIMITS, World, within
 from tests.storage.deployment import part
 
 RETENTION_US = round(LIMITS.post_id_retention_s * 1e6)
@@ -122,17 +121,7 @@ async def test_changes_are_deleted_after_their_retention_unless_they_are_uncount
 
 
 async def test_a_process_that_does_not_prune_reports_no_age_of_the_log(world: World) -> None:
-    claimed, over = asyncio.Event(), asyncio.Event()
-
-    async def prune_for_long(_held: HeldLease) -> None:
-        claimed.set()
-        await over.wait()
-
-    other = asyncio.create_task(world.beside().ownership().run_owned(JOB_POOL, RESOURCE, prune_for_long))
-    await claimed.wait()
-    async with run_jobs(world.prune_job()):
+    async with world.beside().hold_job_lease(RESOURCE, RETENTION_US), run_jobs(world.prune_job()):
         await world.time.end_sleep(LIMITS.prune_interval_s)
-        await world.observed.pruned_elsewhere_times.get()
+        await within(world.observed.pruned_elsewhere_times.get())
         assert world.observed.log_ages.empty()
-        over.set()
-        await other

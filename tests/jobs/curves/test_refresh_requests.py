@@ -45,9 +45,9 @@ async def wait_for_requests(world: World, count: int) -> None:
             pass
 
 
-async def send_request(world: World, board: Board) -> asyncio.Task[Refreshed]:
+async def send_request(world: World, board: Board, limits: JobSettings = LIMITS) -> asyncio.Task[Refreshed]:
     """Request a refresh from another process. Return the request's task when the request is in the store."""
-    asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
+    asked = asyncio.create_task(FrontEnd(world, limits).desk.refresh_now(board, 0))
     await wait_for_requests(world, 1)
     return asked
 
@@ -138,11 +138,9 @@ async def test_the_front_end_reports_a_missing_job_process_after_its_wait(world:
 
 async def test_a_refresh_that_takes_longer_than_the_wait_is_a_timeout(world: World) -> None:
     board = await world.create("b")
-    front_end = FrontEnd(world, LIMITS.model_copy(update={"refresh_wait_s_max": 1}))
     async with start_job_process(world) as job:
         world.store.hold()
-        asked = asyncio.create_task(front_end.desk.refresh_now(board, 0))
-        await wait_for_requests(world, 1)
+        asked = await send_request(world, board, LIMITS.model_copy(update={"refresh_wait_s_max": 1}))
         await job.take_requests()
         with pytest.raises(TimeoutError):
             await within(asked)
