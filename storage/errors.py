@@ -152,10 +152,6 @@ class BoardChangedError(StoreBusyError):
     """Another process changed the leaderboard, and this process has not noticed it yet."""
 
 
-class ChangesUnorderedError(StoreBusyError):
-    """A transaction has been running for too long; until it ends, the order of the changes is not known."""
-
-
 class RacesLostError(StoreBusyError):
     """Rows kept changing between their reads and their conditional writes."""
 

@@ -21,8 +21,7 @@ from storage.curves.sampling import sample_curve
 from storage.curves.scanning import scan_column
 from storage.curves.shared_curves import ListedCurve
 from storage.curves.stored_curves import find_listed_curves
-from storage.errors import ChangesUnorderedError
-from storage.log.change_log import LogMark, change_log
+from storage.log.change_log import change_log
 from storage.records import Board, RefreshMethod
 from storage.store import Program, Store
 
@@ -38,7 +37,7 @@ class FitSnapshot(NamedTuple):
     """The state of a board in the snapshot that a curve was fitted from."""
 
     changes: int  # the board's count of changes
-    mark: LogMark | None  # the snapshot's position in the change log; None: unknown, so the curve cannot be kept live
+    mark: int  # the first position of the change log that the snapshot does not hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +101,7 @@ class Fitting:
 
     def _read_snapshot(self, board: Board) -> Program[FitSnapshot]:
         totals = yield from find_totals([board.key])
-        try:
-            mark = yield from change_log.take_mark()
-        except ChangesUnorderedError:
-            # Some transaction has been open for too long. The new curve will be just as accurate, but it cannot be kept
-            # live.
-            mark = None
+        mark = yield from change_log.take_mark()
         return FitSnapshot(totals[board.key].get(CHANGES, 0), mark)
 
     async def _sample(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:

@@ -160,7 +160,7 @@ class Feed:
         for each in topics.values():
             each.restore_state()
         watched = [each for each in topics.values() if not each.is_new]
-        published = yield from journal.find_last_published()
+        published = yield from journal.find_last_number()
         begins_after = yield from journal.find_begin()
         snapshot = FeedSnapshot(starts, published)
         poll = _PollResult(snapshot, published, begins_after)

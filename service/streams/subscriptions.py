@@ -19,7 +19,7 @@ from storage.entries.exact_ranks import CountStart
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rankings import Ranking
 from storage.errors import NotRankedError, UnknownOwnerError
-from storage.log.change_log import LogMark, change_log
+from storage.log.change_log import change_log
 from storage.log.journal import JournalRow, position_of
 from storage.records import Board, Entry
 from storage.store import Program
@@ -28,7 +28,7 @@ from .rank_moves import Move, MoveReader, Moves
 
 RankedColumnId = tuple[int, int]  # a ranked column: the key of its board and its index
 CountStarts = Mapping[RankedColumnId, CountStart | None]
-EARLIEST = LogMark(0)
+EARLIEST = 0
 OVERTAKERS_MAX = 10  # the most names in `overtaken_by` of an event; more owners may have overtaken
 
 
@@ -45,7 +45,7 @@ class FeedSnapshot:
         self._moves: dict[RankedColumnId, Moves] = {}
         self._totals: dict[int, dict[int, int]] = {}
         self._entries: dict[int, dict[str, Entry | None]] = {}
-        self._mark: LogMark | None = None
+        self._mark: int | None = None
 
     def add_rows(self, rows: Iterable[JournalRow], followed: Iterable[tuple[int, str]]) -> None:
         """Store the new rows of the journal, and the followed owners as pairs of board key and owner."""
@@ -69,7 +69,7 @@ class FeedSnapshot:
             self._totals[board.key] = yield from read_board_totals(board)
         return self._totals[board.key]
 
-    def read_mark(self) -> Program[LogMark]:
+    def read_mark(self) -> Program[int]:
         """Return the mark that says which changes of the change log this snapshot includes."""
         if self._mark is None:
             self._mark = yield from change_log.take_mark()
@@ -124,7 +124,7 @@ class _Standing:
     cell: str | None = None
     rank: int | None = None
     total: int = 0
-    counted: LogMark = EARLIEST  # which changes of the change log the counted rank includes
+    counted: int = EARLIEST  # which changes of the change log the counted rank includes
 
 
 S = TypeVar("S", _Top, _Standing)
@@ -244,7 +244,7 @@ class OwnerTopic(_Topic[_Standing]):
         moves = snapshot.read_moves(self.board, self.index, self._column)
         if not moves.concern_owner(self.owner, before.cell):
             return None
-        fresh = [move for move in moves.all if not before.counted.covers(position_of(move.row.number))]
+        fresh = [move for move in moves.all if position_of(move.row.number) >= before.counted]
         overtakers, moved, more = self._passed(fresh, before.cell)
         if moved:
             now = yield from self._count(snapshot)

@@ -11,7 +11,7 @@ from typing import Any
 
 from predictor import Curve, decode_curve
 from querybuilder import INTEGER, Lock, asc, col, desc, param, select, update
-from storage.entries.entries import Entries
+from storage.entries.entries import Entries, Move
 from storage.entries.exact_ranks import CountStart
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rankings import Neighbours, Ranking
@@ -251,8 +251,8 @@ class ArchivedEntries(Entries):
         entries = {entry.owner: entry for _, document in rows for entry in _widened(document, columns)}
         return {owner: entries[owner] for owner in owners if owner in entries}
 
-    def remove_entry(self, owner: str, happened: ChangeKind, *, now_us: int, place: int = 0) -> Program[Entry | None]:
-        """Erase an owner from the archive, and return the owner's entry, or None.
+    def remove_entry(self, owner: str, happened: ChangeKind) -> Program[Move | None]:
+        """Erase an owner from the archive, and return the move, or None.
 
         The ranks of all other owners stay the same, and the change log gets no record. If `happened` is not `ERASED`,
         do nothing: a hidden owner stays in the archive, because readers of an archive look up which owners are hidden.
@@ -275,7 +275,7 @@ class ArchivedEntries(Entries):
         yield _CHANGE.bind(board_key=key, section=OWNERS, place=number, document=encode_rows(rows))
         for index in self.board.sorted_indexes:
             yield from self._leave_place(index, owner)
-        return entry
+        return Move(entry, None, {})
 
     def _leave_place(self, index: int, owner: str) -> Program[None]:
         """Replace an owner's row in the archived top of a column by a row of `NOBODY`."""

@@ -59,7 +59,6 @@ from storage.store import Program, Row
 from .row_tables import add_columns, columns_of, create_row_table, layout_of, scope_of
 from .shared_tables import find_or_create_table, note_dropped_post_ids, note_dropped_rows, widen_table
 
-TOTAL_SHARES = 4  # rows that each hold a share of a total, so that transactions wait less for locks; 1 row on SQLite
 # In the table of totals, the next three values of `column_index` stand for numbers that belong to no column.
 ALL_ENTRIES = -1  # the number of rows
 # The total with this index is the result of `state_of`. A process compares it with the state of its copy of the board,
@@ -396,10 +395,10 @@ def store_state(board: Board) -> Program[Board]:
 def store_states(boards: Iterable[Board]) -> Program[None]:
     yield (
         insert(TOTALS)
-        .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, share=INTEGER, entries=INTEGER)
-        .on_conflict("board_key", "column_index", "share")
+        .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
+        .on_conflict("board_key", "column_index")
         .overwrite()
-        .bind(rows=[(board.key, STATE, 0, state_of(board)) for board in boards])
+        .bind(rows=[(board.key, STATE, state_of(board)) for board in boards])
     )
 
 
@@ -498,8 +497,8 @@ def find_totals(board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
     """
     rows = yield _COUNT_ENTRIES.bind(keys=board_keys)
     totals: dict[int, dict[int, int]] = {key: {} for key in board_keys}
-    for board_key, index, share in rows:
-        totals[board_key][index] = totals[board_key].get(index, 0) + share
+    for board_key, index, entries in rows:
+        totals[board_key][index] = entries
     return totals
 
 

@@ -27,7 +27,7 @@ from storage.entries.entries import Entries, read_live_epochs
 from storage.entries.rankings import Ranking
 from storage.errors import UnknownBoardError
 from storage.log.cells import Padding, RankedCells
-from storage.log.change_log import AFTER_MARK, change_log, mark_parameters
+from storage.log.change_log import AFTER_MARK, change_log
 from storage.records import Board
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program
@@ -150,9 +150,9 @@ def _read_changes_since(
     if served.mark is None:
         return None
     pruned_before = yield from change_log.find_pruned_position()
-    if not pruned_before <= served.mark.position <= (yield from change_log.find_horizon()):
-        return None  # the changes were pruned, or the store was restored and its changes are numbered anew
-    rows = yield _CHANGES_AFTER.bind(key=board.key, limit=limits.audit_changes_max + 1, **mark_parameters(served.mark))
+    if not pruned_before <= served.mark <= (yield from change_log.take_mark()):
+        return None  # the changes were pruned, or the store was restored from a backup
+    rows = yield _CHANGES_AFTER.bind(key=board.key, limit=limits.audit_changes_max + 1, mark=served.mark)
     if len(rows) > limits.audit_changes_max:
         return None
     pieces = [(piece, len(piece) >> 1) for (piece,) in rows]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from config.settings import JobSettings
 from storage.boards.boards import find_boards_by_key
 from storage.log.bundles import Bundle
-from storage.log.change_log import LogMark, change_log
+from storage.log.change_log import change_log
 from storage.records import INT64_MAX, Board
 from storage.store import Program
 
@@ -71,7 +71,7 @@ class FoldBacklog:
     """The changes and new curves that are left to fold, as one snapshot sees them."""
 
     before: FoldState | None
-    mark: LogMark
+    mark: int
     fits: list[ListedCurve] = field(default_factory=list)  # new curves, oldest first
     # Versions of the curves that have live counts; read only if the process knows no curve yet.
     counted: dict[Slot, int] = field(default_factory=dict)
@@ -94,11 +94,7 @@ class FoldBacklog:
 
 
 def read_fold_backlog(known: KnownCurves, limits: JobSettings) -> Program[FoldBacklog]:
-    """Read the changes and the new curves that are to be folded now.
-
-    Raises:
-        ChangesUnorderedError: raised by `ChangeLog.take_mark`.
-    """
+    """Read the changes and the new curves that are to be folded now."""
     before = yield from find_fold_state()
     found = FoldBacklog(before, (yield from change_log.take_mark()))
     pruned_before = yield from change_log.find_pruned_position()
@@ -113,23 +109,21 @@ def read_fold_backlog(known: KnownCurves, limits: JobSettings) -> Program[FoldBa
     return found
 
 
-def _follows(done: LogMark, now: LogMark, pruned_before: int) -> bool:
+def _follows(done: int, now: int, pruned_before: int) -> bool:
     """Return whether the log holds every change between two marks.
 
-    In a restored store, positions may begin anew, so the earlier mark can have a higher position than the new one.
+    In a store that was restored from a backup, the new mark may be lower than the earlier one.
     """
-    return pruned_before <= done.position <= now.position
+    return pruned_before <= done <= now
 
 
-def _read_changes(found: FoldBacklog, known: KnownCurves, done: LogMark, limits: JobSettings) -> Program[None]:
-    netted, past = NetChanges(), (0, 0)
+def _read_changes(found: FoldBacklog, known: KnownCurves, done: int, limits: JobSettings) -> Program[None]:
+    netted, past = NetChanges(), done
     # A family may have thousands of boards, but few of them have a curve. The changes of the other boards are not read.
     curved = known.fits.keys() | {fit.board_key for fit in found.fits}
     boards = curved if len(curved) <= NAMED_BOARDS_MAX else None
     while True:
-        page = yield from change_log.list_bundles_between(
-            done, found.mark, limit=limits.fold_rows_max, past=past, boards=boards
-        )
+        page = yield from change_log.list_bundles_between(past, found.mark, limit=limits.fold_rows_max, boards=boards)
         netted.add_bundles(page)
         changes = sum(bundle.changes_count for bundle in page)
         found.rows += changes
@@ -138,7 +132,7 @@ def _read_changes(found: FoldBacklog, known: KnownCurves, done: LogMark, limits:
             return
         if changes < limits.fold_rows_max:
             break
-        past = page[-1].position, page[-1].seq
+        past = page[-1].position + 1
     found.changes = netted.of_boards()
     if not found.rows and boards is not None:
         found.others = yield from change_log.has_changes_between(done, found.mark)

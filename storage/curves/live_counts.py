@@ -11,9 +11,9 @@ not known. The curve then has no live counts until it is fitted anew.
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from querybuilder import INTEGER, TEXT, asc, coalesce, col, insert, param, select, sum_
+from querybuilder import INTEGER, asc, coalesce, col, insert, param, select, sum_
 from storage.log.bundles import Bundle
-from storage.log.change_log import AFTER_MARK, BUNDLE_COLUMNS, LogMark, mark_parameters
+from storage.log.change_log import AFTER_MARK, BUNDLE_COLUMNS
 from storage.schema.tables import CHANGE_LOG, LIVE_COUNTS, LIVE_MARK
 from storage.store import Program
 
@@ -26,7 +26,7 @@ _ONLY = 0  # the key of the only row in the mark's table
 class FoldState:
     """The state of folding the change log into the live counts."""
 
-    mark: LogMark
+    mark: int  # the first position of the change log that is not folded
     as_of_us: int  # every change that was acknowledged before this time is folded
     version: int  # the version of the newest document
 
@@ -45,22 +45,12 @@ class StoredCounts:
         return self.board_key, self.column_index
 
 
-def format_mark(mark: LogMark) -> str:
-    """Return `mark.seen` as one text: the positions above `mark.position` whose changes the mark also covers."""
-    return " ".join(map(str, mark.seen))
-
-
-def parse_mark(position: int | None, seen: str | None) -> LogMark | None:
-    return None if position is None else LogMark(position, tuple(map(int, (seen or "").split())))
-
-
-_STATE = select(*map(col, ("position", "seen", "as_of", "version"))).from_(LIVE_MARK).prepared()
+_STATE = select(*map(col, ("position", "as_of", "version"))).from_(LIVE_MARK).prepared()
 _SET_STATE = (
     insert(LIVE_MARK)
     .values(
         mark_key=_ONLY,
         position=param("position", INTEGER),
-        seen=param("seen", TEXT),
         as_of=param("as_of", INTEGER),
         version=param("version", INTEGER),
     )
@@ -90,24 +80,19 @@ def find_fold_state() -> Program[FoldState | None]:
     rows = yield _STATE.bind()
     if not rows:
         return None
-    position, seen, as_of_us, version = rows[0]
-    mark = parse_mark(position, seen)
-    assert mark is not None
-    return FoldState(mark, as_of_us, version)
+    return FoldState(*rows[0])
 
 
 def find_fold_position() -> Program[int | None]:
     """Return the log position from which changes are not yet folded; None before the first fold."""
     now = yield from find_fold_state()
-    return None if now is None else now.mark.position
+    return None if now is None else now.mark
 
 
 def store_folded(now: FoldState, counts: Iterable[StoredCounts]) -> Program[None]:
     for one in counts:
         yield _PUT.bind(**asdict(one), counted=int(bool(one.document)))
-    yield _SET_STATE.bind(
-        position=now.mark.position, seen=format_mark(now.mark), as_of=now.as_of_us, version=now.version
-    )
+    yield _SET_STATE.bind(position=now.mark, as_of=now.as_of_us, version=now.version)
 
 
 def counts_after(version: int) -> Program[tuple[FoldState | None, list[StoredCounts]]]:
@@ -132,12 +117,12 @@ def counted_fits() -> Program[dict[tuple[int, int], int]]:
     return {(row[0], row[1]): row[2] for row in rows}
 
 
-def changes_of_board(board_key: int, done: LogMark, *, changes_max: int) -> Program[tuple[int, list[Bundle]]]:
+def changes_of_board(board_key: int, done: int, *, changes_max: int) -> Program[tuple[int, list[Bundle]]]:
     """Return how many of a board's changes the mark `done` does not cover, and these changes in any order.
 
     If there are more than `changes_max`, the list is empty.
     """
-    bound = {"key": board_key, **mark_parameters(done)}
+    bound = {"key": board_key, "mark": done}
     [[changes]] = yield _COUNT_CHANGES.bind(**bound)
     if changes > changes_max:
         return changes, []

@@ -32,7 +32,6 @@ from typing import Literal, Protocol
 import structlog
 
 from predictor import Curve, CurveCorruptError, decode_curve, encode_curve
-from storage.log.change_log import LogMark
 
 from .memcached import Memcached
 
@@ -68,7 +67,7 @@ class ListedCurve:
     epoch: int
     version: int
     as_of_us: int
-    mark: LogMark | None = None  # the changes that the snapshot of the fit saw; None: unknown
+    mark: int | None = None  # the changes that the snapshot of the fit saw; None: unknown
     changes: int | None = None  # the board's count of changes in the snapshot of the fit; None: unknown
     rules: str | None = None  # the result of `describe_rules` at the time of the fit; None: unknown
 

@@ -27,13 +27,12 @@ from predictor import (
 from querybuilder import asc, col, insert, param, select
 from storage.entries.entries import read_live_epochs
 from storage.errors import UnknownBoardError
-from storage.log.change_log import LogMark
 from storage.records import Board
 from storage.schema.sequences import take_number
 from storage.schema.tables import CURVES
-from storage.store import Program, Row, Store
+from storage.store import Program, Store
 
-from .live_counts import StoredCounts, counts_after, format_mark, parse_mark
+from .live_counts import StoredCounts, counts_after
 from .shared_curves import ListedCurve, SharedCurves, Slot
 
 log = structlog.get_logger(__name__)
@@ -48,7 +47,7 @@ class ServedCurve:
     epoch: int
     version: int  # greater than the version of every curve that was stored earlier
     curve: RankCurve
-    mark: LogMark | None = None  # the curve counts the changes up to this mark; None: the mark is unknown
+    mark: int | None = None  # the curve counts the changes up to this mark; None: the mark is unknown
     live_version: int = 0  # the version of the live counts; 0: the curve is as it was fitted
 
     @property
@@ -73,7 +72,7 @@ class CurveBook:
         self._version = 0
         # The live form of a curve in `_served`, by the same key. Its mark is None until later folds do not change it.
         self._live: dict[Slot, ServedCurve] = {}
-        self._as_of, self._mark, self._live_version = AsOf(0), LogMark(0), 0
+        self._as_of, self._mark, self._live_version = AsOf(0), 0, 0
         # Live counts of curves that this process does not serve yet.
         self._unmatched: dict[Slot, StoredCounts] = {}
         self._polling_live, self._polling = asyncio.Lock(), asyncio.Lock()  # always locked in this order
@@ -268,7 +267,7 @@ def store_curve(
     curve: Curve,
     *,
     changes: int | None = None,
-    mark: LogMark | None = None,
+    mark: int | None = None,
     owned: Program[None] | None = None,
 ) -> Program[int]:
     """Store a curve under a new version, unless the board was deleted or emptied since the fit. Return the version.
@@ -297,22 +296,20 @@ def store_curve(
             document=param("document"),
             changes=param("changes"),
             rules=describe_rules(board),
-            mark_position=param("mark_position"),
-            mark_seen=param("mark_seen"),
+            mark=param("mark"),
         )
         .on_conflict("board_key", "column_index")
         .overwrite()
         .bind(
             document=encode_curve(curve),
             changes=changes,
-            mark_position=None if mark is None else mark.position,
-            mark_seen=None if mark is None else format_mark(mark),
+            mark=mark,
         )
     )
     return version
 
 
-_LISTED = ("board_key", "column_index", "epoch", "version", "as_of", "mark_position", "mark_seen", "changes", "rules")
+_LISTED = ("board_key", "column_index", "epoch", "version", "as_of", "mark", "changes", "rules")
 _CURVES = select(*map(col, _LISTED)).from_(CURVES)
 _CURVES_AFTER = (
     _CURVES.where(col("version").gt(param("version")))
@@ -326,17 +323,12 @@ _CURVES_OF_BOARDS = _CURVES.where(col("board_key").in_(param("keys"))).packed().
 
 def curves_after(version: int, limit: int) -> Program[list[ListedCurve]]:
     """Return up to `limit` stored curves newer than a version, oldest first, without their contents."""
-    return [_listed(row) for row in (yield _CURVES_AFTER.bind(version=version, limit=limit))]
+    return [ListedCurve(*row) for row in (yield _CURVES_AFTER.bind(version=version, limit=limit))]
 
 
 def find_listed_curves(board_keys: Sequence[int]) -> Program[dict[Slot, ListedCurve]]:
-    listed = [_listed(row) for row in (yield _CURVES_OF_BOARDS.bind(keys=board_keys))]
+    listed = [ListedCurve(*row) for row in (yield _CURVES_OF_BOARDS.bind(keys=board_keys))]
     return {one.slot: one for one in listed}
-
-
-def _listed(row: Row) -> ListedCurve:
-    board_key, column_index, epoch, version, as_of_us, position, seen, changes, rules = row
-    return ListedCurve(board_key, column_index, epoch, version, as_of_us, parse_mark(position, seen), changes, rules)
 
 
 def curve_version(board_key: int, column_index: int) -> Program[int]:

@@ -15,10 +15,8 @@ is higher than the snapshot's end, it comes from another cluster, and the store 
 import structlog
 
 from querybuilder import (
-    Column,
     Dialect,
     Lock,
-    Term,
     coalesce,
     col,
     insert,
@@ -32,7 +30,7 @@ from querybuilder import (
 )
 from storage.schema.creation import create_meta_table, create_schema
 from storage.schema.lease_tables import LEASE_JOURNAL
-from storage.schema.tables import CHANGE_LOG, CHANGES_PRUNED, CURVES, LIVE_MARK, META, SEQUENCES
+from storage.schema.tables import META
 from storage.store import Program, Store
 
 from .postgres import PostgresStore
@@ -90,8 +88,7 @@ def _raise_offset(plain: Dialect, known: int) -> Program[int]:
         return before
     row = insert(META).values(name=param("name"), content=param("content")).on_conflict("name").overwrite()
     yield row.bind(name=_BEFORE, content=str(highest))
-    for table in (CHANGE_LOG, LEASE_JOURNAL):
-        yield renumber(table, _POSITION, numbered_from(plain, highest)).bind()
+    yield renumber(LEASE_JOURNAL, _POSITION, numbered_from(plain, highest)).bind()
     return highest
 
 
@@ -100,21 +97,6 @@ def _find_foreign_number(more: int) -> Program[int]:
 
     `more` is added to the numbers of the store's current dialect.
     """
-    rows = yield select(next_transaction(), *_highest()).bind()
-    following, *numbers = rows[0]
-    highest = max(numbers)
+    stored = coalesce(select(max_(col(_POSITION))).from_(LEASE_JOURNAL).scalar(), 0)
+    [[following, highest]] = yield select(next_transaction(), plus(stored, _ONE)).bind()
     return highest if highest > following + more else 0
-
-
-def _highest() -> list[Term]:
-    """Return terms of a query. The number of every future transaction must be at least the value of each term.
-
-    For the change log and the journal of leases, the value is one more than the highest stored number.
-    """
-
-    def of(table: str, column: Column) -> Term:
-        return coalesce(select(max_(column)).from_(table).scalar(), 0)
-
-    pruned = coalesce(select(col("next")).from_(SEQUENCES).where(col("name").eq(CHANGES_PRUNED)).scalar(), 0)
-    rows = [plus(of(table, col(_POSITION)), _ONE) for table in (CHANGE_LOG, LEASE_JOURNAL)]
-    return [*rows, of(LIVE_MARK, col(_POSITION)), of(CURVES, col("mark_position")), pruned]

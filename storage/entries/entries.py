@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from operator import itemgetter
+from typing import NamedTuple
 
 from querybuilder import (
     INTEGER,
@@ -29,7 +30,7 @@ from storage.boards.closed_boards import hold_rows_key
 from storage.boards.row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.errors import LostRaceError
 from storage.log.cells import RankedCells
-from storage.log.change_log import NewChange, change_log
+from storage.log.change_log import Logged, NewChange, change_log
 from storage.log.log_record import ChangeKind, record_of_event
 from storage.log.merging import Merger
 from storage.records import Board, BoardSpec, Entry
@@ -160,6 +161,14 @@ def _rules_of(spec: BoardSpec) -> tuple[RankedCells, Merger]:
     return RankedCells(spec), Merger(spec)
 
 
+class Move(NamedTuple):
+    """An entry that was put into its board's ranking, or taken out of it. `log_moves` logs it."""
+
+    entry: Entry
+    change: NewChange | None  # None: the board is archived, so nothing is logged
+    totals: dict[int, int]  # what the move adds to the board's totals, by column index
+
+
 class Entries:
     """Programs that read and write one board's rows, its merge rules, and a `Ranking` for each sorted column.
 
@@ -195,14 +204,8 @@ class Entries:
                 totals[row[0]] = totals.get(row[0], 0) + row[2]
         return entries, totals
 
-    def erase_entry(self, owner: str, *, now_us: int) -> Program[bool]:
-        """Remove an owner's row, as `remove_entry` does; return False if there was no row."""
-        return (yield from self.remove_entry(owner, ChangeKind.ERASED, now_us=now_us)) is not None
-
-    def remove_entry(self, owner: str, happened: ChangeKind, *, now_us: int, place: int = 0) -> Program[Entry | None]:
-        """Remove an owner's row, log `happened` as the reason and adjust the totals; return the entry, or None.
-
-        `place`: how many changes this transaction has already logged.
+    def remove_entry(self, owner: str, happened: ChangeKind) -> Program[Move | None]:
+        """Remove an owner's row, and return the move, which `log_moves` logs with `happened` as the reason, or None.
 
         Raises:
             UnknownBoardError: the board was deleted.
@@ -219,11 +222,10 @@ class Entries:
         said = record_of_event(happened, entry.cells if happened is ChangeKind.HIDDEN else (), entry.updated_at_us)
         previous = self.ranked_cells.join_cells(entry.cells)
         change = NewChange(self.board.key, owner, previous, self.ranked_cells.none, said)
-        yield from self._moved(entry, change, -1, now_us=now_us, place=place)
-        return entry
+        return Move(entry, change, self._count_move(entry, -1))
 
-    def restore_entry(self, entry: Entry, *, now_us: int, place: int = 0) -> Program[None]:
-        """Insert the row of an owner who is shown again, log the change and adjust the totals.
+    def restore_entry(self, entry: Entry) -> Program[Move]:
+        """Insert the row of an owner who is shown again, and return the move, which `log_moves` logs.
 
         Raises:
             LostRaceError: the owner has a row already.
@@ -236,13 +238,18 @@ class Entries:
         said = record_of_event(ChangeKind.SHOWN, others, entry.updated_at_us)
         following = self.ranked_cells.join_cells(entry.cells)
         change = NewChange(self.board.key, entry.owner, self.ranked_cells.none, following, said)
-        yield from self._moved(entry, change, 1, now_us=now_us, place=place)
+        return Move(entry, change, self._count_move(entry, 1))
 
-    def _moved(self, entry: Entry, change: NewChange, more: int, *, now_us: int, place: int) -> Program[None]:
-        yield from change_log.append_changes([change], now_us=now_us, place=place)
-        counted = {ALL_ENTRIES: more, CHANGES: 1}
-        counted.update({index: more for index in self.board.sorted_indexes if entry.cells[index] is not None})
-        yield from add_totals({self.board.key: counted})
+    def _count_move(self, entry: Entry, more: int) -> dict[int, int]:
+        ranked = (index for index in self.board.sorted_indexes if entry.cells[index] is not None)
+        return {ALL_ENTRIES: more, CHANGES: 1, **dict.fromkeys(ranked, more)}
+
+
+def log_moves(moves: Iterable[Move], *, now_us: int) -> Program[Logged]:
+    """Adjust the totals and log the moves. Call this at the end of the transaction, with moves on different boards."""
+    logged = [(move.change, move.totals) for move in moves if move.change is not None]
+    yield from add_totals({change.board_key: totals for change, totals in logged})
+    return (yield from change_log.append_changes([change for change, _ in logged], now_us=now_us))
 
 
 def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict[int, Entry]]:
@@ -269,22 +276,20 @@ def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[lis
     return found
 
 
-def add_totals(changes: dict[int, dict[int, int]], *, share: int = 0) -> Program[None]:
-    """Add to the totals of boards. Call this in the transaction that changes the rows.
+def add_totals(changes: dict[int, dict[int, int]]) -> Program[None]:
+    """Add to the totals of boards. Call this in the transaction that changes the rows, after its other writes to rows.
 
-    `changes`: what to add, by board key and column index. A total is stored in several rows, its shares. Transactions
-    that change different shares do not wait for each other. A share is less than `TOTAL_SHARES`.
+    `changes`: what to add, by board key and column index.
     """
-    rows = [
-        (key, index, share, count) for key, by_index in changes.items() for index, count in by_index.items() if count
-    ]
-    yield _ADD_TOTALS.bind(rows=sorted(rows))  # all writers use one order, so they never deadlock
+    rows = [(key, index, count) for key, by_index in changes.items() for index, count in by_index.items() if count]
+    if rows:
+        yield _ADD_TOTALS.bind(rows=sorted(rows))  # all writers use one order, so they never deadlock
 
 
 _ADD_TOTALS = (
     insert(TOTALS)
-    .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, share=INTEGER, entries=INTEGER)
-    .on_conflict("board_key", "column_index", "share")
+    .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
+    .on_conflict("board_key", "column_index")
     .do_update(entries=plus(col("entries", TOTALS), excluded("entries")))
     .prepared()
 )

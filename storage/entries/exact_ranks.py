@@ -23,11 +23,9 @@ from predictor import AnchorKnot, KnotRanks
 from querybuilder import (
     INTEGER,
     Prepared,
-    coalesce,
     col,
     count,
     count_if,
-    if_dialect,
     lit,
     minus,
     null,
@@ -37,7 +35,7 @@ from querybuilder import (
 )
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.log.cells import CellSpan, Padding, RankedCells
-from storage.log.change_log import AFTER_MARK, HORIZON, POSITION, PRUNED_BEFORE, LogMark, mark_parameters
+from storage.log.change_log import AFTER_MARK, NEXT_POSITION, POSITION, PRUNED_BEFORE
 from storage.records import Board
 from storage.schema.tables import CHANGE_LOG, TOTALS
 from storage.store import Program
@@ -51,7 +49,7 @@ class CountStart(NamedTuple):
     """The start of a count in one column."""
 
     curve: KnotRanks
-    mark: LogMark  # covers the changes that the counts of the curve include
+    mark: int  # covers the changes that the counts of the curve include
     changes_max: int  # most changes after the mark that are summed up; if there are more, there is no result
 
 
@@ -100,14 +98,14 @@ class GapCounts:
             owner=owner,
             changes=start.changes_max + 1,
             **self._key_and_scope,
-            **mark_parameters(mark),
+            mark=mark,
         )
         totals: dict[int, int] = {}
         found: GapCount | None = None
-        for kind, number, changes, between, ties, horizon, seen, pruned_before in rows:
+        for kind, number, changes, between, ties, following, pruned_before in rows:
             if kind != _COUNT_ROW:
                 totals[kind] = totals.get(kind, 0) + number
-            elif changes <= start.changes_max and pruned_before <= mark.position <= horizon and seen == len(mark.seen):
+            elif changes <= start.changes_max and pruned_before <= mark <= following:
                 further = -between if from_below else between
                 found = GapCount(anchor.counted + number + further, ties, totals, anchor.key is not None)
         return found
@@ -129,18 +127,14 @@ def _prepare_count(layout: Layout, index: int, place: CellSpan, *, from_below: b
     piece = col("value", _PIECE)
     past = select(*place.cells_before_and_after(piece)).from_(CHANGE_LOG).each_piece(col("cells"), _PIECE)
     past = past.where(of_board, AFTER_MARK, place.holds_column(piece))
-    # The number of positions of `mark.seen` that the log holds in this snapshot.
-    listed = select(POSITION).from_(CHANGE_LOG).where(POSITION.in_(param("mark_seen"))).group_by(POSITION)
-    seen = select(count()).from_(listed)
     counted = select(
         lit(_COUNT_ROW),
         minus(count_if(entered), count_if(left)),
         count(),
         entries.where(*between).scalar(),
         entries.where(own.eq(cell), col("owner").lt(param("owner"))).scalar(),
-        HORIZON,
-        if_dialect("transaction", seen.scalar(), lit(0)),
-        coalesce(PRUNED_BEFORE.scalar(), 0),
+        NEXT_POSITION,
+        PRUNED_BEFORE.scalar(),
     ).from_(past.order_by(POSITION).limit(param("changes")))
-    totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * 6).from_(TOTALS)
+    totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * 5).from_(TOTALS)
     return union_all(counted, totals.where(of_board)).packed().prepared()

@@ -29,7 +29,6 @@ from querybuilder import (
     param,
     rows,
     select,
-    sum_,
     union_all,
 )
 from storage.boards.boards import CHANGES, STATE
@@ -177,7 +176,7 @@ class _ColumnStatements:
 
 
 def _total(column_index: int) -> Term:
-    of_board = select(sum_(col("entries"))).from_(TOTALS).where(col("board_key").eq(param("totals_key", INTEGER)))
+    of_board = select(col("entries")).from_(TOTALS).where(col("board_key").eq(param("totals_key", INTEGER)))
     return of_board.where(col("column_index").eq(column_index)).scalar()
 
 

@@ -44,7 +44,6 @@ class RebuildCounts:
 class OwnerRow:
     """The last state of an owner in the journal. `cells` is None if the owner was erased."""
 
-    order: int
     updated_at_us: int
     cells: list[Cell] | None
     is_hidden: bool
@@ -91,33 +90,32 @@ def empty_board(board_id: str) -> Program[tuple[Board, RebuildCounts, int]]:
 def _owners(board: Board, done: RebuildCounts) -> Program[dict[str, OwnerRow]]:
     reader = RowReader(board)
     owners: dict[str, OwnerRow] = {}
-    emptied = after = 0
+    after, emptied = 0, False
     while True:
-        rows = yield from journal.read_changes(after, limit=PAGE_ROWS, boards=[board.key], held=True)
+        rows = yield from journal.read_changes(after, limit=PAGE_ROWS, boards=[board.key])
         done.rows += len(rows)
         for row in rows:
-            if row.record is None or row.order < emptied:
+            if row.record is None:
                 continue
             if row.record.kind is ChangeKind.RESET:
-                emptied, done.replayed = row.order, 0
+                emptied, done.replayed = True, 0
+                owners.clear()
             elif row.owner is not None and row.record.kind not in NO_CHANGE:
                 done.replayed += 1
-                known = owners.get(row.owner)
-                if known is None or known.order < row.order:
-                    owners[row.owner] = _last(row, row.record, reader)
+                owners[row.owner] = _last(row, row.record, reader)
         if len(rows) < PAGE_ROWS:
             break
         after = rows[-1].number
     if not emptied:
         yield from _check_start(board)
-    return {owner: last for owner, last in owners.items() if last.order > emptied}
+    return owners
 
 
 def _last(row: JournalRow, posted: ChangeRecord, reader: RowReader) -> OwnerRow:
     if posted.kind not in _SEEN and posted.kind not in _UNSEEN:
-        return OwnerRow(row.order, *_ERASED)
+        return OwnerRow(*_ERASED)
     version = row.at_us if posted.version is None else posted.version
-    return OwnerRow(row.order, version, reader.cells_after(row, posted), posted.kind in _UNSEEN)
+    return OwnerRow(version, reader.cells_after(row, posted), posted.kind in _UNSEEN)
 
 
 def _check_start(board: Board) -> Program[None]:
@@ -135,7 +133,7 @@ def _where_posts_are(board: Board) -> Program[str]:
     """Return the message of `NothingReplayedError`, with the number of the first change of an earlier board."""
     nothing = f"the journal has no post to {board.id!r} since it was created or reset"
     earlier = yield from journal.find_deleted_boards(board.id, since=0)
-    rows = yield from journal.read_changes(0, limit=1, boards=[board.key, *earlier], held=True)
+    rows = yield from journal.read_changes(0, limit=1, boards=[board.key, *earlier])
     return f"{nothing}; earlier posts begin at --since {rows[0].number}" if rows else nothing
 
 

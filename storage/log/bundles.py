@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from .log_record import RecordFields, encode_records
 
-PLACES = 1 << 20  # the most changes that one transaction may log; a request posts to at most a million boards
+PLACES = 1 << 20  # the most changes of one bundle
 NAMELESS = "\x1f"  # begins the text that replaces an erased owner; no owner contains a control character
 _OWNER_END = "\n"
 _PIECE_END = ","
@@ -26,7 +26,7 @@ _PIECE_END = ","
 class LoggedChange(NamedTuple):
     """The change that one post, or an erasure, made on one board."""
 
-    number: int  # larger for each later change of an owner on a board
+    number: int  # larger for each later change
     board_key: int
     owner: str
     previous: str  # the ranked cells before the change, see `RankedCells`
@@ -37,14 +37,13 @@ class Bundle(NamedTuple):
     """A row of the log, without the column `posts`."""
 
     position: int
-    seq: int
     board_key: int
     owners: str
     cells: str
     changes_count: int  # the number of changes in the row
 
     def changes(self) -> Iterator[LoggedChange]:
-        number = self.seq * PLACES
+        number = self.position * PLACES
         for index, (owner, piece) in enumerate(zip(owners_of(self.owners), pieces_of(self.cells), strict=True)):
             half = len(piece) >> 1
             yield LoggedChange(number + index, self.board_key, owner, piece[:half], piece[half:])

@@ -1,13 +1,7 @@
 """The journal: the change log as callers read it.
 
-    logged in a transaction ──> committed ──> every earlier transaction has ended: published ──> pruned
-
-A change is published only when every transaction before its own has ended. So once a reader has read a number, no
-change with a smaller number is published later.
-
-The number of a change combines the position of its bundle with a place. On PostgreSQL, this is the place of the change
-within its transaction. On SQLite, where one transaction commits after the other, it is the place of the change within
-its bundle. So numbers have gaps.
+The number of a change combines the position of its bundle with its place in the bundle. So numbers have gaps. They are
+in the order of the commits: once a reader has read a number, no change with a smaller number appears later.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,17 +13,12 @@ import msgspec
 from querybuilder import (
     TEXT,
     Select,
-    all_of,
     any_of,
     asc,
     col,
     contains_text,
     desc,
-    if_dialect,
-    lit,
-    oldest_transaction,
     param,
-    plus,
     select,
 )
 from storage.boards.boards import find_boards_by_key
@@ -61,7 +50,6 @@ class JournalRow(NamedTuple):
     previous: str  # the ranked cells before the change, see `RankedCells`
     next: str
     record: ChangeRecord | None  # None: the owner was erased
-    order: int  # larger for each later change of an owner on a board
     logged_us: int  # when the transaction logged the change; also the time of a post that names no time
 
 
@@ -69,56 +57,44 @@ class Journal:
     """Programs that read the journal and log events of boards."""
 
     def __init__(self) -> None:
-        position, place = POSITION, if_dialect("transaction", col("place"), lit(0))
-        names = ("seq", "board_key", "updated_at", "owners", "cells", "posts")
-        bundles = select(position, place, *map(col, names)).from_(CHANGE_LOG)
-        published = if_dialect("transaction", position.lt(oldest_transaction()), all_of())
-        beyond = (position.gt(param("position")), plus(place, col("changes")).gt(param("next")))
-        later = (position.ge(param("position")), any_of(*beyond))
+        names = ("position", "board_key", "updated_at", "owners", "cells", "posts")
+        bundles = select(*map(col, names)).from_(CHANGE_LOG)
+        beyond = (POSITION.gt(param("position")), col("changes").gt(param("next")))
+        later = (POSITION.ge(param("position")), any_of(*beyond))
         of_boards = col("board_key").in_(param("boards"))
         sizes = select(col("changes")).from_(CHANGE_LOG)
-        self._page, self._of_boards, self._held = (
+        self._page, self._of_boards = (
             [self._ordered(rows.where(*later, *which)).prepared() for rows in (sizes, bundles)]
-            for which in ((published,), (published, of_boards), (of_boards,))
+            for which in ((), (of_boards,))
         )
-        below = all_of(
-            position.le(param("position")),
-            any_of(position.lt(param("position")), place.lt(param("place"))),
-        )
-        stretch = (position.ge(param("first")), position.le(param("last")))
-        theirs = bundles.where(published, *stretch, contains_text(col("owners"), param("owner", TEXT)), below)
+        stretch = (POSITION.ge(param("first")), POSITION.le(param("last")))
+        theirs = bundles.where(*stretch, contains_text(col("owners"), param("owner", TEXT)))
         self._of_owner = self._ordered(theirs, newest_first=True).prepared()
         last = bundles.where(col("board_key").eq(param("board_key")))
         self._last_of_board = self._ordered(last, newest_first=True).prepared()
         # A text search for the board's id finds the deletion. A deletion is the only change of its bundle, and the
         # bundle holds the id unescaped.
-        ends = select(col("board_key"), col("posts")).from_(CHANGE_LOG).where(position.ge(param("position")))
+        ends = select(col("board_key"), col("posts")).from_(CHANGE_LOG).where(POSITION.ge(param("position")))
         ends = ends.where(col("owners").eq(param("nobody")), contains_text(col("posts"), param("named", TEXT)))
         self._deleted = ends.packed().prepared()
 
     def _ordered(self, rows: Select, *, newest_first: bool = False) -> Select:
-        way = desc if newest_first else asc
-        return rows.order_by(way(POSITION), way(col("seq"))).limit(param("limit")).packed()
+        return rows.order_by((desc if newest_first else asc)(POSITION)).limit(param("limit")).packed()
 
-    def read_changes(
-        self, after: int, *, limit: int, boards: Sequence[int] | None = None, held: bool = False
-    ) -> Program[list[JournalRow]]:
-        """Return published changes with a number greater than `after`, in the order of their numbers.
+    def read_changes(self, after: int, *, limit: int, boards: Sequence[int] | None = None) -> Program[list[JournalRow]]:
+        """Return changes with a number greater than `after`, in the order of their numbers.
 
-        `boards`: only changes of boards with these keys. `held`: also changes that are not published yet. Pass `held`
-        only with `boards` that no other transaction can change before this one ends.
+        `boards`: only changes of boards with these keys.
         """
-        rows = yield from self.read_bundles(after, limit=limit, boards=boards, held=held)
+        rows = yield from self.read_bundles(after, limit=limit, boards=boards)
         return list(islice(changes_past(rows, after), limit))
 
-    def read_bundles(
-        self, after: int, *, limit: int, boards: Sequence[int] | None = None, held: bool = False
-    ) -> Program[list[Row]]:
+    def read_bundles(self, after: int, *, limit: int, boards: Sequence[int] | None = None) -> Program[list[Row]]:
         """Return the bundles that hold the changes of `read_changes`. `changes_past` leaves out their other changes."""
         position, place = divmod(after, PLACES)
         bound: dict[str, object] = {"position": position, "next": place + 1}
         bound |= {} if boards is None else {"boards": boards}
-        sized, read = self._page if boards is None else self._held if held else self._of_boards
+        sized, read = self._page if boards is None else self._of_boards
         sizes = yield sized.bind(**bound, limit=limit)
         if not sizes:
             return []
@@ -128,7 +104,7 @@ class Journal:
     def read_changes_of_owner(
         self, owner: str, *, before: int, limit: int, blocks_max: int
     ) -> Program[tuple[list[JournalRow], int | None]]:
-        """Return an owner's published changes with numbers below `before`, newest first, and the next `before` or None.
+        """Return an owner's changes with numbers below `before`, newest first, and the next `before` or None.
 
         One call searches at most `blocks_max` blocks of the journal. Therefore it may return fewer than `limit` changes
         even if there are more.
@@ -154,12 +130,9 @@ class Journal:
     def _in_stretch(self, stretch: PositionRange, owner: str, before: int, limit: int) -> Program[list[JournalRow]]:
         found: list[JournalRow] = []
         while len(found) < limit:
-            position, place = divmod(before, PLACES)
             rows = yield self._of_owner.bind(
                 first=stretch.first,
-                last=stretch.last,
-                position=position,
-                place=place,
+                last=min(stretch.last, position_of(before - 1)),
                 owner=owners_text([owner]),
                 limit=min(limit, _BUNDLES),
             )
@@ -168,13 +141,12 @@ class Journal:
                 found += theirs[::-1]
             if len(rows) < min(limit, _BUNDLES):
                 break
-            before = rows[-1][0] * PLACES + rows[-1][1]
+            before = rows[-1][0] * PLACES
         return found[:limit]
 
-    def find_last_published(self) -> Program[int]:
-        """Return the number up to which all changes are published. There need not be a change with this number."""
-        horizon = yield from change_log.find_horizon()
-        return self._last_below(horizon)
+    def find_last_number(self) -> Program[int]:
+        """Return the number of the last change in this snapshot, or a greater number that no change has."""
+        return self._last_below((yield from change_log.take_mark()))
 
     def find_begin(self) -> Program[int]:
         """Return the number after which the journal is complete; 0 if no change was ever removed from it."""
@@ -214,7 +186,7 @@ class Journal:
         for start in range(0, len(boards), _DELETED_A_STATEMENT):
             some = boards[start : start + _DELETED_A_STATEMENT]
             events = [NewChange(board.key, "", "", "", record_of_deletion(board.id, board.spec)) for board in some]
-            yield from change_log.append_changes(events, now_us=now_us, place=start)
+            yield from change_log.append_changes(events, now_us=now_us)
 
 
 def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Board]:
@@ -229,8 +201,7 @@ def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Board]:
 
 def changes_of(row: Row) -> Iterator[JournalRow]:
     """Yield the changes of a bundle from `Journal.read_bundles`, in the order in which they happened."""
-    position, place, seq, board_key, at_us, owners, pieces, posts = row
-    first, order = position * PLACES + place, seq * PLACES
+    position, board_key, at_us, owners, pieces, posts = row
     changes = zip(owners_of(owners), pieces_of(pieces), decode_records(posts), strict=True)
     for index, (owner, piece, record) in enumerate(changes):
         named = None if owner.startswith(NAMELESS) else owner or None
@@ -238,7 +209,7 @@ def changes_of(row: Row) -> Iterator[JournalRow]:
         if record is not None and record.version is not None and record.kind not in _MOVED:
             changed_us = record.version
         cells = piece[:half], piece[half:]
-        yield JournalRow(first + index, board_key, named, changed_us, *cells, record, order + index, at_us)
+        yield JournalRow(position * PLACES + index, board_key, named, changed_us, *cells, record, at_us)
 
 
 def changes_past(rows: Iterable[Row], after: int) -> Iterator[JournalRow]:
@@ -248,7 +219,7 @@ def changes_past(rows: Iterable[Row], after: int) -> Iterator[JournalRow]:
 
 def board_key_of(row: Row) -> int:
     """Return the board key of a bundle from `Journal.read_bundles`."""
-    return int(row[3])
+    return int(row[1])
 
 
 def position_of(number: int) -> int:

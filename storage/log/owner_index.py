@@ -2,8 +2,8 @@
 
     changes ── a job, once there are enough changes ──> block: first and last position, Bloom filter of its owners
 
-A block covers only whole transactions that have ended, and never changes after it is made. So a filter never misses an
-owner.
+A block never changes after it is made, and no change appears later at a position that it covers. So a filter never
+misses an owner.
 
 The filters replace a database index by owner, because such an index would make every post write to random pages. A
 filter costs about 2 us and 2 bytes per change, and a job writes the filters later, one block after the other.
@@ -18,7 +18,7 @@ from storage.schema.tables import CHANGE_LOG, JOURNAL_BLOCKS
 from storage.store import Program, Rows
 
 from .bundles import owners_of
-from .change_log import HORIZON, POSITION, change_log, count_rows_holding
+from .change_log import POSITION, change_log, count_rows_holding
 
 BLOCK_CHANGES = 8_192
 _FILTER_BITS = BLOCK_CHANGES * 16  # with 4 probes per owner, 1 of 400 blocks that lack an owner is searched in vain
@@ -63,9 +63,8 @@ class OwnerBlocks:
 
     def __init__(self) -> None:
         self._covered = select(max_(col("last"))).from_(JOURNAL_BLOCKS).prepared()
-        beyond = POSITION.gt(param("past")), POSITION.lt(HORIZON)
-        sizes = select(POSITION, col("changes")).from_(CHANGE_LOG).where(*beyond).order_by(asc(POSITION))
-        self._sizes = sizes.limit(param("limit")).packed().prepared()
+        sizes = select(POSITION, col("changes")).from_(CHANGE_LOG).where(POSITION.gt(param("past")))
+        self._sizes = sizes.order_by(asc(POSITION)).limit(param("limit")).packed().prepared()
         owners = select(col("owners")).from_(CHANGE_LOG).where(POSITION.gt(param("past")), POSITION.le(param("last")))
         self._owners = owners.packed().prepared()
         self._add = (

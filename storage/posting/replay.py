@@ -14,8 +14,7 @@ Resets and deletions of boards after the given number are ignored. A caller who 
 deletion wants the posts before it too.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heappop, heappush
+from collections.abc import Callable, Mapping, Sequence
 
 from storage.boards.boards import begin_epoch, store_state
 from storage.entries.entries import Entries
@@ -25,7 +24,6 @@ from storage.errors import (
     JournalIncompleteError,
     NothingReplayedError,
     SpecConflictError,
-    StoreBusyError,
     ValueOutOfRangeError,
 )
 from storage.log.journal import JournalRow, journal
@@ -38,7 +36,6 @@ from .post_ids import PostIds, RememberedPost, find_known, remember_posts
 # Computes the fingerprint of a post from its owner, board, changes and `at`. See `Post.fingerprint`.
 FingerprintOf = Callable[[str, Board, Sequence[ColumnChange], int | None], str]
 
-WAITING_MAX = 100_000  # most changes that are held back, because a change made before them may be on a later page
 _POSTS = (ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.UNSEEN)
 
 
@@ -51,10 +48,9 @@ def replay_board(
 
     Raises:
         UnknownBoardError: there is no such board.
-        JournalIncompleteError: the journal begins after `since`, or the order of its changes is not known.
+        JournalIncompleteError: the journal begins after `since`.
         NothingReplayedError: the journal has no such post.
         SpecConflictError: an earlier board with this id had a column that this one does not have.
-        StoreBusyError: an owner is being hidden or shown.
         ArchivedError: the board was archived, so its rows were removed on purpose.
     """
     begins_after = yield from journal.find_begin()
@@ -66,33 +62,19 @@ def replay_board(
     board = yield from begin_epoch(board)
     boards = {board.key: board, **(yield from journal.find_deleted_boards(board_id, since=since))}
     entries = Entries(board)
-    waiting: list[tuple[int, JournalRow]] = []
     replay = _Replay(entries, boards, post_ids, fingerprint_of, done)
     after: int | None = since - 1
     while after is not None:
-        rows = yield from journal.read_changes(after, limit=PAGE_ROWS, boards=list(boards), held=True)
+        rows = yield from journal.read_changes(after, limit=PAGE_ROWS, boards=list(boards))
         done.rows += len(rows)
         after = rows[-1].number if len(rows) == PAGE_ROWS else None
-        ready = _take_in_order(waiting, rows, keep=0 if after is None else WAITING_MAX)
-        for start in range(0, len(ready), PAGE_ROWS):
-            yield from replay.merge_page(ready[start : start + PAGE_ROWS], now_us)
+        yield from replay.merge_page(rows, now_us)
     if not done.replayed:
         raise NothingReplayedError(f"the journal has no post to {board_id!r} since {since}")
     yield from _mark_hidden(replay.owners)
     yield from store_owner_rows(entries, replay.owners, changes, done)
     yield from store_state(board)
     return done
-
-
-def _take_in_order(waiting: list[tuple[int, JournalRow]], rows: Iterable[JournalRow], *, keep: int) -> list[JournalRow]:
-    """Add changes to a heap. Remove and return all changes but the last `keep`, in the order in which they were made.
-
-    The pages of the journal are in the order of transaction ids. Of two transactions that ran at the same time, the one
-    with the higher id may have changed an owner first.
-    """
-    for row in rows:
-        heappush(waiting, (row.order, row))
-    return [heappop(waiting)[1] for _ in range(len(waiting) - keep)]
 
 
 class _Replay:
@@ -121,7 +103,7 @@ class _Replay:
             if row.owner is None or row.record is None:
                 continue
             if row.record.kind is ChangeKind.ERASED:
-                self.owners[row.owner] = OwnerRow(row.order, 0, None, False)
+                self.owners[row.owner] = OwnerRow(0, None, False)
             if row.record.kind not in _POSTS:
                 continue
             post_hash = None if row.record.post_id is None else self._post_ids.hash_post_id(row.record.post_id)
@@ -159,18 +141,15 @@ class _Replay:
         self, row: JournalRow, owner: str, posted: ChangeRecord, changes: Sequence[ColumnChange]
     ) -> PartOutcome:
         state = self.owners.get(owner)
-        if state is not None and row.order < state.order:
-            raise JournalIncompleteError("the journal's order is not known: too many transactions ran at the same time")
         at_us = row.logged_us if posted.at_us is None else posted.at_us
         before = None if state is None else state.cells
         changed = self._merger.merge_changes(before, changes, at_us)
         if state is None or before is None:
             before = [None] * len(self._board.spec.columns)
-            state = self.owners[owner] = OwnerRow(row.order, row.at_us, before, False)
+            state = self.owners[owner] = OwnerRow(row.at_us, before, False)
             status = PostStatus.APPLIED
         else:
             status = PostStatus.APPLIED if changed else PostStatus.UNCHANGED
-        state.order = row.order
         if changed:
             state.updated_at_us = max(state.updated_at_us, row.at_us)
         for index, cell in changed.items():
@@ -194,7 +173,5 @@ def _mark_hidden(owners: Mapping[str, OwnerRow]) -> Program[None]:
     names = list(owners)
     for start in range(0, len(names), PAGE_ROWS):
         found = yield from hidden_statements.find_hidden([], names[start : start + PAGE_ROWS])
-        if found.changing:
-            raise StoreBusyError("an owner is being hidden or shown: rebuild the leaderboard once that is done")
         for owner in found.hidden_owners:
             owners[owner].is_hidden = True

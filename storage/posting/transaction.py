@@ -1,4 +1,4 @@
-"""Applies a group of posts in one transaction: reads the rows, merges in order, writes if no row has changed.
+"""Applies a group of posts in one transaction: reads the rows, merges in order, table if no row has changed.
 
 A post is applied to all its boards or to none, except that a board whose period is closed refuses only its own part of
 the post. If a row no longer has the version that was read, the race is lost. Then the program raises `LostRaceError`,
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from config.settings import PostingSettings
 from querybuilder import Dialect
-from storage.boards.boards import ALL_ENTRIES, CHANGES, TOTAL_SHARES
+from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.closed_boards import Closure, hold_closures
 from storage.entries.entries import Entries, TableRows, add_totals, lock_rows_keys, read_live_epochs
 from storage.entries.hidden_owners import HiddenEntry, hidden_statements
@@ -43,7 +43,6 @@ from .post_ids import RememberedPost, find_in_family, find_known, remember_posts
 class TransactionResult:
     outcomes: list[list[PartOutcome]]  # in the order of the posts
     rows_written: int
-    logged: int  # number of changes that the transaction has logged
 
 
 def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[Entries]:
@@ -76,13 +75,15 @@ class PostTransaction:
         check_boards: bool,
         logged: bool = True,  # False: nothing is logged, for measurements
     ) -> None:
-        # Every process locks and inserts rows in the order of board and owner, so that groups never deadlock. The table
-        # of totals, which every group of a board changes, comes last.
+        # Every process locks and inserts rows in the order of board and owner, so that groups never deadlock. The
+        # totals, which every group of a board changes, come later, and the counter of the log comes last.
         by_key = sorted(boards, key=lambda entries: entries.board.key)
         self._boards = {entries.board.key: BoardState(entries, entries.board.rows_key) for entries in by_key}
         self._dialect, self._now_us, self._logged = dialect, now_us, logged
         self._hidden: set[str] = set()  # hidden owners, whose new rows go to the hidden table
-        self._hides = False  # whether any owner or row of the group is hidden
+        self._has_new = False  # whether the group inserts rows
+        self._any_hidden = False  # whether any owner or row of the group is hidden
+        self._hides = 0  # how often an owner had been hidden or shown when `_hidden` was read
         # The posts that boards and families remember, by board or family key and post hash, and those of this group.
         self._known: dict[int, dict[str, RememberedPost]] = defaultdict(dict)
         self._fresh: list[RememberedPost] = []
@@ -99,8 +100,7 @@ class PostTransaction:
         yield from self._read(posts)
         outcomes = [self._apply(post) for post in posts]
         rows_written = yield from self._write()
-        logged = sum(len(state.log.changes) for state in self._boards.values() if state.log is not None)
-        return TransactionResult(outcomes, rows_written, logged)
+        return TransactionResult(outcomes, rows_written)
 
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
         """Find the hidden rows of the owners, after the rows on boards were read. `hidden_owners` gives the reason."""
@@ -108,27 +108,24 @@ class PostTransaction:
         names = dict.fromkeys(owner for key in keys for owner in owners[key])
         if not names:
             return
-        self._hidden, changing, found = yield from hidden_statements.find_for_write(
-            keys, list(names), now_us=self._now_us
-        )
-        self._hides = bool(self._hidden or found)
+        self._hides, self._hidden, found = yield from hidden_statements.find_hidden(keys, list(names))
+        self._any_hidden = bool(self._hidden or found)
         for each in found:
             state = self._boards[each.board_key]
             entry = each.widen_cells(len(state.entries.board.spec.columns))
             state.rows.setdefault(entry.owner, TransactionRow(entry, entry.updated_at_us, is_hidden=True))
-        if self._hidden or changing:
-            yield from self._check_new(owners, changing.keys())
+        if self._hidden:
+            yield from self._check_absent(owners)
 
-    def _check_new(self, owners: Mapping[int, Iterable[str]], changing: Set[str]) -> Program[None]:
+    def _check_absent(self, owners: Mapping[int, Mapping[str, None]]) -> Program[None]:
+        """Raise `LostRaceError` if a hidden owner got a row on a board after the rows on boards were read."""
         for table, states in self._tables():
             absent = {
-                state.entries.board.key: set(owners[state.entries.board.key]) - state.rows.keys() for state in states
+                state.entries.board.key: self._hidden & owners[state.entries.board.key].keys() - state.rows.keys()
+                for state in states
             }
-            if any(new & changing for new in absent.values()):
-                raise LostRaceError("an owner is being hidden or shown")
-            new = {key: names & self._hidden for key, names in absent.items()}
-            if any(new.values()) and (yield from _hold(table, states, new)):
-                raise LostRaceError("an owner was shown and hidden again between two reads")
+            if any(absent.values()) and (yield from _hold(table, states, absent)):
+                raise LostRaceError("an owner was hidden between two reads")
 
     def _read(self, posts: Sequence[Post]) -> Program[None]:
         owners: dict[int, dict[str, None]] = defaultdict(dict)
@@ -152,9 +149,6 @@ class PostTransaction:
         yield from self._find_shut()
         for table, states in self._tables():
             yield from _hold_rows(table, states, owners)
-        if owners and self._dialect.transaction and not any(state.rows for state in self._boards.values()):
-            # A transaction without a locked row has no id yet, so a process that hides an owner would not wait for it.
-            yield from hidden_statements.take_transaction_id()
         # Look up post ids only after the rows are locked. By then, every other transaction with the same post has
         # ended.
         for family_key, asked in of_families.items():
@@ -253,6 +247,7 @@ class PostTransaction:
         status = PostStatus.APPLIED if changed or row is None else PostStatus.UNCHANGED
         if row is None:
             empty: list[Cell] = [None] * len(state.entries.board.spec.columns)
+            self._has_new = True
             row = state.rows[post.owner] = TransactionRow(Entry(post.owner, self._now_us, empty), None)
             row.is_hidden = post.owner in self._hidden
             row.ranked = None if row.is_hidden else state.entries.ranked_cells.none
@@ -304,17 +299,19 @@ class PostTransaction:
         if self._fresh:
             epochs = {key: state.epoch for key, state in self._boards.items()}
             yield from remember_posts(self._fresh, epochs, self._now_us)
-        if changed := [state.log for state in self._boards.values() if state.log is not None]:
-            # Log after all writes to owners' rows, so that an owner's changes are numbered in the order of commits.
-            yield from change_log.append_drafts(changed, now_us=self._now_us)
         if totals:
-            yield from add_totals(totals, share=self._now_us % TOTAL_SHARES if self._dialect.row_locks else 0)
+            yield from add_totals(totals)
+        changed = [state.log for state in self._boards.values() if state.log is not None]
+        if changed or self._has_new:
+            logged = yield from change_log.append_drafts(changed, now_us=self._now_us)
+            if self._has_new and logged.hides != self._hides:
+                raise LostRaceError("an owner was hidden or shown since the group read who is hidden")
         return sum(by_index[CHANGES] for by_index in totals.values())
 
     def _write_hidden(self) -> Program[None]:
         new: list[HiddenEntry] = []
         changed: list[tuple[HiddenEntry, int]] = []
-        for key, state in self._boards.items() if self._hides else ():
+        for key, state in self._boards.items() if self._any_hidden else ():
             for row in state.rows.values():
                 if row.is_hidden and row.expected is None:
                     new.append(HiddenEntry(key, row.entry))

@@ -197,7 +197,7 @@ class Drainer:
         yield from batch.take_blocks()
         if batch.epochs and (yield from read_live_epochs(sorted(batch.epochs), held=True)) != batch.epochs:
             raise BoardChangedError
-        result = TransactionResult([], 0, 0)
+        result = TransactionResult([], 0)
         if batch.posts:
             logged = self._limits.change_log
             group = PostTransaction(self._store.dialect, opened, now_us, check_boards=check_boards, logged=logged)
@@ -210,7 +210,7 @@ class Drainer:
         ]
         yield from store_rejected(kept, now_us)
         if refusals and self._limits.change_log:
-            yield from change_log.append_changes(map(_journalled, refusals), now_us=now_us, place=result.logged)
+            yield from change_log.append_changes(map(_journalled, refusals), now_us=now_us)
         self._counted_to_s = self._monotonic()
         busy_s = self._counted_to_s - began_s + self._uncounted_s
         yield from ingest_queue.add_counts(batch.count_by_shard(), busy_us=round(busy_s * 1e6))

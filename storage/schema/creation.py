@@ -8,7 +8,7 @@ from storage.store import Program
 
 from .ingest_tables import create_ingest_tables
 from .lease_tables import create_lease_tables
-from .tables import CATALOG_TABLES, CURVE_TABLES, ENTRY_TABLES, META, create_log
+from .tables import CATALOG_TABLES, CURVE_TABLES, ENTRY_TABLES, LOG_COUNTER, LOG_TABLES, META
 
 SCHEMA_VERSION = 1
 
@@ -35,10 +35,11 @@ def create_schema(dialect: Dialect) -> Program[str]:
         if version != SCHEMA_VERSION:
             raise SchemaUnknownError(f"the store has schema {version}, this version knows {SCHEMA_VERSION}")
         return meta["salt"]
-    tables = (*CATALOG_TABLES, *ENTRY_TABLES, *CURVE_TABLES, *create_log(dialect))
+    tables = (*CATALOG_TABLES, *ENTRY_TABLES, *CURVE_TABLES, *LOG_TABLES)
     functions = (create_row_reader(), create_change_check()) if dialect.cursors and dialect.chains else ()
     for query in (*tables, *create_lease_tables(dialect), *create_ingest_tables(dialect), *functions):
         yield query.bind()
+    yield insert(LOG_COUNTER).values(counter_key=0, next=1, pruned_before=0, hides=0).bind()
     salt = secrets.token_hex(16)
     for name, content in (("schema_version", str(SCHEMA_VERSION)), ("salt", salt)):
         yield insert(META).values(name=name, content=content).bind()

@@ -3,7 +3,7 @@
 Names of tables are constants here, so that every room calls a table by one name.
 """
 
-from querybuilder import BLOB, INTEGER, TEXT, Dialect, Query, col, create_index, create_table
+from querybuilder import BLOB, INTEGER, TEXT, Query, col, create_index, create_table
 
 META = "meta"
 BOARDS = "boards"
@@ -18,15 +18,13 @@ POST_IDS = "post_ids"
 HIDDEN_ENTRIES = "hidden_entries"
 CHANGE_LOG = "changes"
 JOURNAL_BLOCKS = "journal_blocks"
+LOG_COUNTER = "log_counter"
 CURVES = "curves"
 LIVE_COUNTS = "live_counts"
 LIVE_MARK = "live_mark"
 REFRESH_REQUESTS = "refresh_demands"
 WORK_LEASES = "leases"
 ARCHIVE_BLOCKS = "archive_blocks"
-
-# This sequence holds a position of the change log. All bundles with a lower position were pruned, and no others.
-CHANGES_PRUNED = "changes_pruned"
 
 
 # Boards, families, sequences, keys and profiles.
@@ -81,12 +79,9 @@ CATALOG_TABLES: tuple[Query, ...] = (
 
 # Totals, post ids, hidden entries and archives.
 ENTRY_TABLES: tuple[Query, ...] = (
-    # A total is the sum of its shares, so that concurrent transactions do not wait for the lock of one row.
     create_table(TOTALS)
-    .with_columns(board_key=INTEGER, column_index=INTEGER)
-    .column("share", INTEGER, default=0)
-    .with_columns(entries=INTEGER)
-    .primary_key("board_key", "column_index", "share")
+    .with_columns(board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
+    .primary_key("board_key", "column_index")
     .clustered(),
     # Post ids are stored as keyed hashes, because such hashes are short and hold no personal data.
     create_table(POST_IDS)
@@ -111,34 +106,30 @@ ENTRY_TABLES: tuple[Query, ...] = (
 )
 
 
-def create_log(dialect: Dialect) -> list[Query]:
-    """Return the queries that create the change log and its index by owner."""
-    ordered = not dialect.transaction  # true if `seq` is in the order of the commits
-    table = create_table(CHANGE_LOG) if ordered else create_table(CHANGE_LOG).in_transaction("position")
-    table = (
-        table.numbered("seq")
-        .with_columns(board_key=INTEGER, updated_at=INTEGER)
-        .column("changes", INTEGER)  # how many changes the row holds
-        .column("owners", TEXT, sortable=False)  # the owner of each change, see `log.bundles`
-        .column("cells", TEXT, sortable=False)  # the ranked cells before and after each change
-        .column("posts", TEXT, sortable=False)  # for each change, what was posted
-        .column("erased", INTEGER, null=True)  # not null: an owner was erased, but `cells` still has to be counted
-    )
-    if ordered:
-        keyed = table.primary_key("seq")
-        index = create_index("changes_board_key", CHANGE_LOG, col("board_key"))  # SQLite appends the primary key
-    else:
-        # `place` is a row's place within its transaction; published numbers combine position and place.
-        keyed = table.column("place", INTEGER).primary_key("board_key", "position", "seq")
-        index = create_index("changes_position", CHANGE_LOG, col("position"), col("seq"))
-    return [
-        keyed,
-        index,
-        # This partial index is nearly always empty.
-        create_index("changes_erased", CHANGE_LOG, col("seq"), where=col("erased").not_null()),
-        # The change log has no index by owner. The filters in this table replace it, see `log.owner_index`.
-        create_table(JOURNAL_BLOCKS).with_columns(first=INTEGER, last=INTEGER, owners=BLOB).primary_key("first"),
-    ]
+# The change log, its counter, and its index by owner.
+LOG_TABLES: tuple[Query, ...] = (
+    create_table(CHANGE_LOG)
+    .column("position", INTEGER)  # from the counter; without gaps, in the order of the commits
+    .with_columns(board_key=INTEGER, updated_at=INTEGER)
+    .column("changes", INTEGER)  # how many changes the row holds
+    .column("owners", TEXT, sortable=False)  # the owner of each change, see `log.bundles`
+    .column("cells", TEXT, sortable=False)  # the ranked cells before and after each change
+    .column("posts", TEXT, sortable=False)  # for each change, what was posted
+    .column("erased", INTEGER, null=True)  # not null: an owner was erased, but `cells` still has to be counted
+    .primary_key("position"),
+    create_index("changes_board_key", CHANGE_LOG, col("board_key"), col("position")),
+    # This partial index is nearly always empty.
+    create_index("changes_erased", CHANGE_LOG, col("position"), where=col("erased").not_null()),
+    create_table(LOG_COUNTER)  # one row
+    .column("counter_key", INTEGER)
+    .column("next", INTEGER)  # the position of the next bundle
+    .column("pruned_before", INTEGER)  # all bundles with a lower position were pruned, and no others
+    .column("hides", INTEGER)  # how often an owner was hidden or shown
+    .primary_key("counter_key")
+    .clustered(),
+    # The change log has no index by owner. The filters in this table replace it, see `log.owner_index`.
+    create_table(JOURNAL_BLOCKS).with_columns(first=INTEGER, last=INTEGER, owners=BLOB).primary_key("first"),
+)
 
 
 # Curves, live counts, refresh requests, and leases of work.
@@ -148,9 +139,7 @@ CURVE_TABLES: tuple[Query, ...] = (
     .column("document", BLOB)
     .column("changes", INTEGER, null=True)
     .column("rules", TEXT, null=True)
-    # How much of the change log the curve's snapshot saw; null if a long transaction hid that.
-    .column("mark_position", INTEGER, null=True)
-    .column("mark_seen", TEXT, null=True)
+    .column("mark", INTEGER, null=True)  # the curve's snapshot saw the changes before this position; null: unknown
     .primary_key("board_key", "column_index"),
     create_index("curves_version", CURVES, col("version")),
     create_table(LIVE_COUNTS)
@@ -162,7 +151,7 @@ CURVE_TABLES: tuple[Query, ...] = (
     .primary_key("board_key", "column_index"),
     create_index("live_counts_version", LIVE_COUNTS, col("version")),
     create_table(LIVE_MARK)
-    .with_columns(mark_key=INTEGER, position=INTEGER, seen=TEXT, as_of=INTEGER)
+    .with_columns(mark_key=INTEGER, position=INTEGER, as_of=INTEGER)
     .column("version", INTEGER)  # the version of the newest document
     .primary_key("mark_key"),
     create_table(REFRESH_REQUESTS)

@@ -17,9 +17,10 @@ from storage.boards.boards import STATE, change_board, create_board, delete_boar
 from storage.boards.catalog import Catalog
 from storage.boards.families import NewBoard, make_boards, put_family
 from storage.boards.row_tables import layout_of, scope_of
-from storage.entries.entries import Entries
+from storage.entries.entries import Entries, log_moves
 from storage.entries.hidden_owners import hidden_statements
 from storage.log.journal import journal
+from storage.log.log_record import ChangeKind
 from storage.log.merging import Merger
 from storage.posting.post_ids import PostIds
 from storage.posting.transaction import PostTransaction, open_boards_of
@@ -131,6 +132,13 @@ class Observed:
         self.refused.append((reason, posts))
 
 
+def erase_entry(entries: Entries, owner: str, *, now_us: int) -> Program[bool]:
+    """Remove an owner's row and log it; return False if there was no row."""
+    move = yield from entries.remove_entry(owner, ChangeKind.ERASED)
+    yield from log_moves([] if move is None else [move], now_us=now_us)
+    return move is not None
+
+
 class Deployment:
     """The store as one process sees it, with the objects that the process builds on it."""
 
@@ -228,7 +236,7 @@ class Deployment:
 
     async def erase(self, board: Board, owner: str) -> bool:
         """Erase an owner from a board. Return whether the owner had an entry."""
-        return await self.store.write(lambda: self.entries(board).erase_entry(owner, now_us=self.clock()))
+        return await self.store.write(lambda: erase_entry(self.entries(board), owner, now_us=self.clock()))
 
     async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
         return await self.store.read(lambda: self.entries(board).find_entries(owners))

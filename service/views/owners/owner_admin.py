@@ -7,7 +7,6 @@ An owner is erased first from the boards that have rows, then from archives. A b
 therefore still found. Archives are looked up in the store, because the catalog of a process does not hold them.
 """
 
-import asyncio
 import secrets
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,14 +17,15 @@ from storage.archive.archive_reader import ArchivedEntries, list_archives_of_own
 from storage.boards.boards import find_boards_by_key
 from storage.boards.closed_boards import hold_boards_with_rows
 from storage.boards.profiles import profiles
-from storage.entries.entries import Entries, lock_boards_with_owner
+from storage.entries.entries import Entries, Move, lock_boards_with_owner, log_moves
 from storage.entries.erasure import erasure_statements
 from storage.entries.hidden_owners import hidden_statements
-from storage.errors import StoreBusyError, UnknownOwnerError
+from storage.errors import UnknownOwnerError
+from storage.log.change_log import change_log
 from storage.log.log_record import ChangeKind
 from storage.queue.queue_erasure import drop_queued
 from storage.records import Board
-from storage.store import Program
+from storage.store import Program, read_single
 
 ARCHIVES_A_STEP = 100  # the most archives in one transaction, which decodes and writes few blocks of each archive
 # The most boards of families in one transaction. One query reads all of them, and opening a board takes microseconds.
@@ -34,10 +34,6 @@ FAMILY_BOARDS_A_STEP = 2_000
 BOARDS_A_STEP = 20
 HIDDEN_MORE = 100_000  # the most hidden rows that an owner may have on boards outside the current step
 TOKEN_BYTES = 8
-# Seconds that hiding or showing an owner may take, besides the wait for earlier transactions. If it takes longer, the
-# process that began the change must have died, and the owner's next post undoes the change.
-CHANGE_MORE_S = 30
-EARLIER_POLL_S = 0.005  # the pause between two checks whether earlier transactions have ended
 _Work = Callable[[list[Entries]], Program[object]]
 
 
@@ -53,19 +49,19 @@ async def erase_entry(context: Context, call: Call) -> None:
 
 
 def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]) -> Program[None]:
-    """Erase the owner's entries, and add to `until` the `seq` of each erasure in the change log, by board key.
+    """Erase the owner's entries, and add to `until` the last log position of the erasure, by board key.
 
-    The caller must remove the owner's name and posts from the change log up to that `seq`.
+    The caller must remove the owner's name and posts from the change log up to that position.
     """
-    erased: list[int] = []
+    erased: dict[int, Move] = {}
     for entries in boards:
-        gone = yield from entries.remove_entry(owner, ChangeKind.ERASED, now_us=now_us, place=len(erased))
-        unseen = hidden_statements.erase_hidden_entry(entries, owner, now_us=now_us, place=len(erased))
-        if gone is not None or (yield from unseen):
-            erased.append(entries.board.key)
+        gone = yield from entries.remove_entry(owner, ChangeKind.ERASED)
+        gone = gone or (yield from hidden_statements.erase_hidden_entry(entries, owner))
+        if gone is not None:
+            erased[entries.board.key] = gone
     if erased:
-        seq = yield from erasure_statements.log_erasure(now_us=now_us, place=len(erased))
-        until.update(dict.fromkeys(erased, seq))
+        logged = yield from log_moves(erased.values(), now_us=now_us)
+        until.update(dict.fromkeys(erased, logged.next - 1))
 
 
 async def erase_owner(context: Context, call: Call) -> None:
@@ -74,16 +70,16 @@ async def erase_owner(context: Context, call: Call) -> None:
     # Drop queued posts first. When `drop_queued` returns, the posts that a worker had already taken from the queue are
     # applied, and the code below erases what they wrote.
     await drop_queued(context.store, owner)
-    begun = await context.store.write(lambda: erasure_statements.log_erasure(now_us=context.now_us()))
+    begun = await read_single(context.store, change_log.take_mark)
     await _on_every_board(context, owner, lambda boards: _erase(boards, owner, context.now_us(), until))
     await erase_from_archives(context, owner)
     await context.store.write(lambda: _forget(context, owner))
-    await _rename(context, owner, until, otherwise=begun)
+    await _rename(context, owner, until, otherwise=begun - 1)
 
 
 def _forget(context: Context, owner: str) -> Program[None]:
     yield from profiles.remove_profile(owner)
-    yield from hidden_statements.delete_marks(owner)
+    yield from hidden_statements.mark_owner(owner, now_us=context.now_us(), hide=False)
 
 
 async def _rename(context: Context, owner: str, until: dict[int, int], *, otherwise: int) -> None:
@@ -107,7 +103,7 @@ async def _rename(context: Context, owner: str, until: dict[int, int], *, otherw
 
 async def hide_owner(context: Context, call: Call) -> None:
     owner = call.path["owner"]
-    await _change(context, owner, hide=True)
+    await _mark(context, owner, hide=True)
     await _on_every_board(
         context, owner, lambda boards: hidden_statements.hide_owner(boards, owner, now_us=context.now_us())
     )
@@ -115,7 +111,7 @@ async def hide_owner(context: Context, call: Call) -> None:
 
 async def show_owner(context: Context, call: Call) -> None:
     owner = call.path["owner"]
-    await _change(context, owner, hide=False)
+    await _mark(context, owner, hide=False)
     limit = context.settings.catalog_boards_max
     keys = set(await context.store.read(lambda: hidden_statements.list_hidden_boards(owner, limit=limit)))
     await _on_every_board(
@@ -123,39 +119,8 @@ async def show_owner(context: Context, call: Call) -> None:
     )
 
 
-async def _change(context: Context, owner: str, *, hide: bool) -> None:
-    lasts_us = round((context.settings.statement_timeout_s + CHANGE_MORE_S) * 1e6)
-    if not await context.store.write(
-        lambda: hidden_statements.begin_change(owner, until_us=context.now_us() + lasts_us, hide=hide),
-    ):
-        return
-    is_hidden: bool | None = None
-    try:
-        await _await_earlier_transactions(context)
-        is_hidden = hide
-    finally:
-        # If the wait has failed, `is_hidden` is None, and the owner stays hidden or shown as before. Until this write,
-        # the owner's first post to any board is refused.
-        await context.store.write(lambda: hidden_statements.end_change(owner, now_us=context.now_us(), hide=is_hidden))
-
-
-async def _await_earlier_transactions(context: Context) -> None:
-    """Wait for the end of all transactions that began before an owner was hidden or shown.
-
-    Raises:
-        StoreBusyError: such a transaction runs for too long. The caller may send the request again.
-    """
-    if context.store.sole_writer:
-        return
-    transaction = await context.store.write(hidden_statements.take_transaction_id)
-    try:
-        async with asyncio.timeout(context.settings.statement_timeout_s):
-            while not await context.store.read(lambda: hidden_statements.have_earlier_ended(transaction)):  # noqa: ASYNC110 - the store's
-                await asyncio.sleep(EARLIER_POLL_S)
-    except TimeoutError as error:
-        raise StoreBusyError(
-            "another transaction has been running for too long; ask again when it has ended"
-        ) from error
+async def _mark(context: Context, owner: str, *, hide: bool) -> None:
+    await context.store.write(lambda: hidden_statements.mark_owner(owner, now_us=context.now_us(), hide=hide))
 
 
 async def _on_every_board(context: Context, owner: str, work: _Work, keys: set[int] | None = None) -> None:
@@ -208,4 +173,4 @@ def _erase_archived(context: Context, keys: list[int], owner: str) -> Program[No
     for board in boards.values():
         # Skip an archive that is still being written. Its writer begins again, because the owner's row was erased.
         if board.archived_us is not None:
-            yield from ArchivedEntries(board).erase_entry(owner, now_us=context.now_us())
+            yield from ArchivedEntries(board).remove_entry(owner, ChangeKind.ERASED)

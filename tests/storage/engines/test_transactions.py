@@ -11,7 +11,7 @@ from storage.errors import StorageError, StoreBusyError
 from storage.records import Board
 from storage.schema.tables import BOARDS, META
 from storage.store import Program, read_single, write_single
-from tests.storage.deployment import Deployment, part, ranked, spec
+from tests.storage.deployment import Deployment, erase_entry, part, ranked, spec
 
 XP = ranked("xp")
 
@@ -112,7 +112,7 @@ async def test_an_exception_of_a_program_reaches_the_caller_and_undoes_its_write
     def program() -> Program[None]:
         try:
             yield from create_board(board_id="c", spec=deployment.laid_out(spec(XP)), now_us=1, boards_max=9)
-            yield from deployment.entries(board).erase_entry("ada", now_us=deployment.clock())
+            yield from erase_entry(deployment.entries(board), "ada", now_us=deployment.clock())
             raise LookupError("not as expected")
         finally:
             ended.append("closed")
@@ -132,7 +132,7 @@ async def test_a_failing_statement_undoes_its_transaction_and_the_next_one_runs(
     board = await deployment.create("b", XP)
 
     def program() -> Program[None]:
-        yield from deployment.entries(board).erase_entry("ada", now_us=deployment.clock())
+        yield from erase_entry(deployment.entries(board), "ada", now_us=deployment.clock())
         yield insert(META).values(name="salt", content="a second one").bind()
 
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
@@ -147,7 +147,7 @@ async def test_a_reading_program_cannot_write(deployment: Deployment, board: Boa
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
 
     def program() -> Program[None]:
-        yield from deployment.entries(board).erase_entry("ada", now_us=deployment.clock())
+        yield from erase_entry(deployment.entries(board), "ada", now_us=deployment.clock())
 
     with pytest.raises(StorageError):
         await deployment.store.read(program, heavy=heavy)
