@@ -15,9 +15,9 @@ every keyword of SQL comes from this package.
 Begin with `select` and `write`, which build statements, and `terms`, which builds the parts of a statement.
 """
 
-from querybuilder.choices import if_dialect, query_if_dialect
+from querybuilder.choices import if_dialect
 from querybuilder.cursors import CURSOR_ROWS_MAX, close_cursor, create_row_reader, open_cursor, row_at
-from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, SqlType, numbered_from
+from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, SqlType
 from querybuilder.errors import (
     BadIdentifierError,
     BadValueError,
@@ -27,7 +27,7 @@ from querybuilder.errors import (
     UnboundParameterError,
 )
 from querybuilder.render import Bound, Built, Prepared, Query
-from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table, renumber
+from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table
 from querybuilder.select import Lock, Select, Union, recursive, rows, select, union_all
 from querybuilder.terms import (
     ASC,
@@ -54,21 +54,19 @@ from querybuilder.terms import (
     max_,
     min_,
     minus,
-    next_transaction,
     not_,
     null,
-    oldest_transaction,
     param,
     part,
     plus,
     seek,
     smaller_of,
     sum_,
-    this_transaction,
     times,
     whole_part,
 )
 from querybuilder.write import (
+    BULK_ALIAS,
     Insert,
     Update,
     chained,

@@ -1,17 +1,15 @@
-"""Parts of a statement, and whole statements, that are not the same in every dialect.
+"""Parts of a statement that are not the same in every dialect.
 
 Programs do not know the dialect of their store. Where a query needs two forms, it contains both, and compiling it for
 a dialect chooses one. `bind` takes the same parameters in every dialect.
 """
 
-from dataclasses import dataclass
 from typing import Literal, overload
 
-from querybuilder.dialect import Dialect
-from querybuilder.render import Query, Rendering, Statement
+from querybuilder.render import Rendering
 from querybuilder.terms import Condition, Expression, Term
 
-Feature = Literal["transaction", "row_locks", "parses_schema"]  # a field of `Dialect`
+Feature = Literal["row_locks", "parses_schema"]  # a field of `Dialect`
 
 
 @overload
@@ -31,24 +29,3 @@ def if_dialect(feature: Feature, then: Term | Condition, otherwise: Term | Condi
         return chosen.render(out)
 
     return Expression(write, then.kind) if isinstance(then, Term) else Condition(write)
-
-
-@dataclass(frozen=True, slots=True)
-class QueryChoice(Query):
-    feature: Feature
-    then: Query
-    otherwise: Query
-
-    def compile(self, dialect: Dialect) -> Statement:
-        return self._choose(dialect).compile(dialect)
-
-    def render(self, out: Rendering) -> str:
-        return self._choose(out.dialect).render(out)
-
-    def _choose(self, dialect: Dialect) -> Query:
-        return self.then if getattr(dialect, self.feature) else self.otherwise
-
-
-def query_if_dialect(feature: Feature, then: Query, otherwise: Query) -> Query:
-    """Return `then` for dialects that have a feature, and `otherwise` for the others. Both take the same parameters."""
-    return QueryChoice(feature, then, otherwise)

@@ -4,7 +4,7 @@ A name enters SQL text only through `quote`, which makes it exactly one token.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
@@ -30,7 +30,7 @@ BLOB = SqlType.BLOB
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """The SQL of one database: SQLITE, POSTGRES, or a result of `numbered_from`. Dialects are compared by identity."""
+    """The SQL of one database: SQLITE or POSTGRES. Dialects are compared by identity."""
 
     name: str
     quote_mark: str
@@ -51,10 +51,6 @@ class Dialect:
     no_limit: str  # SQL that must stand before an OFFSET if there is no LIMIT
     clock_us: str  # SQL for the current time in microseconds since 1970
     smaller: str  # the name of the SQL function that returns the smaller of two values
-    numbered_column: str  # the type of a column that numbers rows in the order of their inserts
-    transaction: str  # SQL for the number of the current writing transaction; empty: there is one writer at a time
-    oldest_transaction: str  # SQL for a number: every transaction with a lower number ended before the snapshot
-    next_transaction: str  # SQL for a number: the snapshot sees only writes of transactions with lower numbers
 
 
 # SQLite silently takes an unknown name in double quotes for a string. An unknown name in backticks is an error.
@@ -79,10 +75,6 @@ SQLITE = Dialect(
     no_limit="LIMIT -1 ",
     clock_us="(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)",
     smaller="min",
-    numbered_column="INTEGER",  # SQLite numbers the rows if this column is the whole primary key
-    transaction="",
-    oldest_transaction="",
-    next_transaction="",
 )
 POSTGRES = Dialect(
     name="postgres",
@@ -104,26 +96,7 @@ POSTGRES = Dialect(
     no_limit="",
     clock_us="(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
     smaller="least",
-    numbered_column="bigint GENERATED ALWAYS AS IDENTITY",
-    transaction="txid_current()",
-    # The snapshot's list of running transactions is no alternative, because it is empty on a hot standby.
-    oldest_transaction="txid_snapshot_xmin(txid_current_snapshot())",
-    next_transaction="txid_snapshot_xmax(txid_current_snapshot())",
 )
-
-
-def numbered_from(dialect: Dialect, before: int) -> Dialect:
-    """Return the dialect with `before` added to every number of a transaction.
-
-    Use the result for a server whose data came from another server. Its transactions must get greater numbers than
-    those of the other server.
-    """
-    return replace(
-        dialect,
-        transaction=f"({dialect.transaction} + {before:d})",
-        oldest_transaction=f"({dialect.oldest_transaction} + {before:d})",
-        next_transaction=f"({dialect.next_transaction} + {before:d})",
-    )
 
 
 def quote(dialect: Dialect, identifier: str) -> str:

@@ -13,7 +13,7 @@ from querybuilder.dialect import Dialect, SqlType
 from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
 from querybuilder.render import Command, Node, Query, Rendering, Statement, Written
 from querybuilder.select import render_where
-from querybuilder.terms import Column, Condition, Ordering, asc, require_numbers
+from querybuilder.terms import Column, Condition, Ordering, asc
 
 
 class Definition(Command):
@@ -57,25 +57,6 @@ class CreateTable(Query):
     def with_columns(self, /, **kinds: SqlType) -> CreateTable:
         """Add columns that are not null and have no default."""
         return self._with(*(_define_column(name, kind, null=False, sortable=True) for name, kind in kinds.items()))
-
-    def numbered(self, name: str) -> CreateTable:
-        """Add a column that the database fills with numbers, in the order in which rows are inserted.
-
-        No insert names this column. On SQLite it must be the primary key.
-        """
-        return self._with(Written(lambda out: f"{out.name(name)} {out.dialect.numbered_column} NOT NULL"))
-
-    def in_transaction(self, name: str) -> CreateTable:
-        """Add a column that the database fills with the number of the transaction that inserts the row.
-
-        No insert names this column. Compiling fails for a dialect whose transactions have no numbers.
-        """
-
-        def write(out: Rendering) -> str:
-            number = require_numbers(out.dialect.transaction)
-            return f"{out.name(name)} {out.dialect.type_names[SqlType.INTEGER]} NOT NULL DEFAULT {number}"
-
-        return self._with(Written(write))
 
     def _with(self, *columns: Node) -> CreateTable:
         return replace(self, columns=self.columns + columns)
@@ -138,18 +119,6 @@ def add_column(table: str, name: str, kind: SqlType, *, sortable: bool = True) -
     """Return a statement that adds a column. Existing rows have null in it."""
     column = _define_column(name, kind, null=True, sortable=sortable)
     return Definition(lambda out: f"ALTER TABLE {out.name(table)} ADD COLUMN {column.render(out)}")
-
-
-def renumber(table: str, column: str, numbers: Dialect) -> Query:
-    """Return a statement that replaces the default of a column made by `CreateTable.in_transaction`.
-
-    Afterwards, inserted rows get the transaction number as `numbers` computes it; see `numbered_from`. Existing rows
-    keep their numbers.
-    """
-    default = require_numbers(numbers.transaction)
-    return Definition(
-        lambda out: f"ALTER TABLE {out.name(table)} ALTER COLUMN {out.name(column)} SET DEFAULT {default}"
-    )
 
 
 def drop_table(name: str) -> Query:

@@ -16,7 +16,7 @@ from enum import Enum
 
 from querybuilder.arguments import Value, constant_kind
 from querybuilder.dialect import INTEGER, TEXT, SqlType
-from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
+from querybuilder.errors import BadValueError, IncompleteQueryError
 from querybuilder.render import Node, Rendering, Written
 
 
@@ -271,35 +271,6 @@ def clock_us() -> Term:
     It is the time at which the statement runs, not the time at which the transaction began.
     """
     return Expression(lambda out: out.dialect.clock_us, INTEGER)
-
-
-def oldest_transaction() -> Term:
-    """Return a number; every transaction with a lower number had ended when the snapshot was taken.
-
-    A standby server can compute this number too.
-    """
-    return Expression(lambda out: require_numbers(out.dialect.oldest_transaction), INTEGER)
-
-
-def this_transaction() -> Term:
-    """Return the number of the current writing transaction. If the transaction has no number yet, it gets one now.
-
-    On a store with one writer at a time, the number is 0. A reader must not use this term: replicas cannot number
-    transactions, and writers wait for transactions that have a number.
-    """
-    return Expression(lambda out: out.dialect.transaction or "0", INTEGER)
-
-
-def next_transaction() -> Term:
-    """Return a number greater than the numbers of all transactions whose writes this snapshot sees."""
-    return Expression(lambda out: require_numbers(out.dialect.next_transaction), INTEGER)
-
-
-def require_numbers(sql: str) -> str:
-    """Return the SQL of a number of a transaction. Raises InexpressibleError if the dialect has no such SQL."""
-    if not sql:
-        raise InexpressibleError("transactions have no numbers in this dialect")
-    return sql
 
 
 def all_of(*conditions: Condition) -> Condition:

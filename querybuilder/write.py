@@ -13,7 +13,7 @@ from querybuilder.errors import BadIdentifierError, IncompleteQueryError, Inexpr
 from querybuilder.render import Command, Node, Query, Rendering, Written
 from querybuilder.schema import Definition
 from querybuilder.select import Output, Rows, as_outputs, render_outputs, render_where
-from querybuilder.terms import Aliased, Condition, Operand, Param, Term, excluded, term
+from querybuilder.terms import Aliased, Condition, Operand, Param, Term, col, excluded, term
 
 BULK_ALIAS = "v"
 _CHECK = "require_changes"
@@ -87,7 +87,8 @@ class Insert(Change):
     single: Assignments = ()
     bulk: Rows | None = None
     conflict: Node | None = None
-    numbered_only: tuple[str, ...] = ()
+    part: str | None = None
+    computed: Assignments = ()
 
     def values(self, /, **assignments: Operand) -> Insert:
         return replace(self, single=_terms(assignments), bulk=None)
@@ -99,9 +100,12 @@ class Insert(Change):
         """
         return replace(self, single=(), bulk=Rows(BULK_ALIAS, parameter, tuple(kinds.items())))
 
-    def only_numbered(self, *names: str) -> Insert:
-        """Leave these columns out if the dialect's transactions have no numbers. `bind` takes their values anyway."""
-        return replace(self, numbered_only=names)
+    def compute_from(self, part: str, /, **computed: Term) -> Insert:
+        """Compute some columns of a batch from the row that a part of the chain returned. Without one, insert nothing.
+
+        In a computed column, col(name, part) is a column of that row, and col(name, BULK_ALIAS) a cell of the batch.
+        """
+        return replace(self, part=part, computed=_terms(dict(computed)))
 
     def on_conflict(self, *keys: str) -> Conflict:
         """Begin an upsert. The methods of the result choose what happens if a row with the same key exists.
@@ -112,22 +116,27 @@ class Insert(Change):
 
     def render(self, out: Rendering) -> str:
         into = f"INSERT INTO {out.name(self.table)}"
-        left_out = () if out.dialect.transaction else self.numbered_only
         if self.bulk is not None:
-            names = ", ".join(out.name(name) for name, _ in self.bulk.columns if name not in left_out)
+            names = [name for name, _ in self.bulk.columns]
+            sql = f"{into} ({', '.join(map(out.name, names))}) SELECT {self._cells(out, names)} FROM "
+            sql += self.bulk.render(out) + ("" if self.part is None else f" CROSS JOIN {out.name(self.part)}")
             # Without WHERE TRUE, SQLite would parse the ON of ON CONFLICT as the ON of a join.
-            sql = f"{into} ({names}) SELECT {names if left_out else '*'} FROM {self.bulk.render(out)}"
             sql += render_where(out, self.conditions) or " WHERE TRUE"
         elif self.single:
-            out.skip(*(one for name, one in self.single if name in left_out))
-            single = [(name, one) for name, one in self.single if name not in left_out]
-            names = ", ".join(out.name(name) for name, _ in single)
-            sql = f"{into} ({names}) VALUES ({', '.join(one.render(out) for _, one in single)})"
+            names = [name for name, _ in self.single]
+            sql = f"{into} ({', '.join(map(out.name, names))})"
+            sql += f" VALUES ({', '.join(one.render(out) for _, one in self.single)})"
         else:
             raise IncompleteQueryError("an insert needs values or rows")
         if self.conflict is not None:
             sql += self.conflict.render(out)
         return sql + self._returning(out)
+
+    def _cells(self, out: Rendering, names: list[str]) -> str:
+        if self.part is None:
+            return "*"
+        computed = dict(self.computed)
+        return ", ".join(computed.get(name, col(name, BULK_ALIAS)).render(out) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +190,7 @@ class Chained(Query):
     name: str
     first: Update
     inserts: tuple[Insert, ...]
+    updates: tuple[tuple[str, Update], ...] = ()
     changes: Param | None = None
 
     def require_changes(self, changes: Param) -> Chained:
@@ -199,6 +209,7 @@ class Chained(Query):
             )
         answer = out.name(self.name)
         parts = [f"{answer} AS ({self.first.render(out)})"]
+        parts += [f"{out.name(name)} AS ({update.render(out)})" for name, update in self.updates]
         parts += [f"{out.fresh_name('n')} AS ({insert.render(out)})" for insert in self.inserts]
         with_ = f"WITH {', '.join(parts)} SELECT "
         if self.changes is None:
@@ -245,13 +256,13 @@ def hold_table(table: str) -> Query:
     )
 
 
-def chained(name: str, first: Update, *inserts: Insert) -> Chained:
-    """Return one statement that runs an update and some inserts. The inserts may run in any order.
+def chained(name: str, first: Update, *inserts: Insert, **updates: Update) -> Chained:
+    """Return one statement that runs an update, further named updates, and some inserts. It returns the first's rows.
 
-    The inserts see the tables as they were before the statement. Of the update they see only the rows that it returns:
-    their conditions may select these rows from `name`. The statement returns these rows too.
+    The parts see the tables as they were before the statement, and may run in any order. A part that selects from
+    another one by its name, `name` for the first, runs after that part, and sees the rows that it returned.
     """
-    return Chained(name, first, inserts)
+    return Chained(name, first, inserts, tuple(updates.items()))
 
 
 def create_change_check() -> Query:

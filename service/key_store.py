@@ -12,7 +12,7 @@ from service.contract.keys import Role, make_api_key
 from service.stores import open_store
 from service.telemetry.logs import logging_to_stderr
 from storage.boards.api_keys import StoredKey, add_key, list_keys, page_keys, revoke_key
-from storage.engines.store_start import prepare_store
+from storage.schema.creation import prepare_store
 from storage.store import Store
 
 

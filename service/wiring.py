@@ -45,7 +45,6 @@ from storage.boards.catalog import Catalog
 from storage.curves.memcached import Memcached
 from storage.curves.shared_curves import Envelopes, SharedCurves
 from storage.curves.stored_curves import CurveBook
-from storage.engines.store_start import prepare_store
 from storage.leases.batcher import LeaseBatcher
 from storage.leases.claims import store_clock
 from storage.leases.lease_transaction import LeaseTransactions
@@ -57,6 +56,7 @@ from storage.queue.intake import Enqueuer, QueueBacklog
 from storage.queue.workers import Semaphore
 from storage.reads.open_boards import OpenBoards
 from storage.reads.point_reads import PointReads
+from storage.schema.creation import prepare_store
 from storage.store import Store
 
 from .context import Context, CurveContext, PostingContext

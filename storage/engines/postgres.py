@@ -93,11 +93,6 @@ class PostgresStore:
             self._chosen[board_id] = chosen
         return chosen
 
-    def set_dialect(self, dialect: Dialect) -> None:
-        """Set the dialect for all programs that are made from now on: see `store_start`."""
-        for store in (self, *(store for _, store in self._others)):
-            store.dialect = dialect
-
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         async def attempt(connection: PostgresConnection) -> T:
             await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -12,6 +12,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from querybuilder import (
+    BULK_ALIAS,
     INTEGER,
     TEXT,
     Condition,
@@ -23,7 +24,9 @@ from querybuilder import (
     chained,
     col,
     count,
+    minus,
     param,
+    plus,
     rows,
     select,
     update,
@@ -31,7 +34,7 @@ from querybuilder import (
 from storage.schema.lease_tables import LEASE_RESOURCES
 from storage.store import Program
 
-from .lease_journal import build_journal_insert, journal_rows, lease_journal
+from .lease_journal import build_journal_insert, build_number_taking, journal_rows, lease_journal
 from .lease_records import LeaseEvent, Resource, ResourceChange
 from .region_counts import Region, build_counts_upsert, count_events, lease_counts
 
@@ -107,11 +110,17 @@ class LeaseResources:
         self._count_expired = select(count()).from_(expired).prepared()
         writing, changes = _build_write(), param("changes", INTEGER)
         self._write = writing.prepared()
-        journal, counts = build_journal_insert("happened"), build_counts_upsert("counts")
+        # Every transaction holds the changed resources first, then the sequence of numbers, then the counts.
         all_changed = select(count()).from_("changed").scalar().eq(changes)
-        conditional = (journal.where(all_changed), counts.where(all_changed))
-        self._write_at_once = chained("changed", writing, *conditional).prepared()
-        self._write_all = chained("changed", writing, journal, counts).require_changes(changes).prepared()
+        numbers = build_number_taking("events").where(all_changed)
+        first = minus(col("next", "numbers"), param("events", INTEGER))
+        journal = build_journal_insert("happened").compute_from(
+            "numbers", number=plus(first, col("number", BULK_ALIAS))
+        )
+        counts = build_counts_upsert("counts").where(select(count()).from_("numbers").scalar().eq(1))
+        writing_all = chained("changed", writing, journal, counts, numbers=numbers)
+        self._write_at_once = writing_all.prepared()
+        self._write_all = writing_all.require_changes(changes).prepared()
 
     def find_by_holders(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
         """Return the resources that keys have, or had last and may get back, by pool key and lease key."""
@@ -196,7 +205,9 @@ def _bound(
     changes: Sequence[ResourceChange], events: Sequence[LeaseEvent], rng: random.Random, refused: Sequence[Region]
 ) -> dict[str, object]:
     counts = lease_counts.rows(count_events(events, refused), rng)
-    return {"rows": _change_rows(changes), "changes": len(changes), "happened": journal_rows(events), "counts": counts}
+    happened = journal_rows(events, last=len(events))
+    bound = {"rows": _change_rows(changes), "changes": len(changes), "happened": happened, "counts": counts}
+    return {**bound, "events": len(events)}
 
 
 lease_resources = LeaseResources()

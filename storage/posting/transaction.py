@@ -1,4 +1,4 @@
-"""Applies a group of posts in one transaction: reads the rows, merges in order, table if no row has changed.
+"""Applies a group of posts in one transaction: reads the rows, merges in order, writes if no row has changed.
 
 A post is applied to all its boards or to none, except that a board whose period is closed refuses only its own part of
 the post. If a row no longer has the version that was read, the race is lost. Then the program raises `LostRaceError`,

@@ -1,6 +1,6 @@
 """The ingest queue in the store: blocks of accepted posts, by shard, in the order in which they were accepted."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
@@ -27,6 +27,7 @@ from querybuilder import (
 )
 from storage.errors import LostRaceError
 from storage.schema.ingest_tables import INGEST_BLOCKS, INGEST_SHARDS
+from storage.schema.sequences import take_numbers
 from storage.store import Program
 
 from .post_blocks import Block, encode_json
@@ -89,8 +90,9 @@ def make_shards(wanted: int) -> Program[int]:
     return shards
 
 
-def append_blocks(blocks: Iterable[NewBlock]) -> Program[None]:
-    yield _APPEND.bind(rows=blocks)
+def append_blocks(blocks: Sequence[NewBlock]) -> Program[None]:
+    last = yield from take_numbers("ingest_blocks", len(blocks))
+    yield _APPEND.bind(rows=[(number, *block) for number, block in enumerate(blocks, last - len(blocks) + 1)])
 
 
 def read_heads(shards: Sequence[int], *, blocks_max: int) -> Program[list[BlockHead]]:
@@ -179,7 +181,7 @@ def _named(heads: Sequence[BlockHead]) -> dict[str, object]:
 
 _APPEND = (
     insert(INGEST_BLOCKS)
-    .rows(param("rows"), shard=INTEGER, queued_at=INTEGER, posts=INTEGER, block=TEXT, edition=INTEGER)
+    .rows(param("rows"), number=INTEGER, shard=INTEGER, queued_at=INTEGER, posts=INTEGER, block=TEXT, edition=INTEGER)
     .prepared()
 )
 _chosen = (col("shard").in_(param("shards")), col("number").in_(param("numbers")))

@@ -1,6 +1,6 @@
 """The tables of the ingest queue, and of the semaphores that bound how many workers empty it."""
 
-from querybuilder import INTEGER, TEXT, Dialect, Query, col, create_index, create_table
+from querybuilder import INTEGER, TEXT, Query, col, create_index, create_table
 
 INGEST_BLOCKS = "ingest_blocks"
 INGEST_SHARDS = "ingest_shards"
@@ -8,18 +8,14 @@ REJECTED_POSTS = "rejected_posts"
 SEMAPHORES = "semaphores"
 
 
-def create_ingest_tables(dialect: Dialect) -> list[Query]:
-    ordered = not dialect.transaction  # without transaction numbers (SQLite), `number` has to be the primary key
-    blocks = (
+def create_ingest_tables() -> list[Query]:
+    return [
         create_table(INGEST_BLOCKS)
-        .numbered("number")  # a transaction that begins after another one was committed gets a greater number
+        .column("number", INTEGER)  # in the order of the commits
         .with_columns(shard=INTEGER, queued_at=INTEGER, posts=INTEGER)
         .column("edition", INTEGER)  # grows when the block is rewritten, so that an earlier reader notices it
         .column("block", TEXT, sortable=False)
-    )
-    by_shard = create_index("ingest_blocks_shard", INGEST_BLOCKS, col("shard"), col("number"))
-    return [
-        *([blocks.primary_key("number"), by_shard] if ordered else [blocks.primary_key("shard", "number")]),
+        .primary_key("shard", "number"),
         # One row per shard. The number of rows never changes, because it decides to which shard an owner's posts go.
         create_table(INGEST_SHARDS)
         .column("shard", INTEGER)

@@ -3,7 +3,6 @@
 from querybuilder import (
     INTEGER,
     TEXT,
-    Dialect,
     Query,
     Update,
     coalesce,
@@ -33,8 +32,8 @@ LEASE_PEERS = "lease_peers"
 VERSIONS_IN_FLIGHT = 1_000
 
 
-def create_lease_tables(dialect: Dialect) -> list[Query]:
-    return [*_pools(), *create_resource_tables(), *_counts(), *_journal(dialect), *_elsewhere()]
+def create_lease_tables() -> list[Query]:
+    return [*_pools(), *create_resource_tables(), *_counts(), *_journal(), *_elsewhere()]
 
 
 def _pools() -> list[Query]:
@@ -119,20 +118,15 @@ def _elsewhere() -> list[Query]:
     ]
 
 
-def _journal(dialect: Dialect) -> list[Query]:
-    ordered = not dialect.transaction  # true if `seq` is in the order of the commits, as in the change log
-    table = create_table(LEASE_JOURNAL) if ordered else create_table(LEASE_JOURNAL).in_transaction("position")
-    table = (
-        table.numbered("seq")
-        .column("place", INTEGER)  # the row's place within its transaction
+def _journal() -> list[Query]:
+    return [
+        create_table(LEASE_JOURNAL)
+        .column("number", INTEGER)  # from a sequence; without gaps, in the order of the commits
         .with_columns(pool_key=INTEGER, kind=TEXT, resource=TEXT)
         .column("holder", TEXT, null=True)
         .with_columns(region=TEXT, version=INTEGER, at=INTEGER, expires_at=INTEGER)
-    )
-    if ordered:
-        return [table.primary_key("seq")]
-    by_position = create_index("lease_journal_position", LEASE_JOURNAL, col("position"), col("seq"))
-    return [table.primary_key("pool_key", "position", "seq"), by_position]
+        .primary_key("number")
+    ]
 
 
 def build_pool_drop() -> Update:

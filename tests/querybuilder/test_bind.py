@@ -25,9 +25,7 @@ from querybuilder import (
     if_dialect,
     insert,
     lit,
-    oldest_transaction,
     param,
-    query_if_dialect,
     rows,
     select,
 )
@@ -144,8 +142,8 @@ def test_bytes_travel_in_bulk_on_postgresql() -> None:
 
 
 def test_a_dialect_gets_its_own_part_and_ignores_the_parameters_of_the_other() -> None:
-    place = if_dialect("transaction", col("position"), col("seq"))
-    past = if_dialect("transaction", place.in_(param("places")), place.gt(param("number")))
+    place = if_dialect("row_locks", col("position"), col("seq"))
+    past = if_dialect("row_locks", place.in_(param("places")), place.gt(param("number")))
     query = select(place).from_("t").where(past).prepared()
     bound = query.bind(places=[3, 4], number=7)
     assert bound.build(SQLITE).sql == "SELECT `seq` FROM `t` WHERE `seq` > ?"
@@ -155,29 +153,3 @@ def test_a_dialect_gets_its_own_part_and_ignores_the_parameters_of_the_other() -
     for dialect in (SQLITE, POSTGRES):
         with pytest.raises(UnboundParameterError, match="number"):
             query.bind(places=[3, 4]).build(dialect)
-
-
-def test_a_choice_accepts_a_part_that_one_dialect_cannot_express() -> None:
-    horizon = select(if_dialect("transaction", oldest_transaction(), param("horizon"))).prepared()
-    assert horizon.bind(horizon=5).build(SQLITE).arguments == (5,)
-    assert horizon.bind(horizon=5).build(POSTGRES).arguments == ()
-    whole = query_if_dialect("row_locks", select(oldest_transaction()), select(col("a")).from_("t")).bind()
-    assert whole.build(SQLITE).sql == "SELECT `a` FROM `t`"
-    assert whole.build(POSTGRES).sql == "SELECT txid_snapshot_xmin(txid_current_snapshot())"
-
-
-def test_a_numbered_column_is_left_out_where_transactions_have_no_numbers(database: Any) -> None:
-    rows = insert("t").rows(param("rows"), a=TEXT, place=INTEGER).only_numbered("place").prepared()
-    one = insert("t").values(a=param("a"), place=param("place")).only_numbered("place").prepared()
-    database.execute("CREATE TABLE t (a TEXT)")
-    for built in (rows.bind(rows=[("x", 1), ("y", 2)]).build(SQLITE), one.bind(a="z", place=3).build(SQLITE)):
-        database.execute(built.sql, built.arguments)
-    assert database.execute("SELECT a FROM t").fetchall() == [("x",), ("y",), ("z",)]
-    assert '"place"' in rows.bind(rows=[("x", 1)]).build(POSTGRES).sql
-    assert one.bind(a="z", place=3).build(POSTGRES).arguments == ("z", 3)
-
-
-def test_a_prepared_query_is_compiled_once_for_each_dialect() -> None:
-    query = select(col("a")).from_("t").prepared()
-    assert query.compile(SQLITE) is query.compile(SQLITE)
-    assert query.compile(SQLITE) is not query.compile(POSTGRES)

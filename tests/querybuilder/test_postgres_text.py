@@ -57,15 +57,14 @@ from querybuilder import (
 
 WANTED: list[tuple[Any, str]] = [
     (
-        create_table("t").in_transaction("at").numbered("n").primary_key("at", "n"),
-        'CREATE TABLE "t" ("at" bigint NOT NULL DEFAULT txid_current(), '
-        '"n" bigint GENERATED ALWAYS AS IDENTITY NOT NULL, PRIMARY KEY ("at", "n"))',
-    ),
-    (
         select(part(col("value", "m"), plus(whole_part(length(col("value", "m")), 2), 1), 2)).from_("b7")
         .each_piece(col("c1"), "m").where(contains_text(col("owner"), param("o"))),
         'SELECT substr("m"."value", ((length("m"."value") / $1::bigint) + $2::bigint)::int, $1::bigint::int) FROM "b7" '
         'CROSS JOIN unnest(string_to_array("c1", \',\')) AS "m"("value") WHERE (strpos("owner", $3) > 0)',
+    ),
+    (
+        select(part(col("c1"), 3, 2)).from_("b7"),
+        'SELECT substr("c1", $1::bigint::int, $2::bigint::int) FROM "b7"',
     ),
     (
         select(col("owner"), col("c1")).from_("b7").where(seek(("c1", DESC, param("v")), ("owner", ASC, param("o"))))

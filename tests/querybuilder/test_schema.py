@@ -20,7 +20,6 @@ from querybuilder import (
     drop_index,
     drop_table,
     insert,
-    oldest_transaction,
     param,
     plus,
     select,
@@ -103,16 +102,3 @@ def test_an_incomplete_definition_is_refused(query: Any) -> None:
 def test_a_default_of_another_kind_is_refused(kind: Any, default: Any) -> None:
     with pytest.raises(BadValueError):
         create_table("t").column("a", kind, default=default)
-
-
-def test_rows_are_numbered_in_the_order_of_their_inserts(run: Run) -> None:
-    run(create_table("t").numbered("n").column("a", TEXT).primary_key("n"))
-    run(insert("t").rows(param("rows"), a=TEXT), rows=[("x",), ("y",), ("w",)])
-    assert run(select(col("n"), col("a")).from_("t").order_by(col("n"))) == [(1, "x"), (2, "y"), (3, "w")]
-
-
-def test_a_database_with_one_writer_has_no_transaction_numbers() -> None:
-    with pytest.raises(InexpressibleError):
-        create_table("t").in_transaction("position").compile(SQLITE)
-    with pytest.raises(InexpressibleError):
-        select(oldest_transaction()).compile(SQLITE)

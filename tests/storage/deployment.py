@@ -201,9 +201,7 @@ class Deployment:
 
     async def flip_hidden(self, owner: str, *, hide: bool) -> None:
         """Store that an owner is hidden or shown. Do not move the owner's rows."""
-        statements = hidden_statements
-        await self.store.write(lambda: statements.begin_change(owner, until_us=INT64_MAX, hide=hide))
-        await self.store.write(lambda: statements.end_change(owner, now_us=1, hide=hide))
+        await self.store.write(lambda: hidden_statements.mark_owner(owner, now_us=1, hide=hide))
 
     def entries(self, board: Board) -> Entries:
         """Return the object that builds the statements on the entries of a board."""

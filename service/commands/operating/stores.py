@@ -141,10 +141,10 @@ async def rebuild_on_store(settings: Settings, board_id: str, since: int | None)
     from service.telemetry.logs import logging_to_stderr
     from service.views.posts.posts import hash_post
     from service.wiring import now_us
-    from storage.engines.store_start import prepare_store
     from storage.entries.rebuild import rebuild_board
     from storage.posting.post_ids import PostIds
     from storage.posting.replay import replay_board
+    from storage.schema.creation import prepare_store
 
     with logging_to_stderr():
         store = await open_store(settings)

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.boards.prune import RESOURCE
 from storage.log.bundles import Bundle
-from storage.log.change_log import LogMark, change_log
+from storage.log.change_log import change_log
 from storage.records import Board, PostStatus, TableSharing
 from storage.store import Program
 from tests.jobs.refreshing import run_jobs
@@ -41,7 +41,7 @@ def read_up_to(position: int) -> Callable[[], Program[int | None]]:
     """Return the program of a reader that has not read the log from `position` on."""
 
     def unread_from() -> Program[int | None]:
-        yield from change_log.find_horizon()
+        yield from change_log.take_mark()
         return position
 
     return unread_from
@@ -88,7 +88,7 @@ async def read_log(world: World) -> list[Bundle]:
     log = change_log
 
     def all_of_them() -> Program[list[Bundle]]:
-        return (yield from log.list_bundles_between(LogMark(0), (yield from log.take_mark()), limit=1_000))
+        return (yield from log.list_bundles_between(0, (yield from log.take_mark()), limit=1_000))
 
     return await world.store.read(all_of_them)
 

@@ -10,14 +10,14 @@ import pytest
 from jobs.curves.fold import RESOURCE
 from jobs.ownership import JOB_POOL, HeldLease
 from predictor import Curve
-from querybuilder import insert, update
+from querybuilder import update
 from storage.boards.boards import change_board, create_board
 from storage.curves.live_counts import counted_fits, counts_of, find_fold_state
-from storage.errors import ChangesUnorderedError, LeaseLostError, LostRaceError, StoreBusyError
-from storage.log.change_log import ChangeLog, LogMark, NewChange, change_log
+from storage.errors import LeaseLostError, LostRaceError, StoreBusyError
+from storage.log.change_log import NewChange, change_log
 from storage.log.log_record import ChangeKind
 from storage.records import Best, Board, Merge, Ties
-from storage.schema.tables import CHANGES_PRUNED, LIVE_MARK, SEQUENCES
+from storage.schema.tables import LIVE_MARK, LOG_COUNTER
 from storage.store import Program
 from tests.jobs.folding import Folder, assert_live, keys_of, open_folder, refresh
 from tests.jobs.refreshing import run_jobs
@@ -76,7 +76,7 @@ async def test_the_mark_passes_changes_of_boards_without_a_curve(
         passed = await world.store.read(find_fold_state)
         assert first is not None
         assert passed is not None
-        assert passed.mark.position > first.mark.position
+        assert passed.mark > first.mark
         await world.post(plain, {"ada": 3})
         await world.post(board, {"o1": 77})
         assert await folding.fold() == 1 + many
@@ -118,25 +118,6 @@ async def test_changes_that_raced_with_a_fit_are_counted_afterwards(world: World
         served = world.book.find_curve(board, 0)
         assert isinstance(served, Curve)
         await change_and_fold(world, board, folding, 3)
-
-
-async def test_a_fit_without_a_mark_serves_as_it_was_fitted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def mark_now(_log: ChangeLog) -> Program[LogMark]:
-        yield from ()
-        raise ChangesUnorderedError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(ChangeLog, "take_mark", mark_now)
-        board = await create_board_with_curve(world)
-        async with open_folder(world) as folding:
-            with pytest.raises(ChangesUnorderedError):
-                await folding.fold()
-    async with open_folder(world) as folding:
-        await folding.fold()
-        assert isinstance(world.book.find_curve(board, 0), Curve)
-        await refresh(world, board)
-        await folding.fold()
-        await assert_live(world, board)
 
 
 async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
@@ -200,10 +181,10 @@ async def test_a_curve_whose_changes_were_pruned_has_no_live_counts_until_its_ne
     async with fold_board(world) as (board, folding):
         await change_and_fold(world, board, folding, 1)
         await change_entries(world, board, 2)
-        horizon = await world.store.read(change_log.find_horizon)
+        mark = await world.store.read(change_log.take_mark)
 
         def pruned() -> Program[None]:
-            yield insert(SEQUENCES).values(name=CHANGES_PRUNED, next=horizon).bind()
+            yield update(LOG_COUNTER).set(pruned_before=mark).everything().bind()
 
         await world.store.write(pruned)
         await folding.fold()

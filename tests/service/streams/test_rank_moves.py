@@ -19,7 +19,7 @@ def board_of(best: Best) -> Board:
 
 def row(board: Board, owner: str | None, before: str | None, after: str | None) -> JournalRow:
     text = RankedCells(board.spec).join_cells
-    return JournalRow(1, board.key, owner, 0, text([before]), text([after]), None, 0, 0)
+    return JournalRow(1, board.key, owner, 0, text([before]), text([after]), None, 0)
 
 
 @pytest.mark.parametrize("best", list(Best))
@@ -42,6 +42,6 @@ def test_a_row_concerns_its_owner_and_an_erased_row_every_owner_it_may_have_pass
     assert not column.read_moves([row(board, "ada", "1", "1")]).concern_owner("bob", "3")
     erased = column.read_moves([row(board, None, "2", None)])
     assert [erased.concern_owner("bob", cell) for cell in (None, "1", "2", "3")] == [False, True, True, False]
-    emptied = column.read_moves([JournalRow(1, board.key, None, 0, "", "", None, 0, 0)])
+    emptied = column.read_moves([JournalRow(1, board.key, None, 0, "", "", None, 0)])
     assert emptied.concern_owner("bob", "3")
     assert not column.read_moves([row(board, "ada", None, "5")]).concern_owner("bob", None)

@@ -13,7 +13,7 @@ from storage.curves.sampling import sample_curve
 from storage.curves.stored_curves import ServedCurve, store_curve
 from storage.errors import BoardChangedError, UnknownBoardError
 from storage.log.cells import Padding
-from storage.log.change_log import LogMark, change_log
+from storage.log.change_log import change_log
 from storage.records import Best, Board, Ties
 from storage.store import Program
 from tests.storage.deployment import NOW_US, PREDICTOR, Deployment, counter, part, ranked
@@ -55,7 +55,7 @@ class Audited:
         deployment, entries = self.deployment, self.deployment.entries(self.board)
         dialect = deployment.dialect
 
-        def fitted() -> Program[tuple[Curve, LogMark, int]]:
+        def fitted() -> Program[tuple[Curve, int, int]]:
             curve = yield from sample_curve(dialect, entries, INDEX, gap_rows_max=10_000, now_us=NOW_US)
             totals = yield from find_totals([self.board.key])
             mark = yield from change_log.take_mark()
@@ -134,7 +134,7 @@ async def test_an_audit_needs_the_log_only_if_the_board_changed_since_the_fit(de
     assert moment.mark is not None
     assert (await made.audit(unmarked)).outcome == "changed"
     assert (await made.audit(moment, LIMITS.model_copy(update={"audit_changes_max": 1}))).outcome == "changed"
-    restored = replace(moment, mark=LogMark(moment.mark.position + 1_000))
+    restored = replace(moment, mark=moment.mark + 1_000)
     assert (await made.audit(restored)).outcome == "changed"
     log = change_log
     far = deployment.clock.now_us + 10**9

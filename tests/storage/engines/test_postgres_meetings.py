@@ -13,7 +13,7 @@ import pytest
 
 from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.row_tables import entries_table
-from storage.errors import UnknownBoardError
+from storage.errors import LostRaceError, UnknownBoardError
 from storage.records import Board, PartOutcome, Post, PostStatus
 from tests.storage.deployment import Deployment, part, ranked, spec
 from tests.storage.processes import Processes
@@ -148,3 +148,15 @@ async def test_a_post_of_a_new_owner_also_delays_the_deletion_of_its_board(meeti
     assert [outcome.status for outcome in outcomes] == [PostStatus.APPLIED] * 2
     assert await meeting.poster.totals(meeting.board) == {}
     assert await meeting.poster.stats(other, "new") == {"xp": 6}
+
+
+async def test_a_new_row_loses_the_race_if_somebody_is_hidden_before_it_is_committed(meeting: Meeting) -> None:
+    async with meeting.third.transaction():
+        await meeting.third.execute("UPDATE log_counter SET hides = hides + 1")
+        known, new = (asyncio.ensure_future(meeting.poster.apply(post)) for post in meeting.make_posts())
+        await meeting.wait_for_locks("log_counter", 2)
+    [[outcome]] = await known
+    assert outcome.status is PostStatus.APPLIED, "which table the row is in was decided long ago"
+    with pytest.raises(LostRaceError):
+        await new
+    assert await meeting.poster.stats(meeting.board, "bob") is None

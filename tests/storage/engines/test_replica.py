@@ -4,19 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 
-import asyncpg
 import pytest
 
 from storage.curves.sampling import sample_curve
 from storage.engines.postgres import PostgresStore
 from storage.engines.replica import ReplicaFirst
-from storage.log.change_log import change_log
 from storage.records import Board
 from storage.store import read_single
 from tests.servers import PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import NOW_US, Deployment, part, ranked
-from tests.storage.raw_log import begin_change
 from tests.storage.watcher import Watcher
 
 XP = ranked("xp")
@@ -126,25 +123,3 @@ async def test_a_server_that_is_no_replica_is_passed_over(pair: Pair, stack: Asy
     board = await sampled.deployment.create("none", XP)
     await post_entry(sampled, board, "ada")
     assert await sampled.samples_the_primary(board)
-
-
-async def test_a_mark_taken_on_the_replica_says_what_its_snapshot_saw(pair: Pair, stack: AsyncExitStack) -> None:
-    """Take a mark on a standby, where the list of running transactions is always empty."""
-    primary, standby = pair
-    sampled = await open_stores(stack, primary.url(), standby.url())
-    board = await sampled.deployment.create("marked", XP)
-    log = change_log
-    slow = await asyncpg.connect(primary.url())
-    running = await begin_change(slow, board.key, "", "")
-    await post_entry(sampled, board, "quick")
-    mark = await sampled.store.read(log.take_mark, heavy=True)
-    assert len(mark.seen) == 1
-    await running.commit()
-    await slow.close()
-    await post_entry(sampled, board, "later")
-    after = await sampled.store.read(log.take_mark, heavy=True)
-    assert after.seen == ()
-    assert after.position > mark.seen[0]
-    changes = await sampled.store.read(lambda: log.list_bundles_between(mark, after, limit=10), heavy=True)
-    assert [change.owner for bundle in changes for change in bundle.changes()] == ["slow", "later"]
-    assert sampled.heard["primary"] == 0

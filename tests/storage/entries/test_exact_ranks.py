@@ -3,19 +3,17 @@
 import asyncio
 import random
 
-import asyncpg
 import pytest
 
 from storage.boards.boards import find_totals
 from storage.curves.sampling import sample_curve
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
-from storage.log.change_log import LogMark, change_log
+from storage.log.change_log import change_log
 from storage.records import Best, Board, ColumnSpec, Post, Ties
 from storage.store import Program
 from tests.storage.deployment import Deployment, counter, part, ranked, spec
 from tests.storage.processes import Processes
-from tests.storage.raw_log import begin_change
 
 CHANGES_MAX = 1_000
 OWNERS = [f"o{number:03d}" for number in range(120)]
@@ -118,7 +116,7 @@ async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(d
     await fill(deployment, board, rng, posts=30)
     fitted = await fit(deployment, board, 1)
     assert await asked(deployment, board, fitted) is not None
-    later = fitted._replace(mark=LogMark(fitted.mark.position + 1_000))
+    later = fitted._replace(mark=fitted.mark + 1_000)
     assert await asked(deployment, board, later) is None, "the mark is of a store with larger numbers"
     await fill(deployment, board, rng, posts=30)
     logged = 0
@@ -173,28 +171,3 @@ async def compare_while_writing(
     finally:
         done.set()
         await asyncio.gather(*writing)
-
-
-async def test_a_fit_during_a_slow_transaction_counts_it_once(processes: Processes, raw: asyncpg.Connection) -> None:
-    """Count after a fit that did not see an open transaction. The count adds only this transaction's changes."""
-    deployment = await processes.start_process()
-    store, board = deployment.store, await deployment.create("b", ranked("xp", min_scaled=0, max_scaled=999))
-    await deployment.apply(*(deployment.post(owner, part(board, {"xp": int(owner[1:])})) for owner in OWNERS))
-    slow = await begin_change(raw, board.key, "   ", "500")
-    await raw.execute(f"INSERT INTO entries_{board.key} VALUES ('slow', 1, '500')")
-    await deployment.apply(deployment.post("quick", part(board, {"xp": 600})))
-    start = await fit(deployment, board, 0)
-    assert len(start.mark.seen) == 1
-    assert start.curve.find_anchor_above(-599).counted == 1, "quick is in the fit"
-
-    async def better(cell: str, using: CountStart = start) -> int | None:
-        ranking = deployment.entries(board).rankings[0]
-        found = await store.read(lambda: ranking.count_from_anchor(using, cell))
-        return None if found is None else found.better_count
-
-    assert await better("110") == 9 + 1
-    await slow.commit()
-    assert await better("110") == 9 + 2
-    [seen] = start.mark.seen
-    elsewhere = start._replace(mark=LogMark(start.mark.position, (seen, seen + 1_000)))
-    assert await better("110", elsewhere) is None, "a snapshot that lacks a transaction which the mark has seen"

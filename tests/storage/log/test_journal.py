@@ -3,12 +3,12 @@
 import asyncio
 import random
 
-import asyncpg
 import pytest
 
 from storage.entries.erasure import erasure_statements
 from storage.entries.hidden_owners import hidden_statements
 from storage.log import owner_index as journal_blocks
+from storage.log.change_log import change_log
 from storage.log.journal import JournalRow, journal
 from storage.log.log_record import ChangeKind, ChangeRecord
 from storage.log.owner_index import owner_blocks
@@ -16,7 +16,6 @@ from storage.records import Board
 from storage.store import Store
 from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.processes import Processes
-from tests.storage.raw_log import begin_change
 
 XP = ranked("xp", min_scaled=0, max_scaled=999)
 WRITERS = 3
@@ -104,10 +103,10 @@ def test_a_filter_holds_all_of_its_owners_and_few_others() -> None:
     assert sum(journal_blocks.may_hold(bits, f"other {number}") for number in range(10_000)) < 100
 
 
-async def test_a_page_from_the_last_published_number_holds_only_later_changes(deployment: Deployment) -> None:
+async def test_a_page_from_the_last_number_holds_only_later_changes(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
-    published = await deployment.store.read(journal.find_last_published)
+    published = await deployment.store.read(journal.find_last_number)
     [row] = await read_page(deployment.store)
     assert row.number <= published
     await deployment.apply(deployment.post("bob", part(board, {"xp": 5})))
@@ -152,25 +151,15 @@ async def test_no_row_appears_below_a_number_that_was_read(processes: Processes)
     assert len({number for number, _ in shown}) == len(shown)
 
 
-async def test_a_running_transaction_holds_back_changes_after_it(processes: Processes, raw: asyncpg.Connection) -> None:
-    deployment = await processes.start_process()
-    board = await deployment.create("b", XP)
-    slow = await begin_change(raw, board.key, "", "")
-    await deployment.apply(deployment.post("quick", part(board, {"xp": 5})))
-    assert await read_page(deployment.store) == []
-    await slow.commit()
-    assert [row.owner for row in await read_page(deployment.store)] == ["slow", "quick"]
-
-
 async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Deployment) -> None:
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
     log, store = erasure_statements, deployment.store
     for xp in (1, 2, 3):
         await deployment.apply(*(deployment.post(owner, part(board, {"xp": xp})) for owner in ("ada", "bob")))
     await deployment.apply(deployment.post("ada", part(other, {"xp": 9})))
-    begun = await store.write(lambda: log.log_erasure(now_us=1))
+    begun = await store.read(change_log.take_mark) - 1
     await deployment.apply(deployment.post("ada", part(board, {"xp": 4})))
-    until = await store.write(lambda: log.log_erasure(now_us=1))
+    until = await store.read(change_log.take_mark) - 1
     await deployment.apply(
         deployment.post("ada", part(board, {"xp": 5})), deployment.post("ada", part(other, {"xp": 5}))
     )
@@ -204,7 +193,7 @@ async def test_erasing_renames_an_owner_in_every_block(deployment: Deployment, m
     await post_to_everybody(deployment, board, 20)
     await make_blocks(deployment)
     await post_to_everybody(deployment, board, 2)
-    until = {board.key: await store.write(lambda: log.log_erasure(now_us=1))}
+    until = {board.key: await store.read(change_log.take_mark) - 1}
     past: int | None = 0
     while past is not None:
         stretches, past = await store.read(lambda: log.find_stretches("ada", past=past or 0))  # noqa: B023 - run at once

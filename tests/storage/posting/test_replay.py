@@ -73,7 +73,6 @@ async def test_a_board_that_was_deleted_and_created_again_is_rebuilt_as_it_was(
     deployment: Deployment, ties: Ties, page_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storage.posting.replay.PAGE_ROWS", page_rows)
-    monkeypatch.setattr("storage.posting.replay.WAITING_MAX", page_rows)
     rng = random.Random(1)
     other = await deployment.create("other", *COLUMNS, ties=ties)
     await deployment.apply(deployment.post("o1", part(other, {"wins": 50})))
