@@ -133,14 +133,15 @@ class ChangeLog:
     def prune(self, *, before_us: int, keep_from: int | None, rows_max: int) -> Program[int]:
         """Remove the oldest bundles if they were logged before `before_us`. Return how many were removed.
 
-        One call removes about `rows_max` changes, and nothing at or after the position `keep_from`.
+        One call removes about `rows_max` changes, and nothing at or after the position `keep_from`. It never removes
+        the last bundle, because a rebuild takes the time of the oldest bundle as the begin of the log.
         """
-        rows = yield self._ages.bind(rows=rows_max)
-        head = rows[: count_rows_holding([row[2:] for row in rows], rows_max)]
+        rows = yield self._ages.bind(rows=rows_max + 1)
+        head = rows[: count_rows_holding([row[2:] for row in rows], rows_max) + 1]
         if not head:
             return 0
         first, last = head[0][0], head[-1][0]
-        boundary = next((position for position, updated_at_us, _ in head if updated_at_us >= before_us), last + 1)
+        boundary = next((position for position, updated_at_us, _ in head if updated_at_us >= before_us), last)
         boundary = boundary if keep_from is None else min(boundary, keep_from)
         if boundary <= first:
             return 0

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from querybuilder import INTEGER, TEXT, chained, col, count, insert, param, rows, select, update
-from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board
+from storage.boards.boards import ALL_ENTRIES, change_board
 from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresStore
 from storage.errors import LostRaceError
@@ -17,8 +17,8 @@ from storage.posting.writer import Writers
 from storage.reads.point_reads import PointReads
 from storage.records import Board, BoardSpec, PostStatus
 from storage.schema.creation import create_schema
-from storage.schema.tables import META, TOTALS
-from storage.store import Program, read_single
+from storage.schema.tables import META
+from storage.store import Program
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked, spec
 from tests.storage.processes import Processes
@@ -184,25 +184,6 @@ async def test_every_wait_for_a_connection_is_reported_by_connection_pool_and_ki
     assert {(lent, waiting) for lent, waiting, _ in told.lent.values()} == {(0, 0)}
     assert told.lent["arena", "read"] == (0, 0, 1)
     await store.close()
-
-
-async def test_totals_are_the_sum_of_shares_that_groups_write_in_turn(processes: Processes) -> None:
-    deployment = await processes.start_process()
-    board = await deployment.create("b", XP)
-    for number in range(6):
-        deployment.clock.now_us += 1
-        await deployment.apply(deployment.post(f"o{number}", part(board, {"xp": number})))
-    stored = select(col("column_index")).from_(TOTALS).where(col("share").gt(0))
-    assert await deployment.store.read_query(stored.bind()), "a total lies in more than one row"
-    assert await deployment.totals(board) == {0: 6, ALL_ENTRIES: 6, CHANGES: 6}
-    entries = deployment.entries(board)
-    _, totals = await read_single(deployment.store, lambda: entries.find_entries_with_totals(["o1"]))
-    assert totals == {0: 6, ALL_ENTRIES: 6, CHANGES: 6}
-    ranking = deployment.entries(board).rankings[0]
-    found = await deployment.store.read(lambda: ranking.read_around_owners(["o3"], better_rows=1, worse_rows=1))
-    assert found[0].totals == {0: 6, CHANGES: 6}
-    assert await deployment.erase(board, "o5")
-    assert await deployment.totals(board) == {0: 5, ALL_ENTRIES: 5, CHANGES: 7}
 
 
 async def test_reads_of_a_grown_board_use_its_index_before_the_server_has_statistics(
