@@ -44,7 +44,7 @@ class _Joining:
 @dataclass(slots=True)
 class _PollResult:
     snapshot: FeedSnapshot
-    published: int  # the last sequence number of the journal
+    until: int  # the last number of the journal
     begins_after: int  # the journal begins after this sequence number; earlier rows were pruned
     rows: int = 0
     lost: bool = False  # True if rows that the topics have not seen were pruned from the journal
@@ -160,14 +160,14 @@ class Feed:
         for each in topics.values():
             each.restore_state()
         watched = [each for each in topics.values() if not each.is_new]
-        published = yield from journal.find_last_number()
+        last_number = yield from journal.find_last_number()
         begins_after = yield from journal.find_begin()
-        snapshot = FeedSnapshot(starts, published)
-        poll = _PollResult(snapshot, published, begins_after)
-        seen = published if self._seen is None else self._seen
+        snapshot = FeedSnapshot(starts, last_number)
+        poll = _PollResult(snapshot, last_number, begins_after)
+        seen = last_number if self._seen is None else self._seen
         if seen < begins_after:
             poll.lost = True
-        elif watched and seen < published:
+        elif watched and seen < last_number:
             boards = sorted({each.board.key for each in watched})
             rows = yield from journal.read_changes(seen, limit=self._limits.stream_rows_max, boards=boards)
             if len(rows) == self._limits.stream_rows_max:
@@ -177,7 +177,7 @@ class Feed:
             snapshot.add_rows(rows, ((each.board.key, each.owner) for each in owners))
         for each in watched:
             yield from _follow(poll, each)
-        if seen < published:
+        if seen < last_number:
             yield from self._reached(poll, watched)
         for one in joining:
             yield from self._join(poll, one, topics[one.key])
@@ -212,7 +212,7 @@ class Feed:
             return [state]
         limit = self._limits.stream_rows_max
         rows: list[JournalRow] | None = None
-        if poll.begins_after <= last_seen <= poll.published:
+        if poll.begins_after <= last_seen <= poll.until:
             rows = yield from journal.read_changes(last_seen, limit=limit, boards=[topic.board.key])
         if rows is None or len(rows) == limit:
             return [Event(poll.snapshot.until, "reset", RESET), state]

@@ -33,7 +33,7 @@ _BODY = ("kind", "resource", "holder", "region", "version", "at", "expires_at")
 
 
 class PublishedLeaseEvent(NamedTuple):
-    """A row of the journal of leases, with its published number."""
+    """A row of the journal of leases, with its number."""
 
     number: int
     client_id: str

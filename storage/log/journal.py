@@ -223,7 +223,7 @@ def board_key_of(row: Row) -> int:
 
 
 def position_of(number: int) -> int:
-    """Return the log position of the change with this published number."""
+    """Return the log position of the change with this number."""
     return number // PLACES
 
 
