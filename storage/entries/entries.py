@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from querybuilder import (
     INTEGER,
+    Insert,
     Lock,
     Prepared,
     all_of,
@@ -246,10 +247,11 @@ class Entries:
 
 
 def log_moves(moves: Iterable[Move], *, now_us: int) -> Program[Logged]:
-    """Adjust the totals and log the moves. Call this at the end of the transaction, with moves on different boards."""
+    """Log the moves and adjust the totals. Call this at the end of the transaction, with moves on different boards."""
     logged = [(move.change, move.totals) for move in moves if move.change is not None]
+    state = yield from change_log.append_changes([change for change, _ in logged], now_us=now_us)
     yield from add_totals({change.board_key: totals for change, totals in logged})
-    return (yield from change_log.append_changes([change for change, _ in logged], now_us=now_us))
+    return state
 
 
 def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict[int, Entry]]:
@@ -277,22 +279,29 @@ def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[lis
 
 
 def add_totals(changes: dict[int, dict[int, int]]) -> Program[None]:
-    """Add to the totals of boards. Call this in the transaction that changes the rows, after its other writes to rows.
+    """Add to the totals of boards. Call this last in the transaction that changes the rows.
 
     `changes`: what to add, by board key and column index.
     """
-    rows = [(key, index, count) for key, by_index in changes.items() for index, count in by_index.items() if count]
+    rows = total_rows(changes)
     if rows:
-        yield _ADD_TOTALS.bind(rows=sorted(rows))  # all writers use one order, so they never deadlock
+        yield _ADD_TOTALS.bind(total_rows=rows)
 
 
-_ADD_TOTALS = (
-    insert(TOTALS)
-    .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
-    .on_conflict("board_key", "column_index")
-    .do_update(entries=plus(col("entries", TOTALS), excluded("entries")))
-    .prepared()
-)
+def total_rows(changes: dict[int, dict[int, int]]) -> list[tuple[int, int, int]]:
+    """Return changes of totals as rows, in the order in which all transactions write them."""
+    return sorted((key, index, more) for key, by_index in changes.items() for index, more in by_index.items() if more)
+
+
+def build_totals_upsert() -> Insert:
+    """Return the part of a statement that adds the rows in the parameter `total_rows` to the stored totals."""
+    added = insert(TOTALS).rows(param("total_rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
+    return added.on_conflict("board_key", "column_index").do_update(
+        entries=plus(col("entries", TOTALS), excluded("entries"))
+    )
+
+
+_ADD_TOTALS = build_totals_upsert().prepared()
 
 
 def read_live_epochs(board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, int]]:

@@ -6,14 +6,30 @@ The positions of bundles come from one counter. A transaction takes positions af
 the counter until it commits. So positions have no gaps, and they are in the order of the commits: whoever sees a bundle
 also sees all bundles before it. A mark is the first position that its snapshot does not hold.
 
-The most important rule: whoever holds the counter waits for no other lock. Otherwise two transactions could wait for
-each other, so write everything else first.
+The most important rule: whoever holds the counter waits only for the totals of boards, which come last. Otherwise two
+transactions could wait for each other, so write everything else first.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from querybuilder import INTEGER, TEXT, Select, Term, asc, col, delete, insert, lit, param, plus, select, update
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Insert,
+    Select,
+    Term,
+    Update,
+    asc,
+    col,
+    delete,
+    insert,
+    lit,
+    param,
+    plus,
+    select,
+    update,
+)
 from storage.schema.tables import CHANGE_LOG, LOG_COUNTER
 from storage.store import Program
 
@@ -49,18 +65,32 @@ def _select_between(*columns: Term) -> Select:
     return select(*columns).from_(CHANGE_LOG).where(AFTER_MARK, POSITION.lt(param("until")))
 
 
+def build_position_taking() -> Update:
+    """Return the part of a statement that takes as many positions as the parameter `bundles` says."""
+    taken = update(LOG_COUNTER).set(next=plus(col("next"), param("bundles", INTEGER))).where(_only_row)
+    return taken.returning(col("next"), col("hides"))
+
+
+def build_log_insert() -> Insert:
+    """Return the part of a statement that appends the rows in the parameter `bundle_rows` to the log."""
+    row = dict.fromkeys(("position", "board_key", "updated_at", "changes"), INTEGER)
+    return insert(CHANGE_LOG).rows(param("bundle_rows"), **row, **dict.fromkeys(("owners", "cells", "posts"), TEXT))
+
+
+def bundle_rows(drafts: Sequence[BundleDraft], *, now_us: int, next_position: int) -> list[tuple[object, ...]]:
+    """Return the rows of bundles at the last positions before `next_position`."""
+    return [(at, *draft.encode_row(now_us)) for at, draft in enumerate(drafts, next_position - len(drafts))]
+
+
 class ChangeLog:
     """Programs over the change log."""
 
     def __init__(self) -> None:
         counter = update(LOG_COUNTER).where(_only_row)
-        taken = counter.set(next=plus(col("next"), param("bundles"))).returning(col("next"), col("hides"))
-        self._take = taken.prepared()
+        self._take = build_position_taking().prepared()
         self._count_hide = counter.set(hides=plus(col("hides"), 1)).prepared()
         self._set_pruned = counter.set(pruned_before=param("boundary")).prepared()
-        row = dict.fromkeys(("position", "board_key", "updated_at", "changes"), INTEGER)
-        row |= dict.fromkeys(("owners", "cells", "posts"), TEXT)
-        self._append = insert(CHANGE_LOG).rows(param("rows"), **row).prepared()
+        self._append = build_log_insert().prepared()
         self._next = select(col("next")).from_(LOG_COUNTER).prepared()
         sizes, bundles = (
             _select_between(*columns).order_by(asc(POSITION)).limit(param("limit")).packed()
@@ -83,11 +113,10 @@ class ChangeLog:
         return (yield from self.append_drafts(list(drafts.values()), now_us=now_us))
 
     def append_drafts(self, drafts: Sequence[BundleDraft], *, now_us: int) -> Program[Logged]:
-        rows = [draft.encode_row(now_us) for draft in drafts]
-        taken = yield self._take.bind(bundles=len(rows))
+        taken = yield self._take.bind(bundles=len(drafts))
         logged = Logged(*taken[0])
-        if rows:
-            yield self._append.bind(rows=[(at, *row) for at, row in enumerate(rows, logged.next - len(rows))])
+        if drafts:
+            yield self._append.bind(bundle_rows=bundle_rows(drafts, now_us=now_us, next_position=logged.next))
         return logged
 
     def count_hide(self) -> Program[None]:

@@ -15,10 +15,18 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from config.settings import PostingSettings
-from querybuilder import Dialect
+from querybuilder import BULK_ALIAS, Dialect, chained, col, count, plus, select
 from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.closed_boards import Closure, hold_closures
-from storage.entries.entries import Entries, TableRows, add_totals, lock_rows_keys, read_live_epochs
+from storage.entries.entries import (
+    Entries,
+    TableRows,
+    add_totals,
+    build_totals_upsert,
+    lock_rows_keys,
+    read_live_epochs,
+    total_rows,
+)
 from storage.entries.hidden_owners import HiddenEntry, hidden_statements
 from storage.errors import (
     LostRaceError,
@@ -30,7 +38,7 @@ from storage.errors import (
 )
 from storage.log.bundles import BundleDraft
 from storage.log.cells import Cell
-from storage.log.change_log import change_log
+from storage.log.change_log import Logged, build_log_insert, build_position_taking, bundle_rows, change_log
 from storage.log.log_record import ChangeKind, record_of_post
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, BoardPost, Entry, Family, PartOutcome, Post, PostStatus
@@ -76,7 +84,7 @@ class PostTransaction:
         logged: bool = True,  # False: nothing is logged, for measurements
     ) -> None:
         # Every process locks and inserts rows in the order of board and owner, so that groups never deadlock. The
-        # totals, which every group of a board changes, come later, and the counter of the log comes last.
+        # counter of the log comes later, and the totals come last.
         by_key = sorted(boards, key=lambda entries: entries.board.key)
         self._boards = {entries.board.key: BoardState(entries, entries.board.rows_key) for entries in by_key}
         self._dialect, self._now_us, self._logged = dialect, now_us, logged
@@ -299,14 +307,22 @@ class PostTransaction:
         if self._fresh:
             epochs = {key: state.epoch for key, state in self._boards.items()}
             yield from remember_posts(self._fresh, epochs, self._now_us)
-        if totals:
-            yield from add_totals(totals)
         changed = [state.log for state in self._boards.values() if state.log is not None]
-        if changed or self._has_new:
-            logged = yield from change_log.append_drafts(changed, now_us=self._now_us)
+        if changed or totals or self._has_new:
+            logged = yield from self._record(changed, totals)
             if self._has_new and logged.hides != self._hides:
                 raise LostRaceError("an owner was hidden or shown since the group read who is hidden")
         return sum(by_index[CHANGES] for by_index in totals.values())
+
+    def _record(self, changed: Sequence[BundleDraft], totals: dict[int, dict[int, int]]) -> Program[Logged]:
+        """Log the changes and add to the totals; by one statement if the dialect can, because the counter is held."""
+        if not self._dialect.chains:
+            logged = yield from change_log.append_drafts(changed, now_us=self._now_us)
+            yield from add_totals(totals)
+            return logged
+        rows = bundle_rows(changed, now_us=self._now_us, next_position=0)
+        taken = yield _RECORD.bind(bundles=len(rows), bundle_rows=rows, total_rows=total_rows(totals))
+        return Logged(*taken[0])
 
     def _write_hidden(self) -> Program[None]:
         new: list[HiddenEntry] = []
@@ -321,6 +337,14 @@ class PostTransaction:
             _check_all_written((yield from hidden_statements.update_rows(changed)), len(changed))
         if new:
             _check_all_written((yield from hidden_statements.insert_rows(new)), len(new))
+
+
+_RECORD = chained(
+    "taken",
+    build_position_taking(),
+    build_log_insert().compute_from("taken", position=plus(col("position", BULK_ALIAS), col("next", "taken"))),
+    build_totals_upsert().where(select(count()).from_("taken").scalar().eq(1)),  # so the counter is held first
+).prepared()
 
 
 class TransactionRow(msgspec.Struct):
