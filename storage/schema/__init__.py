@@ -5,7 +5,7 @@ declared in `tables`, `lease_tables` and `ingest_tables`. The tables that hold t
 `boards.row_tables` creates them when boards are created. `sequences` gives numbers once each.
 
 The most important rule: the table `meta` says which version of the schema a store has. The service refuses a store of
-another version and changes nothing in it. There is one version until the first release, so there are no migrations.
+another version and changes nothing in it. Until the first release there are no migrations.
 
 This room imports only `errors` and `store`. A reader begins with `creation.create_schema`.
 """

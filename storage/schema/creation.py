@@ -10,7 +10,7 @@ from .ingest_tables import create_ingest_tables
 from .lease_tables import create_lease_tables
 from .tables import CATALOG_TABLES, CURVE_TABLES, ENTRY_TABLES, LOG_COUNTER, LOG_TABLES, META, SEQUENCES
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def create_meta_table() -> Query:
