@@ -96,9 +96,9 @@ async def _rename(context: Context, owner: str, until: dict[int, int], *, otherw
     while past is not None:
         stretches, past = await context.store.read(partial(erasure_statements.find_stretches, owner, past=past))
         for stretch in stretches:
-            seq: int | None = 0
-            while seq is not None:
-                seq = await context.store.write(partial(rename, stretch, past=seq))
+            done: int | None = 0
+            while done is not None:
+                done = await context.store.write(partial(rename, stretch, past=done))
 
 
 async def hide_owner(context: Context, call: Call) -> None:
