@@ -23,10 +23,9 @@ from service.contract.responses.positions import Position
 from service.contract.values import format_us, to_wire_number
 from storage.boards.boards import check_copy, find_totals
 from storage.curves.stored_curves import CurveBook
-from storage.entries.entries import Entries, read_live_epochs
+from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CountStart, GapCount
 from storage.entries.rankings import Ranking
-from storage.errors import UnknownBoardError
 from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
 
@@ -269,7 +268,7 @@ class Locator:
             count, as_of_us = self.entries.rankings[each.column_index].count_from_anchor, self._now_us()
             start, owner = starts[each.column_index], self._owner_among_ties(each)
             alone = await read_single(self._store, lambda: count(start, each.cell, owner=owner))
-            if alone is not None and alone.totals:
+            if alone is not None:
                 check_copy(self.board, alone.totals)
                 return [_rank_from_anchor(alone, as_of_us)], alone.totals
             # The change log can't confirm that the start is usable, so count from the top.
@@ -339,7 +338,5 @@ def read_board_totals(board: Board) -> Program[dict[int, int]]:
         BoardChangedError: the board has changed since this process read it.
     """
     totals = (yield from find_totals([board.key]))[board.key]
-    if not totals and not board.is_unreached and board.key not in (yield from read_live_epochs([board.key])):
-        raise UnknownBoardError(f"no leaderboard {board.id!r}")
     check_copy(board, totals)
     return totals

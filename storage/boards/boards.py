@@ -159,7 +159,7 @@ def create_board(
     )
     if not shared:
         yield from create_row_table(layout_of(board))
-    return board
+    return (yield from store_state(board))
 
 
 def check_board_limits(*, new: int, own: bool, boards_max: int, own_tables_max: int | None) -> Program[None]:
@@ -382,6 +382,11 @@ def state_of(board: Board) -> int:
     return board.epoch * COLUMNS_LIMIT + len(board.spec.columns) + ARCHIVED * (board.archived_us is not None)
 
 
+def epoch_of(state: int) -> int:
+    """Return the epoch in a result of `state_of`."""
+    return state // COLUMNS_LIMIT
+
+
 def store_state(board: Board) -> Program[Board]:
     """Store the result of `state_of` among a board's totals, and return the board.
 
@@ -403,19 +408,18 @@ def store_states(boards: Iterable[Board]) -> Program[None]:
 
 
 def check_copy(board: Board, totals: dict[int, int]) -> None:
-    """Raise `BoardChangedError` if totals that were read later show that a copy of a board is outdated."""
-    if STATE in totals and totals[STATE] != state_of(board):
+    """Check a copy of a board against totals that were read later. No post has reached an unreached board.
+
+    Raises:
+        UnknownBoardError: the board was deleted.
+        BoardChangedError: the copy is outdated.
+    """
+    if board.is_unreached:
+        return
+    if STATE not in totals:
+        raise UnknownBoardError(f"no leaderboard {board.id!r}")
+    if totals[STATE] != state_of(board):
         raise BoardChangedError
-
-
-def check_exists(*boards: Board) -> Program[None]:
-    """Raise `UnknownBoardError` if a board without totals was deleted, or `BoardChangedError` if it was emptied."""
-    stored = yield from find_boards_by_key([board.key for board in boards])
-    for board in boards:
-        if board.key not in stored:
-            raise UnknownBoardError(f"no leaderboard {board.id!r}")
-        if stored[board.key].rows_key != board.rows_key:
-            raise BoardChangedError
 
 
 def lock_standalone_board(board_id: str, *, lock: Lock) -> Program[Board]:

@@ -285,8 +285,10 @@ def _make(family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[N
         .returning(*COLUMNS)
         .bind(rows=rows)
     )
+    boards = list(map(decode_board, made))
+    yield from store_states(boards)
     if not shared:
-        for board in map(decode_board, made):
+        for board in boards:
             yield from create_row_table(layout_of(board))
 
 

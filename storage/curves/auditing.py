@@ -23,9 +23,8 @@ from config.settings import JobSettings
 from predictor import Curve, RankCurve
 from querybuilder import col, length, param, select
 from storage.boards.boards import CHANGES, check_copy, find_totals
-from storage.entries.entries import Entries, read_live_epochs
+from storage.entries.entries import Entries
 from storage.entries.rankings import Ranking
-from storage.errors import UnknownBoardError
 from storage.log.cells import Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, change_log
 from storage.records import Board
@@ -98,8 +97,6 @@ def audit_curve(
     ends_s = monotonic() + limits.audit_s_max
     board = entries.board
     totals = (yield from find_totals([board.key]))[board.key]
-    if not totals and board.key not in (yield from read_live_epochs([board.key])):
-        raise UnknownBoardError(f"no leaderboard {board.id!r}")
     check_copy(board, totals)
     since = yield from _read_changes_since(board, column_index, served, totals.get(CHANGES, 0), limits)
     total = totals.get(column_index, 0)

@@ -59,7 +59,7 @@ def replay_board(
             f"the journal begins after {begins_after}, so it does not hold all posts since {since}"
         )
     board, done, changes = yield from empty_board(board_id)
-    board = yield from begin_epoch(board)
+    board = yield from store_state((yield from begin_epoch(board)))
     boards = {board.key: board, **(yield from journal.find_deleted_boards(board_id, since=since))}
     entries = Entries(board)
     replay = _Replay(entries, boards, post_ids, fingerprint_of, done)
@@ -73,7 +73,6 @@ def replay_board(
         raise NothingReplayedError(f"the journal has no post to {board_id!r} since {since}")
     yield from _mark_hidden(replay.owners)
     yield from store_owner_rows(entries, replay.owners, changes, done)
-    yield from store_state(board)
     return done
 
 

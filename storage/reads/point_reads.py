@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storage.boards.boards import check_copy, check_exists, find_totals, state_of
+from storage.boards.boards import check_copy, find_totals, state_of
 from storage.coalesce import StoreCoalescers
 from storage.entries.entries import Entries, find_on_shared_tables
 from storage.entries.rankings import OwnersNeighbours
@@ -64,7 +64,7 @@ class PointReads:
             found, totals = await store.read(lambda: _read_archive(entries, owners))
         else:
             found, totals = await read_single(store, lambda: entries.find_entries_with_totals(owners))
-            await self._check(entries.board, totals)
+            check_copy(entries.board, totals)
         return [EntryRead(found.get(owner), totals) for _, owner in asked]
 
     async def _read_owners(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
@@ -77,20 +77,11 @@ class PointReads:
         found = await self._store.for_board(first.board.id).read(
             lambda: ranking.read_around_owners(owners, better_rows=first.better_rows, worse_rows=first.worse_rows)
         )
-        await self._check(first.board, next(iter(found.values())).totals if found else {})
+        if found:
+            check_copy(first.board, next(iter(found.values())).totals)
+        else:
+            await read_single(self._store.for_board(first.board.id), lambda: read_totals([first.board]))
         return [found.get(number) for number in range(len(asked))]
-
-    async def _check(self, board: Board, totals: dict[int, int]) -> None:
-        """Raise `UnknownBoardError` or `BoardChangedError` if the board is not the version that the caller passed.
-
-        A board outside a family that has its rows in a shared table and no totals may have been deleted or emptied.
-        Only the stored catalog shows this, so the catalog is read too. If a board with a table of its own was deleted,
-        the earlier read has already failed.
-        """
-        check_copy(board, totals)
-        if board.has_movable_rows and not totals:
-            store = self._store.for_board(board.id)
-            await store.read(lambda: check_exists(board))
 
 
 def read_owner_on_boards(boards: Sequence[Entries], owner: str) -> Program[list[EntryRead]]:
@@ -131,13 +122,8 @@ def read_totals(boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]]:
         BoardChangedError: a board is no longer the version that the caller passed.
     """
     totals = yield from find_totals(list({board.key for board in boards}))
-    silent = []
     for board in boards:
         check_copy(board, totals[board.key])
-        if not totals[board.key] and not board.is_unreached:
-            silent.append(board)
-    if silent:
-        yield from check_exists(*silent)
     return totals
 
 

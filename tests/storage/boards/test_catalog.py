@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from storage.boards.boards import check_exists, create_board
+from storage.boards.boards import create_board
 from storage.boards.catalog import Catalog
 from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
+from storage.reads.point_reads import read_totals
 from storage.records import Best, Board, BoardSpec, Merge, TableSharing, Ties
 from storage.store import Program, Store
 from tests.storage.deployment import Deployment, part, ranked, spec
@@ -37,7 +38,7 @@ async def test_a_new_meaning_of_values_is_a_conflict(deployment: Deployment, wan
 def read_with_copy(deployment: Deployment, board: Board) -> Program[None]:
     """Read a board as a process does whose copy of the board is outdated."""
     if board.table_key is not None:
-        yield from check_exists(board)
+        yield from read_totals([board])
     yield from deployment.entries(board).find_entries(["ada"])
 
 
