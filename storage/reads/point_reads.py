@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storage.boards.boards import check_copy, find_totals, state_of
+from storage.boards.boards import ALL_ENTRIES, check_copy, find_totals, state_of
 from storage.coalesce import StoreCoalescers
 from storage.entries.entries import Entries, find_on_shared_tables
 from storage.entries.rankings import OwnersNeighbours
@@ -100,7 +100,7 @@ def read_owner_on_boards(boards: Sequence[Entries], owner: str) -> Program[list[
         board = entries.board
         if board.table_key is not None and board.archived_us is None:
             shared.append(entries)
-        elif totals[board.key]:
+        elif totals[board.key].get(ALL_ENTRIES):
             own[board.key] = entries
     for key, entries in own.items():
         if (entry := (yield from entries.find_entries([owner])).get(owner)) is not None:
