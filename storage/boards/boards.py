@@ -382,11 +382,6 @@ def state_of(board: Board) -> int:
     return board.epoch * COLUMNS_LIMIT + len(board.spec.columns) + ARCHIVED * (board.archived_us is not None)
 
 
-def epoch_of(state: int) -> int:
-    """Return the epoch in a result of `state_of`."""
-    return state // COLUMNS_LIMIT
-
-
 def store_state(board: Board) -> Program[Board]:
     """Store the result of `state_of` among a board's totals, and return the board.
 

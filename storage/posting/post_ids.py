@@ -11,8 +11,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from querybuilder import INTEGER, TEXT, all_of, asc, col, delete, insert, null, param, rows, select, union_all
-from storage.boards.boards import STATE, epoch_of
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    all_of,
+    asc,
+    col,
+    delete,
+    insert,
+    null,
+    param,
+    rows,
+    select,
+    union_all,
+    whole_part,
+)
+from storage.boards.boards import COLUMNS_LIMIT, STATE
 from storage.errors import PostIdConflictError, UnknownBoardError
 from storage.records import Board, PartOutcome, Post, PostStatus
 from storage.schema.tables import POST_IDS, TOTALS
@@ -51,10 +65,9 @@ def find_known(board_key: int, epoch: int, hashes: Collection[str]) -> Program[t
     """
     by_stored = {_stored_hash(post_hash, epoch): post_hash for post_hash in hashes}
     found = yield _FIND_WITH_EPOCH.bind(board_key=board_key, asked=[(board_key, stored) for stored in by_stored])
-    state = next((row[3] for row in found if row[0] is None), None)
-    if state is None:
+    live = next((row[3] for row in found if row[0] is None), None)
+    if live is None:
         raise UnknownBoardError("the leaderboard was deleted meanwhile")
-    live = epoch_of(state)
     if live != epoch:
         return (yield from find_known(board_key, live, hashes))
     known = [_decode(board_key, by_stored[row[0]], row) for row in found if row[0] is not None]
@@ -159,9 +172,10 @@ _KNOWN = (
 )
 _FIND = _KNOWN.packed().prepared()
 # The board's epoch is read in the same statement: the board may have been emptied since the caller last saw it.
-_STATE = select(null(TEXT), null(TEXT), null(TEXT), col("entries")).from_(TOTALS)
-_STATE = _STATE.where(col("board_key").eq(param("board_key")), col("column_index").eq(STATE))
-_FIND_WITH_EPOCH = union_all(_STATE, _KNOWN).packed().prepared()
+# `state_of` says how the board's state holds the epoch.
+_EPOCH = select(null(TEXT), null(TEXT), null(TEXT), whole_part(col("entries"), COLUMNS_LIMIT)).from_(TOTALS)
+_EPOCH = _EPOCH.where(col("board_key").eq(param("board_key")), col("column_index").eq(STATE))
+_FIND_WITH_EPOCH = union_all(_EPOCH, _KNOWN).packed().prepared()
 _REMEMBER = (
     insert(POST_IDS)
     .rows(param("rows"), board_key=INTEGER, post_hash=TEXT, fingerprint=TEXT, outcome=TEXT, remembered_at=INTEGER)

@@ -39,7 +39,7 @@ async def test_a_read_sees_every_write_that_was_acknowledged_before(deployment: 
         assert await asyncio.gather(*reads) == [[[total]]] * 6
         entries = deployment.entries(board)
         found, totals = await read_single(deployment.store, partial(entries.find_entries_with_totals, ["ada"]))
-        assert (list(found), len(totals)) == (["ada"], 3)
+        assert (list(found), len(totals)) == (["ada"], 4)
 
 
 async def test_a_program_of_one_query_runs_without_a_transaction(deployment: Deployment) -> None:
