@@ -3,16 +3,18 @@
 python -m benchmarks.against_commit [--commit HEAD~1] [--rows N] [--seconds S] [--rounds N]
 
 A service of this tree and a service of the other commit run at the same time, first on SQLite and then on PostgreSQL.
-Each service fills a store of its own. The two services get rounds of load in turn.
+Each service fills a store of its own. The two services get rounds of load in turn. Afterwards, four processes of each
+take posts on PostgreSQL, without and with a synchronous standby.
 
-Bar: every rate is at least 0.97 times the rate of the other commit.
+Bars: every rate is at least 0.97 times the rate of the other commit; with four processes, 0.95 times for batches and
+0.9 times for single posts.
 """
 
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks import load, report
@@ -22,9 +24,13 @@ from benchmarks.options import Options, parse_options
 from benchmarks.positions import FEW
 from benchmarks.servers import POSTGRES_SETTINGS, PROJECT, Server, serve_store
 from benchmarks.single_posts import CLIENTS
-from tests.servers import postgres
+from benchmarks.standby_promoted import set_synchronous_standbys
+from tests.servers import PostgresServer, postgres
 
 _LEAST_RATIO = 0.97
+_PROCESSES = 4
+_BATCHES = f"batches of {BATCH:,}"
+_LEAST_OF_PROCESSES = {"single posts": 0.9, _BATCHES: 0.95}  # and no other paths
 _POSTS_PER_S = 15_000  # an assumed rate, from which the number of batches for a round is computed
 _OURS = "this tree"
 
@@ -51,7 +57,7 @@ def _contestants(port: int, options: Options) -> dict[str, Callable[[int], load.
         "positions": load.wrk_contestant(positions, connections=FEW, seconds=options.seconds),
         "around": load.wrk_contestant(around, connections=FEW, seconds=options.seconds),
         "single posts": load.wrk_contestant(posts, connections=CLIENTS, seconds=options.seconds),
-        f"batches of {BATCH:,}": through_http(port, options.rows, batches),
+        _BATCHES: through_http(port, options.rows, batches),
     }
 
 
@@ -61,28 +67,33 @@ async def _fill(port: int, rows: int) -> None:
     await refresh_columns(port, BOARD, [COLUMN])
 
 
-def _compare(store: str, servers: Mapping[str, Server], options: Options) -> list[report.Bar]:
+def _compare(
+    store: str, servers: Mapping[str, Server], options: Options, bars: Mapping[str, float] | None = None
+) -> list[report.Bar]:
+    """Measure the paths in `bars`, whose values are the least ratios; without `bars`, all paths."""
     for server in servers.values():
         asyncio.run(_fill(server.port, options.rows))
     sides = {side: _contestants(server.port, options) for side, server in servers.items()}
-    rows, bars = [], []
+    rows, found_bars = [], []
     # Paths are measured one after the other. If they took turns, the folding after a round of posts would disturb the
     # next round of another path.
-    for path in sides[_OURS]:
+    for path in bars or sides[_OURS]:
         figures = load.run_alternately({side: paths[path] for side, paths in sides.items()}, rounds=options.rounds)
         rows += [load.table_row(f"{store}, {path}, {side}", found) for side, found in figures.items()]
         ratio = load.median_ratio(figures[_OURS], figures[options.commit])
-        bars.append(report.Bar(f"{store}: {path}, this tree / {options.commit}", ratio, _LEAST_RATIO))
+        least = bars[path] if bars else _LEAST_RATIO
+        found_bars.append(report.Bar(f"{store}: {path}, this tree / {options.commit}", ratio, least))
     report.print_table(load.COLUMNS, rows)
-    return bars
+    return found_bars
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     trees = {_OURS: PROJECT, options.commit: unpack_commit(options.commit, folder)}
 
-    def start(urls: Mapping[str, str], stack: ExitStack) -> dict[str, Server]:
+    def start(urls: Mapping[str, str], stack: ExitStack, *, processes: int = 1) -> dict[str, Server]:
+        several = {} if processes == 1 else {"RANKCURVE_WORKERS": str(processes)}
         return {
-            side: stack.enter_context(serve_store(urls[side], folder, environment={"PYTHONPATH": str(tree)}))
+            side: stack.enter_context(serve_store(urls[side], folder, environment={"PYTHONPATH": str(tree), **several}))
             for side, tree in trees.items()
         }
 
@@ -93,7 +104,28 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         cluster = stack.enter_context(postgres(POSTGRES_SETTINGS))
         databases = {side: cluster.create_database(f"board{number}") for number, side in enumerate(trees)}
         bars += _compare("PostgreSQL", start(databases, stack), options)
+    for standby in (False, True):
+        with ExitStack() as stack:
+            cluster = stack.enter_context(postgres(POSTGRES_SETTINGS))
+            if standby:
+                stack.enter_context(_synchronous_standby(cluster))
+            databases = {side: cluster.create_database(f"board{number}") for number, side in enumerate(trees)}
+            store = f"PostgreSQL{' with a synchronous standby' if standby else ''}, {_PROCESSES} processes"
+            servers = start(databases, stack, processes=_PROCESSES)
+            bars += _compare(store, servers, options, _LEAST_OF_PROCESSES)
     return bars
+
+
+@contextmanager
+def _synchronous_standby(cluster: PostgresServer) -> Iterator[None]:
+    standby = PostgresServer(POSTGRES_SETTINGS, standby_of=cluster)
+    try:
+        standby.start()
+        set_synchronous_standbys(cluster, "*")
+        yield
+    finally:
+        set_synchronous_standbys(cluster, "")
+        standby.remove()
 
 
 def main() -> int:
