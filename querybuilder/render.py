@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from querybuilder.arguments import Encoder, array_type, constant_kind
-from querybuilder.dialect import POSTGRES, Dialect, SqlType, quote
+from querybuilder.dialect import Dialect, SqlType, quote
 from querybuilder.errors import IncompleteQueryError, InexpressibleError, UnboundParameterError
 
 # The source of an argument: the name of a parameter, the index of a constant, or the name of a parameter with the
@@ -48,7 +48,7 @@ class Statement:
         self._encoders = out.encoders
         self._pick = _picker(tuple(out.slots))
         scalars = frozenset(slot for slot in out.slots if isinstance(slot, str))
-        self.parameters = scalars | out.encoders.keys() | out.unused
+        self.parameters = scalars | out.encoders.keys()
 
     def build(self, params: Mapping[str, object]) -> Built:
         """Return the query with these arguments, ready to execute.
@@ -106,7 +106,6 @@ class Rendering:
         self.encoders: dict[str, Encoder] = {}
         self._numbers: dict[tuple[object, ...], str] = {}  # PostgreSQL only: the placeholder $n of each value so far
         self._names: set[str] = set()  # the names so far, in lower case, because SQLite ignores case
-        self.unused: set[str] = set()  # parameters of parts that this dialect leaves out
 
     def name(self, identifier: str) -> str:
         """Return the quoted identifier, and remember it for `fresh_name`."""
@@ -149,13 +148,6 @@ class Rendering:
     def statement(self, sql: str, *, packed: bool = False) -> Statement:
         """Return the statement with the text `sql`. Call this after all parts of the text have been rendered."""
         return Statement(sql, self, packed=packed)
-
-    def skip(self, *nodes: Node) -> None:
-        """Accept the parameters of parts that this dialect leaves out, so that `bind` is the same for all dialects."""
-        other = Rendering(POSTGRES)  # the dialect that can express every part
-        for node in nodes:
-            node.render(other)
-        self.unused |= other.statement("").parameters
 
     def _encoded(self, name: str, encoder: Encoder, casts: Sequence[str | None]) -> list[str]:
         known = self.encoders.setdefault(name, encoder)

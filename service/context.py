@@ -66,6 +66,11 @@ class Context(EndpointContext):
         """Return the store that uses the connection pool of a board."""
         return self.store.for_board(board.id)
 
+    @property
+    def own_tables_max(self) -> int | None:
+        """Return how many boards may have tables of their own. None: as many as the store may hold."""
+        return self.settings.own_tables_max if self.store.dialect.parses_schema else None
+
     def end_endless_answers(self) -> None:
         self.feed.close()
 

@@ -17,14 +17,11 @@ from querybuilder import (
     asc,
     col,
     count,
-    count_if,
     delete,
     drop_table,
     hold_table,
-    if_dialect,
     insert,
     lit,
-    null,
     param,
     plus,
     select,
@@ -168,16 +165,19 @@ def check_board_limits(*, new: int, own: bool, boards_max: int, own_tables_max: 
     `own` says whether each new board gets a table of its own. On SQLite each new table makes every other connection
     parse the whole schema again at its next statement. The more tables there are, the longer all readers have to wait:
     7 ms with 1,000 tables, 95 ms with 6,000, 235 ms with 10,000. A board in a shared table needs no new table if there
-    is already a shared table for its columns.
+    is already a shared table for its columns. `own_tables_max` is None for stores whose connections do not do that.
 
     Raises:
         TooManyBoardsError: the store would hold more than `boards_max` boards.
-        TooManyOwnTablesError: on SQLite, more than `own_tables_max` boards would have a table of their own.
+        TooManyOwnTablesError: more than `own_tables_max` boards would have a table of their own.
     """
-    [[boards, own_tables]] = yield _COUNTED.bind()
+    [[boards]] = yield _COUNT_BOARDS.bind()
     if boards + new > boards_max:
         raise TooManyBoardsError(f"this store holds {boards} leaderboards; catalog_boards_max is {boards_max}")
-    if own and own_tables is not None and own_tables_max is not None and own_tables + new > own_tables_max:
+    if not own or own_tables_max is None:
+        return
+    [[own_tables]] = yield _COUNT_OWN_TABLES.bind()
+    if own_tables + new > own_tables_max:
         raise TooManyOwnTablesError(
             f"this store holds {own_tables} leaderboards with tables of their own, and each new one is slower; "
             f'own_tables_max is {own_tables_max}. Use "table": "shared"',
@@ -185,12 +185,9 @@ def check_board_limits(*, new: int, own: bool, boards_max: int, own_tables_max: 
         )
 
 
-_COUNTED = (
-    select(count(), if_dialect("parses_schema", count_if(col("table_key").is_null()), null(INTEGER)))
-    .from_(BOARDS)
-    .where(col("archived_at").is_null())
-    .prepared()
-)
+_counted = select(count()).from_(BOARDS).where(col("archived_at").is_null())
+_COUNT_BOARDS = _counted.prepared()
+_COUNT_OWN_TABLES = _counted.where(col("table_key").is_null()).prepared()
 
 
 def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:

@@ -22,7 +22,6 @@ from querybuilder import (
     QueryError,
     UnboundParameterError,
     col,
-    if_dialect,
     insert,
     lit,
     param,
@@ -139,17 +138,3 @@ def test_a_text_is_not_taken_as_a_list_of_letters() -> None:
 def test_bytes_travel_in_bulk_on_postgresql() -> None:
     built = insert("t").rows(param("rows"), a=BLOB).bind(rows=[(b"\0",), (None,)]).build(POSTGRES)
     assert built.arguments == ([b"\0", None],)
-
-
-def test_a_dialect_gets_its_own_part_and_ignores_the_parameters_of_the_other() -> None:
-    place = if_dialect("row_locks", col("position"), col("seq"))
-    past = if_dialect("row_locks", place.in_(param("places")), place.gt(param("number")))
-    query = select(place).from_("t").where(past).prepared()
-    bound = query.bind(places=[3, 4], number=7)
-    assert bound.build(SQLITE).sql == "SELECT `seq` FROM `t` WHERE `seq` > ?"
-    assert bound.build(SQLITE).arguments == (7,)
-    assert bound.build(POSTGRES).sql == 'SELECT "position" FROM "t" WHERE "position" = ANY($1)'
-    assert bound.build(POSTGRES).arguments == ([3, 4],)
-    for dialect in (SQLITE, POSTGRES):
-        with pytest.raises(UnboundParameterError, match="number"):
-            query.bind(places=[3, 4]).build(dialect)

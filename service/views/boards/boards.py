@@ -68,7 +68,7 @@ async def put_board(context: Context, call: Call) -> Reply:
             spec=spec,
             now_us=now_us,
             boards_max=settings.catalog_boards_max,
-            own_tables_max=settings.own_tables_max,
+            own_tables_max=context.own_tables_max,
         )
         if board.spec is spec:
             return board, True

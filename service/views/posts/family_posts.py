@@ -226,7 +226,7 @@ async def _boards(context: Context, family: Family, wanted: Iterable[_Wanted]) -
                 missing,
                 now_us=now_us,
                 boards_max=settings.catalog_boards_max,
-                own_tables_max=settings.own_tables_max,
+                own_tables_max=context.own_tables_max,
             )
         )
         context.catalog.keep_boards(made)
