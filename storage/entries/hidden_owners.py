@@ -9,8 +9,8 @@ or loses the race.
 
 The mark decides into which table a new row goes, so the mark must not change before the new row is committed. The
 counter of the change log says how often an owner was hidden or shown. A post reads this number together with the mark,
-and again when it holds the counter. If the number has changed, the race is lost. A mark that changes later is
-committed after the new row.
+and again when it holds the counter. If the number has changed, the post reads the mark again, and the race is lost if
+the mark has changed, too. A mark that changes later is committed after the new row.
 """
 
 from collections.abc import Iterable, Sequence

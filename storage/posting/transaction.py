@@ -311,8 +311,23 @@ class PostTransaction:
         if changed or totals or self._has_new:
             logged = yield from self._record(changed, totals)
             if self._has_new and logged.hides != self._hides:
-                raise LostRaceError("an owner was hidden or shown since the group read who is hidden")
+                yield from self._check_shown()
         return sum(by_index[CHANGES] for by_index in totals.values())
+
+    def _check_shown(self) -> Program[None]:
+        """Raise `LostRaceError` if the owner of a new row was hidden or shown since the group read who is hidden."""
+        new = {
+            (key, row.entry.owner): row.is_hidden
+            for key, state in self._boards.items()
+            for row in state.rows.values()
+            if row.expected is None
+        }
+        found = yield from hidden_statements.find_hidden(
+            sorted({key for key, _ in new}), sorted({owner for _, owner in new})
+        )
+        # A hidden row of this board means that the owner was hidden in between, and is being shown again.
+        if any(new.values()) or found.hidden_owners or any((key, entry.owner) in new for key, entry in found.entries):
+            raise LostRaceError("an owner was hidden or shown since the group read who is hidden")
 
     def _record(self, changed: Sequence[BundleDraft], totals: dict[int, dict[int, int]]) -> Program[Logged]:
         """Log the changes and add to the totals; by one statement if the dialect can, because the counter is held."""

@@ -126,13 +126,14 @@ async def _mark(context: Context, owner: str, *, hide: bool) -> None:
 async def _on_every_board(context: Context, owner: str, work: _Work, keys: set[int] | None = None) -> None:
     await context.catalog.load(boards_max=context.settings.catalog_boards_max)
     boards = [board for board in context.catalog.list_known() if keys is None or board.key in keys]
-    for step in _steps(boards):
+    for step in list_steps(boards):
         opened = [context.boards.open_board(board) for board in step]
         await context.store.write(partial(_on_live, opened, owner, work))
 
 
-def _steps(boards: list[Board]) -> Iterator[list[Board]]:
-    boards.sort(key=lambda board: board.key)  # posts lock rows in the order of board keys, too, so no deadlock occurs
+def list_steps(boards: list[Board]) -> Iterator[list[Board]]:
+    # Posts lock rows in this order, too, so no deadlock occurs: by table, then by board.
+    boards.sort(key=lambda board: (board.key if board.table_key is None else board.table_key, board.key))
     in_families = [board for board in boards if _in_family_table(board)]
     others = [board for board in boards if not _in_family_table(board)]
     for these, step_boards in ((others, BOARDS_A_STEP), (in_families, FAMILY_BOARDS_A_STEP)):

@@ -150,14 +150,27 @@ async def test_a_post_of_a_new_owner_also_delays_the_deletion_of_its_board(meeti
     assert await meeting.poster.stats(other, "new") == {"xp": 6}
 
 
-async def test_a_new_row_loses_the_race_if_somebody_is_hidden_before_it_is_committed(meeting: Meeting) -> None:
-    known, new = meeting.make_posts()
-    for post, loses in ((known, False), (new, True)):
-        async with meeting.third.transaction():
-            await meeting.third.execute("UPDATE log_counter SET hides = hides + 1")
-            posting = asyncio.ensure_future(meeting.poster.apply(post))
-            await meeting.wait_for_locks("log_counter", 1)
-        found = await asyncio.gather(posting, return_exceptions=True)
-        assert isinstance(found[0], LostRaceError) is loses
-    assert await meeting.poster.stats(meeting.board, "ada") == {"xp": 6}
-    assert await meeting.poster.stats(meeting.board, "bob") is None
+@pytest.mark.parametrize(("hidden", "loses"), [("bob", True), ("eve", False)])
+async def test_a_new_row_loses_the_race_if_its_owner_is_hidden_before_it_is_committed(
+    meeting: Meeting, hidden: str, loses: bool
+) -> None:
+    _, new = meeting.make_posts()
+    async with meeting.third.transaction():
+        await meeting.third.execute("UPDATE log_counter SET hides = hides + 1")
+        await meeting.third.execute("INSERT INTO hidden_entries VALUES (0, $1, 1, '[]')", hidden)
+        posting = asyncio.ensure_future(meeting.poster.apply(new))
+        await meeting.wait_for_locks("log_counter", 1)
+    [found] = await asyncio.gather(posting, return_exceptions=True)
+    assert isinstance(found, LostRaceError) is loses
+    assert await meeting.poster.stats(meeting.board, "bob") == (None if loses else {"xp": 1})
+
+
+async def test_a_new_row_loses_the_race_while_a_hidden_row_of_its_owner_is_being_shown(meeting: Meeting) -> None:
+    _, new = meeting.make_posts()
+    async with meeting.third.transaction():
+        await meeting.third.execute("UPDATE log_counter SET hides = hides + 2")
+        await meeting.third.execute("INSERT INTO hidden_entries VALUES ($1, 'bob', 1, '[]')", meeting.board.key)
+        posting = asyncio.ensure_future(meeting.poster.apply(new))
+        await meeting.wait_for_locks("log_counter", 1)
+    with pytest.raises(LostRaceError):
+        await posting
