@@ -3,9 +3,9 @@
 Compound parts have their own parentheses, so nesting never depends on precedence. A plain Python value always becomes a
 bound constant.
 
-Some terms tell a database what it cannot infer: the kind of a null, the order of a text. Others stand for values that
-only the server knows: the time of its clock, and the numbers of transactions. Use these in selects only. If a write
-needs a time, read the time first and bind it, because Citus accepts no volatile function in `do_update`.
+Some terms tell a database what it cannot infer: the kind of a null, the order of a text. `clock_us` stands for the time
+of the server's clock. Use it in selects only. If a write needs a time, read the time first and bind it, because Citus
+accepts no volatile function in `do_update`.
 """
 
 from __future__ import annotations
