@@ -2,8 +2,8 @@
 
     take_mark ──> mark ── list_bundles_between(mark, next mark) ──> bundles to count, each exactly once ──> next mark
 
-The positions of bundles come from one counter. A transaction takes positions after all of its other writes, and holds
-the counter until it commits. So positions have no gaps, and they are in the order of the commits: whoever sees a bundle
+The log position of a bundle comes from one counter. A transaction takes positions after its other writes, and holds the
+counter until it commits. So positions have no gaps, and they are in the order of the commits: whoever sees a bundle
 also sees all bundles before it. A mark is the first position that its snapshot does not hold.
 
 The most important rule: whoever holds the counter waits only for the totals of boards, which come last. Otherwise two
