@@ -68,7 +68,7 @@ async def _load(store_url: str, rows: int) -> None:
         board = await store.read(lambda: find_board(BOARD))
         index = board.column_index[COLUMN]
         layout = layout_of(board)
-        await run_statement(store, drop_index(index_name(layout, layout.columns[index])))
+        await run_statement(store, drop_index(index_name(layout, layout.columns[index]), layout.table))
         entries, padding = Entries(board), Padding(board.spec, board.spec.columns[index])
         scores = draw_scores(rows)
         for start in range(0, rows, _BATCH_ROWS):

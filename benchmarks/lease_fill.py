@@ -51,7 +51,7 @@ async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[st
         await store.write(lambda: create_schema(dialect))
         _, *indexes = create_resource_tables()
         for name in ("lease_resources_holder", "lease_resources_free", "lease_resources_leased"):
-            await run_statement(store, drop_index(name))
+            await run_statement(store, drop_index(name, LEASE_RESOURCES))
         for pool_id, size in sizes.items():
             spec = PoolSpec(PARTITIONS)
             pool, _ = await store.write(

@@ -15,7 +15,7 @@ every keyword of SQL comes from this package.
 Begin with `select` and `write`, which build statements, and `terms`, which builds the parts of a statement.
 """
 
-from querybuilder.cursors import CURSOR_ROWS_MAX, close_cursor, create_row_reader, open_cursor, row_at
+from querybuilder.cursors import CURSOR_ROWS_MAX, ROW_READER, close_cursor, create_row_reader, open_cursor, row_at
 from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, SqlType
 from querybuilder.errors import (
     BadIdentifierError,
@@ -26,7 +26,16 @@ from querybuilder.errors import (
     UnboundParameterError,
 )
 from querybuilder.render import Bound, Built, Prepared, Query
-from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table
+from querybuilder.schema import (
+    CreateTable,
+    add_column,
+    create_index,
+    create_schema_named,
+    create_table,
+    distribute_new_schemas,
+    drop_index,
+    drop_table,
+)
 from querybuilder.select import Lock, Select, Union, recursive, rows, select, union_all
 from querybuilder.terms import (
     ASC,
@@ -66,6 +75,7 @@ from querybuilder.terms import (
 )
 from querybuilder.write import (
     BULK_ALIAS,
+    CHANGE_CHECK,
     Insert,
     Update,
     chained,

@@ -13,7 +13,7 @@ from querybuilder.schema import Definition
 from querybuilder.select import Select
 from querybuilder.terms import RowSource, Term
 
-_READER = "row_at"
+ROW_READER = "row_at"
 # FETCH accepts no rank above CURSOR_ROWS_MAX.
 _READER_TEXT = (
     "(place refcursor, rank bigint) RETURNS TABLE (first_text text, second_text text) LANGUAGE plpgsql AS "
@@ -24,7 +24,7 @@ CURSOR_ROWS_MAX = 2**31 - 1
 
 def create_row_reader() -> Query:
     """Return the statement that creates the database function for `row_at`. Run it once in each database."""
-    return Definition(lambda out: f"CREATE FUNCTION {_with_cursors(out).name(_READER)}{_READER_TEXT}")
+    return Definition(lambda out: f"CREATE FUNCTION {_with_cursors(out).table(ROW_READER)}{_READER_TEXT}")
 
 
 def open_cursor(name: str, query: Select) -> Query:
@@ -54,7 +54,7 @@ def row_at(cursor: str, rank: Term, *names: str) -> RowAt:
     def write(out: Rendering) -> str:
         first, second = map(_with_cursors(out).name, names)
         place = f"{out.constant(cursor)}::refcursor"
-        reader = f"{out.name(_READER)}({place}, {rank.render(out)})"
+        reader = f"{out.table(ROW_READER)}({place}, {rank.render(out)})"
         return f"SELECT first_text AS {first}, second_text AS {second} FROM {reader}"
 
     return RowAt(write)

@@ -3,7 +3,7 @@
 A name enters SQL text only through `quote`, which makes it exactly one token.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -51,6 +51,7 @@ class Dialect:
     no_limit: str  # SQL that must stand before an OFFSET if there is no LIMIT
     clock_us: str  # SQL for the current time in microseconds since 1970
     smaller: str  # the name of the SQL function that returns the smaller of two values
+    schema_of: Callable[[str], str | None] = lambda table: None  # the schema of a table; None: that of the connection
 
 
 # SQLite silently takes an unknown name in double quotes for a string. An unknown name in backticks is an error.
@@ -97,6 +98,12 @@ POSTGRES = Dialect(
     clock_us="(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
     smaller="least",
 )
+
+
+def quote_table(dialect: Dialect, table: str, name: str | None = None) -> str:
+    """Return a table, quoted and with its schema. Or return `name`, a name in the schema of the table."""
+    schema, quoted = dialect.schema_of(table), quote(dialect, table if name is None else name)
+    return quoted if schema is None else f"{quote(dialect, schema)}.{quoted}"
 
 
 def quote(dialect: Dialect, identifier: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from querybuilder.arguments import Encoder, array_type, constant_kind
-from querybuilder.dialect import Dialect, SqlType, quote
+from querybuilder.dialect import Dialect, SqlType, quote, quote_table
 from querybuilder.errors import IncompleteQueryError, InexpressibleError, UnboundParameterError
 
 # The source of an argument: the name of a parameter, the index of a constant, or the name of a parameter with the
@@ -112,6 +112,11 @@ class Rendering:
         quoted = quote(self.dialect, identifier)
         self._names.add(identifier.lower())
         return quoted
+
+    def table(self, identifier: str) -> str:
+        """Return the quoted name of a table, with its schema, where a statement uses the table. Columns need `name`."""
+        self._names.add(identifier.lower())
+        return quote_table(self.dialect, identifier)
 
     def fresh_name(self, stem: str) -> str:
         """Return a quoted name that is not used in anything rendered so far."""
@@ -209,6 +214,11 @@ class Query(Node):
         out = Rendering(dialect)
         return out.statement(self.render(out))
 
+    @property
+    def is_definition(self) -> bool:
+        """Return whether the statement defines or drops something."""
+        return False
+
     def prepared(self) -> Prepared:
         return Prepared(self)
 
@@ -226,10 +236,11 @@ class Command(Written, Query):
 class Prepared:
     """A query that is compiled once for each dialect, when a store of that dialect first runs it."""
 
-    __slots__ = ("_query", "statements")
+    __slots__ = ("_query", "is_definition", "statements")
 
     def __init__(self, query: Query) -> None:
         self._query = query
+        self.is_definition = query.is_definition
         self.statements: dict[Dialect, Statement] = {}
 
     def bind(self, /, **params: object) -> Bound:
@@ -247,10 +258,18 @@ class Prepared:
 
 
 class Bound(msgspec.Struct, frozen=True, gc=False):
-    """A query with its arguments, in no dialect yet. Programs yield it, and a store builds it in its own dialect."""
+    """A query with its arguments, in no dialect yet. Programs yield it, and a store builds it in its own dialect.
+
+    A store of several partitions has a dialect for each, and builds the query in that of the query's partition. If the
+    query has none, it takes the partition for which the program runs.
+    """
 
     query: Prepared
     params: dict[str, object]
+    partition: int | None = None
+
+    def for_partition(self, partition: int) -> Bound:
+        return Bound(self.query, self.params, partition)
 
     def build(self, dialect: Dialect) -> Built:
         """Return the query as text and arguments of a dialect.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from querybuilder.arguments import constant_kind
-from querybuilder.dialect import Dialect, SqlType
+from querybuilder.dialect import Dialect, SqlType, quote_table
 from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
 from querybuilder.render import Command, Node, Query, Rendering, Statement, Written
 from querybuilder.select import render_where
@@ -20,6 +20,10 @@ class Definition(Command):
     """A statement that defines or drops something. It cannot bind values."""
 
     __slots__ = ()
+
+    @property
+    def is_definition(self) -> bool:
+        return True
 
     def compile(self, dialect: Dialect) -> Statement:
         return _compile(self, dialect)
@@ -71,6 +75,10 @@ class CreateTable(Query):
     def if_not_exists(self) -> CreateTable:
         return replace(self, guarded=True)
 
+    @property
+    def is_definition(self) -> bool:
+        return True
+
     def compile(self, dialect: Dialect) -> Statement:
         return _compile(self, dialect)
 
@@ -85,7 +93,7 @@ class CreateTable(Query):
         options = out.dialect.table_options + (out.dialect.clustered_options if self.is_clustered else ())
         tail = " " + ", ".join(options) if options else ""
         guard = "IF NOT EXISTS " if self.guarded else ""
-        return f"CREATE TABLE {guard}{out.name(self.name)} ({', '.join(parts)}){tail}"
+        return f"CREATE TABLE {guard}{out.table(self.name)} ({', '.join(parts)}){tail}"
 
 
 def _compile(query: Query, dialect: Dialect) -> Statement:
@@ -109,7 +117,7 @@ def create_index(
         if any(not isinstance(one.operand, Column) or one.operand.table is not None for one in ordered):
             raise InexpressibleError("an index takes plain columns without a table name")
         sql = f"CREATE {'UNIQUE ' if unique else ''}INDEX {out.name(name)}"
-        sql += f" ON {out.name(table)} ({', '.join(one.render(out) for one in ordered)})"
+        sql += f" ON {out.table(table)} ({', '.join(one.render(out) for one in ordered)})"
         return sql + render_where(out, () if where is None else (where,))
 
     return Definition(write)
@@ -118,12 +126,23 @@ def create_index(
 def add_column(table: str, name: str, kind: SqlType, *, sortable: bool = True) -> Query:
     """Return a statement that adds a column. Existing rows have null in it."""
     column = _define_column(name, kind, null=True, sortable=sortable)
-    return Definition(lambda out: f"ALTER TABLE {out.name(table)} ADD COLUMN {column.render(out)}")
+    return Definition(lambda out: f"ALTER TABLE {out.table(table)} ADD COLUMN {column.render(out)}")
 
 
 def drop_table(name: str) -> Query:
-    return Definition(lambda out: f"DROP TABLE {out.name(name)}")
+    return Definition(lambda out: f"DROP TABLE {out.table(name)}")
 
 
-def drop_index(name: str) -> Query:
-    return Definition(lambda out: f"DROP INDEX {out.name(name)}")
+def drop_index(name: str, table: str) -> Query:
+    """Return a statement that drops an index. It is in the schema of its table."""
+    return Definition(lambda out: f"DROP INDEX {quote_table(out.dialect, table, name)}")
+
+
+def create_schema_named(name: str) -> Query:
+    """Return a statement that creates a database schema, in which PostgreSQL keeps tables apart from others."""
+    return Definition(lambda out: f"CREATE SCHEMA {out.name(name)}")
+
+
+def distribute_new_schemas() -> Query:
+    """Return a statement for Citus: until the transaction ends, it puts each new schema on one of its nodes."""
+    return Command(lambda out: "SET LOCAL citus.enable_schema_based_sharding = on")

@@ -93,7 +93,7 @@ def _source(given: str | RowSource | Rows, alias: str | None) -> Node:
         return given
     if isinstance(given, RowSource):
         return _derived(given, alias or SUBQUERY_ALIAS)
-    return Written(lambda out: out.name(given) + ("" if alias is None else f" AS {out.name(alias)}"))
+    return Written(lambda out: out.table(given) + ("" if alias is None else f" AS {out.name(alias)}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from querybuilder.select import Output, Rows, as_outputs, render_outputs, render
 from querybuilder.terms import Aliased, Condition, Operand, Param, Term, col, excluded, term
 
 BULK_ALIAS = "v"
-_CHECK = "require_changes"
+CHANGE_CHECK = "require_changes"
 _CHECK_TEXT = (
     "(changed bigint, wanted bigint) RETURNS bigint LANGUAGE plpgsql AS $$BEGIN IF changed <> wanted THEN "
     "RAISE EXCEPTION 'rows changed meanwhile' USING ERRCODE = 'serialization_failure'; END IF; RETURN changed; END$$"
@@ -115,7 +115,7 @@ class Insert(Change):
         return Conflict(self, keys)
 
     def render(self, out: Rendering) -> str:
-        into = f"INSERT INTO {out.name(self.table)}"
+        into = f"INSERT INTO {out.table(self.table)}"
         if self.bulk is not None:
             names = [name for name, _ in self.bulk.columns]
             sql = f"{into} ({', '.join(map(out.name, names))}) SELECT {self._cells(out, names)} FROM "
@@ -171,7 +171,7 @@ class Update(ExistingRows):
     def render(self, out: Rendering) -> str:
         if not self.assignments:
             raise IncompleteQueryError("an update needs at least one assignment")
-        sql = f"UPDATE {out.name(self.table)} SET {_assignments(out, self.assignments)}"
+        sql = f"UPDATE {out.table(self.table)} SET {_assignments(out, self.assignments)}"
         if self.bulk is not None:
             sql += " FROM " + self.bulk.render(out)
         sql += self._where(out)
@@ -182,7 +182,7 @@ class Delete(ExistingRows):
     __slots__ = ()
 
     def render(self, out: Rendering) -> str:
-        return f"DELETE FROM {out.name(self.table)}{self._where(out)}{self._returning(out)}"
+        return f"DELETE FROM {out.table(self.table)}{self._where(out)}{self._returning(out)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class Chained(Query):
         with_ = f"WITH {', '.join(parts)} SELECT "
         if self.changes is None:
             return f"{with_}* FROM {answer}"
-        return f"{with_}{out.name(_CHECK)}(count(*), {self.changes.render(out)}) FROM {answer}"
+        return f"{with_}{out.table(CHANGE_CHECK)}(count(*), {self.changes.render(out)}) FROM {answer}"
 
 
 def _terms(assignments: dict[str, Operand]) -> Assignments:
@@ -242,7 +242,7 @@ def truncate(table: str) -> Query:
 
     Other writers of the table wait until the transaction ends. The statement does not return the number of rows.
     """
-    return Command(lambda out: f"{out.dialect.empty_table} {out.name(table)}")
+    return Command(lambda out: f"{out.dialect.empty_table} {out.table(table)}")
 
 
 def hold_table(table: str) -> Query:
@@ -252,7 +252,7 @@ def hold_table(table: str) -> Query:
     without row locks it does nothing.
     """
     return Command(
-        lambda out: f"LOCK TABLE {out.name(table)} IN EXCLUSIVE MODE" if out.dialect.row_locks else "SELECT 1"
+        lambda out: f"LOCK TABLE {out.table(table)} IN EXCLUSIVE MODE" if out.dialect.row_locks else "SELECT 1"
     )
 
 
@@ -267,4 +267,4 @@ def chained(name: str, first: Update, *inserts: Insert, **updates: Update) -> Ch
 
 def create_change_check() -> Query:
     """Return the statement that creates the database function for `require_changes`. Run it once in each database."""
-    return Definition(lambda out: f"CREATE FUNCTION {out.name(_CHECK)}{_CHECK_TEXT}")
+    return Definition(lambda out: f"CREATE FUNCTION {out.table(CHANGE_CHECK)}{_CHECK_TEXT}")

@@ -64,7 +64,7 @@ class Context(EndpointContext):
 
     def store_for_board(self, board: Board) -> Store:
         """Return the store that uses the connection pool of a board."""
-        return self.store.for_board(board.id)
+        return self.store.for_board(board)
 
     @property
     def own_tables_max(self) -> int | None:

@@ -122,6 +122,7 @@ class Board:
     closes_us: int | None = None
     closed_us: int | None = None  # when the board was closed; None: it is not closed
     archived_us: int | None = None  # when an archive replaced the board's rows; None: it still has rows
+    partition: int = 0  # the partition that holds the board's rows, totals, log and curves
 
     @property
     def has_movable_rows(self) -> bool:
@@ -180,6 +181,7 @@ class Family:
     spec: FamilySpec
     created_at_us: int
     closed_through_us: int = 0  # periods that close at this time or earlier stay closed, even if the clock steps back
+    partition: int = 0  # the partition of all boards of the family
 
     def is_closed(self, period: Period, now_us: int) -> bool:
         """Return whether a period takes no more posts. The all-time period is never closed."""
@@ -206,6 +208,7 @@ class Family:
             table_key=self.key if self.shares_table else None,
             rows_key=self.key,
             family_key=self.key,
+            partition=self.partition,
         )
 
     @cached_property

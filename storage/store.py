@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from querybuilder import Bound, Dialect
 
+from .records import Board
+
 T = TypeVar("T")
 
 Row = Sequence[Any]
@@ -19,6 +21,8 @@ Rows = list[Row]
 # A program yields a query and is sent its rows. After a write without RETURNING, it is sent one row, which holds the
 # number of rows written.
 Program = Generator[Bound, Rows, T]
+# The partition of the catalog, the keys and everything else that belongs to no board. See `schema.placement`.
+CONTROL = -1
 
 
 class StoreSize(NamedTuple):
@@ -39,8 +43,20 @@ class Store(Protocol):
     damaged: asyncio.Event  # set when the store finds damaged data; from then on the store refuses to write
     writes_at_once: int  # how many write programs may run at the same time; further ones wait
 
-    def for_board(self, board_id: str) -> Store:
-        """Return the view of this store that uses a board's connections. Boards with equal connections share a view."""
+    @property
+    def partitions(self) -> int:
+        """Return how many partitions hold boards, as far as this process knows. Their numbers begin with 0."""
+        ...
+
+    def at(self, partition: int) -> Store:
+        """Return the view of this store whose programs run for a partition. Without it, they run for `CONTROL`."""
+        ...
+
+    def for_board(self, board: Board) -> Store:
+        """Return the view of this store that uses a board's connections, and whose programs run for its partition.
+
+        Boards with equal connections in the same partition share a view.
+        """
         ...
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
@@ -80,6 +96,18 @@ class Store(Protocol):
     async def close(self) -> None:
         """Wait until running programs have finished, then release the store."""
         ...
+
+
+def in_partition(partition: int, program: Program[T]) -> Program[T]:
+    """Run a program for a partition, as a part of a program that runs for another one."""
+    try:
+        query = next(program)
+        while True:
+            query = program.send((yield query if query.partition is not None else query.for_partition(partition)))
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    finally:
+        program.close()
 
 
 async def read_single(store: Store, program: Callable[[], Program[T]]) -> T:

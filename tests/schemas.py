@@ -21,17 +21,23 @@ async def fresh_schema(url: str) -> AsyncIterator[str]:
 
 
 async def _drop(url: str, name: str) -> None:
-    """Drop a schema. Retry after a deadlock with the last statement of a connection that was just closed."""
-    for _ in range(DROPS_MAX - 1):
-        with suppress(asyncpg.DeadlockDetectedError):
-            return await _run(url, f"DROP SCHEMA {name} CASCADE")
-    await _run(url, f"DROP SCHEMA {name} CASCADE")
+    """Drop a schema, and those of the partitions of its store.
+
+    Retry after a deadlock with the last statement of a connection that was just closed.
+    """
+    found = await _run(url, f"SELECT nspname FROM pg_namespace WHERE nspname ~ '^{name}(_control|_p[0-9]+)?$'")
+    for (schema,) in found:
+        for _ in range(DROPS_MAX - 1):
+            with suppress(asyncpg.DeadlockDetectedError):
+                await _run(url, f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        await _run(url, f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
-async def _run(url: str, sql: str) -> None:
+async def _run(url: str, sql: str) -> list[asyncpg.Record]:
     connection = await asyncpg.connect(url)
     try:
-        await connection.execute("SET client_min_messages = warning")
-        await connection.execute(sql)
+        await connection.execute("SET client_min_messages = error")
+        rows: list[asyncpg.Record] = await connection.fetch(sql)
+        return rows
     finally:
         await connection.close()

@@ -99,7 +99,7 @@ class Archiver:
         archiving = self._under_way
         assert archiving is not None, "it was begun"
         self._under_way = None
-        found, place = await self._store.for_board(archiving.board.id).read(archiving.read_step, heavy=True)
+        found, place = await self._store.for_board(archiving.board).read(archiving.read_step, heavy=True)
         blocks = await asyncio.to_thread(archiving.encode_blocks, found)
         whole = archiving.is_complete(place)
 

@@ -58,7 +58,7 @@ class Auditor:
         limits = self._limits
         if owners is not None:
             limits = limits.model_copy(update={"audit_owners_max": min(owners, limits.audit_owners_max)})
-        found = await self._store.for_board(board.id).read(
+        found = await self._store.for_board(board).read(
             lambda: audit_curve(entries, column_index, served, limits, rng=self._rng, monotonic=self._monotonic),
             heavy=True,
         )

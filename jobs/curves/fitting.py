@@ -115,7 +115,7 @@ class Fitting:
             curve = yield from sample_curve(dialect, entries, column_index, gap_rows_max=gap_rows_max, now_us=now_us)
             return curve, seen
 
-        curve, seen = await self._sampled.for_board(board.id).read(sampled, heavy=True)
+        curve, seen = await self._sampled.for_board(board).read(sampled, heavy=True)
         if curve.estimate_drift(1 + board.spec.predictor.exact_top).bracket > ROUGH_BRACKET:
             curve = await asyncio.to_thread(_add_cubics, curve)
         return curve, seen
@@ -138,7 +138,7 @@ class Fitting:
         self._progress(slot, 0)
         started = self._monotonic()
         try:
-            tally, seen = await self._sampled.for_board(board.id).read(scanned, heavy=True)
+            tally, seen = await self._sampled.for_board(board).read(scanned, heavy=True)
             read_s = self._monotonic() - started
             samples, gap_rows_max = board.spec.predictor.samples, self._limits.gap_rows_max
             curve = await asyncio.to_thread(_fit, tally, samples, gap_rows_max, now_us)

@@ -197,7 +197,7 @@ async def store_and_serve(
         return store_curve(board, column_index, curve, changes=seen.changes, mark=seen.mark, owned=owned)
 
     with book.remember_forgotten():
-        version = await store.for_board(board.id).write(stored)
+        version = await store.for_board(board).write(stored)
         held.is_released = True
         served = ServedCurve(board.key, column_index, board.epoch, version, curve, seen.mark)
         book.serve_curve(served)

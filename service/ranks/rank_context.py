@@ -44,7 +44,7 @@ class RankContext:
         if found is not None and found.board is board:
             return found
         entries = self._boards.open_board(board)
-        found = Locator(self._store.for_board(board.id), entries, self._book, self._limits, self._now_us)
+        found = Locator(self._store.for_board(board), entries, self._book, self._limits, self._now_us)
         self._locators[board.key] = found
         self._locators.move_to_end(board.key)
         if len(self._locators) > self._limits.open_boards_max:
@@ -52,4 +52,4 @@ class RankContext:
         return found
 
     def make_pager(self, board: Board, index: int) -> Pager:
-        return Pager(self._store.for_board(board.id), self.find_locator(board), self._cursors, index)
+        return Pager(self._store.for_board(board), self.find_locator(board), self._cursors, index)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from config.settings import JobSettings
 from predictor import Curve, Knot, encode_curve
 from querybuilder import Bound, Lock, Prepared, asc, col, count_if, delete, insert, param, select, update
-from storage.boards.boards import CHANGES, drop_rows, find_board, find_totals, store_state
+from storage.boards.boards import CHANGES, drop_rows, find_board, find_totals, store_states
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
 from storage.entries.entries import Entries
 from storage.entries.rankings import decode_entry
@@ -245,7 +245,8 @@ class ArchiveWriter:
             .bind(key=board.key, never=None)
         )
         yield from drop_rows(board)
-        return (yield from store_state(archived))
+        yield from store_states([archived])
+        return archived
 
 
 def build_exact_curve(entries: Entries, column_index: int) -> Program[Curve]:

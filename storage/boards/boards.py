@@ -33,13 +33,15 @@ from storage.errors import (
     FamilyBoardError,
     PeriodClosedError,
     SpecConflictError,
+    SpecInvalidError,
     StoreDamagedError,
     TooManyBoardsError,
     TooManyOwnTablesError,
     UnknownBoardError,
 )
 from storage.records import Board, BoardSpec, ColumnSpec, FamilySpec, Season, TableSharing
-from storage.schema.sequences import take_number
+from storage.schema.creation import count_partitions
+from storage.schema.sequences import take_keys
 from storage.schema.tables import (
     ARCHIVE_BLOCKS,
     BOARDS,
@@ -51,7 +53,7 @@ from storage.schema.tables import (
     TOTALS,
     WORK_LEASES,
 )
-from storage.store import Program, Row
+from storage.store import Program, Row, in_partition
 
 from .row_tables import add_columns, columns_of, create_row_table, layout_of, scope_of
 from .shared_tables import find_or_create_table, note_dropped_post_ids, note_dropped_rows, widen_table
@@ -106,17 +108,26 @@ COLUMNS = tuple(
     col(name)
     for name in (
         *("board_key", "id", "spec", "created_at", "epoch", "table_key", "rows_key"),
-        *("family_key", "closes_at", "closed_at", "archived_at"),
+        *("family_key", "closes_at", "closed_at", "archived_at", "partition"),
     )
 )
 
 
 def create_board(
-    *, board_id: str, spec: BoardSpec, now_us: int, boards_max: int, own_tables_max: int | None = None
+    *,
+    board_id: str,
+    spec: BoardSpec,
+    now_us: int,
+    boards_max: int,
+    own_tables_max: int | None = None,
+    partition: int | None = None,
 ) -> Program[Board]:
     """Create a board, its table and its indexes in one transaction. If the board exists, return it unchanged.
 
+    `partition`: where the board is created; None: `choose_partition` decides.
+
     Raises:
+        SpecInvalidError: the store does not have this partition.
         FamilyBoardError: the id belongs to a family, and only posts create the boards of a family.
         TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
     """
@@ -134,9 +145,11 @@ def create_board(
             )
     shared = spec.table is TableSharing.SHARED
     yield from check_board_limits(new=1, own=not shared, boards_max=boards_max, own_tables_max=own_tables_max)
-    table_key = (yield from find_or_create_table(columns_of(spec.columns, shared=True))) if shared else None
-    board_key = yield from take_number("board_key")
-    board = Board(board_key, board_id, spec, now_us, epoch=1, table_key=table_key, rows_key=board_key if shared else 0)
+    place = yield from choose_partition(partition)
+    table_key = (yield from find_or_create_table(columns_of(spec.columns, shared=True), place)) if shared else None
+    board_key = yield from take_keys()
+    rows_key = board_key if shared else 0
+    board = Board(board_key, board_id, spec, now_us, 1, table_key=table_key, rows_key=rows_key, partition=place)
     season = times_of(spec.season)
     board = replace(board, closes_us=season["closes_at"])
     yield (
@@ -150,13 +163,42 @@ def create_board(
             table_key=table_key,
             rows_key=board.rows_key,
             due_at=board.closes_us,
+            partition=place,
             **season,
         )
         .bind()
     )
     if not shared:
-        yield from create_row_table(layout_of(board))
-    return (yield from store_state(board))
+        yield from in_partition(place, create_row_table(layout_of(board)))
+    yield from store_states([board])
+    return board
+
+
+def choose_partition(wanted: int | None) -> Program[int]:
+    """Return the partition for a new board or family: `wanted`, or the one with the fewest boards and families.
+
+    Raises:
+        SpecInvalidError: the store does not have the wanted partition.
+    """
+    partitions = yield from count_partitions()
+    if wanted is not None:
+        if not 0 <= wanted < partitions:
+            raise SpecInvalidError(f"the store has the partitions 0 to {partitions - 1}", pointer="/partition")
+        return wanted
+    if partitions == 1:
+        return 0
+    used = dict.fromkeys(range(partitions), 0)
+    for counted in (_BOARDS_BY_PARTITION, _FAMILIES_BY_PARTITION):
+        for partition, number in (yield counted.bind()):
+            used[partition] += number
+    return min(used, key=lambda partition: used[partition])
+
+
+_alone = select(col("partition"), count()).from_(BOARDS).where(col("family_key").is_null())
+_BOARDS_BY_PARTITION = _alone.group_by(col("partition")).packed().prepared()
+_FAMILIES_BY_PARTITION = (
+    select(col("partition"), count()).from_(FAMILIES).group_by(col("partition")).packed().prepared()
+)
 
 
 def check_board_limits(*, new: int, own: bool, boards_max: int, own_tables_max: int | None) -> Program[None]:
@@ -213,12 +255,11 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
     yield from store_times(changed)
     layout = layout_of(changed)
     new = layout.columns[len(board.spec.columns) :]
-    if board.table_key is not None:
-        yield from widen_table(board.table_key, new)
-    else:
-        yield from add_columns(layout, new)
+    widened = add_columns(layout, new) if board.table_key is None else widen_table(board.table_key, new)
+    yield from in_partition(board.partition, widened)
     yield (update(BOARDS).set(spec=encode_spec(spec)).where(col("board_key").eq(param("key"))).bind(key=board.key))
-    return (yield from store_state(changed))
+    yield from store_states([changed])
+    return changed
 
 
 def times_of(season: Season | None) -> dict[str, int | None]:
@@ -308,17 +349,22 @@ def delete_board(*, board_id: str) -> Program[Board]:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE)
+    yield from in_partition(board.partition, _delete_board(board))
+    return board
+
+
+def _delete_board(board: Board) -> Program[None]:
     if board.archived_us is None:
         yield from drop_rows(board)
     for table in (BOARDS, TOTALS, ARCHIVE_BLOCKS):
         yield delete(table).where(col("board_key").eq(param("key"))).bind(key=board.key)
     yield from note_dropped_post_ids(board.key)
-    return board
 
 
 def drop_rows(board: Board) -> Program[None]:
     """Permanently remove a board's rows, curves, live counts, hidden entries, refresh requests and refresh leases.
 
+    Run this program for the board's partition.
     If the rows are in a shared table, only note that they are dropped. `sweep_rows` deletes them later.
     """
     if board.table_key is not None:
@@ -346,22 +392,26 @@ def reset_board(*, board_id: str) -> Program[Board]:
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE)
     if board.closed_us is not None:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
-    emptied = yield from begin_epoch((yield from remove_rows(board)))
-    return (yield from store_state(emptied))
+    emptied = yield from begin_epoch((yield from in_partition(board.partition, remove_rows(board))))
+    yield from store_states([emptied])
+    return emptied
 
 
 def begin_epoch(board: Board) -> Program[Board]:
-    """Begin a new epoch, which makes earlier post ids and fits void. The caller then has to call `store_state`."""
+    """Begin a new epoch, which makes earlier post ids and fits void. The caller then has to call `store_states`."""
     yield (update(BOARDS).set(epoch=plus(col("epoch"), 1)).where(col("board_key").eq(param("key"))).bind(key=board.key))
     return replace(board, epoch=board.epoch + 1)
 
 
 def remove_rows(board: Board) -> Program[Board]:
-    """Remove a board's rows, totals and curves. The caller then has to call `store_state` with the returned board."""
+    """Remove a board's rows, totals and curves. Run this program for the board's partition.
+
+    The caller then has to call `store_states` with the returned board.
+    """
     emptied, layout = board, layout_of(board)
     if board.has_movable_rows and board.table_key is not None:
         yield from note_dropped_rows(board.table_key, board.rows_key)
-        emptied = replace(board, rows_key=(yield from take_number("board_key")))
+        emptied = replace(board, rows_key=(yield from take_keys()))
         moved = update(BOARDS).set(rows_key=emptied.rows_key).where(col("board_key").eq(param("key")))
         yield moved.bind(key=board.key)
     elif board.table_key is not None:  # a family's board: posts rely on `rows_key`, so the key has to stay the same
@@ -379,17 +429,17 @@ def state_of(board: Board) -> int:
     return board.epoch * COLUMNS_LIMIT + len(board.spec.columns) + ARCHIVED * (board.archived_us is not None)
 
 
-def store_state(board: Board) -> Program[Board]:
-    """Store the result of `state_of` among a board's totals, and return the board.
+def store_states(boards: Iterable[Board]) -> Program[None]:
+    """Store the result of `state_of` among the totals of each board.
 
     Other processes read the totals anyway. If the stored state differs from the state of their copy, the copy is
     outdated.
     """
-    yield from store_states([board])
-    return board
+    for partition, theirs in by_partition(boards):
+        yield from in_partition(partition, _store_states(theirs))
 
 
-def store_states(boards: Iterable[Board]) -> Program[None]:
+def _store_states(boards: Iterable[Board]) -> Program[None]:
     yield (
         insert(TOTALS)
         .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
@@ -397,6 +447,14 @@ def store_states(boards: Iterable[Board]) -> Program[None]:
         .overwrite()
         .bind(rows=[(board.key, STATE, state_of(board)) for board in boards])
     )
+
+
+def by_partition(boards: Iterable[Board]) -> list[tuple[int, list[Board]]]:
+    """Return boards by partition, in the order in which every transaction writes to partitions."""
+    found: dict[int, list[Board]] = {}
+    for board in boards:
+        found.setdefault(board.partition, []).append(board)
+    return sorted(found.items())
 
 
 def check_copy(board: Board, totals: dict[int, int]) -> None:
@@ -489,12 +547,20 @@ def find_totals(board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
     """Return the totals of boards, by board key and then by column index.
 
     The total of a column is the number of entries with a value in that column. `ALL_ENTRIES`, `STATE` and `CHANGES` are
-    indexes of other numbers.
+    indexes of other numbers. Run this program for the partition of the boards, or use `find_totals_of`.
     """
     rows = yield _COUNT_ENTRIES.bind(keys=board_keys)
     totals: dict[int, dict[int, int]] = {key: {} for key in board_keys}
     for board_key, index, entries in rows:
         totals[board_key][index] = entries
+    return totals
+
+
+def find_totals_of(boards: Iterable[Board]) -> Program[dict[int, dict[int, int]]]:
+    """Return the totals of boards of any partitions, as `find_totals` does."""
+    totals: dict[int, dict[int, int]] = {}
+    for partition, theirs in by_partition(boards):
+        totals |= yield from in_partition(partition, find_totals(list({board.key for board in theirs})))
     return totals
 
 

@@ -36,7 +36,7 @@ from querybuilder import (
 )
 from storage.errors import SpecConflictError, TooManyFamiliesError, UnknownFamilyError
 from storage.records import Board, BoardSpec, Family, FamilySpec
-from storage.schema.sequences import take_number, take_numbers
+from storage.schema.sequences import take_keys
 from storage.schema.tables import (
     ARCHIVE_BLOCKS,
     BOARDS,
@@ -48,12 +48,13 @@ from storage.schema.tables import (
     REFRESH_REQUESTS,
     TOTALS,
 )
-from storage.store import Program, Row, Store
+from storage.store import Program, Row, Store, in_partition
 
 from .boards import (
     COLUMNS,
     FAMILY_SPECS,
     check_board_limits,
+    choose_partition,
     decode_board,
     decode_spec,
     delete_refresh_leases,
@@ -67,7 +68,7 @@ from .family_ids import is_listed, parse_board_id
 from .row_tables import Layout, add_columns, columns_of, create_row_table, entries_table, layout_of, shared_table
 from .shared_tables import note_dropped_post_ids
 
-_COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at", "closed_through"))
+_COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at", "closed_through", "partition"))
 
 
 class NewBoard(NamedTuple):
@@ -78,9 +79,9 @@ class NewBoard(NamedTuple):
 
 
 def _family(row: Row) -> Family:
-    key, family_id, text, created_at, closed_through = row
+    key, family_id, text, created_at, closed_through, partition = row
     spec = decode_spec(text, FAMILY_SPECS, f"the family {family_id!r}")
-    return Family(key, family_id, spec, created_at, closed_through)
+    return Family(key, family_id, spec, created_at, closed_through, partition)
 
 
 def family_table(family: Family) -> Layout:
@@ -94,10 +95,15 @@ def family_table(family: Family) -> Layout:
     return Layout(table, shared, columns_of(family.spec.board.columns, shared=shared))
 
 
-def put_family(*, family_id: str, spec: FamilySpec, now_us: int, families_max: int) -> Program[tuple[Family, bool]]:
+def put_family(
+    *, family_id: str, spec: FamilySpec, now_us: int, families_max: int, partition: int | None = None
+) -> Program[tuple[Family, bool]]:
     """Create a family, or change the existing one to this spec. Return the family, and whether it is new.
 
+    `partition`: where the boards of a new family are created; None: `choose_partition` decides.
+
     Raises:
+        SpecInvalidError: the store does not have this partition.
         TooManyFamiliesError: the store already holds `families_max` families.
         SpecConflictError: the change would reinterpret or drop stored values; or an existing board outside the new
             family has an id that looks like one of the family's ids.
@@ -111,11 +117,15 @@ def put_family(*, family_id: str, spec: FamilySpec, now_us: int, families_max: i
     taken = yield from list_boards(prefix=f"{family_id}:", after="", limit=1)
     if taken:
         raise SpecConflictError(f"the leaderboard {taken[0].id!r} exists, and its id looks like an id of this family")
-    family = Family((yield from take_number("board_key")), family_id, spec, now_us)
+    place = yield from choose_partition(partition)
+    family = Family((yield from take_keys()), family_id, spec, now_us, partition=place)
+    text = encode_spec(spec)
     yield (
-        insert(FAMILIES).values(family_key=family.key, id=family_id, spec=encode_spec(spec), created_at=now_us).bind()
+        insert(FAMILIES)
+        .values(family_key=family.key, id=family_id, spec=text, created_at=now_us, partition=place)
+        .bind()
     )
-    yield from create_row_table(family_table(family))
+    yield from in_partition(place, create_row_table(family_table(family)))
     return family, True
 
 
@@ -175,7 +185,7 @@ def _change_boards(family: Family, spec: BoardSpec) -> Program[None]:
     if not family.shares_table:
         layouts += [layout_of(board) for board in changed if board.archived_us is None]
     for layout in layouts:
-        yield from add_columns(layout, layout.columns[width:])
+        yield from in_partition(family.partition, add_columns(layout, layout.columns[width:]))
     yield (update(BOARDS).set(spec=encode_spec(spec)).where(col("family_key").eq(param("key"))).bind(key=family.key))
     yield from store_states(changed)
 
@@ -187,18 +197,22 @@ def delete_family(*, family_id: str) -> Program[list[Board]]:
     """
     family = yield from find_family(family_id, lock=Lock.UPDATE)
     boards = yield from _boards(family)
+    yield from in_partition(family.partition, _delete_family(family, boards))
+    return boards
+
+
+def _delete_family(family: Family, boards: Sequence[Board]) -> Program[None]:
     own = [] if family.shares_table else [layout_of(board) for board in boards if board.archived_us is None]
     for layout in [family_table(family), *own]:
         yield drop_table(layout.table).bind()
     yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).bind(key=family.key)
     yield from note_dropped_post_ids(family.key)
     yield from delete_refresh_leases(boards)
-    theirs = select(col("board_key")).from_(BOARDS).where(col("family_key").eq(param("key")))
     for table in (TOTALS, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES):
-        yield delete(table).where(col("board_key").in_(theirs)).bind(key=family.key)
+        theirs = col("board_key").in_(param("keys"))
+        yield delete(table).where(theirs).bind(keys=[board.key for board in boards])
     for table in (BOARDS, FAMILIES):
         yield delete(table).where(col("family_key").eq(param("key"))).bind(key=family.key)
-    return boards
 
 
 def find_family(family_id: str, *, lock: Lock | None = None) -> Program[Family]:
@@ -262,12 +276,14 @@ def make_boards(
     return (yield from find_boards_by_id(ids))
 
 
-_NEW_ROW = dict.fromkeys(("board_key", "created_at", "epoch", "table_key", "rows_key", "family_key"), INTEGER)
+_NEW_ROW = dict.fromkeys(
+    ("board_key", "created_at", "epoch", "table_key", "rows_key", "family_key", "partition"), INTEGER
+)
 _NEW_ROW |= {"id": TEXT, "spec": TEXT, "shelf": TEXT, "closes_at": INTEGER, "due_at": INTEGER}
 
 
 def _make(family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[None]:
-    last = yield from take_numbers("board_key", len(missing))
+    last = yield from take_keys(len(missing))
     text, shared = encode_spec(family.spec.board), family.shares_table
     table_key = family.key if shared else None
     rows = []
@@ -275,7 +291,7 @@ def _make(family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[N
         named = parse_board_id(new.id)
         closes_us = None if named is None else family.spec.closes_us(named.period)
         key = last - index
-        numbers = key, now_us, 1, table_key, key if shared else 0, family.key
+        numbers = key, now_us, 1, table_key, key if shared else 0, family.key, family.partition
         rows.append((*numbers, new.id, text, new.shelf, closes_us, closes_us))
     made = yield (
         insert(BOARDS)
@@ -289,7 +305,7 @@ def _make(family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[N
     yield from store_states(boards)
     if not shared:
         for board in boards:
-            yield from create_row_table(layout_of(board))
+            yield from in_partition(board.partition, create_row_table(layout_of(board)))
 
 
 def list_boards_on_shelf(

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from querybuilder import INTEGER, TEXT, Column, Condition, add_column, asc, col, create_index, create_table, desc, param
 from querybuilder import SqlType as SqlKind
 from storage.records import Best, Board, ColumnKind, ColumnSpec
+from storage.schema.tables import ROW_TABLES_PREFIX
 from storage.store import Program
 
 # The column of a shared table that says to which board a row belongs. The parameter of `Layout.scope` has this name.
@@ -68,11 +69,11 @@ def scope_of(board: Board) -> dict[str, int]:
 
 
 def entries_table(board_key: int) -> str:
-    return f"entries_{board_key}"
+    return f"{ROW_TABLES_PREFIX}{board_key}"
 
 
 def shared_table(table_key: int) -> str:
-    return f"entries_shared_{table_key}"
+    return f"{ROW_TABLES_PREFIX}shared_{table_key}"
 
 
 def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColumn, ...]:

@@ -10,9 +10,9 @@ and also the post ids of deleted boards and families.
 from collections.abc import Sequence
 
 from querybuilder import Lock, asc, col, delete, insert, param, select, update
-from storage.schema.sequences import take_number
+from storage.schema.sequences import take_keys
 from storage.schema.tables import DROPPED_ROWS, POST_IDS, SHARED_TABLES
-from storage.store import Program
+from storage.store import Program, in_partition
 
 from .row_tables import ROWS_KEY, Layout, RowColumn, add_columns, create_row_table, shared_table
 
@@ -20,17 +20,17 @@ _IDS = 0  # the `table_key` that means the table of post ids; the key of a share
 _BETWEEN = ","  # separates names of columns; no name contains it
 
 
-def find_or_create_table(columns: Sequence[RowColumn]) -> Program[int]:
-    """Return the key of the shared table for boards with these columns. Create the table if there is none."""
+def find_or_create_table(columns: Sequence[RowColumn], partition: int) -> Program[int]:
+    """Return the key of a partition's shared table for boards with these columns. Create the table if there is none."""
     layout = _BETWEEN.join(column.name for column in columns)
-    found = yield (
-        select(col("table_key")).from_(SHARED_TABLES).where(col("layout").eq(param("layout"))).bind(layout=layout)
-    )
+    same = (col(name).eq(param(name)) for name in ("partition", "layout"))
+    found = yield select(col("table_key")).from_(SHARED_TABLES).where(*same).bind(partition=partition, layout=layout)
     if found:
         return int(found[0][0])
-    table_key = yield from take_number("board_key")
-    yield insert(SHARED_TABLES).values(table_key=table_key, layout=layout, columns=layout).bind()
-    yield from create_row_table(Layout(shared_table(table_key), True, tuple(columns)))
+    table_key = yield from take_keys()
+    made = insert(SHARED_TABLES).values(table_key=table_key, partition=partition, layout=layout, columns=layout)
+    yield made.bind()
+    yield from in_partition(partition, create_row_table(Layout(shared_table(table_key), True, tuple(columns))))
     return table_key
 
 

@@ -1,25 +1,31 @@
 """The store on one PostgreSQL database, which any number of processes may share. The driver is asyncpg.
 
-The setting `pools` names sets of boards that get connections of their own. Each set has a `PostgresStore`, and all
-other boards share one more `PostgresStore`.
+The setting `pools` names sets of boards that get connections of their own. A `PostgresStore` is a view: it has the
+connections of one set of boards, or of all other boards, and runs programs for one partition.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import structlog
 
 from config.pools import COMMON_CONNECTION_POOL, BoardConnectionPool, parse_connection_pools
 from config.settings import Settings
-from querybuilder import POSTGRES, Bound, Built, Dialect
+from querybuilder import Bound, Built, Dialect
 from storage.errors import StoreBusyError, StoreUnsupportedError
-from storage.store import Program, Rows, StoreSize
+from storage.records import Board
+from storage.schema.creation import create_schema_apart
+from storage.store import CONTROL, Program, Rows, StoreSize
 
 from .connection_pool import ConnectionPool
+from .partitions import Partitions, has_citus
 from .postgres_connection import Connector, Kind, PostgresConnection
 from .postgres_errors import is_lost
 from .postgres_retries import Retrier
@@ -49,7 +55,9 @@ class PostgresStore:
         self, connections: _Connections, retrier: Retrier, others: list[tuple[BoardConnectionPool, PostgresStore]]
     ):
         self._connections, self._retrier, self._others = connections, retrier, others
-        self.dialect: Dialect = POSTGRES
+        self._partitions = Partitions()
+        self.dialect: Dialect = self._partitions.dialect_of(CONTROL)
+        self._views: dict[int, PostgresStore] = {CONTROL: self}
         self.damaged = asyncio.Event()  # never set: a server reports damaged files in the server's own log
         self._chosen: dict[str, PostgresStore] = {}
         self._ran = report_statements_to(retrier.observer)
@@ -74,6 +82,7 @@ class PostgresStore:
         store = cls(_make_pools(url, limits, observer, None), retrier, others)
         try:
             await retrier.run(store._connections.writers, _check_server)
+            store._lay_out(await retrier.run(store._connections.writers, Partitions.find))
         except BaseException as error:
             await store.close()
             if isinstance(error, ValueError):  # the driver can't parse the URL, and its message quotes the URL; hide it
@@ -84,14 +93,53 @@ class PostgresStore:
             raise
         return store
 
-    def for_board(self, board_id: str) -> PostgresStore:
-        chosen = self._chosen.get(board_id)
+    def _lay_out(self, partitions: Partitions) -> None:
+        """Use these partitions, in the views of all sets of boards."""
+        for store in (self, *(store for _, store in self._others)):
+            store._partitions, store.dialect = partitions, partitions.dialect_of(CONTROL)
+            store._views = {CONTROL: store}
+
+    async def has_citus(self) -> bool:
+        return await self._retrier.run(self._connections.light, has_citus)
+
+    async def create_apart(self, partitions: int, *, distributed: bool = False) -> str:
+        """Create a store whose control partition and `partitions` others have schemas of their own. Return its salt.
+
+        `distributed`: Citus spreads the schemas over its nodes.
+        """
+        layout = dataclasses.replace(self._partitions, apart=True, distributed=distributed, count=partitions)
+        self._lay_out(layout)
+        made = partial(create_schema_apart, schema_of=layout.schema_named, distributed=distributed)
+        return await self.write(lambda: made(self.dialect, partitions))
+
+    @property
+    def partitions(self) -> int:
+        return self._partitions.count
+
+    def at(self, partition: int) -> PostgresStore:
+        view = self._views.get(partition)
+        if view is None:
+            # Another process may have added the partition.
+            self._partitions.count = max(self._partitions.count, partition + 1)
+            dialect = self._partitions.dialect_of(partition)
+            view = self if dialect is self.dialect else copy.copy(self)
+            view.dialect = dialect
+            self._views[partition] = view
+        return view
+
+    def for_board(self, board: Board) -> PostgresStore:
+        chosen = self._chosen.get(board.id)
         if chosen is None:
             if len(self._chosen) >= POOL_CHOICES_MAX:
                 self._chosen.clear()
-            chosen = next((store for pool, store in self._others if pool.matches_board(board_id)), self)
-            self._chosen[board_id] = chosen
-        return chosen
+            chosen = next((store for pool, store in self._others if pool.matches_board(board.id)), self)
+            self._chosen[board.id] = chosen
+        return chosen.at(board.partition)
+
+    def _build(self, query: Bound) -> Built:
+        if query.partition is None:
+            return query.build(self.dialect)
+        return query.build(self._partitions.dialect_of(query.partition))
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         async def attempt(connection: PostgresConnection) -> T:
@@ -104,7 +152,7 @@ class PostgresStore:
 
     async def read_query(self, query: Bound) -> Rows:
         """Return the rows of one query without BEGIN and COMMIT, which saves two round trips."""
-        built = query.build(self.dialect)
+        built = self._build(query)
         return await self._retrier.run(self._connections.light, lambda connection: self._run(connection, built))
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
@@ -118,7 +166,7 @@ class PostgresStore:
 
     async def write_query(self, query: Bound) -> Rows:
         """Run one statement as a transaction without BEGIN and COMMIT, which saves two round trips."""
-        built = query.build(self.dialect)
+        built = self._build(query)
         rows = await self._retrier.run(
             self._connections.writers, lambda connection: self._retrier.run_single_statement(connection, built)
         )
@@ -134,7 +182,7 @@ class PostgresStore:
         try:
             query = next(program)
             while True:
-                query = program.send(await self._run(connection, query.build(self.dialect)))
+                query = program.send(await self._run(connection, self._build(query)))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
         finally:

@@ -17,6 +17,7 @@ import structlog
 
 from querybuilder import Bound
 from storage.errors import StoreBusyError
+from storage.records import Board
 from storage.store import Program, Rows, StoreSize
 
 from .postgres import PostgresStore
@@ -44,12 +45,25 @@ class ReplicaFirst:
         self.damaged = primary.damaged
         self._views: dict[PostgresStore, ReplicaFirst] = {primary: self}
 
-    def for_board(self, board_id: str) -> ReplicaFirst:
-        primary = self._primary.for_board(board_id)
+    @property
+    def partitions(self) -> int:
+        return self._primary.partitions
+
+    def at(self, partition: int) -> ReplicaFirst:
+        return self._view_of(self._primary.at(partition), partition)
+
+    def for_board(self, board: Board) -> ReplicaFirst:
+        return self._view_of(self._primary.for_board(board), board.partition)
+
+    def _view_of(self, primary: PostgresStore, partition: int) -> ReplicaFirst:
         view = self._views.get(primary)
         if view is None:
             view = self._views[primary] = ReplicaFirst(
-                primary, self._replica, lag_s_max=self._lag_s_max, sleep=self._sleep, on_fallback=self._on_fallback
+                primary,
+                self._replica.at(partition),
+                lag_s_max=self._lag_s_max,
+                sleep=self._sleep,
+                on_fallback=self._on_fallback,
             )
         return view
 

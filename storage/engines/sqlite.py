@@ -23,6 +23,7 @@ from config.pools import COMMON_CONNECTION_POOL
 from config.settings import Settings
 from querybuilder import SQLITE, Bound, Built
 from storage.errors import StoreBusyError, StoreDamagedError, StoreFullError, StoreUnsupportedError, UnknownBoardError
+from storage.records import Board
 from storage.store import Program, Rows, StoreSize
 
 from .sqlite_file import (
@@ -205,7 +206,14 @@ class SqliteStore:
         ):
             connection.execute(pragma)
 
-    def for_board(self, board_id: str) -> SqliteStore:
+    @property
+    def partitions(self) -> int:
+        return 1
+
+    def at(self, partition: int) -> SqliteStore:
+        return self
+
+    def for_board(self, board: Board) -> SqliteStore:
         return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:

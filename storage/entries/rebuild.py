@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from querybuilder import Lock
-from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board, find_totals, remove_rows, store_state
+from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board, find_totals, remove_rows, store_states
 from storage.errors import ArchivedError, JournalIncompleteError, NothingReplayedError
 from storage.log.cells import Cell
 from storage.log.journal import JournalRow, RowReader, journal
 from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
 from storage.records import Board, Entry
-from storage.store import Program
+from storage.store import Program, in_partition
 
 from .entries import Entries, add_totals
 from .hidden_owners import HiddenEntry, hidden_statements
@@ -61,12 +61,17 @@ def rebuild_board(*, board_id: str) -> Program[RebuildCounts]:
         NothingReplayedError: the journal has no post to the board.
         ArchivedError: the board was archived, so its rows were removed on purpose.
     """
+    partition = (yield from find_board(board_id)).partition
+    return (yield from in_partition(partition, _rebuild_board(board_id)))
+
+
+def _rebuild_board(board_id: str) -> Program[RebuildCounts]:
     board, done, changes = yield from empty_board(board_id)
     owners = yield from _owners(board, done)
     if not done.replayed:
         raise NothingReplayedError((yield from _where_posts_are(board)))
     yield from store_owner_rows(Entries(board), owners, changes, done)
-    yield from store_state(board)
+    yield from store_states([board])
     return done
 
 

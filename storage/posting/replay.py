@@ -16,7 +16,7 @@ deletion wants the posts before it too.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from storage.boards.boards import begin_epoch, store_state
+from storage.boards.boards import begin_epoch, find_board, store_states
 from storage.entries.entries import Entries
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import PAGE_ROWS, OwnerRow, RebuildCounts, empty_board, store_owner_rows
@@ -29,7 +29,7 @@ from storage.errors import (
 from storage.log.journal import JournalRow, journal
 from storage.log.log_record import ChangeKind, ChangeRecord
 from storage.records import Board, ColumnChange, PartOutcome, PostStatus
-from storage.store import Program
+from storage.store import Program, in_partition
 
 from .post_ids import PostIds, RememberedPost, find_known, remember_posts
 
@@ -53,13 +53,25 @@ def replay_board(
         SpecConflictError: an earlier board with this id had a column that this one does not have.
         ArchivedError: the board was archived, so its rows were removed on purpose.
     """
+    partition = (yield from find_board(board_id)).partition
+    return (
+        yield from in_partition(
+            partition, _replay_board(post_ids, fingerprint_of, board_id=board_id, since=since, now_us=now_us)
+        )
+    )
+
+
+def _replay_board(
+    post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: int, now_us: int
+) -> Program[RebuildCounts]:
     begins_after = yield from journal.find_begin()
     if since <= begins_after:
         raise JournalIncompleteError(
             f"the journal begins after {begins_after}, so it does not hold all posts since {since}"
         )
     board, done, changes = yield from empty_board(board_id)
-    board = yield from store_state((yield from begin_epoch(board)))
+    board = yield from begin_epoch(board)
+    yield from store_states([board])
     boards = {board.key: board, **(yield from journal.find_deleted_boards(board_id, since=since))}
     entries = Entries(board)
     replay = _Replay(entries, boards, post_ids, fingerprint_of, done)

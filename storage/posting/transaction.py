@@ -11,6 +11,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 import msgspec
 
@@ -42,7 +43,7 @@ from storage.log.change_log import Logged, build_log_insert, build_position_taki
 from storage.log.log_record import ChangeKind, record_of_post
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, BoardPost, Entry, Family, PartOutcome, Post, PostStatus
-from storage.store import Program
+from storage.store import Program, in_partition
 
 from .post_ids import RememberedPost, find_in_family, find_known, remember_posts
 
@@ -88,10 +89,13 @@ class PostTransaction:
         by_key = sorted(boards, key=lambda entries: entries.board.key)
         self._boards = {entries.board.key: BoardState(entries, entries.board.rows_key) for entries in by_key}
         self._dialect, self._now_us, self._logged = dialect, now_us, logged
+        # The partitions of boards and families, by key. Every transaction writes to the partitions in ascending order.
+        self._places = {entries.board.key: entries.board.partition for entries in by_key}
+        self._partitions = sorted(set(self._places.values()))
         self._hidden: set[str] = set()  # hidden owners, whose new rows go to the hidden table
         self._has_new = False  # whether the group inserts rows
         self._any_hidden = False  # whether any owner or row of the group is hidden
-        self._hides = 0  # how often an owner had been hidden or shown when `_hidden` was read
+        self._hides: dict[int, int] = {}  # by partition, how often an owner had been hidden or shown
         # The posts that boards and families remember, by board or family key and post hash, and those of this group.
         self._known: dict[int, dict[str, RememberedPost]] = defaultdict(dict)
         self._fresh: list[RememberedPost] = []
@@ -112,27 +116,30 @@ class PostTransaction:
 
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
         """Find the hidden rows of the owners, after the rows on boards were read. `hidden_owners` gives the reason."""
-        keys = [key for key, state in self._boards.items() if state.exists]
-        names = dict.fromkeys(owner for key in keys for owner in owners[key])
-        if not names:
-            return
-        self._hides, self._hidden, found = yield from hidden_statements.find_hidden(keys, list(names))
-        self._any_hidden = bool(self._hidden or found)
-        for each in found:
-            state = self._boards[each.board_key]
-            entry = each.widen_cells(len(state.entries.board.spec.columns))
-            state.rows.setdefault(entry.owner, TransactionRow(entry, entry.updated_at_us, is_hidden=True))
+        for partition in self._partitions:
+            keys = [key for key, state in self._states(partition) if state.exists]
+            names = dict.fromkeys(owner for key in keys for owner in owners[key])
+            if not names:
+                continue
+            finding = hidden_statements.find_hidden(keys, list(names))
+            self._hides[partition], hidden, found = yield from in_partition(partition, finding)
+            self._hidden |= hidden
+            self._any_hidden |= bool(hidden or found)
+            for each in found:
+                state = self._boards[each.board_key]
+                entry = each.widen_cells(len(state.entries.board.spec.columns))
+                state.rows.setdefault(entry.owner, TransactionRow(entry, entry.updated_at_us, is_hidden=True))
         if self._hidden:
             yield from self._check_absent(owners)
 
     def _check_absent(self, owners: Mapping[int, Mapping[str, None]]) -> Program[None]:
         """Raise `LostRaceError` if a hidden owner got a row on a board after the rows on boards were read."""
-        for table, states in self._tables():
+        for partition, table, states in self._tables():
             absent = {
                 state.entries.board.key: self._hidden & owners[state.entries.board.key].keys() - state.rows.keys()
                 for state in states
             }
-            if any(absent.values()) and (yield from _hold(table, states, absent)):
+            if any(absent.values()) and (yield from in_partition(partition, _hold(table, states, absent))):
                 raise LostRaceError("an owner was hidden between two reads")
 
     def _read(self, posts: Sequence[Post]) -> Program[None]:
@@ -155,16 +162,19 @@ class PostTransaction:
                 self._boards[key].exists = key in alive
         yield from self._find_moved()
         yield from self._find_shut()
-        for table, states in self._tables():
-            yield from _hold_rows(table, states, owners)
+        for partition, table, states in self._tables():
+            yield from in_partition(partition, _hold_rows(table, states, owners))
         # Look up post ids only after the rows are locked. By then, every other transaction with the same post has
         # ended.
+        self._places |= {post.family.key: post.family.partition for post in posts if post.family is not None}
         for family_key, asked in of_families.items():
-            self._known[family_key] = yield from find_in_family(family_key, asked)
+            finding = find_in_family(family_key, asked)
+            self._known[family_key] = yield from in_partition(self._places[family_key], finding)
         for key, asked in hashes.items():
             state = self._boards[key]
             if state.exists:
-                state.epoch, self._known[key] = yield from find_known(key, state.entries.board.epoch, asked)
+                looking = find_known(key, state.entries.board.epoch, asked)
+                state.epoch, self._known[key] = yield from in_partition(state.entries.board.partition, looking)
         yield from self._find_hidden(owners)
 
     def _find_moved(self) -> Program[None]:
@@ -186,13 +196,16 @@ class PostTransaction:
                 state.closure = found.get(board.key)
                 state.exists = state.exists and state.closure is not None
 
-    def _tables(self) -> list[tuple[TableRows, list[BoardState]]]:
-        """Return the boards that may take posts, by table, in an order that all writers share."""
-        tables: dict[TableRows, list[BoardState]] = defaultdict(list)
+    def _states(self, partition: int) -> list[tuple[int, BoardState]]:
+        return [(key, state) for key, state in self._boards.items() if state.entries.board.partition == partition]
+
+    def _tables(self) -> list[tuple[int, TableRows, list[BoardState]]]:
+        """Return the boards that may take posts, by partition and table, in an order that all writers share."""
+        tables: dict[tuple[int, int, TableRows], list[BoardState]] = defaultdict(list)
         for state in self._boards.values():
             if state.exists and not (state.closure is not None and state.closure.shut):
-                tables[state.entries.table].append(state)
-        return sorted(tables.items(), key=lambda table: table[1][0].table_key)
+                tables[state.entries.board.partition, state.table_key, state.entries.table].append(state)
+        return [(key[0], key[2], tables[key]) for key in sorted(tables, key=itemgetter(0, 1))]
 
     def _apply(self, post: Post) -> list[PartOutcome]:
         at_us = self._now_us if post.at_us is None else post.at_us
@@ -301,27 +314,43 @@ class PostTransaction:
 
     def _write(self) -> Program[int]:
         totals: dict[int, dict[int, int]] = {}
-        for table, states in self._tables():
-            yield from _write_table(table, states, totals)
-        yield from self._write_hidden()
-        if self._fresh:
-            epochs = {key: state.epoch for key, state in self._boards.items()}
-            yield from remember_posts(self._fresh, epochs, self._now_us)
-        changed = [state.log for state in self._boards.values() if state.log is not None]
-        if changed or totals or self._has_new:
-            logged = yield from self._record(changed, totals)
-            if self._has_new and logged.hides != self._hides:
-                yield from self._check_shown()
+        for partition, table, states in self._tables():
+            yield from in_partition(partition, _write_table(table, states, totals))
+        for partition in self._partitions:
+            yield from in_partition(partition, self._write_others(partition))
+        # Whoever holds the counter of a partition's log delays all its writers, so take the counters last.
+        for partition in self._partitions:
+            yield from in_partition(partition, self._finish(partition, totals))
         return sum(by_index[CHANGES] for by_index in totals.values())
 
-    def _check_shown(self) -> Program[None]:
+    def _write_others(self, partition: int) -> Program[None]:
+        """Write the hidden rows and the post ids of a partition."""
+        yield from self._write_hidden(partition)
+        fresh = [each for each in self._fresh if self._places[each.key] == partition]
+        if fresh:
+            epochs = {key: state.epoch for key, state in self._boards.items()}
+            yield from remember_posts(fresh, epochs, self._now_us)
+
+    def _finish(self, partition: int, all_totals: Mapping[int, dict[int, int]]) -> Program[None]:
+        """Log the changes of a partition and add to its totals."""
+        states = self._states(partition)
+        changed = [state.log for _, state in states if state.log is not None]
+        totals = {key: all_totals[key] for key, _ in states if key in all_totals}
+        if changed or totals or self._has_new:
+            logged = yield from self._record(changed, totals)
+            if self._has_new and logged.hides != self._hides.get(partition):
+                yield from self._check_shown(partition)
+
+    def _check_shown(self, partition: int) -> Program[None]:
         """Raise `LostRaceError` if the owner of a new row was hidden or shown since the group read who is hidden."""
         new = {
             (key, row.entry.owner): row.is_hidden
-            for key, state in self._boards.items()
+            for key, state in self._states(partition)
             for row in state.rows.values()
             if row.expected is None
         }
+        if not new:
+            return
         found = yield from hidden_statements.find_hidden(
             sorted({key for key, _ in new}), sorted({owner for _, owner in new})
         )
@@ -339,10 +368,10 @@ class PostTransaction:
         taken = yield _RECORD.bind(bundles=len(rows), bundle_rows=rows, total_rows=total_rows(totals))
         return Logged(*taken[0])
 
-    def _write_hidden(self) -> Program[None]:
+    def _write_hidden(self, partition: int) -> Program[None]:
         new: list[HiddenEntry] = []
         changed: list[tuple[HiddenEntry, int]] = []
-        for key, state in self._boards.items() if self._any_hidden else ():
+        for key, state in self._states(partition) if self._any_hidden else ():
             for row in state.rows.values():
                 if row.is_hidden and row.expected is None:
                     new.append(HiddenEntry(key, row.entry))

@@ -39,7 +39,7 @@ from storage.errors import (
     WaitTooLongError,
 )
 from storage.reads.open_boards import OpenBoards
-from storage.records import PartOutcome, Post
+from storage.records import Board, PartOutcome, Post
 from storage.store import Program, Store
 
 from .admission import DrainRate, WriteLimit
@@ -339,14 +339,15 @@ class Writers:
         return all(writer.alive for writer in self._all)
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
-        stores = {self._store.for_board(board_id) for board_id in _boards_of(posts)}
+        stores = {self._store.for_board(board) for board in _boards_of(posts)}
         return await self._writer_of(stores.pop() if len(stores) == 1 else self._store).submit(posts)
 
     async def close(self) -> None:
         await asyncio.gather(*(writer.close() for writer in self._all))
 
 
-def _boards_of(posts: Sequence[Post]) -> set[str]:
-    """Return the board ids that choose the connection pool. A post to a family counts as one to its all-time board."""
-    single = {part.board.id for post in posts if post.family is None for part in post.parts}
-    return single | {f"{family_id}:all" for family_id in {post.family.id for post in posts if post.family is not None}}
+def _boards_of(posts: Sequence[Post]) -> list[Board]:
+    """Return the boards that choose the connections. A post to a family counts as one to its all-time board."""
+    boards = {part.board.key: part.board for post in posts if post.family is None for part in post.parts}
+    families = {post.family.key: post.family for post in posts if post.family is not None}
+    return [*boards.values(), *(family.unreached_board(f"{family.id}:all") for family in families.values())]

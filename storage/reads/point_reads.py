@@ -43,7 +43,7 @@ class PointReads:
 
     def read_entry(self, board: Board, owner: str) -> asyncio.Future[EntryRead]:
         """Return a future for an owner's entry, which may be None, and the board's totals."""
-        return self._entries.ask(self._store.for_board(board.id), _shape(board), (board, owner))
+        return self._entries.ask(self._store.for_board(board), _shape(board), (board, owner))
 
     def read_around_owner(
         self, board: Board, column_index: int, owner: str, *, better_rows: int, worse_rows: int
@@ -54,12 +54,12 @@ class PointReads:
         """
         asked = _Around(board, column_index, better_rows, worse_rows, owner)
         kind = (*_shape(board), column_index, better_rows, worse_rows)
-        return self._around_owners.ask(self._store.for_board(board.id), kind, asked)
+        return self._around_owners.ask(self._store.for_board(board), kind, asked)
 
     async def _read_entries(self, asked: list[tuple[Board, str]]) -> list[EntryRead]:
         entries = self._boards.open_board(asked[0][0])
         owners = list({owner for _, owner in asked})
-        store = self._store.for_board(entries.board.id)
+        store = self._store.for_board(entries.board)
         if entries.board.archived_us is not None:
             found, totals = await store.read(lambda: _read_archive(entries, owners))
         else:
@@ -74,13 +74,13 @@ class PointReads:
         entries = self._boards.open_board(first.board)
         ranking = entries.rankings[first.column_index]
         owners = [each.owner for each in asked]
-        found = await self._store.for_board(first.board.id).read(
+        found = await self._store.for_board(first.board).read(
             lambda: ranking.read_around_owners(owners, better_rows=first.better_rows, worse_rows=first.worse_rows)
         )
         if found:
             check_copy(first.board, next(iter(found.values())).totals)
         else:
-            await read_single(self._store.for_board(first.board.id), lambda: read_totals([first.board]))
+            await read_single(self._store.for_board(first.board), lambda: read_totals([first.board]))
         return [found.get(number) for number in range(len(asked))]
 
 

@@ -1,52 +1,149 @@
-"""Creates the schema of a new store, and refuses a store whose schema this version does not know."""
+"""Creates the tables of a new store, and refuses a store whose schema this version does not know.
+
+    create_schema               control partition and partition 0, both in the schema of the connection
+    create_schema_apart         control partition and further partitions, each in a database schema of its own
+    add_partition               one more partition, in a database schema of its own
+
+The number of partitions is in `meta`. A transaction that has to reach every partition locks it with `hold_partitions`.
+"""
 
 import secrets
+from collections.abc import Callable, Iterable
 
-from querybuilder import TEXT, Dialect, Query, col, create_change_check, create_row_reader, create_table, insert, select
+from querybuilder import (
+    Dialect,
+    Lock,
+    Query,
+    col,
+    create_change_check,
+    create_row_reader,
+    create_schema_named,
+    distribute_new_schemas,
+    insert,
+    param,
+    select,
+    update,
+)
 from storage.errors import SchemaUnknownError, StoreDamagedError
-from storage.store import Program, Store
+from storage.store import CONTROL, Program, Store, in_partition
 
-from .ingest_tables import create_ingest_tables
-from .lease_tables import create_lease_tables
-from .tables import CATALOG_TABLES, CURVE_TABLES, ENTRY_TABLES, LOG_COUNTER, LOG_TABLES, META, SEQUENCES
+from .placement import BOARD_TABLES, CONTROL_TABLES, TABLES_OF_BOTH
+from .tables import LOG_COUNTER, META, META_TABLE, SEQUENCES
 
-SCHEMA_VERSION = 2
-
-
-def create_meta_table() -> Query:
-    """Return the table that says what the store is: the version of its schema, and its salt."""
-    return create_table(META).column("name", TEXT).column("content", TEXT).primary_key("name").if_not_exists()
+SCHEMA_VERSION = 3
+_PARTITIONS = "partitions"
 
 
 async def prepare_store(store: Store) -> str:
     """Create the schema of a new store, and return the store's secret salt (hex). Raises what `create_schema` does."""
-    return await store.write(lambda: create_schema(store.dialect))
+    is_apart = store.dialect.schema_of(META) is not None  # a command has created such a store
+    salt = await store.read(find_salt) if is_apart else None
+    return await store.write(lambda: create_schema(store.dialect)) if salt is None else salt
 
 
 def create_schema(dialect: Dialect) -> Program[str]:
-    """Create all tables unless they are there, and return the store's secret salt (hex), which the creation draws.
+    """Create all tables of a store with one partition, unless there is a store.
+
+    Return the store's secret salt (hex), which the creation draws.
 
     Raises:
         SchemaUnknownError: a version of the service with another schema wrote this store.
         StoreDamagedError: the table `meta` does not say which schema the store has.
     """
-    yield create_meta_table().bind()
+    yield META_TABLE.bind()
+    found = yield from find_salt()
+    if found is not None:
+        return found
+    salt = yield from _create_control(dialect, partitions=1)
+    yield from _create_board_tables()
+    return salt
+
+
+def create_schema_apart(
+    dialect: Dialect, partitions: int, *, schema_of: Callable[[int], str], distributed: bool
+) -> Program[str]:
+    """Create a store whose partitions all have database schemas of their own, with the names that `schema_of` gives.
+
+    Return the store's secret salt (hex). `distributed`: Citus puts each schema on one of its nodes.
+    """
+    numbers = [CONTROL, *range(partitions)]
+    if distributed:
+        yield distribute_new_schemas().bind()
+    for number in numbers:
+        yield create_schema_named(schema_of(number)).bind()
+    yield META_TABLE.bind()
+    salt = yield from _create_control(dialect, partitions=partitions)
+    for number in numbers[1:]:
+        yield from in_partition(number, _create_partition())
+    return salt
+
+
+def add_partition(
+    *, schema_of: Callable[[int], str], distributed: bool, fill: Callable[[int], Program[None]]
+) -> Program[int]:
+    """Add a partition and return its number. `fill` writes what every partition holds."""
+    number = yield from hold_partitions(lock=Lock.UPDATE)
+    if distributed:
+        yield distribute_new_schemas().bind()
+    yield create_schema_named(schema_of(number)).bind()
+    yield from in_partition(number, _create_partition())
+    yield from fill(number)
+    yield _SET_META.bind(name=_PARTITIONS, content=str(number + 1))
+    return number
+
+
+def find_salt() -> Program[str | None]:
+    """Return the salt of the store, or None if there is no store yet. Raises what `create_schema` does."""
     rows = yield select(col("name"), col("content")).from_(META).bind()
     meta: dict[str, str] = {row[0]: row[1] for row in rows}
-    if meta and not (meta.get("schema_version", "").isdecimal() and meta.get("salt")):
+    if not meta:
+        return None
+    if not (meta.get("schema_version", "").isdecimal() and meta.get("salt")):
         raise StoreDamagedError("the table meta, which describes the store, is damaged: restore a backup")
-    if meta:
-        version = int(meta["schema_version"])
-        if version != SCHEMA_VERSION:
-            raise SchemaUnknownError(f"the store has schema {version}, this version knows {SCHEMA_VERSION}")
-        return meta["salt"]
-    tables = (*CATALOG_TABLES, *ENTRY_TABLES, *CURVE_TABLES, *LOG_TABLES)
+    version = int(meta["schema_version"])
+    if version != SCHEMA_VERSION:
+        raise SchemaUnknownError(f"the store has schema {version}, this version knows {SCHEMA_VERSION}")
+    return meta["salt"]
+
+
+def hold_partitions(*, lock: Lock = Lock.SHARE) -> Program[int]:
+    """Return how many partitions the store has. Until the transaction ends, no partition is added."""
+    [[partitions]] = yield _find_meta.locked(lock).bind(name=_PARTITIONS)
+    return int(partitions)
+
+
+def count_partitions() -> Program[int]:
+    """Return how many partitions the store has in this snapshot."""
+    [[partitions]] = yield _COUNT.bind(name=_PARTITIONS)
+    return int(partitions)
+
+
+_named = col("name").eq(param("name"))
+_find_meta = select(col("content")).from_(META).where(_named)
+_COUNT = _find_meta.prepared()
+_SET_META = update(META).set(content=param("content")).where(_named).prepared()
+
+
+def _create_control(dialect: Dialect, *, partitions: int) -> Program[str]:
     functions = (create_row_reader(), create_change_check()) if dialect.cursors and dialect.chains else ()
-    for query in (*tables, *create_lease_tables(), *create_ingest_tables(), *functions):
-        yield query.bind()
-    yield insert(LOG_COUNTER).values(counter_key=0, next=1, pruned_before=0, hides=0).bind()
+    yield from _run((*CONTROL_TABLES[1:], *TABLES_OF_BOTH, *functions))
     yield insert(SEQUENCES).values(name="lease_events", next=0).bind()
     salt = secrets.token_hex(16)
-    for name, content in (("schema_version", str(SCHEMA_VERSION)), ("salt", salt)):
+    for name, content in (("schema_version", str(SCHEMA_VERSION)), ("salt", salt), (_PARTITIONS, str(partitions))):
         yield insert(META).values(name=name, content=content).bind()
     return salt
+
+
+def _create_partition() -> Program[None]:
+    yield from _run(TABLES_OF_BOTH)
+    yield from _create_board_tables()
+
+
+def _create_board_tables() -> Program[None]:
+    yield from _run(BOARD_TABLES)
+    yield insert(LOG_COUNTER).values(counter_key=0, next=1, pruned_before=0, hides=0).bind()
+
+
+def _run(queries: Iterable[Query]) -> Program[None]:
+    for query in queries:
+        yield query.bind()

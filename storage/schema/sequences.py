@@ -1,14 +1,22 @@
 """Numbers that a store gives once each: keys of boards, versions of curves, numbers of refresh requests."""
 
 from querybuilder import col, insert, param, plus
-from storage.store import Program
+from storage.store import CONTROL, Program, in_partition
 
 from .tables import SEQUENCES
 
 
 def take_number(name: str) -> Program[int]:
-    """Return the next number of a sequence. A sequence never gives a number twice, whatever is deleted."""
+    """Return the next number of a sequence. A sequence never gives a number twice, whatever is deleted.
+
+    Every partition has sequences of its own.
+    """
     return (yield from take_numbers(name, 1))
+
+
+def take_keys(numbers: int = 1) -> Program[int]:
+    """Take keys for boards, families or tables, which are unique in the store, and return the last of them."""
+    return (yield from in_partition(CONTROL, take_numbers("board_key", numbers)))
 
 
 def take_numbers(name: str, numbers: int) -> Program[int]:

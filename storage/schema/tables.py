@@ -25,11 +25,15 @@ LIVE_MARK = "live_mark"
 REFRESH_REQUESTS = "refresh_demands"
 WORK_LEASES = "leases"
 ARCHIVE_BLOCKS = "archive_blocks"
+ROW_TABLES_PREFIX = "entries_"  # begins the names of the tables that hold the rows of boards
 
 
-# Boards, families, sequences, keys and profiles.
+# What the store is: the version of its schema, its salt, and the number of its partitions.
+META_TABLE = create_table(META).column("name", TEXT).column("content", TEXT).primary_key("name").if_not_exists()
+
+
+# Boards, families, keys, profiles and refresh requests.
 CATALOG_TABLES: tuple[Query, ...] = (
-    create_table(SEQUENCES).column("name", TEXT).column("next", INTEGER).primary_key("name").clustered(),
     create_table(BOARDS)
     .with_columns(board_key=INTEGER, id=TEXT, spec=TEXT, created_at=INTEGER, epoch=INTEGER)
     .column("family_key", INTEGER, null=True)
@@ -43,6 +47,7 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("archived_at", INTEGER, null=True)
     .column("due_at", INTEGER, null=True)
     .column("stage", INTEGER, default=0)
+    .column("partition", INTEGER, default=0)
     .primary_key("board_key"),
     create_index("boards_id", BOARDS, col("id"), unique=True),
     create_index(
@@ -56,29 +61,56 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("family_key", INTEGER)  # from the sequence of board keys
     .with_columns(id=TEXT, spec=TEXT, created_at=INTEGER)
     .column("closed_through", INTEGER, default=0)  # the boards that close at this time or earlier are closed
+    .column("partition", INTEGER, default=0)  # of all boards of the family
     .primary_key("family_key"),
     create_index("families_id", FAMILIES, col("id"), unique=True),
-    # The shared tables of boards that belong to no family: one table for each list of columns.
+    # The shared tables of boards that belong to no family: one table for each partition and list of columns.
     create_table(SHARED_TABLES)
     .column("table_key", INTEGER)  # from the sequence of board keys
+    .column("partition", INTEGER)
     .column("layout", TEXT)  # the columns with which the table was created; a new board needs equal columns
     .column("columns", TEXT)  # all columns that the table currently has
     .primary_key("table_key"),
-    create_index("shared_tables_layout", SHARED_TABLES, col("layout"), unique=True),
-    create_table(DROPPED_ROWS)
-    .with_columns(table_key=INTEGER, rows_key=INTEGER)
-    .primary_key("table_key", "rows_key")
-    .clustered(),
+    create_index("shared_tables_layout", SHARED_TABLES, col("partition"), col("layout"), unique=True),
     create_table(API_KEYS)
     .with_columns(id=TEXT, name=TEXT, role=TEXT, hash=TEXT, created_at=INTEGER)
     .column("revoked_at", INTEGER, null=True)
     .primary_key("id"),
     create_table(PROFILES).with_columns(owner=TEXT, profile=TEXT, updated_at=INTEGER).primary_key("owner").clustered(),
+    create_table(REFRESH_REQUESTS)
+    .with_columns(board_key=INTEGER, column_index=INTEGER, epoch=INTEGER, board_id=TEXT)
+    # Numbers from one sequence:
+    .column("demanded", INTEGER)  # the newest request
+    .column("taken", INTEGER)  # the newest request that a job process works on
+    .column("answered", INTEGER)  # the newest answered request; the columns that follow hold its answer
+    .with_columns(outcome=TEXT, detail=TEXT, version=INTEGER, took_us=INTEGER)
+    .column("origin", TEXT, null=True)
+    .primary_key("board_key", "column_index")
+    .clustered(),
+    # A search for open requests nearly always finds none. With this partial index, the search costs nearly nothing,
+    # however large the table is.
+    create_index("refresh_demands_open", REFRESH_REQUESTS, col("demanded"), where=col("demanded").gt(col("taken"))),
+)
+
+
+# Sequences and leases of work.
+WORK_TABLES: tuple[Query, ...] = (
+    create_table(SEQUENCES).column("name", TEXT).column("next", INTEGER).primary_key("name").clustered(),
+    create_table(WORK_LEASES)
+    .with_columns(pool=TEXT, resource=TEXT, holder=TEXT)
+    .column("version", INTEGER)  # the fencing number: grows with every new lease
+    .column("expires_at", INTEGER)  # by the store's clock; 0: released
+    .primary_key("pool", "resource")
+    .clustered(),
 )
 
 
 # Totals, post ids, hidden entries and archives.
 ENTRY_TABLES: tuple[Query, ...] = (
+    create_table(DROPPED_ROWS)
+    .with_columns(table_key=INTEGER, rows_key=INTEGER)
+    .primary_key("table_key", "rows_key")
+    .clustered(),
     create_table(TOTALS)
     .with_columns(board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
     .primary_key("board_key", "column_index")
@@ -132,7 +164,7 @@ LOG_TABLES: tuple[Query, ...] = (
 )
 
 
-# Curves, live counts, refresh requests, and leases of work.
+# Curves and live counts.
 CURVE_TABLES: tuple[Query, ...] = (
     create_table(CURVES)
     .with_columns(board_key=INTEGER, column_index=INTEGER, epoch=INTEGER, version=INTEGER, as_of=INTEGER)
@@ -154,23 +186,4 @@ CURVE_TABLES: tuple[Query, ...] = (
     .with_columns(mark_key=INTEGER, position=INTEGER, as_of=INTEGER)
     .column("version", INTEGER)  # the version of the newest document
     .primary_key("mark_key"),
-    create_table(REFRESH_REQUESTS)
-    .with_columns(board_key=INTEGER, column_index=INTEGER, epoch=INTEGER, board_id=TEXT)
-    # Numbers from one sequence:
-    .column("demanded", INTEGER)  # the newest request
-    .column("taken", INTEGER)  # the newest request that a job process works on
-    .column("answered", INTEGER)  # the newest answered request; the columns that follow hold its answer
-    .with_columns(outcome=TEXT, detail=TEXT, version=INTEGER, took_us=INTEGER)
-    .column("origin", TEXT, null=True)
-    .primary_key("board_key", "column_index")
-    .clustered(),
-    # A search for open requests nearly always finds none. With this partial index, the search costs nearly nothing,
-    # however large the table is.
-    create_index("refresh_demands_open", REFRESH_REQUESTS, col("demanded"), where=col("demanded").gt(col("taken"))),
-    create_table(WORK_LEASES)
-    .with_columns(pool=TEXT, resource=TEXT, holder=TEXT)
-    .column("version", INTEGER)  # the fencing number: grows with every new lease
-    .column("expires_at", INTEGER)  # by the store's clock; 0: released
-    .primary_key("pool", "resource")
-    .clustered(),
 )

@@ -33,7 +33,7 @@ def test_a_definition_can_be_repeated_and_taken_back(run: Run) -> None:
     for _ in range(2):
         run(table)
     run(create_index("i", "t", col("a")))
-    run(drop_index("i"))
+    run(drop_index("i", "t"))
     run(drop_table("t"))
     with pytest.raises(sqlite3.OperationalError):
         run(drop_table("t"))

@@ -122,7 +122,7 @@ def every_construct(names: Sequence[str], constants: Sequence[str | int | bytes]
         create_index(other, table, desc(col(a)), asc(col(b)), where=col(c).not_null(), unique=True),
         add_column(table, a, TEXT),
         drop_table(table),
-        drop_index(other),
+        drop_index(other, other),
     ]
 
 

@@ -12,6 +12,8 @@ from storage.engines.sqlite import SqliteStore
 from storage.store import Store
 from tests.schemas import fresh_schema
 
+PARTITIONS = 4
+HOME = 2  # the partition in which such tests run
 # Opens a store in one folder (SQLite) or one schema (PostgreSQL). The data remains when the store is closed.
 OpenStore = Callable[[], Awaitable[Store]]
 # Creates an empty folder or schema, and yields a function that opens stores in it. At the end, the backend closes all
@@ -66,14 +68,28 @@ def postgres_backend(request: pytest.FixtureRequest) -> Backend:
     """Return the PostgreSQL backend. Its stores are schemas on RANKCURVE_TEST_STORE or on a server of the tests."""
     url: str = request.getfixturevalue("postgres_url")
 
+    return _postgres_backend(url, partitions=None)
+
+
+def partitions_backend(request: pytest.FixtureRequest) -> Backend:
+    """Return the PostgreSQL backend with four partitions. Tests that know nothing of partitions run in one of them."""
+    return _postgres_backend(request.getfixturevalue("postgres_url"), partitions=PARTITIONS)
+
+
+def _postgres_backend(url: str, *, partitions: int | None) -> Backend:
     @asynccontextmanager
     async def postgres_place(_directory: Path) -> AsyncIterator[OpenStore]:
         opened: list[Store] = []
         async with fresh_schema(url) as place:
 
             async def open_store() -> Store:
-                opened.append(await PostgresStore.open(place, POSTGRES_LIMITS))
-                return opened[-1]
+                store = await PostgresStore.open(place, POSTGRES_LIMITS)
+                if partitions is not None:
+                    if not opened:
+                        await store.create_apart(partitions, distributed=await store.has_citus())
+                    store = store.at(HOME)
+                opened.append(store)
+                return store
 
             yield open_store
             for store in opened:
@@ -84,5 +100,6 @@ def postgres_backend(request: pytest.FixtureRequest) -> Backend:
 
 BACKENDS: dict[str, Callable[[pytest.FixtureRequest], Backend]] = {
     "postgres": postgres_backend,
+    "partitions": partitions_backend,
     "sqlite": sqlite_backend,
 }

@@ -47,9 +47,9 @@ from storage.records import (
     TableSharing,
     Ties,
 )
-from storage.schema.creation import create_schema
+from storage.schema.creation import prepare_store
 from storage.store import Program, Store
-from tests.storage.backends import Backend
+from tests.storage.backends import HOME, Backend
 
 T = TypeVar("T")
 
@@ -144,6 +144,7 @@ class Deployment:
 
     def __init__(self, store: Store, salt: str, table: TableSharing = TableSharing.OWN) -> None:
         self.store, self.dialect, self.table = store, store.dialect, table
+        self.partition = HOME if store.partitions > 1 else 0  # of the boards that tests create
         self.post_ids = PostIds(salt)
         self.boards = OpenBoards(open_boards_max=BOARDS_MAX)
         self.catalog = Catalog(store)
@@ -152,7 +153,7 @@ class Deployment:
     @classmethod
     async def on(cls, store: Store, table: TableSharing = TableSharing.OWN) -> Self:
         """Migrate the store and return a deployment. `table` decides where its boards keep their rows."""
-        return cls(store, await store.write(lambda: create_schema(store.dialect)), table)
+        return cls(store, await prepare_store(store), table)
 
     def laid_out(self, wanted: BoardSpec) -> BoardSpec:
         return replace(wanted, table=self.table)
@@ -160,6 +161,7 @@ class Deployment:
     async def create(self, board_id: str, *columns: ColumnSpec, ties: Ties = Ties.SHARED, **more: Any) -> Board:
         wanted = self.laid_out(replace(spec(*columns, ties=ties), **more))
         asked: dict[str, Any] = {"board_id": board_id, "spec": wanted, "now_us": self.clock()}
+        asked["partition"] = self.partition
         return await self.store.write(lambda: create_board(**asked, boards_max=BOARDS_MAX))
 
     async def change(self, board_id: str, wanted: BoardSpec) -> Board:
@@ -187,7 +189,9 @@ class Deployment:
     async def put_family(self, wanted: FamilySpec, family_id: str = "f") -> Family:
         now_us = self.clock()
         family, _ = await self.store.write(
-            lambda: put_family(family_id=family_id, spec=wanted, now_us=now_us, families_max=BOARDS_MAX)
+            lambda: put_family(
+                family_id=family_id, spec=wanted, now_us=now_us, families_max=BOARDS_MAX, partition=self.partition
+            )
         )
         return family
 

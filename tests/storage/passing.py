@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from querybuilder import Bound
+from storage.records import Board
 from storage.store import Program, Rows, Store, StoreSize
 
 T = TypeVar("T")
@@ -17,8 +18,16 @@ class PassingStore:
         self.dialect, self.sole_writer, self.writes_at_once = store.dialect, store.sole_writer, store.writes_at_once
         self.damaged = store.damaged
 
-    def for_board(self, board_id: str) -> Store:
-        """Return this store instead of a store for one board, so that a subclass receives the calls for every board."""
+    @property
+    def partitions(self) -> int:
+        return self._store.partitions
+
+    def at(self, partition: int) -> Store:
+        """Return this store, so that a subclass receives the calls for every partition."""
+        return self
+
+    def for_board(self, board: Board) -> Store:
+        """Return this store, so that a subclass receives the calls for every board."""
         return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -149,8 +150,8 @@ async def test_a_statement_that_requires_a_number_of_changes_makes_all_or_none(p
 async def test_a_blocked_connection_pool_delays_only_its_boards(processes: Processes, raw: asyncpg.Connection) -> None:
     deployment = await processes.start_process(pools="arena=arena-*:2", reader_connections=1)
     store = deployment.store
-    assert store.for_board("arena-1") is store.for_board("arena-2") is not store.for_board("b") is store
-    stuck, free = await deployment.create("arena-1", XP), await deployment.create("b", XP)
+    stuck, other, free = [await deployment.create(name, XP) for name in ("arena-1", "arena-2", "b")]
+    assert store.for_board(stuck) is store.for_board(other) is not store.for_board(free) is store
     writers = Writers(store, lambda by, siblings: deployment.writer(Observed(), store=by, siblings=siblings))
     await writers.submit([deployment.post("ada", part(stuck, {"xp": 1}))])
     reads = PointReads(store, deployment.boards, point_reads_per_batch_max=9, reads_waiting_max=99, lanes=1)
@@ -178,8 +179,8 @@ async def test_every_wait_for_a_connection_is_reported_by_connection_pool_and_ki
         place, POSTGRES_LIMITS.model_copy(update={"pools": "arena=arena-*:1"}), observer=told
     )
     deployment = await Deployment.on(store)
-    await deployment.create("b", XP)
-    await store.for_board("arena-x").read_query(select(count()).from_("boards").bind())
+    board = await deployment.create("b", XP)
+    await store.for_board(replace(board, id="arena-x")).read_query(select(count()).from_("boards").bind())
     assert {(pool, kind) for pool, kind, _ in told.waits} == {("common", "write"), ("arena", "read")}
     assert {(lent, waiting) for lent, waiting, _ in told.lent.values()} == {(0, 0)}
     assert told.lent["arena", "read"] == (0, 0, 1)

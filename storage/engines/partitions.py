@@ -1,0 +1,70 @@
+"""Names the database schemas of a PostgreSQL store's partitions, and gives each partition its dialect.
+
+    in one schema    control and partition 0: the schema of the connection   partition 1, 2 …: NAME_p1, NAME_p2 …
+    apart            control: NAME_control                                    partition 0, 1 …: NAME_p0, NAME_p1 …
+
+NAME is the first schema in the search path of the connection, or `rankcurve` if that is `public`. With Citus, a store
+is always apart, because Citus cannot move the schema `public` to another server.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from querybuilder import POSTGRES, Dialect
+from storage.schema.placement import place_tables
+from storage.schema.tables import META
+from storage.store import CONTROL
+
+from .postgres_connection import PostgresConnection
+
+DEFAULT_NAME = "rankcurve"
+
+
+@dataclass
+class Partitions:
+    """The partitions of one store, and their dialects."""
+
+    name: str = DEFAULT_NAME
+    apart: bool = False
+    distributed: bool = False  # Citus spreads the partitions over its nodes
+    count: int = 1  # how many partitions hold boards; other processes may have added more
+    _dialects: dict[int, Dialect] = field(default_factory=dict, init=False)
+
+    @classmethod
+    async def find(cls, connection: PostgresConnection) -> "Partitions":
+        """Return the partitions of the store that this connection reaches. A new store has one, in one schema."""
+        schema = await connection.fetchval("SELECT current_schema()") or DEFAULT_NAME
+        found = cls(DEFAULT_NAME if schema == "public" else schema)
+        control = f'"{found.schema_named(CONTROL)}".{META}'
+        for table, apart in ((control, True), (META, False)):
+            if await connection.fetchval("SELECT to_regclass($1)", table) is None:
+                continue
+            found.apart = apart
+            count = await connection.fetchval(f"SELECT content FROM {table} WHERE name = 'partitions'")
+            found.count = int(count or 1)
+            break
+        found.distributed = found.apart and await has_citus(connection)
+        return found
+
+    def schema_named(self, partition: int) -> str:
+        """Return the name of a partition's schema, if the partition has one of its own."""
+        return f"{self.name}_control" if partition == CONTROL else f"{self.name}_p{partition}"
+
+    def _schema_of(self, partition: int) -> str | None:
+        return self.schema_named(partition) if self.apart or partition > 0 else None
+
+    def dialect_of(self, partition: int) -> Dialect:
+        dialect = self._dialects.get(partition)
+        if dialect is None:
+            dialect = self._dialects[partition] = self._make_dialect(partition)
+        return dialect
+
+    def _make_dialect(self, partition: int) -> Dialect:
+        if not self.apart and partition <= 0:
+            return POSTGRES
+        # On Citus, a function runs on the server that the client has reached. A cursor is on the server of the rows.
+        cursors = POSTGRES.cursors and not self.distributed
+        return replace(POSTGRES, schema_of=place_tables(partition, self._schema_of), cursors=cursors)
+
+
+async def has_citus(connection: PostgresConnection) -> bool:
+    return bool(await connection.fetchval("SELECT count(*) FROM pg_extension WHERE extname = 'citus'"))

@@ -1,0 +1,46 @@
+"""Says where each table is: in the control partition, in each partition that holds boards, or in both.
+
+    control        catalog, keys, profiles, pools of leases, refresh requests
+    0, 1, 2 …      rows of boards, change log, totals, post ids, curves, live counts
+    both           sequences, leases of work, and the queue: every partition has such tables of its own
+
+A board and everything that a post changes are in one partition. So no statement needs tables of two partitions, and on
+PostgreSQL each partition may be on another server. Most stores have one partition, and all tables are in one schema.
+"""
+
+from collections.abc import Callable, Iterable
+
+from querybuilder import CHANGE_CHECK, ROW_READER, CreateTable, Query
+from storage.store import CONTROL
+
+from .ingest_tables import QUEUE_TABLES, SEMAPHORE_TABLES
+from .lease_tables import create_lease_tables
+from .tables import CATALOG_TABLES, CURVE_TABLES, ENTRY_TABLES, LOG_TABLES, META_TABLE, ROW_TABLES_PREFIX, WORK_TABLES
+
+CONTROL_TABLES = (META_TABLE, *CATALOG_TABLES, *create_lease_tables(), *SEMAPHORE_TABLES)
+BOARD_TABLES = (*ENTRY_TABLES, *CURVE_TABLES, *LOG_TABLES)
+TABLES_OF_BOTH = (*WORK_TABLES, *QUEUE_TABLES)
+
+
+def _names(queries: Iterable[Query]) -> frozenset[str]:
+    return frozenset(query.name for query in queries if isinstance(query, CreateTable))
+
+
+_CONTROL_NAMES = _names(CONTROL_TABLES) | {ROW_READER, CHANGE_CHECK}  # functions of the database, too
+_OTHER_NAMES = _names((*BOARD_TABLES, *TABLES_OF_BOTH))
+
+
+def place_tables(partition: int, schema_of: Callable[[int], str | None]) -> Callable[[str], str | None]:
+    """Return a function from the name of a table to its schema, for programs that run for this partition.
+
+    `schema_of` gives the schema of a partition. A name that is no table of the store, such as a name that a statement
+    gives to one of its parts, has no schema.
+    """
+    control, own = schema_of(CONTROL), schema_of(partition)
+
+    def find_schema(table: str) -> str | None:
+        if table in _CONTROL_NAMES:
+            return control
+        return own if table in _OTHER_NAMES or table.startswith(ROW_TABLES_PREFIX) else None
+
+    return find_schema
