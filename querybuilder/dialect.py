@@ -51,6 +51,7 @@ class Dialect:
     no_limit: str  # SQL that must stand before an OFFSET if there is no LIMIT
     clock_us: str  # SQL for the current time in microseconds since 1970
     smaller: str  # the name of the SQL function that returns the smaller of two values
+    counts_skipped: bool = True  # an insert of several rows that skips conflicts reports how many it inserted
     schema_of: Callable[[str], str | None] = lambda table: None  # the schema of a table; None: that of the connection
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Self
 
-from querybuilder.dialect import SqlType
+from querybuilder.dialect import Dialect, SqlType
 from querybuilder.errors import BadIdentifierError, IncompleteQueryError, InexpressibleError
-from querybuilder.render import Command, Node, Query, Rendering, Written
+from querybuilder.render import Command, Node, Query, Rendering, Statement, Written
 from querybuilder.schema import Definition
 from querybuilder.select import Output, Rows, as_outputs, render_outputs, render_where
-from querybuilder.terms import Aliased, Condition, Operand, Param, Term, col, excluded, term
+from querybuilder.terms import Aliased, Condition, Operand, Param, Term, col, excluded, lit, term
 
 BULK_ALIAS = "v"
 CHANGE_CHECK = "require_changes"
@@ -55,7 +55,8 @@ class Conflict:
     keys: tuple[str, ...]
 
     def do_nothing(self) -> Insert:
-        return replace(self.insert, conflict=Written(lambda out: f" ON CONFLICT{self._target(out)} DO NOTHING"))
+        skip = Written(lambda out: f" ON CONFLICT{self._target(out)} DO NOTHING")
+        return replace(self.insert, conflict=skip, skips=True)
 
     def do_update(self, /, *, where: Condition | None = None, **assignments: Operand) -> Insert:
         """Change the existing row if the condition holds. Name its columns with their table: col("n", table)."""
@@ -87,6 +88,7 @@ class Insert(Change):
     single: Assignments = ()
     bulk: Rows | None = None
     conflict: Node | None = None
+    skips: bool = False
     part: str | None = None
     computed: Assignments = ()
 
@@ -113,6 +115,14 @@ class Insert(Change):
         Without key columns, a conflict with any unique key counts, and only `do_nothing` is possible.
         """
         return Conflict(self, keys)
+
+    def compile(self, dialect: Dialect) -> Statement:
+        out = Rendering(dialect)
+        if not self.skips or self.bulk is None or self.outputs or dialect.counts_skipped:
+            return out.statement(self.render(out))
+        inserted = self.returning(lit(1)).render(out)
+        part = out.fresh_name("n")
+        return out.statement(f"WITH {part} AS ({inserted}) SELECT count(*) FROM {part}")
 
     def render(self, out: Rendering) -> str:
         into = f"INSERT INTO {out.table(self.table)}"

@@ -63,7 +63,8 @@ class Partitions:
             return POSTGRES
         # On Citus, a function runs on the server that the client has reached. A cursor is on the server of the rows.
         cursors = POSTGRES.cursors and not self.distributed
-        return replace(POSTGRES, schema_of=place_tables(partition, self._schema_of), cursors=cursors)
+        schema_of = place_tables(partition, self._schema_of)
+        return replace(POSTGRES, schema_of=schema_of, cursors=cursors, counts_skipped=not self.distributed)
 
 
 async def has_citus(connection: PostgresConnection) -> bool:
