@@ -138,10 +138,12 @@ class RowQuery(RowSource, Query):
         """
 
         def write(out: Rendering) -> str:
-            head, cells, rows = self._head(out, "nested")
+            inner, cells, rows = self._named(out, "nested")
             if out.dialect.packs:
-                return f"({head} SELECT json_group_array(json_array({cells})) FROM {rows})"
-            return f"({head} SELECT coalesce(json_agg(json_build_array({cells})), '[]')::text FROM {rows})"
+                return f"(WITH {rows}({cells}) AS ({inner}) SELECT json_group_array(json_array({cells})) FROM {rows})"
+            # Citus does not accept a WITH here.
+            aggregate = f"coalesce(json_agg(json_build_array({cells})), '[]')::text"
+            return f"(SELECT {aggregate} FROM ({inner}) AS {rows}({cells}))"
 
         return Expression(write, SqlType.TEXT)
 
@@ -150,11 +152,12 @@ class RowQuery(RowSource, Query):
         if not (self.is_packed and dialect.packs):
             return out.statement(self.render(out))
         # SQLite keeps the order of the inner query: it drops an inner ORDER BY only under count, min and max.
-        head, cells, rows = self._head(out, "packed")
+        inner, cells, rows = self._named(out, "packed")
+        head = f"WITH {rows}({cells}) AS ({inner})"
         return out.statement(f"{head} SELECT json_group_array(json_array({cells})) FROM {rows}", packed=True)
 
-    def _head(self, out: Rendering, verb: str) -> tuple[str, str, str]:
-        """Return a WITH that gives this query and its outputs names, then the names of the outputs and of the query.
+    def _named(self, out: Rendering, verb: str) -> tuple[str, str, str]:
+        """Return this query, names for its outputs, and a name for the query.
 
         The outputs get their names outside the query. Inside, an alias could hide a column that the ORDER BY names.
         """
@@ -163,7 +166,7 @@ class RowQuery(RowSource, Query):
         inner = self.render(out)
         rows = out.fresh_name("p")
         cells = ", ".join(out.name(f"p{index}") for index in range(len(self.kinds())))
-        return f"WITH {rows}({cells}) AS ({inner})", cells, rows
+        return inner, cells, rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from storage.schema.placement import place_tables
 from storage.schema.tables import META
 from storage.store import CONTROL
 
+from .citus import has_citus
 from .postgres_connection import PostgresConnection
 
 DEFAULT_NAME = "rankcurve"
@@ -65,7 +66,3 @@ class Partitions:
         cursors = POSTGRES.cursors and not self.distributed
         schema_of = place_tables(partition, self._schema_of)
         return replace(POSTGRES, schema_of=schema_of, cursors=cursors, counts_skipped=not self.distributed)
-
-
-async def has_citus(connection: PostgresConnection) -> bool:
-    return bool(await connection.fetchval("SELECT count(*) FROM pg_extension WHERE extname = 'citus'"))

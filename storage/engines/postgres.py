@@ -24,9 +24,10 @@ from storage.records import Board
 from storage.schema.creation import create_schema_apart
 from storage.store import CONTROL, Program, Rows, StoreSize
 
+from .citus import DefinitionNeededError, PlacementCheck, find_coordinator, has_citus
 from .connection_pool import ConnectionPool
-from .partitions import Partitions, has_citus
-from .postgres_connection import Connector, Kind, PostgresConnection
+from .partitions import Partitions
+from .postgres_connection import Connector, Kind, PostgresConnection, replace_host
 from .postgres_errors import is_lost
 from .postgres_retries import Retrier
 from .store_observer import StoreObserver, report_statements_to
@@ -35,6 +36,8 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 VERSION_MIN = 12
+COORDINATOR = "coordinator"
+DEFINERS = 2  # the connections to the coordinator of Citus, for transactions that change definitions
 POOL_CHOICES_MAX = 100_000  # the largest number of board ids in the cache that `for_board` uses
 
 
@@ -55,6 +58,9 @@ class PostgresStore:
         self, connections: _Connections, retrier: Retrier, others: list[tuple[BoardConnectionPool, PostgresStore]]
     ):
         self._connections, self._retrier, self._others = connections, retrier, others
+        self._open_coordinator: Callable[[str, int], ConnectionPool] | None = None
+        self._coordinator: ConnectionPool | None = None  # set on Citus
+        self._placements: PlacementCheck | None = None  # set on Citus
         self._partitions = Partitions()
         self.dialect: Dialect = self._partitions.dialect_of(CONTROL)
         self._views: dict[int, PostgresStore] = {CONTROL: self}
@@ -80,9 +86,14 @@ class PostgresStore:
             for pool in parse_connection_pools(limits.pools)
         ]
         store = cls(_make_pools(url, limits, observer, None), retrier, others)
+        store._open_coordinator = lambda host, port: _make_pool(
+            replace_host(url, host, port), limits, observer, COORDINATOR, "write", DEFINERS
+        )
         try:
             await retrier.run(store._connections.writers, _check_server)
             store._lay_out(await retrier.run(store._connections.writers, Partitions.find))
+            if store._partitions.distributed:
+                await store._distribute()
         except BaseException as error:
             await store.close()
             if isinstance(error, ValueError):  # the driver can't parse the URL, and its message quotes the URL; hide it
@@ -99,7 +110,19 @@ class PostgresStore:
             store._partitions, store.dialect = partitions, partitions.dialect_of(CONTROL)
             store._views = {CONTROL: store}
 
+    async def _distribute(self) -> None:
+        """Prepare for Citus, in the views of all sets of boards."""
+        at = await self._retrier.run(self._connections.light, find_coordinator)
+        if at is None:
+            raise StoreUnsupportedError("Citus does not know its coordinator: call citus_set_coordinator_host there")
+        assert self._open_coordinator is not None
+        pool = self._open_coordinator(*at)
+        placements = PlacementCheck()
+        for store in (self, *(store for _, store in self._others)):
+            store._coordinator, store._placements = pool, placements
+
     async def has_citus(self) -> bool:
+        """Return whether the database has the extension Citus."""
         return await self._retrier.run(self._connections.light, has_citus)
 
     async def create_apart(self, partitions: int, *, distributed: bool = False) -> str:
@@ -109,6 +132,8 @@ class PostgresStore:
         """
         layout = dataclasses.replace(self._partitions, apart=True, distributed=distributed, count=partitions)
         self._lay_out(layout)
+        if distributed:
+            await self._distribute()
         made = partial(create_schema_apart, schema_of=layout.schema_named, distributed=distributed)
         return await self.write(lambda: made(self.dialect, partitions))
 
@@ -143,9 +168,14 @@ class PostgresStore:
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         async def attempt(connection: PostgresConnection) -> T:
+            if self._placements is not None:
+                await self._placements.begin(connection)
             await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             result = await self._drive(connection, program())
-            await connection.execute("COMMIT")
+            if self._placements is None:
+                await connection.execute("COMMIT")
+            else:
+                await self._placements.commit(connection)
             return result
 
         return await self._retrier.run(self._connections.heavy if heavy else self._connections.light, attempt)
@@ -156,13 +186,18 @@ class PostgresStore:
         return await self._retrier.run(self._connections.light, lambda connection: self._run(connection, built))
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        async def attempt(connection: PostgresConnection) -> T:
+        async def attempt(connection: PostgresConnection, *, defines: bool) -> T:
             await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-            result = await self._drive(connection, program())
+            result = await self._drive(connection, program(), defines=defines)
             await self._retrier.commit(connection)
             return result
 
-        return await self._retrier.run(self._connections.writers, attempt)
+        try:
+            first = partial(attempt, defines=self._coordinator is None)
+            return await self._retrier.run(self._connections.writers, first)
+        except DefinitionNeededError:
+            assert self._coordinator is not None
+            return await self._retrier.run(self._coordinator, partial(attempt, defines=True))
 
     async def write_query(self, query: Bound) -> Rows:
         """Run one statement as a transaction without BEGIN and COMMIT, which saves two round trips."""
@@ -178,10 +213,12 @@ class PostgresStore:
         self._ran(query, rows)
         return rows
 
-    async def _drive(self, connection: PostgresConnection, program: Program[T]) -> T:
+    async def _drive(self, connection: PostgresConnection, program: Program[T], *, defines: bool = True) -> T:
         try:
             query = next(program)
             while True:
+                if not defines and query.query.is_definition:
+                    raise DefinitionNeededError
                 query = program.send(await self._run(connection, self._build(query)))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
@@ -215,28 +252,32 @@ class PostgresStore:
 
     async def close(self) -> None:
         await self._retrier.close()
+        if self._coordinator is not None:
+            await self._coordinator.close()
         for connections in (self._connections, *(store._connections for _, store in self._others)):
             for pool in connections:
                 await pool.close()
 
 
 def _make_pools(url: str, limits: Settings, observer: StoreObserver, pool: BoardConnectionPool | None) -> _Connections:
-    name = COMMON_CONNECTION_POOL if pool is None else pool.name
-
-    def open_pool(kind: Kind, count: int) -> ConnectionPool:
-        return ConnectionPool(
-            f"{name} {kind}",
-            Connector(url, limits, kind),
-            count,
-            limits,
-            waited=lambda seconds: observer.connection_waited(name, kind, seconds),
-            lent=lambda lent, waiting: observer.connections_lent(name, kind, lent, waiting=waiting, limit=count),
-        )
-
+    make = partial(_make_pool, url, limits, observer, COMMON_CONNECTION_POOL if pool is None else pool.name)
     return _Connections(
-        open_pool("write", limits.writer_connections if pool is None else 1),
-        open_pool("read", limits.reader_connections if pool is None else pool.connections),
-        open_pool("heavy", limits.heavy_reader_connections if pool is None else 1),
+        make("write", limits.writer_connections if pool is None else 1),
+        make("read", limits.reader_connections if pool is None else pool.connections),
+        make("heavy", limits.heavy_reader_connections if pool is None else 1),
+    )
+
+
+def _make_pool(
+    url: str, limits: Settings, observer: StoreObserver, name: str, kind: Kind, count: int
+) -> ConnectionPool:
+    return ConnectionPool(
+        f"{name} {kind}",
+        Connector(url, limits, kind),
+        count,
+        limits,
+        waited=lambda seconds: observer.connection_waited(name, kind, seconds),
+        lent=lambda lent, waiting: observer.connections_lent(name, kind, lent, waiting=waiting, limit=count),
     )
 
 

@@ -58,6 +58,14 @@ def hosts_of(url: str) -> list[str]:
     return [urlunsplit(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(",")]
 
 
+def replace_host(url: str, host: str, port: int) -> str:
+    """Return the URL of another server with the same user, database and parameters."""
+    parts = urlsplit(url)
+    user, at, _ = parts.netloc.rpartition("@")
+    named = f"[{host}]" if ":" in host else host
+    return urlunsplit(parts._replace(netloc=f"{user}{at}{named}:{port}"))
+
+
 class Connector:
     """Opens sessions. It first tries the host that accepted the last session, then the other hosts in the URL's order.
 
