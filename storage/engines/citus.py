@@ -24,6 +24,12 @@ async def has_citus(connection: PostgresConnection) -> bool:
     return bool(await connection.fetchval("SELECT count(*) FROM pg_extension WHERE extname = 'citus'"))
 
 
+async def is_distributed(connection: PostgresConnection, schema: str) -> bool:
+    """Return whether Citus places the tables of a schema."""
+    placed = "SELECT count(*) FROM pg_dist_schema WHERE schemaid = to_regnamespace(quote_ident($1))"
+    return bool(await connection.fetchval(placed, schema))
+
+
 async def find_coordinator(connection: PostgresConnection) -> tuple[str, int] | None:
     """Return host and port of the coordinator, or None if no operator has told them to Citus."""
     found = await connection.fetchrow("SELECT nodename, nodeport FROM pg_dist_node WHERE groupid = 0")

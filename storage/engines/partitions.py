@@ -14,7 +14,7 @@ from storage.schema.placement import place_tables
 from storage.schema.tables import META
 from storage.store import CONTROL
 
-from .citus import has_citus
+from .citus import has_citus, is_distributed
 from .postgres_connection import PostgresConnection
 
 DEFAULT_NAME = "rankcurve"
@@ -43,7 +43,7 @@ class Partitions:
             count = await connection.fetchval(f"SELECT content FROM {table} WHERE name = 'partitions'")
             found.count = int(count or 1)
             break
-        found.distributed = found.apart and await has_citus(connection)
+        found.distributed = await has_citus(connection) and (found.apart or await is_distributed(connection, schema))
         return found
 
     def schema_named(self, partition: int) -> str:
@@ -60,9 +60,9 @@ class Partitions:
         return dialect
 
     def _make_dialect(self, partition: int) -> Dialect:
-        if not self.apart and partition <= 0:
+        if not self.apart and not self.distributed and partition <= 0:
             return POSTGRES
-        # On Citus, a function runs on the server that the client has reached. A cursor is on the server of the rows.
-        cursors = POSTGRES.cursors and not self.distributed
         schema_of = place_tables(partition, self._schema_of)
-        return replace(POSTGRES, schema_of=schema_of, cursors=cursors, counts_skipped=not self.distributed)
+        # On Citus, a cursor is on the server of the rows, but a function that reads from it on the server that the
+        # client has reached. And an insert that skips conflicts reports how many rows it was given.
+        return replace(POSTGRES, schema_of=schema_of, cursors=False, counts_skipped=False)

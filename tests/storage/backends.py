@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from config.settings import Settings
+from querybuilder import Built
 from storage.engines.postgres import PostgresStore
+from storage.engines.postgres_connection import PostgresConnection
 from storage.engines.sqlite import SqliteStore
-from storage.store import Store
+from storage.store import CONTROL, Rows, Store
 from tests.schemas import fresh_schema
+from tests.storage.citus_forms import find_fault
 
 PARTITIONS = 4
 HOME = 2  # the partition in which such tests run
@@ -72,11 +75,31 @@ def postgres_backend(request: pytest.FixtureRequest) -> Backend:
 
 
 def partitions_backend(request: pytest.FixtureRequest) -> Backend:
-    """Return the PostgreSQL backend with four partitions. Tests that know nothing of partitions run in one of them."""
-    return _postgres_backend(request.getfixturevalue("postgres_url"), partitions=PARTITIONS)
+    """Return the PostgreSQL backend with four partitions. Tests that know nothing of partitions run in one of them.
+
+    The backend fails a test if the store runs a statement that Citus would refuse, or run on several nodes.
+    """
+    patch, faults = request.getfixturevalue("monkeypatch"), set[tuple[str, str]]()
+    run_query = PostgresConnection.run_query
+
+    async def checked(self: PostgresConnection, query: Built, *, timeout_s: float | None = None) -> Rows:
+        if (fault := find_fault(query.sql)) is not None:
+            faults.add((fault, query.sql))
+        return await run_query(self, query, timeout_s=timeout_s)
+
+    patch.setattr(PostgresConnection, "run_query", checked)
+    request.addfinalizer(lambda: _fail_for(faults))
+    # Pools of leases are in the control partition.
+    home = CONTROL if "leases" in request.path.parts else HOME
+    return _postgres_backend(request.getfixturevalue("postgres_url"), partitions=PARTITIONS, home=home)
 
 
-def _postgres_backend(url: str, *, partitions: int | None) -> Backend:
+def _fail_for(faults: set[tuple[str, str]]) -> None:
+    if faults:
+        pytest.fail("\n".join(f"{fault}: {sql}" for fault, sql in sorted(faults)))
+
+
+def _postgres_backend(url: str, *, partitions: int | None, home: int = CONTROL) -> Backend:
     @asynccontextmanager
     async def postgres_place(_directory: Path) -> AsyncIterator[OpenStore]:
         opened: list[Store] = []
@@ -87,7 +110,7 @@ def _postgres_backend(url: str, *, partitions: int | None) -> Backend:
                 if partitions is not None:
                     if not opened:
                         await store.create_apart(partitions, distributed=await store.has_citus())
-                    store = store.at(HOME)
+                    store = store.at(home)
                 opened.append(store)
                 return store
 

@@ -158,10 +158,17 @@ class Deployment:
     def laid_out(self, wanted: BoardSpec) -> BoardSpec:
         return replace(wanted, table=self.table)
 
-    async def create(self, board_id: str, *columns: ColumnSpec, ties: Ties = Ties.SHARED, **more: Any) -> Board:
+    async def create(
+        self,
+        board_id: str,
+        *columns: ColumnSpec,
+        ties: Ties = Ties.SHARED,
+        partition: int | None = None,
+        **more: Any,
+    ) -> Board:
         wanted = self.laid_out(replace(spec(*columns, ties=ties), **more))
         asked: dict[str, Any] = {"board_id": board_id, "spec": wanted, "now_us": self.clock()}
-        asked["partition"] = self.partition
+        asked["partition"] = self.partition if partition is None else partition
         return await self.store.write(lambda: create_board(**asked, boards_max=BOARDS_MAX))
 
     async def change(self, board_id: str, wanted: BoardSpec) -> Board:
@@ -238,15 +245,16 @@ class Deployment:
 
     async def erase(self, board: Board, owner: str) -> bool:
         """Erase an owner from a board. Return whether the owner had an entry."""
-        return await self.store.write(lambda: erase_entry(self.entries(board), owner, now_us=self.clock()))
+        store = self.store.for_board(board)
+        return await store.write(lambda: erase_entry(self.entries(board), owner, now_us=self.clock()))
 
     async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-        return await self.store.read(lambda: self.entries(board).find_entries(owners))
+        return await self.store.for_board(board).read(lambda: self.entries(board).find_entries(owners))
 
     async def list_rows(self, board: Board) -> list[tuple[Any, ...]]:
         layout = layout_of(board)
         rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
-        return [tuple(row) for row in await self.store.read_query(rows.bind(**scope_of(board)))]
+        return [tuple(row) for row in await self.store.for_board(board).read_query(rows.bind(**scope_of(board)))]
 
     async def stats(self, board: Board, owner: str) -> dict[str, StatValue | None] | None:
         """Return an owner's values by column name, or None if the owner has no entry."""
@@ -258,7 +266,7 @@ class Deployment:
 
     async def totals(self, board: Board) -> dict[int, int]:
         """Return the totals of a board that are not 0. The keys are column indexes, ALL_ENTRIES and CHANGES."""
-        counted = await self.store.read(lambda: find_totals([board.key]))
+        counted = await self.store.for_board(board).read(lambda: find_totals([board.key]))
         return {index: count for index, count in counted[board.key].items() if count and index != STATE}
 
     def writer(

@@ -1,4 +1,7 @@
-"""Compare a store with plain dicts, after posts, erasures, resets and new columns in any order."""
+"""Compare a store with plain dicts, after posts, erasures, resets and new columns in any order.
+
+If the store has several partitions, each board is in another one, and posts reach boards of several partitions.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,7 +34,7 @@ from storage.records import (
     TableSharing,
     Ties,
 )
-from storage.store import Program
+from storage.store import Program, in_partition
 from tests.storage.backends import Backend
 from tests.storage.deployment import Session, counter, label, part, ranked
 from tests.storage.plain import OutOfRangeError, Reached, merge_row, rank_rows
@@ -112,7 +115,9 @@ class BoardsMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), shape=st.sampled_from(sorted(SHAPES)), ties=st.sampled_from(Ties))
     def create(self, name: str, shape: str, ties: Ties) -> None:
-        board = self.session.run(self.session.deployment.create(name, *SHAPES[shape], ties=ties))
+        deployment = self.session.deployment
+        partition = NAMES.index(name) % deployment.store.partitions
+        board = self.session.run(deployment.create(name, *SHAPES[shape], ties=ties, partition=partition))
         if name in self.plain:
             assert board == self.plain[name].board
             return
@@ -279,17 +284,20 @@ class BoardsMachine(RuleBasedStateMachine):
         boards = yield from list_boards(prefix="", after="", limit=10)
         assert boards == [self.plain[name].board for name in sorted(self.plain)]
         for plain in self.plain.values():
-            totals = (yield from find_totals([plain.board.key]))[plain.board.key]
-            assert totals.get(ALL_ENTRIES, 0) == len(plain.rows)
-            assert 0 <= totals.get(CHANGES, 0) <= plain.changes
-            for index in plain.board.sorted_indexes:
-                assert totals.get(index, 0) == sum(row[index] is not None for row in plain.rows.values())
-                yield from self.compare_ranking(plain, index)
-            entries = yield from self.session.deployment.entries(plain.board).find_entries(OWNERS)
-            assert {owner: entry.updated_at_us for owner, entry in entries.items()} == plain.versions
-            merger = self.session.deployment.merger(plain.board)
-            for owner, entry in entries.items():
-                assert merger.decode_stats(entry.cells) == plain.stats(owner)
+            yield from in_partition(plain.board.partition, self.compare_board(plain))
+
+    def compare_board(self, plain: PlainBoard) -> Program[None]:
+        totals = (yield from find_totals([plain.board.key]))[plain.board.key]
+        assert totals.get(ALL_ENTRIES, 0) == len(plain.rows)
+        assert 0 <= totals.get(CHANGES, 0) <= plain.changes
+        for index in plain.board.sorted_indexes:
+            assert totals.get(index, 0) == sum(row[index] is not None for row in plain.rows.values())
+            yield from self.compare_ranking(plain, index)
+        entries = yield from self.session.deployment.entries(plain.board).find_entries(OWNERS)
+        assert {owner: entry.updated_at_us for owner, entry in entries.items()} == plain.versions
+        merger = self.session.deployment.merger(plain.board)
+        for owner, entry in entries.items():
+            assert merger.decode_stats(entry.cells) == plain.stats(owner)
 
     def compare_ranking(self, plain: PlainBoard, index: int) -> Program[None]:
         stored = self.session.deployment.entries(plain.board).rankings[index]

@@ -27,7 +27,7 @@ async def test_opening_a_store_again_changes_nothing_and_returns_the_same_salt(o
     assert len(bytes.fromhex(salt)) >= 16
     assert await created(store) == salt
     described = await meta(store)
-    assert described["schema_version"] == str(SCHEMA_VERSION) and described["salt"] == salt
+    assert (described["schema_version"], described["salt"]) == (str(SCHEMA_VERSION), salt)
     deployment = await Deployment.on(store)
     board = await deployment.create("b", ranked("xp"))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
