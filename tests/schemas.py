@@ -6,7 +6,11 @@ from contextlib import asynccontextmanager, suppress
 
 import asyncpg
 
+from config.settings import Settings
+from storage.engines.postgres import PostgresStore
+
 DROPS_MAX = 3
+PARTITIONS = 4  # of a store with several partitions
 
 
 @asynccontextmanager
@@ -18,6 +22,17 @@ async def fresh_schema(url: str) -> AsyncIterator[str]:
         yield f"{url}{'&' if '?' in url else '?'}search_path={name}"
     finally:
         await _drop(url, name)
+
+
+@asynccontextmanager
+async def fresh_store(url: str) -> AsyncIterator[str]:
+    """Yield the connection string of an empty store: on Citus a store with partitions, otherwise an empty schema."""
+    async with fresh_schema(url) as place:
+        if await _run(url, "SELECT 1 FROM pg_extension WHERE extname = 'citus'"):
+            store = await PostgresStore.open(place, Settings())
+            await store.create_apart(PARTITIONS, distributed=True)
+            await store.close()
+        yield place
 
 
 async def _drop(url: str, name: str) -> None:

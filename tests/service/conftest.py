@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from tests.memcached import OpenMemcached
-from tests.schemas import fresh_schema
+from tests.schemas import fresh_store
 from tests.service.real_service import Process, Service, Spawn
 
 
@@ -22,7 +22,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 @pytest.fixture
 async def store_url(postgres_url: str) -> AsyncIterator[str]:
     """Return the connection string of an empty schema on the PostgreSQL server."""
-    async with fresh_schema(postgres_url) as url:
+    async with fresh_store(postgres_url) as url:
         yield url
 
 
@@ -32,7 +32,7 @@ async def either_store(request: pytest.FixtureRequest) -> AsyncIterator[dict[str
     if request.param == "sqlite":
         yield {}
         return
-    async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
+    async with fresh_store(request.getfixturevalue("postgres_url")) as url:
         yield {"store": url}
 
 

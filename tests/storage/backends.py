@@ -12,10 +12,9 @@ from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import PostgresConnection
 from storage.engines.sqlite import SqliteStore
 from storage.store import CONTROL, Rows, Store
-from tests.schemas import fresh_schema
+from tests.schemas import PARTITIONS, fresh_schema
 from tests.storage.citus_forms import find_fault
 
-PARTITIONS = 4
 HOME = 2  # the partition in which such tests run
 # Opens a store in one folder (SQLite) or one schema (PostgreSQL). The data remains when the store is closed.
 OpenStore = Callable[[], Awaitable[Store]]

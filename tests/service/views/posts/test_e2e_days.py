@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.schemas import fresh_schema
+from tests.schemas import fresh_store
 from tests.service.killed_closing import KilledClosing
 from tests.service.played_days import Days
 from tests.service.real_service import RARELY, Service
@@ -37,7 +37,7 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path, store: str) ->
     if store.startswith("sqlite"):
         yield Service(tmp_path, jobs="none")
         return
-    async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
+    async with fresh_store(request.getfixturevalue("postgres_url")) as url:
         yield Service(tmp_path, store=url, jobs="none")
 
 
