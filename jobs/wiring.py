@@ -24,6 +24,7 @@ from jobs.queue.drain import DrainWorker, QueueParts
 from jobs.queue.size_workers import JOB as SIZE_JOB
 from jobs.queue.size_workers import SizeWorkersJob
 from storage.leases.peers.exchange import LeaseExchange
+from storage.queue.ingest_queue import list_queues
 from storage.queue.queue_application import Drainer
 from storage.queue.workers import ShardLeases
 from storage.store import Store
@@ -108,25 +109,30 @@ def _start_queue(runner: Runner, parts: QueueParts, context: JobContext) -> None
 
 def _make_drain_worker(parts: QueueParts, context: JobContext, *, holder: str) -> DrainWorker:
     sleep = context.make_sleep("drain")
-    drainer = Drainer(
-        context.store,
-        context.open_boards,
-        parts.leases,
-        context.limits,
-        now_us=context.now_us,
-        monotonic=context.monotonic,
-        sleep=sleep,
-        rng=context.rng,
-    )
+
+    def make_drainer(partition: int) -> Drainer:
+        return Drainer(
+            context.store,
+            context.open_boards,
+            parts.leases,
+            context.limits,
+            partition=partition,
+            now_us=context.now_us,
+            monotonic=context.monotonic,
+            sleep=sleep,
+            rng=context.rng,
+        )
+
     leases = ShardLeases(
         parts.leases,
         parts.semaphore,
         shards=parts.shards,
+        queues=lambda: list_queues(context.store.dialect, context.store.partitions),
         holder=holder,
         lease_us=round(context.limits.ingest_lease_s * 1e6),
         rng=context.rng,
     )
-    return DrainWorker(context, drainer, leases, wake=parts.wake, sleep=sleep)
+    return DrainWorker(context, make_drainer, leases, wake=parts.wake, sleep=sleep)
 
 
 def start_watch(context: JobContext) -> Runner:

@@ -2,6 +2,9 @@
 
     posts wait ──> claim a permit and shards ──> rounds on these shards ──> renew leases before they end ──> rounds …
 
+A worker may have shards of several partitions. Each turn runs one round in each of these partitions. A partition whose
+round fails does not stop the rounds of the others.
+
 A transaction costs nearly the same for few posts as for many. So if a round emptied the queue, the worker waits a
 moment before the next round, in which more posts may come.
 
@@ -10,6 +13,7 @@ its shards to others, the store rejects its writes.
 """
 
 import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import structlog
@@ -17,11 +21,13 @@ import structlog
 from jobs.controls import Sleep, sleep_until_set
 from jobs.job_context import JobContext
 from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreDamagedError
-from storage.leases.work_leases import WorkLeases
+from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.queue import ingest_queue
-from storage.queue.queue_application import Drainer
+from storage.queue.ingest_queue import ShardBacklog
+from storage.queue.intake import read_backlog
+from storage.queue.queue_application import DrainedRound, Drainer
 from storage.queue.workers import Semaphore, ShardLeases, Share
-from storage.store import read_single
+from storage.store import Program, in_partition, read_single
 
 log = structlog.get_logger(__name__)
 _DOUBLINGS_MAX = 20
@@ -32,7 +38,7 @@ QUIET_POLLS = 5
 
 @dataclass(frozen=True, slots=True)
 class QueueParts:
-    shards: int
+    shards: int  # in each partition
     leases: WorkLeases
     wake: asyncio.Event  # set when posts are queued in this process
     semaphore: Semaphore  # limits how many workers of the store work at the same time
@@ -40,10 +46,21 @@ class QueueParts:
 
 class DrainWorker:
     def __init__(
-        self, context: JobContext, drainer: Drainer, leases: ShardLeases, *, wake: asyncio.Event, sleep: Sleep
+        self,
+        context: JobContext,
+        make_drainer: Callable[[int], Drainer],
+        leases: ShardLeases,
+        *,
+        wake: asyncio.Event,
+        sleep: Sleep,
     ) -> None:
-        """Create a worker. The caller must set `wake` whenever posts are queued in this process."""
-        self._store, self._drainer, self._leases, self._limits = context.store, drainer, leases, context.limits
+        """Create a worker. The caller must set `wake` whenever posts are queued in this process.
+
+        `make_drainer` makes the drainer of a partition.
+        """
+        self._store, self._leases, self._limits = context.store, leases, context.limits
+        self._make_drainer = make_drainer
+        self._drainers: dict[int, Drainer] = {}
         self._observer, self._wake, self._now_us = context.observer, wake, context.now_us
         self._monotonic, self._sleep = context.monotonic, sleep
         self._share = Share()
@@ -67,29 +84,20 @@ class DrainWorker:
             await self._give_back()
 
     async def turn(self) -> bool:
-        """Renew or claim leases if that is due, and do a round. Return False if the worker should idle now."""
+        """Renew or claim leases if that is due, and do rounds. Return False if the worker should idle now."""
         try:
-            worked = await self._turn()
-        except (LeaseLostError, RacesLostError) as error:
-            if isinstance(error, LeaseLostError):
-                self._observer.drain_fenced()
-                self._share = Share(self._share.permit)
-            self._renewed_s = None
-            return True
+            ready = await self._renew()
         except Exception as error:
-            self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
-            pause_s = min(self._limits.ingest_backoff_s_max, self._limits.job_backoff_base_s * 2**self._failures)
-            detail = error.detail if isinstance(error, StorageError) else None
-            log.warning("drain_failed", detail=detail, pause_s=pause_s, exc_info=None if detail else error)
-            self._renewed_s = None
-            await self._sleep(pause_s)
+            await self._back_off(error)
             return True
-        self._failures = 0
-        return worked
+        if not ready:
+            self._failures = 0
+        return ready and await self._run_rounds()
 
-    async def _turn(self) -> bool:
+    async def _renew(self) -> bool:
+        """Renew or claim leases if that is due. Return whether the worker has shards."""
         if self._renewed_s is None or self._monotonic() - self._renewed_s >= self._renewal_s:
-            if await read_single(self._store, ingest_queue.is_empty):
+            if await self._is_empty():
                 await self._measure(empty=True)
                 return False
             self._share = await self._store.write(lambda: self._leases.keep_share(self._share))
@@ -101,17 +109,61 @@ class DrainWorker:
         elif self._reports_backlog:
             self._reports_backlog = False
             self._observer.backlog_left()
-        if not self._share.shards:
-            return False
-        began_s = self._monotonic()
-        drained = await self._drainer.drain_round(sorted(self._share.shards.items()))
-        if drained is None:
-            return False
-        age_s = max(0.0, (self._now_us() - drained.oldest_us) / 1e6)
-        self._worked_s = self._monotonic()
-        self._observer.posts_drained(drained, seconds=self._worked_s - began_s, age_s=age_s)
-        if not drained.more:
+        return bool(self._share.shards)
+
+    async def _run_rounds(self) -> bool:
+        """Run a round in each partition with shards of this worker. Return False if no posts wait there."""
+        began_s, worked, more = self._monotonic(), False, False
+        failure: Exception | None = None
+        for partition, shards in self._share.by_partition():
+            try:
+                drained = await self._run_round(partition, shards)
+            except (LeaseLostError, RacesLostError) as error:
+                if isinstance(error, LeaseLostError):
+                    self._observer.drain_fenced()
+                    self._share = self._share.without(partition)
+                self._renewed_s = None
+                worked = more = True
+            except Exception as error:
+                failure = error
+            else:
+                worked |= drained is not None
+                more |= drained is not None and drained.more
+        if failure is not None:
+            await self._back_off(failure)
+            return True
+        self._failures = 0
+        if worked and not more:
             self._next_round_s = began_s + min(self._limits.ingest_gather_s, self._renewal_s)
+        return worked
+
+    async def _run_round(self, partition: int, shards: list[tuple[int, WorkLease]]) -> DrainedRound | None:
+        if partition not in self._drainers:
+            self._drainers[partition] = self._make_drainer(partition)
+        began_s = self._monotonic()
+        drained = await self._drainers[partition].drain_round(shards)
+        if drained is not None:
+            age_s = max(0.0, (self._now_us() - drained.oldest_us) / 1e6)
+            self._worked_s = self._monotonic()
+            self._observer.posts_drained(drained, seconds=self._worked_s - began_s, age_s=age_s)
+        return drained
+
+    async def _back_off(self, error: Exception) -> None:
+        self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
+        pause_s = min(self._limits.ingest_backoff_s_max, self._limits.job_backoff_base_s * 2**self._failures)
+        detail = error.detail if isinstance(error, StorageError) else None
+        log.warning("drain_failed", detail=detail, pause_s=pause_s, exc_info=None if detail else error)
+        self._renewed_s = None
+        await self._sleep(pause_s)
+
+    async def _is_empty(self) -> bool:
+        for partition in self._leases.queues():
+
+            def look(partition: int = partition) -> Program[bool]:
+                return (yield from in_partition(partition, ingest_queue.is_empty()))
+
+            if not await read_single(self._store, look):
+                return False
         return True
 
     @property
@@ -126,8 +178,8 @@ class DrainWorker:
             return
         self._measured_s, self._reported_empty = now_s, empty
         self._reports_backlog |= not empty
-        backlog = {} if empty else await read_single(self._store, ingest_queue.read_backlog)
-        self._observer.backlog_seen(backlog, self._now_us())
+        found = {} if empty else await read_backlog(self._store)
+        self._observer.backlog_seen(_add_up((shard.number, each) for shard, each in found.items()), self._now_us())
 
     async def _gather(self) -> None:
         """Wait until it is time for the next round, so that more posts share its transaction."""
@@ -152,3 +204,12 @@ class DrainWorker:
             return
         except StorageError as error:  # the leases expire by themselves
             log.warning("shards_not_released", detail=error.detail)
+
+
+def _add_up(backlogs: Iterable[tuple[int, ShardBacklog]]) -> dict[int, ShardBacklog]:
+    """Return the backlog of the shards with each number, in all partitions together."""
+    total: dict[int, ShardBacklog] = {}
+    for number, each in backlogs:
+        before = total.get(number, ShardBacklog(0, each.oldest_us))
+        total[number] = ShardBacklog(before.posts + each.posts, min(before.oldest_us, each.oldest_us))
+    return total

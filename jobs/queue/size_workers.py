@@ -26,7 +26,7 @@ import structlog
 from jobs.job_context import JobContext
 from storage.errors import StorageError
 from storage.queue import ingest_queue
-from storage.queue.ingest_queue import ShardCount
+from storage.queue.ingest_queue import Shard, ShardCount, list_queues, read_queues
 from storage.queue.workers import Semaphore, Sizing
 from storage.store import Program
 
@@ -111,8 +111,8 @@ class WorkerCount:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    counts: dict[int, ShardCount]
+class WorkSeen:
+    counts: dict[Shard, ShardCount]
     holders: int
     sizing: Sizing
     oldest_for_us: int | None  # how long the oldest post has waited, in microseconds; None: no post waits
@@ -135,7 +135,7 @@ class SizeWorkersJob:
         self._store, self._semaphore, self._limits = context.store, semaphore, context.limits
         self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(JOB)
         self._count = WorkerCount(most=context.limits.ingest_workers_max)
-        self._before: tuple[float, _Seen] | None = None
+        self._before: tuple[float, WorkSeen] | None = None
 
     async def run_forever(self) -> None:
         while True:
@@ -147,7 +147,7 @@ class SizeWorkersJob:
 
     async def measure(self) -> None:
         """Measure the work since the last measurement, and resize the semaphore if the estimate has changed."""
-        seen, now_s = await self._store.read(self._look), self._monotonic()
+        seen, now_s = await self._store.read(self.read_work), self._monotonic()
         before, self._before = self._before, (now_s, seen)
         if before is None or seen.posts == before[1].posts:
             return
@@ -166,10 +166,12 @@ class SizeWorkersJob:
         if await self._store.write(lambda: self._semaphore.resize(sizing, found=seen.sizing)):
             log.info("workers_resized", workers=size, before=seen.sizing.size, capacity=capacity, speed=speed)
 
-    def _look(self) -> Program[_Seen]:
-        counts = yield from ingest_queue.read_counts()
-        backlog = yield from ingest_queue.read_backlog()
+    def read_work(self) -> Program[WorkSeen]:
+        """Return the work of all workers, and the posts that wait, in all partitions together."""
+        queues = list_queues(self._store.dialect, self._store.partitions)
+        counts = yield from read_queues(queues, ingest_queue.read_counts)
+        backlog = yield from read_queues(queues, ingest_queue.read_backlog)
         holders = yield from self._semaphore.holders()
         sizing = yield from self._semaphore.sizing()
         oldest_us = min((shard.oldest_us for shard in backlog.values()), default=None)
-        return _Seen(counts, holders, sizing, None if oldest_us is None else self._now_us() - oldest_us)
+        return WorkSeen(counts, holders, sizing, None if oldest_us is None else self._now_us() - oldest_us)

@@ -90,6 +90,7 @@ class QueueShard(msgspec.Struct, frozen=True):
     age_seconds: Decimal | int
     applied: int
     worker: str | None = None
+    partition: int | None = 0  # None: posts to boards of several partitions
 
 
 class QueueState(msgspec.Struct, frozen=True):

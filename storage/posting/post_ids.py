@@ -28,9 +28,9 @@ from querybuilder import (
 )
 from storage.boards.boards import COLUMNS_LIMIT, STATE
 from storage.errors import PostIdConflictError, UnknownBoardError
-from storage.records import Board, PartOutcome, Post, PostStatus
+from storage.records import Board, Family, PartOutcome, Post, PostStatus
 from storage.schema.tables import POST_IDS, TOTALS
-from storage.store import Program, Row
+from storage.store import Program, Row, in_partition
 
 
 class PostIds:
@@ -107,18 +107,21 @@ def find_repeats(posts: Sequence[Post]) -> Program[list[bool | PostIdConflictErr
     """
     hashes: dict[int, set[str]] = defaultdict(set)
     boards: dict[int, Board] = {}
+    families: dict[int, Family] = {}
     for post in posts:
         if post.post_hash is not None:
             for key in _keys_of(post):
                 hashes[key].add(post.post_hash)
             if post.family is None:
                 boards |= {part.board.key: part.board for part in post.parts}
+            else:
+                families[post.family.key] = post.family
     known: dict[int, dict[str, RememberedPost]] = {}
-    for key, theirs in hashes.items():
-        if (board := boards.get(key)) is None:
-            known[key] = yield from find_in_family(key, theirs)
-        else:
-            _, known[key] = yield from find_known(key, board.epoch, theirs)
+    for key, family in families.items():
+        known[key] = yield from in_partition(family.partition, find_in_family(key, hashes[key]))
+    for key, board in boards.items():
+        finding = find_known(key, board.epoch, hashes[key])
+        _, known[key] = yield from in_partition(board.partition, finding)
     return [_repeats(post, known) for post in posts]
 
 

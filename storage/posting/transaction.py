@@ -39,7 +39,7 @@ from storage.errors import (
 )
 from storage.log.bundles import BundleDraft
 from storage.log.cells import Cell
-from storage.log.change_log import Logged, build_log_insert, build_position_taking, bundle_rows, change_log
+from storage.log.change_log import Logged, NewChange, build_log_insert, build_position_taking, bundle_rows, change_log
 from storage.log.log_record import ChangeKind, record_of_post
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, BoardPost, Entry, Family, PartOutcome, Post, PostStatus
@@ -99,6 +99,7 @@ class PostTransaction:
         # The posts that boards and families remember, by board or family key and post hash, and those of this group.
         self._known: dict[int, dict[str, RememberedPost]] = defaultdict(dict)
         self._fresh: list[RememberedPost] = []
+        self._further: dict[int, dict[int, BundleDraft]] = {}  # see `log_too`; by partition and board key
         # False: assume that all boards exist. If one does not, the store raises `UnknownBoardError`.
         self._check_boards = check_boards
 
@@ -109,10 +110,23 @@ class PostTransaction:
             LostRaceError: a row changed meanwhile; the transaction has to be rolled back.
             UnknownBoardError: a board was deleted, and `check_boards` is not set.
         """
-        yield from self._read(posts)
-        outcomes = [self._apply(post) for post in posts]
-        rows_written = yield from self._write()
+        outcomes = yield from self.plan_posts(posts)
+        rows_written = yield from self.write_changes()
         return TransactionResult(outcomes, rows_written)
+
+    def plan_posts(self, posts: Sequence[Post]) -> Program[list[list[PartOutcome]]]:
+        """Read what the posts need, and return their outcomes. Only `write_changes` writes them.
+
+        A transaction that writes more than the posts' changes does so in between, because the counters come last.
+        """
+        yield from self._read(posts)
+        return [self._apply(post) for post in posts]
+
+    def log_too(self, partition: int, change: NewChange) -> None:
+        """Let `write_changes` log a change that is not the group's, such as the rejection of a post."""
+        drafts = self._further.setdefault(partition, {})
+        draft = drafts.setdefault(change.board_key, BundleDraft(change.board_key))
+        draft.add_change(change.owner, change.previous, change.next, change.record)
 
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
         """Find the hidden rows of the owners, after the rows on boards were read. `hidden_owners` gives the reason."""
@@ -312,14 +326,15 @@ class PostTransaction:
         state.begin_draft().add_change(entry.owner, before, after, record)
         row.ranked = after
 
-    def _write(self) -> Program[int]:
+    def write_changes(self) -> Program[int]:
+        """Write what `plan_posts` has planned, and return the number of rows written."""
         totals: dict[int, dict[int, int]] = {}
         for partition, table, states in self._tables():
             yield from in_partition(partition, _write_table(table, states, totals))
         for partition in self._partitions:
             yield from in_partition(partition, self._write_others(partition))
         # Whoever holds the counter of a partition's log delays all its writers, so take the counters last.
-        for partition in self._partitions:
+        for partition in sorted({*self._partitions, *self._further}) if self._further else self._partitions:
             yield from in_partition(partition, self._finish(partition, totals))
         return sum(by_index[CHANGES] for by_index in totals.values())
 
@@ -335,6 +350,7 @@ class PostTransaction:
         """Log the changes of a partition and add to its totals."""
         states = self._states(partition)
         changed = [state.log for _, state in states if state.log is not None]
+        changed += self._further.get(partition, {}).values()
         totals = {key: all_totals[key] for key, _ in states if key in all_totals}
         if changed or totals or self._has_new:
             logged = yield from self._record(changed, totals)

@@ -3,7 +3,7 @@
     intake ── the queue is too deep, or its oldest post is too old ──> refused
        │ one transaction: the posts are durable, and the sender gets the answer "accepted"
        v
-    waiting: in a block of posts of one shard (ingest_queue, post_blocks)
+    waiting: in a block of posts of one shard of one partition (ingest_queue, post_blocks)
        │ a worker with the shard's lease and one of a limited number of permits (workers)
        v
     one transaction (queue_application): keep the leases, take the blocks, apply the posts, remember what was rejected
@@ -11,8 +11,11 @@
        └──> rejected: the reason is stored, because the sender already has the answer "accepted" (outcomes)
 
 The most important rule: a block leaves the queue only in the transaction that applies its posts. So after a crash, no
-post is lost and none is applied twice. The posts of an owner keep their order, because all of them are in one shard,
-and a shard has one worker at a time.
+post is lost and none is applied twice. The posts of an owner to the boards of one partition keep their order, because
+all of them are in one shard, and a shard has one worker at a time.
+
+Every partition has its own queue, with its own shards, leases, counts and rejections. So the transaction that applies
+posts stays in their partition. Only posts to boards of several partitions wait in the control partition.
 
 This is the uppermost room of `storage`: it may import every other room, and none imports it. The loops of the workers,
 and how many workers there should be, are in `jobs/queue`. Begin with `ingest_queue`, then `intake` and

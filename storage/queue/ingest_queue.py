@@ -1,14 +1,20 @@
-"""The ingest queue in the store: blocks of accepted posts, by shard, in the order in which they were accepted."""
+"""The ingest queue in the store: blocks of accepted posts, by shard, in the order in which they were accepted.
 
-from collections.abc import Sequence
+Every partition has a queue of its own, and all of them have equally many shards. A post waits in the partition of its
+boards, or in the control partition if they are in several. Run a program for the partition of the queue; `count_shards`
+and `make_shards` choose theirs.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from querybuilder import (
     INTEGER,
     TEXT,
+    Dialect,
     Prepared,
     asc,
     col,
@@ -26,13 +32,23 @@ from querybuilder import (
     update,
 )
 from storage.errors import LostRaceError
+from storage.records import Board, Post
+from storage.schema.creation import is_apart
 from storage.schema.ingest_tables import INGEST_BLOCKS, INGEST_SHARDS
 from storage.schema.sequences import take_numbers
-from storage.store import Program
+from storage.store import CONTROL, Program, in_partition
 
 from .post_blocks import Block, encode_json
 
+T = TypeVar("T")
+
+_SHARDS_IN = 0  # the partition that stores the number of shards
 _HEAD = tuple(map(col, ("shard", "number", "queued_at", "posts", "edition")))
+
+
+class Shard(NamedTuple):
+    partition: int
+    number: int  # within the partition, 0-based
 
 
 class NewBlock(NamedTuple):
@@ -72,21 +88,63 @@ class ShardCount:
     busy_us: int  # total time that workers were busy
 
 
+def list_queues(dialect: Dialect, partitions: int) -> list[int]:
+    """Return the partitions with queues, in the order in which transactions lock their rows.
+
+    Without a schema of its own, the control partition is partition 0. In a store of one partition, no post waits there.
+    """
+    return [*([CONTROL] if partitions > 1 and is_apart(dialect) else []), *range(partitions)]
+
+
+def find_queue(post: Post, dialect: Dialect) -> int:
+    """Return the partition in whose queue a post waits."""
+    first = post.parts[0].board.partition
+    if all(part.board.partition == first for part in post.parts):
+        return first
+    return _queue_of_several(dialect)
+
+
+def find_queues(board: Board, dialect: Dialect, partitions: int) -> list[int]:
+    """Return the partitions in whose queues a post to this board can wait."""
+    return sorted({board.partition, *([_queue_of_several(dialect)] if partitions > 1 else [])})
+
+
+def _queue_of_several(dialect: Dialect) -> int:
+    return CONTROL if is_apart(dialect) else 0
+
+
+def read_queues(queues: Iterable[int], read: Callable[[], Program[dict[int, T]]]) -> Program[dict[Shard, T]]:
+    """Run `read` in the partition of each queue, and return what it found, by shard."""
+    found: dict[Shard, T] = {}
+    for partition in queues:
+        by_number = yield from in_partition(partition, read())
+        found |= {Shard(partition, number): each for number, each in by_number.items()}
+    return found
+
+
 def count_shards() -> Program[int]:
-    """Return the number of shards in the store, or 0 if the queue was not divided yet."""
+    """Return the number of shards in each partition, or 0 if the queue was not divided yet."""
+    return (yield from in_partition(_SHARDS_IN, _count_shards()))
+
+
+def make_shards(wanted: int) -> Program[int]:
+    """Divide the queues into `wanted` shards each, unless they are divided already. Return the final number of shards.
+
+    An owner's posts must never be in two shards of a partition. A new partition has as many shards as the others.
+    """
+    return (yield from in_partition(_SHARDS_IN, _make_shards(wanted)))
+
+
+def _count_shards() -> Program[int]:
     rows = yield _SHARDS.bind()
     return int(rows[0][0])
 
 
-def make_shards(wanted: int) -> Program[int]:
-    """Divide the queue into `wanted` shards, unless it is divided already. Return the final number of shards.
-
-    An owner's posts must never be in two shards.
-    """
-    shards = yield from count_shards()
+def _make_shards(wanted: int) -> Program[int]:
+    shards = yield from _count_shards()
     if not shards:
         yield _MAKE_SHARDS.bind(rows=[(shard, 0, 0) for shard in range(wanted)])
-        shards = yield from count_shards()
+        shards = yield from _count_shards()
     return shards
 
 
@@ -163,6 +221,7 @@ def find_mentions(
 
 
 def read_counts() -> Program[dict[int, ShardCount]]:
+    """Return the counts of the shards. Only partition 0 has one for each shard before workers first count there."""
     rows = yield _COUNTS.bind()
     return {shard: ShardCount(applied, busy_us) for shard, applied, busy_us in rows}
 
@@ -175,7 +234,7 @@ def add_counts(applied: dict[int, int], *, busy_us: int) -> Program[None]:
 
 
 def _named(heads: Sequence[BlockHead]) -> dict[str, object]:
-    # No other pairs of shard and number match, because a block number is unique in the store.
+    # No other pairs of shard and number match, because a block number is unique in the partition.
     return {"shards": sorted({head.shard for head in heads}), "numbers": [head.number for head in heads]}
 
 

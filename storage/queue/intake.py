@@ -3,8 +3,11 @@
     submit ──> waiting ──> one transaction at a time ──> accepted
        └──> refused, without waiting, if the queue is too deep or its oldest post too old
 
-Each transaction of a process takes the requests that wait when it begins, the oldest first. So the requests of one
-process are queued in the order of their arrival.
+A process takes the requests that wait as one group, the oldest first, and queues them before it takes the next group.
+So the requests of one process are queued in the order of their arrival.
+
+The posts of a request are queued in one transaction. If the posts of each request in a group wait in one partition,
+each partition has a transaction of its own. If those of some request wait in several, the group has one transaction.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from config.settings import QueueSettings, Settings
@@ -28,10 +32,10 @@ from storage.errors import (
 )
 from storage.posting.waiting_posts import GATHER_TURNS, RequestIntake, RequestQueue, WaitingRequest, refuse_group
 from storage.records import Post
-from storage.store import Program, Store, read_single
+from storage.store import Program, Store, in_partition, read_single
 
 from . import ingest_queue
-from .ingest_queue import NewBlock
+from .ingest_queue import NewBlock, Shard, ShardBacklog, find_queue, list_queues
 from .post_blocks import encode_posts, shard_of
 
 RETRY_S_MIN = 1.0  # a refusal asks its caller to wait at least this long
@@ -113,8 +117,18 @@ class Enqueuer(RequestIntake):
             for _ in range(GATHER_TURNS):
                 await asyncio.sleep(0)
             if group := self._queue.take_group():
-                await self._append(group)
+                await asyncio.gather(*map(self._append, self._split(group)))
                 self._queue.release_group(group)
+
+    def _split(self, group: list[WaitingRequest]) -> list[list[WaitingRequest]]:
+        """Split a group by partition, unless a request waits in several: then requests could change their order."""
+        by_queue: dict[int, list[WaitingRequest]] = defaultdict(list)
+        for request in group:
+            queues = {find_queue(post, self._store.dialect) for post in request.posts}
+            if len(queues) > 1:
+                return [group]
+            by_queue[queues.pop()].append(request)
+        return list(by_queue.values())
 
     async def _append(self, group: list[WaitingRequest]) -> None:
         blocks = self._blocks(group)
@@ -122,8 +136,8 @@ class Enqueuer(RequestIntake):
         def program() -> Program[list[WaitingRequest]]:
             changed = yield from _find_changed(group)
             left = [request for request in group if request not in changed]
-            if left:
-                yield from ingest_queue.append_blocks(self._blocks(left) if changed else blocks)
+            for partition, theirs in self._blocks(left) if changed else blocks:
+                yield from in_partition(partition, ingest_queue.append_blocks(theirs))
             return changed
 
         try:
@@ -150,17 +164,21 @@ class Enqueuer(RequestIntake):
             if not request.done.done():
                 request.done.set_result(None)
 
-    def _blocks(self, group: Sequence[WaitingRequest]) -> list[NewBlock]:
+    def _blocks(self, group: Sequence[WaitingRequest]) -> list[tuple[int, list[NewBlock]]]:
+        """Return the blocks of a group by partition, in the order in which transactions lock rows."""
         now_us, most = self._now_us(), self._limits.ingest_block_posts_max
-        by_shard: dict[int, list[Post]] = defaultdict(list)
+        by_shard: dict[Shard, list[Post]] = defaultdict(list)
         for request in group:
             for post in request.posts:
-                by_shard[shard_of(post.owner, self._shards)].append(post)
-        return [
-            NewBlock(shard, now_us, len(block), encode_posts(block, now_us))
-            for shard, theirs in sorted(by_shard.items())
-            for block in (theirs[at : at + most] for at in range(0, len(theirs), most))
-        ]
+                shard = Shard(find_queue(post, self._store.dialect), shard_of(post.owner, self._shards))
+                by_shard[shard].append(post)
+        by_queue: dict[int, list[NewBlock]] = defaultdict(list)
+        for shard, theirs in sorted(by_shard.items()):
+            by_queue[shard.partition] += [
+                NewBlock(shard.number, now_us, len(block), encode_posts(block, now_us))
+                for block in (theirs[at : at + most] for at in range(0, len(theirs), most))
+            ]
+        return list(by_queue.items())
 
 
 def _find_changed(group: Sequence[WaitingRequest]) -> Program[list[WaitingRequest]]:
@@ -184,8 +202,17 @@ def _find_changed(group: Sequence[WaitingRequest]) -> Program[list[WaitingReques
     return [request for request in group if any(map(is_changed, request.posts))]
 
 
+async def read_backlog(store: Store) -> dict[Shard, ShardBacklog]:
+    """Return the backlog of each shard that has posts, in all partitions that this process knows."""
+    found: dict[Shard, ShardBacklog] = {}
+    for partition in list_queues(store.dialect, store.partitions):
+        reading = partial(ingest_queue.read_queues, [partition], ingest_queue.read_backlog)
+        found |= await read_single(store, reading)
+    return found
+
+
 class QueueBacklog:
-    """Refuses posts if the queue is too deep or too old.
+    """Refuses posts if the queue is too deep or too old, in all partitions together.
 
     It reads the number of waiting posts and the age of the oldest one from the store, unless its last read was less
     than `ingest_look_s` ago. Between two reads, it counts only the posts that this process queues.
@@ -237,7 +264,7 @@ class QueueBacklog:
 
     async def _look(self) -> None:
         began_s, since = self._monotonic(), self._since
-        by_shard = await read_single(self._store, ingest_queue.read_backlog)
+        by_shard = await read_backlog(self._store)
         posts = sum(shard.posts for shard in by_shard.values())
         if self._looked_s is not None and began_s > self._looked_s and self._posts:
             self._rate = max(0.0, self._posts + since - posts) / (began_s - self._looked_s)

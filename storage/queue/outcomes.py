@@ -1,10 +1,10 @@
 """The fate of a queued post: `find_post_fate` returns whether the post was applied, was rejected or still waits.
 
 The queue, the applied posts and the rejected posts are read in one snapshot. So a post that moves from the queue to a
-board meanwhile is always found.
+board meanwhile is always found. Only a post to boards on several servers can be missed, while the servers commit it.
 
 The reason of each rejection is stored, because the sender got the answer "accepted" long before. Rejections are stored
-by board and post id, up to a maximum age and a maximum number.
+by board and post id, up to a maximum age and a maximum number, in the partition in which the post waited.
 """
 
 from collections.abc import Iterable
@@ -16,12 +16,13 @@ from querybuilder import INTEGER, TEXT, asc, col, delete, desc, insert, param, s
 from storage import errors
 from storage.errors import PostError, PostRejectedError, StorageError, UnknownPostError
 from storage.log.log_record import RecordedError
-from storage.posting.post_ids import PostIds, find_in_family, find_known
+from storage.posting.post_ids import PostIds, RememberedPost, find_in_family, find_known
 from storage.records import Board, PartOutcome, PostStatus
 from storage.schema.ingest_tables import REJECTED_POSTS
-from storage.store import Program, Store
+from storage.store import Program, Store, in_partition
 
 from . import ingest_queue
+from .ingest_queue import find_queues
 from .post_blocks import decode_block, encode_json
 
 BLOCKS_MAX = 1_000  # most blocks to read among those whose text contains the post id
@@ -34,34 +35,46 @@ async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id:
         UnknownPostError: the store knows nothing about the post.
     """
     post_hash = post_ids.hash_post_id(post_id)
-    found = await store.read(lambda: _find_settled(board, post_hash))
+    queues = find_queues(board, store.dialect, store.partitions)
+    found = await store.read(lambda: _find_settled(queues, board, post_hash))
     if found is None:  # the queue may be long, so it is read last, on a connection for heavy reads
-        found = await store.read(lambda: _find_anywhere(board, post_id, post_hash), heavy=True)
+        found = await store.read(lambda: _find_anywhere(queues, board, post_id, post_hash), heavy=True)
     return found
 
 
-def _find_anywhere(board: Board, post_id: str, post_hash: str) -> Program[PartOutcome | None]:
-    for waiting in (yield from ingest_queue.find_mentions(encode_json(post_id), blocks_max=BLOCKS_MAX)):
-        block = decode_block(waiting.block)
-        for queued in block.posts:
-            if queued.post_hash == post_hash and any(block.boards[place][0] == board.key for place in queued.boards):
-                return None
-    found = yield from _find_settled(board, post_hash)
+def _find_anywhere(queues: list[int], board: Board, post_id: str, post_hash: str) -> Program[PartOutcome | None]:
+    for partition in queues:
+        if (yield from in_partition(partition, _waits(board, post_id, post_hash))):
+            return None
+    found = yield from _find_settled(queues, board, post_hash)
     if found is None:
         raise UnknownPostError
     return found
 
 
-def _find_settled(board: Board, post_hash: str) -> Program[PartOutcome | None]:
+def _waits(board: Board, post_id: str, post_hash: str) -> Program[bool]:
+    for waiting in (yield from ingest_queue.find_mentions(encode_json(post_id), blocks_max=BLOCKS_MAX)):
+        block = decode_block(waiting.block)
+        for queued in block.posts:
+            if queued.post_hash == post_hash and any(block.boards[place][0] == board.key for place in queued.boards):
+                return True
+    return False
+
+
+def _find_settled(queues: list[int], board: Board, post_hash: str) -> Program[PartOutcome | None]:
+    known: dict[str, RememberedPost]
     if board.family_key is None:
-        _, known = yield from find_known(board.key, board.epoch, [post_hash])
+        finding = find_known(board.key, board.epoch, [post_hash])
+        _, known = yield from in_partition(board.partition, finding)
     else:
-        known = yield from find_in_family(board.family_key, [post_hash])
+        known = yield from in_partition(board.partition, find_in_family(board.family_key, [post_hash]))
     for part in known[post_hash].parts if post_hash in known else ():
         if part.board_key == board.key:
             return part
-    error = yield from find_error(board.key, post_hash)
-    return None if error is None else PartOutcome(PostStatus.REJECTED, error=error)
+    for partition in queues:
+        if (error := (yield from in_partition(partition, find_error(board.key, post_hash)))) is not None:
+            return PartOutcome(PostStatus.REJECTED, error=error)
+    return None
 
 
 def find_error(board_key: int, post_hash: str) -> Program[PostError | None]:

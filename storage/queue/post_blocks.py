@@ -28,7 +28,7 @@ class QueuedPost(msgspec.Struct, array_like=True, gc=False):
 
 
 class Block(msgspec.Struct, array_like=True, gc=False):
-    boards: list[tuple[int, int]]  # key and epoch of each board that a post of the block goes to
+    boards: list[tuple[int, int, int]]  # key, epoch and partition of each board that a post of the block goes to
     posts: list[QueuedPost]
 
 
@@ -37,14 +37,14 @@ decode_block = msgspec.json.Decoder(Block).decode
 
 
 def shard_of(owner: str, shards: int) -> int:
-    """Return the shard in which all posts of an owner wait, so that the posts keep their order."""
+    """Return the shard of each partition in which the posts of an owner wait, so that they keep their order."""
     return zlib.crc32(owner.encode()) % shards
 
 
 def encode_posts(posts: Sequence[Post], now_us: int) -> str:
     """Return the text of a block that holds posts; they arrived at `now_us`."""
     places: dict[int, int] = {}
-    boards: list[tuple[int, int]] = []
+    boards: list[tuple[int, int, int]] = []
     queued: list[QueuedPost] = []
     for post in posts:
         reached = []
@@ -52,7 +52,7 @@ def encode_posts(posts: Sequence[Post], now_us: int) -> str:
             place = places.get(part.board.key)
             if place is None:
                 place = places[part.board.key] = len(boards)
-                boards.append((part.board.key, part.board.epoch))
+                boards.append((part.board.key, part.board.epoch, part.board.partition))
             reached.append(place)
         changes = [part.changes for part in post.parts]
         if all(each is changes[0] or each == changes[0] for each in changes):

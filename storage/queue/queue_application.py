@@ -2,8 +2,11 @@
 
     read the oldest ──> look up their boards ──> one transaction: keep the leases · take · apply · remember rejections
 
-These steps are called a round. Its transaction begins by renewing the leases of the shards. If another worker has taken
-over a shard, while the first worker was paused for example, the transaction of the first worker is rolled back.
+These steps are called a round. A round takes posts from the queue of one partition. So its transaction changes only
+that partition, unless a post goes to boards of several.
+
+The transaction begins by renewing the leases of the shards. If another worker has taken over a shard, while the first
+worker was paused for example, the transaction of the first worker is rolled back.
 
 A board that was deleted or emptied since a post was accepted does not get the post. A post to several boards is applied
 to all of them or to none, unless they are boards of a family. The transaction that applies a post checks whether its
@@ -39,13 +42,13 @@ from storage.errors import (
     UnknownBoardError,
 )
 from storage.leases.work_leases import WorkLease, WorkLeases
-from storage.log.change_log import NewChange, change_log
+from storage.log.change_log import NewChange
 from storage.log.log_record import record_of_rejection
 from storage.posting.transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from storage.posting.writer import FAULTS_OF_STORE
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, ColumnChange, Family, PartOutcome, Post, PostStatus
-from storage.store import Program, Store
+from storage.store import Program, Store, in_partition
 
 from . import ingest_queue
 from .ingest_queue import BlockHead, WaitingBlock
@@ -57,7 +60,7 @@ BLOCKS_MIN = 50  # fewest blocks of each shard that a round of several posts may
 
 @dataclass(frozen=True, slots=True)
 class DrainedRound:
-    posts: dict[int, int]  # number of posts by shard
+    posts: dict[int, int]  # number of posts by shard of the partition
     statuses: Counter[str]  # number of posts by status; a post counts once for each of its boards
     rows: int  # rows written
     races: int  # lost races
@@ -66,6 +69,8 @@ class DrainedRound:
 
 
 class Drainer:
+    """Applies the posts that wait in one partition."""
+
     def __init__(
         self,
         store: Store,
@@ -73,13 +78,14 @@ class Drainer:
         leases: WorkLeases,
         limits: Settings,
         *,
+        partition: int,
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
     ) -> None:
         self._store, self._boards, self._leases = store, boards, leases
-        self._limits, self._now_us, self._monotonic = limits, now_us, monotonic
+        self._limits, self._partition, self._now_us, self._monotonic = limits, partition, now_us, monotonic
         self._sleep, self._rng = sleep, rng
         self._lease_us = round(limits.ingest_lease_s * 1e6)
         self._posts_max = limits.ingest_round_posts_max
@@ -122,7 +128,8 @@ class Drainer:
             if attempt > 0:
                 await self._sleep(draw_pause_s(self._limits, attempt, self._rng))
             began_s = self._monotonic()
-            batch = await self._store.read(lambda: self._read([shard for shard, _ in shards], posts_max))
+            reading = partial(self._read, [shard for shard, _ in shards], posts_max)
+            batch = await self._store.read(lambda: in_partition(self._partition, reading()))  # noqa: B023 - run at once
             if not batch.pieces:
                 return None
             if reject is not None:
@@ -132,7 +139,7 @@ class Drainer:
             opened = open_boards_of(batch.posts, self._boards)
             apply = partial(self._apply, batch, held, opened, check_boards=check_boards, began_s=began_s)
             try:
-                result = await self._store.write(apply)
+                result = await self._store.write(lambda: in_partition(self._partition, apply()))  # noqa: B023
             except LostRaceError:
                 races += 1
                 continue
@@ -197,31 +204,30 @@ class Drainer:
         yield from batch.take_blocks()
         if batch.epochs and (yield from read_live_epochs(sorted(batch.epochs), held=True)) != batch.epochs:
             raise BoardChangedError
-        result = TransactionResult([], 0)
-        if batch.posts:
-            logged = self._limits.change_log
-            group = PostTransaction(self._store.dialect, opened, now_us, check_boards=check_boards, logged=logged)
-            result = yield from group.apply_posts(batch.posts)
-        refusals = [*batch.refusals, *_refused_by(batch.posts, result.outcomes)]
+        logged = self._limits.change_log
+        group = PostTransaction(self._store.dialect, opened, now_us, check_boards=check_boards, logged=logged)
+        outcomes = yield from group.plan_posts(batch.posts)
+        refusals = [*batch.refusals, *_refused_by(batch.posts, outcomes)]
         kept = [
             (each.board_key, each.post.post_hash, each.error)
             for each in refusals
             if each.there and each.post.post_hash is not None
         ]
         yield from store_rejected(kept, now_us)
-        if refusals and self._limits.change_log:
-            yield from change_log.append_changes(map(_journalled, refusals), now_us=now_us)
+        for refusal in refusals if logged else ():
+            group.log_too(refusal.partition, _journalled(refusal))
         self._counted_to_s = self._monotonic()
         busy_s = self._counted_to_s - began_s + self._uncounted_s
         yield from ingest_queue.add_counts(batch.count_by_shard(), busy_us=round(busy_s * 1e6))
-        return result
+        rows_written = yield from group.write_changes()  # last, because it takes the counters of logs
+        return TransactionResult(outcomes, rows_written)
 
 
 class _Piece(NamedTuple):
     """The part of a block that a round takes."""
 
     head: BlockHead
-    boards: list[tuple[int, int]]  # as in `Block`
+    boards: list[tuple[int, int, int]]  # as in `Block`
     posts: list[QueuedPost]  # the posts that the round takes
     left: list[QueuedPost]  # the later posts, which stay in the queue
 
@@ -230,6 +236,7 @@ class Refusal(NamedTuple):
     """A post that a board will not get."""
 
     board_key: int
+    partition: int  # the board's
     there: bool  # whether the board exists; only then can a sender ask for the fate of the post
     post: Post | QueuedPost
     error: PostError
@@ -249,13 +256,14 @@ class _Batch:
 
     def resolve(self) -> Program[None]:
         """Look up the boards of the posts in `pieces`."""
-        boards = yield from find_boards_by_key(sorted({key for piece in self.pieces for key, _ in piece.boards}))
+        boards = yield from find_boards_by_key(sorted({key for piece in self.pieces for key, _, _ in piece.boards}))
         families: Mapping[int, Family] = {}
         if family_keys := {board.family_key for board in boards.values() if board.family_key is not None}:
             families = yield from find_families_by_key(sorted(family_keys))
         for piece in self.pieces:
             found = [
-                (key, boards.get(key), _find_fault(boards.get(key), epoch, families)) for key, epoch in piece.boards
+                (key, partition, boards.get(key), _find_fault(boards.get(key), epoch, families))
+                for key, epoch, partition in piece.boards
             ]
             for queued in piece.posts:
                 self._add_post(queued, [found[place] for place in queued.boards], families)
@@ -263,15 +271,15 @@ class _Batch:
     def _add_post(
         self,
         queued: QueuedPost,
-        found: Sequence[tuple[int, Board | None, PostError | None]],
+        found: Sequence[tuple[int, int, Board | None, PostError | None]],
         families: Mapping[int, Family],
     ) -> None:
-        refused = any(error is not None for _, _, error in found) and queued.family_key is None
+        refused = any(error is not None for *_, error in found) and queued.family_key is None
         left: list[Board] = []
-        for index, (key, board, fault) in enumerate(found):
+        for index, (key, partition, board, fault) in enumerate(found):
             error = fault or (PostRejectedError() if refused else None)
             if error is not None:
-                refusal = Refusal(key, board is not None, queued, error, queued.changes_to(index))
+                refusal = Refusal(key, partition, board is not None, queued, error, queued.changes_to(index))
                 self.refusals.append(refusal)
             elif board is not None:
                 left.append(board)
@@ -281,7 +289,9 @@ class _Batch:
 
     def refuse_all(self, error: PostError) -> None:
         self.refusals += [
-            Refusal(part.board.key, True, post, error, part.changes) for post in self.posts for part in post.parts
+            Refusal(part.board.key, part.board.partition, True, post, error, part.changes)
+            for post in self.posts
+            for part in post.parts
         ]
         self.posts, self.epochs = [], {}
 
@@ -319,7 +329,8 @@ def _refused_by(posts: Sequence[Post], outcomes: Sequence[list[PartOutcome]]) ->
         for target, part in zip(post.parts, parts, strict=False):
             if part.error is not None:
                 there = not isinstance(part.error, UnknownBoardError)
-                refused.append(Refusal(target.board.key, there, post, part.error, target.changes))
+                board = target.board
+                refused.append(Refusal(board.key, board.partition, there, post, part.error, target.changes))
     return refused
 
 

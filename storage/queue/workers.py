@@ -1,7 +1,8 @@
 """The workers of the ingest queue: how many may work at the same time, and which shards each of them leases.
 
 A worker first needs a permit of a semaphore, and then leases its share of the shards. The share is the number of shards
-divided by the number of permit holders, rounded up. All transactions lock leases in the order of their names.
+divided by the number of permit holders, rounded up. The lease of a shard is in the shard's partition, and permits are
+in the control partition. All transactions lock leases in the order of their partitions and names.
 
 A semaphore is a pool of leases, which are called permits and numbered from 1 to the size of the semaphore. Each holder
 has one permit. If the stored size becomes smaller, holders of permits with higher numbers release these permits instead
@@ -13,19 +14,20 @@ While no posts wait, workers write nothing and their leases expire.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from operator import attrgetter
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter, itemgetter
 
 from querybuilder import col, excluded, insert, param, select
 from storage.errors import LeaseLostError, LeaseTakenError
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.schema.ingest_tables import SEMAPHORES
-from storage.store import Program
+from storage.store import Program, in_partition
 
 from . import ingest_queue
-from .ingest_queue import ShardBacklog, ShardCount
+from .ingest_queue import Shard, ShardBacklog, ShardCount, read_queues
 
 SHARD_POOL = "ingest"
 
@@ -33,15 +35,38 @@ SHARD_POOL = "ingest"
 @dataclass(frozen=True, slots=True)
 class Share:
     permit: WorkLease | None = None
-    shards: dict[int, WorkLease] = field(default_factory=dict)
+    shards: dict[Shard, WorkLease] = field(default_factory=dict)
     workers: int = 0  # number of permit holders, including this worker
+
+    def by_partition(self) -> list[tuple[int, list[tuple[int, WorkLease]]]]:
+        """Return the shards of each partition by number, in the order in which transactions lock partitions."""
+        found: dict[int, list[tuple[int, WorkLease]]] = {}
+        for shard, lease in sorted(self.shards.items(), key=itemgetter(0)):
+            found.setdefault(shard.partition, []).append((shard.number, lease))
+        return list(found.items())
+
+    def without(self, partition: int) -> Share:
+        """Return the share without the shards of a partition."""
+        kept = {shard: lease for shard, lease in self.shards.items() if shard.partition != partition}
+        return replace(self, shards=kept)
 
 
 class ShardLeases:
+    """The permit and the shards of one worker. Run the programs for the control partition."""
+
     def __init__(
-        self, leases: WorkLeases, semaphore: Semaphore, *, shards: int, holder: str, lease_us: int, rng: random.Random
+        self,
+        leases: WorkLeases,
+        semaphore: Semaphore,
+        *,
+        shards: int,
+        queues: Callable[[], Sequence[int]],
+        holder: str,
+        lease_us: int,
+        rng: random.Random,
     ) -> None:
-        self._leases, self._semaphore = leases, semaphore
+        """Create the programs. `queues` returns the partitions with queues, each of which has `shards` shards."""
+        self._leases, self._semaphore, self.queues = leases, semaphore, queues
         self._shards, self._holder, self._lease_us, self._rng = shards, holder, lease_us, rng
 
     def keep_share(self, share: Share) -> Program[Share]:
@@ -53,12 +78,16 @@ class ShardLeases:
             share.permit, holder=self._holder, lease_us=self._lease_us
         )
         if permit is None:
-            yield from release_leases(self._leases, share.shards.values())
+            yield from self._release_shards(share)
             return Share(None, {}, workers)
-        held = yield from self._leases.renew_leases(list(share.shards.values()), lease_us=self._lease_us)
+        held: list[tuple[Shard, WorkLease]] = []
+        for partition, shards in share.by_partition():
+            leases = [lease for _, lease in shards]
+            kept = yield from in_partition(partition, self._leases.renew_leases(leases, lease_us=self._lease_us))
+            held += [(Shard(partition, int(lease.resource)), lease) for lease in kept]
         due = self._due(workers)
-        yield from release_leases(self._leases, held[due:])
-        return Share(permit, {int(lease.resource): lease for lease in held[:due]}, workers)
+        yield from self._release_shards(Share(shards=dict(held[due:])))
+        return Share(permit, dict(held[:due]), workers)
 
     def claim_shards(self, share: Share) -> Program[Share]:
         """Claim free shards, up to the worker's share.
@@ -68,16 +97,15 @@ class ShardLeases:
         if not self.lacks(share):
             return share
         wanted = self._due(share.workers) - len(share.shards)
-        held = yield from self._leases.find_held(SHARD_POOL)
-        free = [str(shard) for shard in range(self._shards) if str(shard) not in held]
+        held = yield from read_queues(self.queues(), partial(_find_held, self._leases))
+        every = (Shard(partition, number) for partition in self.queues() for number in range(self._shards))
+        free = [shard for shard in every if shard not in held]
         taken = dict(share.shards)
         # All workers claim in the same order, so they cannot deadlock.
-        for name in sorted(self._rng.sample(free, min(wanted, len(free)))):
-            try:
-                lease = yield from self._leases.claim(SHARD_POOL, name, holder=self._holder, lease_us=self._lease_us)
-            except LeaseTakenError:
-                continue
-            taken[int(name)] = lease
+        for shard in sorted(self._rng.sample(free, min(wanted, len(free))), key=_lock_order):
+            claimed = self._leases.claim(SHARD_POOL, str(shard.number), holder=self._holder, lease_us=self._lease_us)
+            with suppress(LeaseTakenError):
+                taken[shard] = yield from in_partition(shard.partition, claimed)
         return Share(share.permit, taken, share.workers)
 
     def lacks(self, share: Share) -> bool:
@@ -85,13 +113,28 @@ class ShardLeases:
         return share.permit is not None and len(share.shards) < self._due(share.workers)
 
     def _due(self, workers: int) -> int:
-        return -(-self._shards // workers)
+        return -(-self._shards * len(self.queues()) // workers)
 
     def release_share(self, share: Share) -> Program[None]:
         """Release the permit and all shards, so that other workers can claim them without delay."""
-        yield from release_leases(self._leases, share.shards.values())
+        yield from self._release_shards(share)
         if share.permit is not None:
             yield from release_leases(self._leases, [share.permit])
+
+    def _release_shards(self, share: Share) -> Program[None]:
+        for partition, shards in share.by_partition():
+            releasing = release_leases(self._leases, [lease for _, lease in shards])
+            yield from in_partition(partition, releasing)
+
+
+def _lock_order(shard: Shard) -> tuple[int, str]:
+    return shard.partition, str(shard.number)  # `renew_leases` locks leases in the order of their names, too
+
+
+def _find_held(leases: WorkLeases) -> Program[dict[int, WorkLease]]:
+    """Return the leased shards of the partition for which the program runs, by number."""
+    held = yield from leases.find_held(SHARD_POOL)
+    return {int(name): lease for name, lease in held.items()}
 
 
 def release_leases(leases: WorkLeases, held: Iterable[WorkLease]) -> Program[None]:
@@ -175,22 +218,27 @@ class Semaphore:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """The state of the ingest queue, for operators. The keys of all dictionaries are numbers of shards."""
+    """The state of the ingest queue, for operators."""
 
-    backlog: dict[int, ShardBacklog]
-    counts: dict[int, ShardCount]
-    workers: dict[int, str]  # the worker that leases each shard
+    backlog: dict[Shard, ShardBacklog]
+    counts: dict[Shard, ShardCount]  # of every shard
+    workers: dict[Shard, str]  # the worker that leases each shard
     holders: int  # number of workers that have a permit
     sizing: Sizing
 
 
-def read_queue_state(leases: WorkLeases, semaphore: Semaphore) -> Program[QueueState]:
-    backlog = yield from ingest_queue.read_backlog()
-    counts = yield from ingest_queue.read_counts()
-    held = yield from leases.find_held(SHARD_POOL)
+def read_queue_state(
+    leases: WorkLeases, semaphore: Semaphore, queues: Sequence[int], *, shards: int
+) -> Program[QueueState]:
+    """Return the state of the queues in these partitions, each of which has `shards` shards."""
+    backlog = yield from read_queues(queues, ingest_queue.read_backlog)
+    counted = yield from read_queues(queues, ingest_queue.read_counts)
+    held = yield from read_queues(queues, partial(_find_held, leases))
     holders = yield from semaphore.holders()
     sizing = yield from semaphore.sizing()
-    return QueueState(backlog, counts, {int(name): lease.holder for name, lease in held.items()}, holders, sizing)
+    every = [Shard(partition, number) for partition in queues for number in range(shards)]
+    counts = {shard: counted.get(shard, ShardCount(0, 0)) for shard in every}
+    return QueueState(backlog, counts, {shard: lease.holder for shard, lease in held.items()}, holders, sizing)
 
 
 _SIZING = ("size", "capacity", "speed", "sized_at")

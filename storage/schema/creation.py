@@ -36,9 +36,13 @@ _PARTITIONS = "partitions"
 
 async def prepare_store(store: Store) -> str:
     """Create the schema of a new store, and return the store's secret salt (hex). Raises what `create_schema` does."""
-    is_apart = store.dialect.schema_of(META) is not None  # a command has created such a store
-    salt = await store.read(find_salt) if is_apart else None
+    salt = await store.read(find_salt) if is_apart(store.dialect) else None  # a command has created such a store
     return await store.write(lambda: create_schema(store.dialect)) if salt is None else salt
+
+
+def is_apart(dialect: Dialect) -> bool:
+    """Return whether the control partition has a database schema of its own. Otherwise it is partition 0."""
+    return dialect.schema_of(META) is not None
 
 
 def create_schema(dialect: Dialect) -> Program[str]:

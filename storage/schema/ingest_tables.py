@@ -16,7 +16,8 @@ QUEUE_TABLES: tuple[Query, ...] = (
     .column("edition", INTEGER)  # grows when the block is rewritten, so that an earlier reader notices it
     .column("block", TEXT, sortable=False)
     .primary_key("shard", "number"),
-    # One row per shard. The number of rows never changes, because it decides to which shard an owner's posts go.
+    # One row per shard. In partition 0, the number of rows never changes, because it decides to which shard an owner's
+    # posts go. In other partitions, a shard has a row once workers have taken posts from it.
     create_table(INGEST_SHARDS)
     .column("shard", INTEGER)
     .column("applied", INTEGER)  # how many posts workers have ever taken from the shard

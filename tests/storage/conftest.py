@@ -20,8 +20,9 @@ from tests.storage.processes import Processes
 PROCESSES_S_MAX = 60
 # In these rooms and files, shared tables make no difference, so each board has a table of its own.
 OWN_TABLES = {
-    "leases", "log", "test_enqueuing", "test_post_ids", "test_queue_application", "test_refresh_requests",
-    "test_shard_leases", "test_shared_curves", "test_stored_curves", "test_writer", "test_writer_flow",
+    "leases", "log", "test_enqueuing", "test_post_ids", "test_queue_application", "test_queue_partitions",
+    "test_refresh_requests", "test_shard_leases", "test_shared_curves", "test_stored_curves", "test_writer",
+    "test_writer_flow",
 }  # fmt: skip
 SHARED_TABLES = {"test_shared_tables"}
 

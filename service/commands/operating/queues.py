@@ -21,10 +21,16 @@ async def show(client: ServiceClient, as_json: JsonOption = False) -> None:
         show_json(state)
         return
     rows: list[tuple[object, ...]] = [
-        (each.shard, each.posts, each.age_seconds, each.applied, each.worker) for each in state.shards
+        (
+            each.shard,
+            "several" if each.partition is None else each.partition,
+            *(each.posts, each.age_seconds, each.applied, each.worker),
+        )
+        for each in state.shards
     ]
-    rows.append(("all", state.posts, state.age_seconds, sum(each.applied for each in state.shards), None))
-    show_table(("shard", "posts", "age s", "applied", "worker"), rows, numeric=("posts", "age s", "applied"))
+    rows.append(("all", None, state.posts, state.age_seconds, sum(each.applied for each in state.shards), None))
+    columns = ("shard", "partition", "posts", "age s", "applied", "worker")
+    show_table(columns, rows, numeric=("posts", "age s", "applied"))
     measured = ""
     if state.capacity is not None and state.speed is not None:
         measured = f"; measured: {state.capacity:,} posts/s by the store, {state.speed:,} by one worker"

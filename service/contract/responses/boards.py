@@ -244,9 +244,11 @@ class PostState(msgspec.Struct, frozen=True, kw_only=True):
 class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A shard of the queue, and the worker that has it.
 
-    It has the number of waiting posts, the age of the oldest one, and the number of posts that were ever applied.
+    It has the number of waiting posts, the age of the oldest one, and the number of posts that were ever applied. Each
+    partition has shards of its own, numbered from 0. `partition` is null for posts to boards of several partitions.
     """
 
+    partition: int | None
     shard: int
     posts: int
     age_seconds: float

@@ -16,8 +16,10 @@ from service.contract.routes import Answer, Call, Reply
 from storage.boards.closed_boards import derive_closure
 from storage.errors import BoardChangedError, PeriodClosedError, UnknownBoardError, UnknownFamilyError
 from storage.posting.post_ids import find_repeats
+from storage.queue.ingest_queue import list_queues
 from storage.queue.workers import read_queue_state
 from storage.records import Post, PostStatus
+from storage.store import CONTROL
 
 QUEUED = "queued"  # the value of the parameter `mode`
 _RENEWALS_MAX = 3  # the most tries of a request whose boards change
@@ -101,7 +103,10 @@ def make_refusal(error: Exception, index: int | None) -> ProblemError:
 
 async def show_queue(context: Context, _call: Call) -> QueueAnswer:
     queue = context.posting.queue
-    state = await context.store.read(lambda: read_queue_state(queue.leases, queue.semaphore))
+    queues = list_queues(context.store.dialect, context.store.partitions)
+    state = await context.store.read(
+        lambda: read_queue_state(queue.leases, queue.semaphore, queues, shards=queue.shards)
+    )
     now_us = context.now_us()
 
     def age_s(oldest_us: int) -> float:
@@ -112,7 +117,8 @@ async def show_queue(context: Context, _call: Call) -> QueueAnswer:
         waiting = state.backlog.get(shard)
         shards.append(
             ShardAnswer(
-                shard=shard,
+                partition=None if shard.partition == CONTROL else shard.partition,
+                shard=shard.number,
                 posts=waiting.posts if waiting else 0,
                 age_seconds=age_s(waiting.oldest_us) if waiting else 0.0,
                 applied=count.applied,

@@ -66,7 +66,7 @@ class Place:
         self.time, self.advance = process.time, process.advance
         parts = desk.worker(name, store=self.store)
         context = replace(process.context(limits, self.observed), store=self.store)
-        self.worker = DrainWorker(context, parts.drainer, parts.leases, wake=self.wake, sleep=self.time.elapse)
+        self.worker = DrainWorker(context, parts.make_drainer, parts.leases, wake=self.wake, sleep=self.time.elapse)
 
     def run_worker(self) -> AbstractAsyncContextManager[None]:
         return run_jobs(self.worker)

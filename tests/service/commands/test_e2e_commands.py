@@ -229,6 +229,6 @@ def test_posts_imported_into_the_queue_are_applied_and_the_queue_can_be_shown(sh
     assert sum(shard["applied"] for shard in state["shards"]) >= 500
     assert shell.rows("top", "queued", "xp")[1][1] == "p500"
     shown = shell.rows("queue", "show")
-    assert shown[0] == ["shard", "posts", "age", "s", "applied", "worker"]
+    assert shown[0] == ["shard", "partition", "posts", "age", "s", "applied", "worker"]
     assert [row[0] for row in shown[1:-1]] == [*map(str, range(10)), "all"]
     assert shown[-1][1:] == ["of", "at", "most", "4", "workers"]

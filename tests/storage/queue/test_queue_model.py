@@ -90,10 +90,10 @@ class Queueing(RuleBasedStateMachine):
             worker.share = Share(worker.share.permit)
             return
         if drained is None:
-            assert not any(self.queued[shard] for shard in worker.share.shards), "a worker takes what waits there"
+            assert not any(self.queued[shard] for shard in worker.shards), "a worker takes what waits there"
             return
         assert 1 <= sum(drained.posts.values()) <= ROUND_POSTS
-        assert drained.posts.keys() <= worker.share.shards.keys()
+        assert drained.posts.keys() <= set(worker.shards)
         self._applied(drained.posts)
 
     @rule(name=st.sampled_from(WORKERS))

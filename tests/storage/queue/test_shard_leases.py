@@ -31,7 +31,7 @@ async def test_the_shards_of_a_worker_that_died_are_taken_over_when_its_lease_en
     await desk.update_share(cleo)
     await desk.update_share(bob)
     await desk.update_share(cleo)
-    assert sorted(bob.share.shards.keys() | cleo.share.shards.keys()) == list(range(SHARDS))
+    assert sorted(bob.shards + cleo.shards) == list(range(SHARDS))
 
 
 async def test_the_number_of_working_workers_follows_the_size_down_and_up(desk: QueueDesk) -> None:

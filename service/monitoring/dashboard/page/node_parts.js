@@ -78,8 +78,8 @@ export function queueFacts(counted, queue) {
   ];
   const busy = queue.shards.filter((shard) => shard.posts > 0 || shard.worker);
   if (!busy.length) return facts(rows);
-  const columns = [{ label: "Shard" }, { label: "Waiting", kind: NUMBER }, { label: "Oldest", kind: NUMBER }, { label: "Worker", wide: true }];
-  const list = busy.map((shard) => [String(shard.shard), whole(shard.posts), age(shard.age_seconds), shard.worker ?? "–"]);
+  const columns = [{ label: "Partition" }, { label: "Shard" }, { label: "Waiting", kind: NUMBER }, { label: "Oldest", kind: NUMBER }, { label: "Worker", wide: true }];
+  const list = busy.map((shard) => [String(shard.partition ?? "several"), String(shard.shard), whole(shard.posts), age(shard.age_seconds), shard.worker ?? "–"]);
   return el("div", {}, facts(rows), table("Shards of the queue", columns, list));
 }
 

@@ -1,0 +1,100 @@
+"""Test that queue workers empty the queues of all partitions, and that no partition waits for another one."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import pytest
+
+from jobs.queue.size_workers import SizeWorkersJob
+from querybuilder import Bound
+from storage.records import Board
+from storage.store import CONTROL, Program, Store, in_partition
+from tests.jobs.queue.test_drain import LIMITS, Place
+from tests.jobs.world import World
+from tests.storage.backends import PARTITIONS
+from tests.storage.deployment import Deployment, part, ranked
+from tests.storage.meddling import interpose
+from tests.storage.passing import PassingStore
+from tests.storage.queueing import SHARDS, QueueDesk
+
+pytestmark = pytest.mark.parametrize("world", ["partitions"], indirect=True)
+T = TypeVar("T")
+
+
+class StuckPartition(PassingStore):
+    """A store in which no round of the partition `stuck` succeeds."""
+
+    def __init__(self, store: Store, stuck: int | None) -> None:
+        super().__init__(store)
+        self.stuck = stuck
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        def check(query: Bound) -> None:
+            takes_blocks = query.build(self.dialect).sql.startswith("DELETE FROM") and "numbers" in query.params
+            if takes_blocks and query.partition == self.stuck:
+                raise RuntimeError("refused")
+
+        return await self._store.write(lambda: interpose(program(), check))
+
+
+async def create_everywhere(deployment: Deployment) -> list[Board]:
+    """Create a board in each partition."""
+    boards = []
+    for deployment.partition in range(PARTITIONS):
+        boards.append(await deployment.create(f"b{deployment.partition}", ranked("xp")))
+    return boards
+
+
+async def read_xp(world: World, board: Board) -> int:
+    entries = world.deployment.entries(board)
+    rows = await world.deployment.store.read(lambda: in_partition(board.partition, entries.find_entries(["ada"])))
+    return int(world.deployment.merger(board).decode_stats(rows["ada"].cells)[0] or 0) if rows else 0
+
+
+async def enqueue(desk: QueueDesk, boards: list[Board]) -> None:
+    """Queue a post to each board, and one to all of them."""
+    alone = [desk.deployment.post("ada", part(board, {"xp": 1})) for board in boards]
+    await desk.enqueue(*alone, desk.deployment.post("ada", *(part(board, {"xp": 1}) for board in boards)))
+
+
+async def test_one_worker_empties_the_queues_of_all_partitions(world: World) -> None:
+    desk = await QueueDesk.on(world.deployment, everywhere=True)
+    boards = await create_everywhere(world.deployment)
+    place = Place(desk, boards[0])
+    await enqueue(desk, boards)
+    async with place.run_worker():
+        for _ in range(PARTITIONS + 1):
+            await place.wait_for_round()
+        await place.wait_until_idle()
+    assert [await read_xp(world, board) for board in boards] == [2] * PARTITIONS
+    assert max(place.observed.depths) == PARTITIONS + 1, "the backlog is that of all partitions"
+
+
+async def test_a_partition_whose_rounds_fail_does_not_stop_the_others(world: World) -> None:
+    desk = await QueueDesk.on(world.deployment, everywhere=True)
+    boards = await create_everywhere(world.deployment)
+    store = desk.store
+    desk.store = stuck = StuckPartition(store, 0)
+    place = Place(desk, boards[0])
+    await enqueue(desk, boards)
+    async with place.run_worker():
+        for _ in range(PARTITIONS):
+            await place.wait_for_round()
+        pause_s = await place.time.wait_for_sleeper()
+        assert [await read_xp(world, board) for board in boards] == [1, 2, 2, 2]
+        stuck.stuck = None
+        place.advance(pause_s)
+        await place.wait_for_round()
+    assert pause_s == 2 * LIMITS.job_backoff_base_s
+    assert await read_xp(world, boards[0]) == 2
+
+
+async def test_the_number_of_workers_follows_the_work_in_all_partitions(world: World) -> None:
+    desk = await QueueDesk.on(world.deployment, everywhere=True)
+    job = SizeWorkersJob(world.context(), desk.semaphore)
+    for number, partition in enumerate((CONTROL, 0, 3)):
+        counting = partial(desk.queue.add_counts, dict.fromkeys(range(SHARDS), 10 + number), busy_us=1_000_000)
+        await desk.store.write(lambda: in_partition(partition, counting()))  # noqa: B023 - run at once
+    seen = await world.store.read(job.read_work)
+    assert (seen.posts, seen.busy_s) == ((10 + 11 + 12) * SHARDS, 3)
