@@ -268,9 +268,6 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     params: dict[str, object]
     partition: int | None = None
 
-    def for_partition(self, partition: int) -> Bound:
-        return Bound(self.query, self.params, partition)
-
     def build(self, dialect: Dialect) -> Built:
         """Return the query as text and arguments of a dialect.
 

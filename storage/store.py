@@ -103,11 +103,15 @@ def in_partition(partition: int, program: Program[T]) -> Program[T]:
     try:
         query = next(program)
         while True:
-            query = program.send((yield query if query.partition is not None else query.for_partition(partition)))
+            query = program.send((yield _place(query, partition)))
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
     finally:
         program.close()
+
+
+def _place(query: Bound, partition: int) -> Bound:
+    return Bound(query.query, query.params, partition) if query.partition is None else query
 
 
 async def read_single(store: Store, program: Callable[[], Program[T]]) -> T:

@@ -9,31 +9,51 @@ Two things are different from PostgreSQL:
   move would see a later state of the partition, or an empty one. So a read checks at its end that nothing was moved.
 """
 
+from typing import NamedTuple
+
 import asyncpg
+
+from querybuilder import POSTGRES, col, lit, max_, param, select
 
 from .postgres_connection import PostgresConnection
 
-_LAST_PLACEMENT = "SELECT coalesce(max(placementid), 0) FROM pg_dist_placement"  # grows with every move
+_EXTENSION = select(lit(1)).from_("pg_extension").where(col("extname").eq("citus")).prepared()
+_PLACED = (
+    select(lit(1))
+    .from_("pg_dist_schema", "d")
+    .join("pg_namespace", col("oid", "n").eq(col("schemaid", "d")), alias="n")
+    .where(col("nspname", "n").eq(param("schema")))
+    .prepared()
+)
+_COORDINATOR = select(col("nodename"), col("nodeport")).from_("pg_dist_node").where(col("groupid").eq(0)).prepared()
+# The number of the last placement grows with every move.
+_LAST_PLACEMENT = select(max_(col("placementid"))).from_("pg_dist_placement").prepared()
 
 
 class DefinitionNeededError(Exception):
     """The transaction changes a definition, so it has to run on the coordinator."""
 
 
+class Node(NamedTuple):
+    """The address of a server."""
+
+    host: str
+    port: int
+
+
 async def has_citus(connection: PostgresConnection) -> bool:
-    return bool(await connection.fetchval("SELECT count(*) FROM pg_extension WHERE extname = 'citus'"))
+    return bool(await connection.run_query(_EXTENSION.bind().build(POSTGRES)))
 
 
 async def is_distributed(connection: PostgresConnection, schema: str) -> bool:
     """Return whether Citus places the tables of a schema."""
-    placed = "SELECT count(*) FROM pg_dist_schema WHERE schemaid = to_regnamespace(quote_ident($1))"
-    return bool(await connection.fetchval(placed, schema))
+    return bool(await connection.run_query(_PLACED.bind(schema=schema).build(POSTGRES)))
 
 
-async def find_coordinator(connection: PostgresConnection) -> tuple[str, int] | None:
-    """Return host and port of the coordinator, or None if no operator has told them to Citus."""
-    found = await connection.fetchrow("SELECT nodename, nodeport FROM pg_dist_node WHERE groupid = 0")
-    return None if found is None else (found[0], found[1])
+async def find_coordinator(connection: PostgresConnection) -> Node | None:
+    """Return the coordinator, or None if no operator has told Citus its address."""
+    rows = await connection.run_query(_COORDINATOR.bind().build(POSTGRES))
+    return Node(*rows[0]) if rows else None
 
 
 class PlacementCheck:
@@ -41,16 +61,19 @@ class PlacementCheck:
 
     def __init__(self) -> None:
         self._last: int | None = None  # the last placement at some time before the reads that are running now
+        self._check = ""
 
     async def begin(self, connection: PostgresConnection) -> None:
         if self._last is None:
-            self._last = await connection.fetchval(_LAST_PLACEMENT)
+            rows = await connection.run_query(_LAST_PLACEMENT.bind().build(POSTGRES))
+            self._last = rows[0][0]
+            moved = f"({_LAST_PLACEMENT.compile(POSTGRES).sql}) IS DISTINCT FROM {self._last}"
+            self._check = f"IF {moved} THEN RAISE serialization_failure; END IF;"
 
     async def commit(self, connection: PostgresConnection) -> None:
         """End the transaction. Raise a serialization failure if a partition was moved since it began."""
-        check = f"IF ({_LAST_PLACEMENT}) <> {self._last} THEN RAISE serialization_failure; END IF;"
         try:
-            await connection.execute(f"COMMIT; DO $$BEGIN {check} END$$")
+            await connection.execute(f"COMMIT; DO $$BEGIN {self._check} END$$")
         except asyncpg.SerializationError:
             self._last = None
             raise

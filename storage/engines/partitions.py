@@ -9,7 +9,8 @@ is always apart, because Citus cannot move the schema `public` to another server
 
 from dataclasses import dataclass, field, replace
 
-from querybuilder import POSTGRES, Dialect
+from querybuilder import POSTGRES, Dialect, col, lit, param, select
+from storage.schema.creation import count_partitions
 from storage.schema.placement import place_tables
 from storage.schema.tables import META
 from storage.store import CONTROL
@@ -18,6 +19,9 @@ from .citus import has_citus, is_distributed
 from .postgres_connection import PostgresConnection
 
 DEFAULT_NAME = "rankcurve"
+_META = (
+    select(lit(1)).from_("pg_tables").where(col("schemaname").eq(param("schema")), col("tablename").eq(META)).prepared()
+)
 
 
 @dataclass
@@ -35,15 +39,12 @@ class Partitions:
         """Return the partitions of the store that this connection reaches. A new store has one, in one schema."""
         schema = await connection.fetchval("SELECT current_schema()") or DEFAULT_NAME
         found = cls(DEFAULT_NAME if schema == "public" else schema)
-        control = f'"{found.schema_named(CONTROL)}".{META}'
-        for table, apart in ((control, True), (META, False)):
-            if await connection.fetchval("SELECT to_regclass($1)", table) is None:
-                continue
-            found.apart = apart
-            count = await connection.fetchval(f"SELECT content FROM {table} WHERE name = 'partitions'")
-            found.count = int(count or 1)
-            break
+        found.apart = await _holds_store(connection, found.schema_named(CONTROL))
         found.distributed = await has_citus(connection) and (found.apart or await is_distributed(connection, schema))
+        if found.apart or await _holds_store(connection, schema):
+            counting = next(count_partitions())
+            for (count,) in await connection.run_query(counting.build(found.dialect_of(CONTROL))):
+                found.count = int(count)
         return found
 
     def schema_named(self, partition: int) -> str:
@@ -66,3 +67,7 @@ class Partitions:
         # On Citus, a cursor is on the server of the rows, but a function that reads from it on the server that the
         # client has reached. And an insert that skips conflicts reports how many rows it was given.
         return replace(POSTGRES, schema_of=schema_of, cursors=False, counts_skipped=False)
+
+
+async def _holds_store(connection: PostgresConnection, schema: str) -> bool:
+    return bool(await connection.run_query(_META.bind(schema=schema).build(POSTGRES)))

@@ -12,7 +12,7 @@ from storage.records import Board
 from storage.store import CONTROL, Program, Store, in_partition
 from tests.jobs.queue.test_drain import LIMITS, Place
 from tests.jobs.world import World
-from tests.storage.backends import PARTITIONS
+from tests.schemas import PARTITIONS
 from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore

@@ -24,7 +24,8 @@ from storage.queue.workers import read_queue_state
 from storage.records import Board, Post, PostStatus
 from storage.schema.creation import add_partition
 from storage.store import CONTROL, Program, Store, in_partition
-from tests.storage.backends import PARTITIONS, POSTGRES_LIMITS
+from tests.schemas import PARTITIONS
+from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.boards.test_families import make_family, make_family_post
 from tests.storage.deployment import BOARDS_MAX, Deployment, part, ranked, spec
 from tests.storage.meddling import interpose
