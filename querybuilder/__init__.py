@@ -35,6 +35,7 @@ from querybuilder.schema import (
     distribute_new_schemas,
     drop_index,
     drop_table,
+    measure_schemas,
 )
 from querybuilder.select import Lock, Select, Union, recursive, rows, select, union_all
 from querybuilder.terms import (

@@ -143,6 +143,26 @@ def create_schema_named(name: str) -> Query:
     return Definition(lambda out: f"CREATE SCHEMA {out.name(name)}")
 
 
+def measure_schemas(schemas: Condition, *, distributed: bool) -> Query:
+    """Return a query for database schemas of PostgreSQL: the name of each, the server that holds it, and its bytes.
+
+    `schemas` is a condition on the column `nspname`, the name of a schema. `distributed`: Citus holds the schemas, and
+    the size is null if their server does not answer. Otherwise the server is null.
+    """
+    figures, sources = "NULL::text, sum(pg_total_relation_size(c.oid))", "pg_class AS c"
+    if distributed:
+        figures = "min(s.nodename || ':' || s.nodeport), sum(s.shard_size)"
+        sources = "citus_shards AS s JOIN pg_class AS c ON c.oid = s.table_name"
+    sources += " JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+
+    def write(out: Rendering) -> str:
+        # A table of this kind has rows, and its size includes its indexes.
+        where = f"{schemas.render(out)} AND c.relkind = 'r'"
+        return f"SELECT n.nspname::text, {figures}::bigint FROM {sources} WHERE {where} GROUP BY n.nspname"
+
+    return Command(write)
+
+
 def distribute_new_schemas() -> Query:
     """Return a statement for Citus: until the transaction ends, it puts each new schema on one of its nodes."""
     return Command(lambda out: "SET LOCAL citus.enable_schema_based_sharding = on")

@@ -14,6 +14,7 @@ from service.commands.boards.owners import owner_app
 from service.commands.imports.importing import import_csv
 from service.commands.leases import client_app, lease_app, pool_app
 from service.commands.operating.keys import keys_app
+from service.commands.operating.partitions import partition_app, store_app
 from service.commands.operating.queues import queue_app
 from service.commands.operating.serving import run_jobs, serve, show_config
 from service.commands.operating.stores import backup, rebuild, restore
@@ -49,6 +50,8 @@ RUN, DATA, READ, LEASES = "Run a service", "Boards and data", "Read", "Leases"
 app.command("serve", rich_help_panel=RUN)(serve)
 app.command("jobs", rich_help_panel=RUN)(run_jobs)
 app.command("config", rich_help_panel=RUN)(show_config)
+app.add_typer(store_app, name="store", rich_help_panel=RUN)
+app.add_typer(partition_app, name="partition", rich_help_panel=RUN)
 app.add_typer(keys_app, name="keys", rich_help_panel=RUN)
 app.add_typer(board_app, name="board", rich_help_panel=DATA)
 app.add_typer(family_app, name="family", rich_help_panel=DATA)

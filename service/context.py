@@ -25,9 +25,10 @@ from storage.posting.post_ids import PostIds
 from storage.posting.writer import Writers
 from storage.queue.intake import Enqueuer
 from storage.reads.open_boards import OpenBoards
+from storage.reads.partition_figures import find_away_partitions
 from storage.reads.point_reads import PointReads
 from storage.records import Board
-from storage.store import Program, Store
+from storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +75,15 @@ class Context(EndpointContext):
     def end_endless_answers(self) -> None:
         self.feed.close()
 
-    async def ready(self) -> None:
-        """Check that the store answers, and that posts can be written and queued.
+    async def ready(self) -> list[int]:
+        """Check that the store answers, and that posts can be written and queued. Return the partitions that are away.
 
         Raises:
             StoreDamagedError: the store is known to be damaged.
-            StoreBusyError: the writer has stopped, or the store does not answer.
+            StoreBusyError: the writer has stopped, or the control partition or all others do not answer.
         """
         if self.store.damaged.is_set():
             raise StoreDamagedError
         if not (self.posting.writer.alive and self.posting.enqueuer.alive):
             raise StoreBusyError("the writer has stopped")
-        await self.store.read(_nothing)
-
-
-def _nothing() -> Program[None]:
-    yield from ()
+        return await find_away_partitions(self.store, wait_s_max=self.settings.connect_timeout_s)

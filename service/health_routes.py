@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from service.contract.keys import Role
 from service.contract.problems import ProblemError, problem_of
@@ -22,20 +23,34 @@ class Health(msgspec.Struct):
     status: str
 
 
+class Readiness(msgspec.Struct):
+    """The answer of a service that can serve requests: `status` is `ok`.
+
+    `partitions_away` has the numbers of the partitions that do not answer; requests to their boards fail.
+    """
+
+    status: str
+    partitions_away: list[int] | UnsetType = UNSET
+
+
 async def healthz(context: Any, call: Call) -> Health:
     return Health("ok")
 
 
-async def readyz(context: Any, call: Call) -> Health:
-    """Answer `ok` if the service can serve requests. Otherwise raise a problem, such as `store_busy`."""
+async def readyz(context: Any, call: Call) -> Readiness:
+    """Answer `ok` if the service can serve requests. Otherwise raise a problem, such as `store_busy`.
+
+    If only some partitions are away, the service is ready. Otherwise a load balancer would take every front end out
+    because one server is down.
+    """
     try:
-        await context.ready()
+        away = await context.ready()
     except Exception as error:
         problem = problem_of(error)
         if problem.code == "store_damaged":
             raise problem from error
         raise ProblemError("store_busy", f"the store does not answer: {problem.detail}") from error
-    return Health("ok")
+    return Readiness("ok", away or UNSET)
 
 
 async def metrics(context: Any, call: Call) -> Reply:
@@ -60,7 +75,7 @@ def add_health_routes(routes: Sequence[Route], *, dashboard: bool = True) -> lis
         Route("GET", "/healthz", healthz, None, "healthz", summary="Check that the process is up", tag=_TAG,
             response=Health),
         Route("GET", "/readyz", readyz, None, "readyz", summary="Check that the store is reachable", tag=_TAG,
-            response=Health, problems=("store_busy", "store_damaged")),
+            response=Readiness, problems=("store_busy", "store_damaged")),
         Route("GET", "/metrics", metrics, Role.OPS, "metrics", summary="Metrics in the text format of Prometheus",
             tag=_TAG, media_type=METRICS_TYPE),
         Route("GET", "/openapi.json", _document(everything), Role.READER, "openapi", summary="This document", tag=_TAG),

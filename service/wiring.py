@@ -84,7 +84,8 @@ async def open_context(
         context = await _make_context(settings, metrics, clock, refresh_queue, stack)
         store = context.store
         sizes = metrics.watch_store(version=service_version(), store=store.dialect.name)
-        await stack.enter_async_context(sizes.measure_periodically(store, asyncio.sleep))
+        measuring = sizes.measure_periodically(store, asyncio.sleep, wait_s_max=settings.connect_timeout_s)
+        await stack.enter_async_context(measuring)
         controls = JobControls(asyncio.sleep, metrics, monotonic=time.monotonic)
         parts = await _start_jobs(context, refresh_queue, controls, stack)
         if settings.managed_objects:

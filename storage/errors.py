@@ -8,6 +8,7 @@ StorageError
 ├── LostRaceError                             (internal: the writer reads the rows again)
 ├── StoreDamagedError · StoreFullError        (trying again does not help until an operator acts)
 ├── StoreLockedError · StoreUnsupportedError · SchemaUnknownError   (at start)
+├── StoreExistsError · TooManyPartitionsError                      (nothing was created)
 ├── JournalIncompleteError · NothingReplayedError                  (nothing was rebuilt)
 ├── BackupFailedError                         (nothing was replaced)
 └── the other errors, each for one reason to refuse a request
@@ -230,6 +231,14 @@ class StoreUnsupportedError(StorageError):
 
 class SchemaUnknownError(StorageError):
     """The store has a schema that this version does not know."""
+
+
+class StoreExistsError(StorageError):
+    """There is already a store."""
+
+
+class TooManyPartitionsError(StorageError):
+    """The store has as many partitions as a store can have."""
 
 
 class BackupFailedError(StorageError):

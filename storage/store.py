@@ -25,11 +25,21 @@ Program = Generator[Bound, Rows, T]
 CONTROL = -1
 
 
+class PartitionSize(NamedTuple):
+    """The size and the place of a partition, or of the control partition if that has a schema of its own."""
+
+    number: int
+    store_bytes: int | None  # None: the server that holds the partition does not answer
+    schema: str | None = None  # None: the partition has no schema of its own
+    node: str | None = None  # with Citus, the server that holds the partition, as host:port
+
+
 class StoreSize(NamedTuple):
     """The size of a store. `disk_free_bytes` is None if the store's disk belongs to another machine."""
 
     store_bytes: int
     disk_free_bytes: int | None
+    partitions: tuple[PartitionSize, ...] = ()  # in the order of their numbers
 
 
 class Store(Protocol):

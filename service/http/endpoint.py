@@ -85,8 +85,9 @@ class EndpointContext:
     def end_endless_answers(self) -> None:
         """End the answers that don't end by themselves, such as streams."""
 
-    async def ready(self) -> None:
-        """Raise a storage error or a ProblemError if the store does not answer."""
+    async def ready(self) -> list[int]:
+        """Return the partitions that are away. Raise a storage error or a ProblemError if the store does not answer."""
+        return []
 
 
 class RequestIds:

@@ -29,6 +29,7 @@ class Partitions:
     """The partitions of one store, and their dialects."""
 
     name: str = DEFAULT_NAME
+    exists: bool = False  # the connection reaches a store
     apart: bool = False
     distributed: bool = False  # Citus spreads the partitions over its nodes
     count: int = 1  # how many partitions hold boards; other processes may have added more
@@ -41,7 +42,8 @@ class Partitions:
         found = cls(DEFAULT_NAME if schema == "public" else schema)
         found.apart = await _holds_store(connection, found.schema_named(CONTROL))
         found.distributed = await has_citus(connection) and (found.apart or await is_distributed(connection, schema))
-        if found.apart or await _holds_store(connection, schema):
+        found.exists = found.apart or await _holds_store(connection, schema)
+        if found.exists:
             counting = next(count_partitions())
             for (count,) in await connection.run_query(counting.build(found.dialect_of(CONTROL))):
                 found.count = int(count)

@@ -19,13 +19,14 @@ import structlog
 from config.pools import COMMON_CONNECTION_POOL, BoardConnectionPool, parse_connection_pools
 from config.settings import Settings
 from querybuilder import Bound, Built, Dialect
-from storage.errors import StoreBusyError, StoreUnsupportedError
+from storage.errors import StoreBusyError, StoreExistsError, StoreUnsupportedError
 from storage.records import Board
-from storage.schema.creation import create_schema_apart
+from storage.schema.creation import add_partition, create_schema_apart
 from storage.store import CONTROL, Program, Rows, StoreSize
 
 from .citus import DefinitionNeededError, PlacementCheck, find_coordinator, has_citus
 from .connection_pool import ConnectionPool
+from .partition_sizes import measure_store
 from .partitions import Partitions
 from .postgres_connection import Connector, Kind, PostgresConnection, replace_host
 from .postgres_errors import is_lost
@@ -129,13 +130,30 @@ class PostgresStore:
         """Create a store whose control partition and `partitions` others have schemas of their own. Return its salt.
 
         `distributed`: Citus spreads the schemas over its nodes.
+
+        Raises:
+            StoreExistsError: there is already a store.
         """
+        if self._partitions.exists:
+            raise StoreExistsError
         layout = dataclasses.replace(self._partitions, apart=True, distributed=distributed, count=partitions)
         self._lay_out(layout)
         if distributed:
             await self._distribute()
         made = partial(create_schema_apart, schema_of=layout.schema_named, distributed=distributed)
         return await self.write(lambda: made(self.dialect, partitions))
+
+    async def add_partition(self, fill: Callable[[int], Program[None]]) -> int:
+        """Add a partition with a schema of its own and return its number. `fill` writes what every partition holds.
+
+        Raises:
+            TooManyPartitionsError: the store has as many partitions as a store can have.
+        """
+        layout = self._partitions
+        added = partial(add_partition, schema_of=layout.schema_named, distributed=layout.distributed, fill=fill)
+        number = await self.write(added)
+        self.at(number)
+        return number
 
     @property
     def partitions(self) -> int:
@@ -244,11 +262,7 @@ class PostgresStore:
         return replayed
 
     async def size(self) -> StoreSize:
-        store_bytes: int = await self._retrier.run(
-            self._connections.light,
-            lambda connection: connection.fetchval("SELECT pg_database_size(current_database())"),
-        )
-        return StoreSize(store_bytes, None)
+        return await self._retrier.run(self._connections.light, partial(measure_store, self._partitions))
 
     async def close(self) -> None:
         await self._retrier.close()

@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 
 from storage.errors import StoreDamagedError, StoreLockedError, StoreUnsupportedError
-from storage.store import StoreSize
+from storage.store import PartitionSize, StoreSize
 
 log = structlog.get_logger(__name__)
 
@@ -113,7 +113,7 @@ def size_of(path: Path) -> StoreSize:
     for each in (real, real.with_name(real.name + "-wal")):
         with suppress(FileNotFoundError):
             store_bytes += each.stat().st_size
-    return StoreSize(store_bytes, shutil.disk_usage(real.parent).free)
+    return StoreSize(store_bytes, shutil.disk_usage(real.parent).free, (PartitionSize(0, store_bytes),))
 
 
 def check_content(connection: sqlite3.Connection, check: str, path: Path) -> None:

@@ -123,6 +123,9 @@ class HiddenStatements:
             yield self._take.bind(owner=owner, key=HIDDEN_KEY)
         yield from change_log.count_hide()
 
+    def copy_marks(self, number: int) -> Program[None]:
+        yield from ()
+
     def hide_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
         moves: list[Move] = []
         moved: list[HiddenEntry] = []

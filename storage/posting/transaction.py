@@ -52,6 +52,8 @@ from .post_ids import RememberedPost, find_in_family, find_known, remember_posts
 class TransactionResult:
     outcomes: list[list[PartOutcome]]  # in the order of the posts
     rows_written: int
+    # By partition: how many posts were applied, each counted once for each of its boards.
+    applied: dict[int, int] = field(default_factory=dict)
 
 
 def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[Entries]:
@@ -111,8 +113,7 @@ class PostTransaction:
             UnknownBoardError: a board was deleted, and `check_boards` is not set.
         """
         outcomes = yield from self.plan_posts(posts)
-        rows_written = yield from self.write_changes()
-        return TransactionResult(outcomes, rows_written)
+        return (yield from self.write_changes(outcomes))
 
     def plan_posts(self, posts: Sequence[Post]) -> Program[list[list[PartOutcome]]]:
         """Read what the posts need, and return their outcomes. Only `write_changes` writes them.
@@ -280,6 +281,7 @@ class PostTransaction:
         state = self._boards[part.board.key]
         row = state.rows.get(post.owner)
         status = PostStatus.APPLIED if changed or row is None else PostStatus.UNCHANGED
+        state.applied += status is PostStatus.APPLIED
         if row is None:
             empty: list[Cell] = [None] * len(state.entries.board.spec.columns)
             self._has_new = True
@@ -326,8 +328,8 @@ class PostTransaction:
         state.begin_draft().add_change(entry.owner, before, after, record)
         row.ranked = after
 
-    def write_changes(self) -> Program[int]:
-        """Write what `plan_posts` has planned, and return the number of rows written."""
+    def write_changes(self, outcomes: list[list[PartOutcome]]) -> Program[TransactionResult]:
+        """Write what `plan_posts` has planned, and return the result with the outcomes that it returned."""
         totals: dict[int, dict[int, int]] = {}
         for partition, table, states in self._tables():
             yield from in_partition(partition, _write_table(table, states, totals))
@@ -336,7 +338,9 @@ class PostTransaction:
         # Whoever holds the counter of a partition's log delays all its writers, so take the counters last.
         for partition in sorted({*self._partitions, *self._further}) if self._further else self._partitions:
             yield from in_partition(partition, self._finish(partition, totals))
-        return sum(by_index[CHANGES] for by_index in totals.values())
+        rows_written = sum(by_index[CHANGES] for by_index in totals.values())
+        applied = {number: sum(state.applied for _, state in self._states(number)) for number in self._partitions}
+        return TransactionResult(outcomes, rows_written, applied)
 
     def _write_others(self, partition: int) -> Program[None]:
         """Write the hidden rows and the post ids of a partition."""
@@ -425,6 +429,7 @@ class BoardState:
     exists: bool = True
     closure: Closure | None = None  # set for a board that may close
     epoch: int = 0  # the stored epoch; set only if post ids are looked up
+    applied: int = 0  # posts that the group applied to the board
     rows: dict[str, TransactionRow] = field(default_factory=dict)
     log: BundleDraft | None = None  # None: nothing to log
 

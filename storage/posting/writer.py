@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn, Protocol
 
 from config.settings import PostingSettings
@@ -63,8 +63,8 @@ ADMITTED_WAIT_RATIO = 0.5
 class WriterObserver(Protocol):
     """Reports of the writer to its operators."""
 
-    def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
-        """Report a committed transaction."""
+    def group_written(self, *, posts: int, rows: int, applied: Mapping[int, int], seconds: float) -> None:
+        """Report a committed transaction. `applied` is described at `TransactionResult`."""
 
     def race_lost(self) -> None:
         """Report that another transaction changed a row between its read and its write."""
@@ -260,7 +260,9 @@ class Writer(RequestIntake):
             return None
         # The transaction is committed, so nothing below may fail the group.
         now_s = self._monotonic()
-        self._observer.group_written(posts=len(posts), rows=result.rows_written, seconds=now_s - started)
+        self._observer.group_written(
+            posts=len(posts), rows=result.rows_written, applied=result.applied, seconds=now_s - started
+        )
         parts = sum(waiting.parts for waiting in group)
         self._drain.record_commit(parts, now_s=now_s)
         self._limit.record_commit(parts, seconds=now_s - started, now_s=now_s, waiting=bool(self._queue))

@@ -66,6 +66,7 @@ class DrainedRound:
     races: int  # lost races
     oldest_us: int  # the time at which the oldest post of the round was accepted
     more: bool
+    applied: dict[int, int] = field(default_factory=dict)  # as in `TransactionResult`
 
 
 class Drainer:
@@ -152,7 +153,8 @@ class Drainer:
             statuses = Counter(part.status.value for parts in result.outcomes for part in parts)
             statuses[PostStatus.REJECTED.value] += len(batch.refusals)
             oldest_us = min(piece.head.queued_at_us for piece in batch.pieces)
-            return DrainedRound(batch.count_by_shard(), statuses, result.rows_written, races, oldest_us, batch.more)
+            posts, rows = batch.count_by_shard(), result.rows_written
+            return DrainedRound(posts, statuses, rows, races, oldest_us, batch.more, result.applied)
         raise RacesLostError(f"posts could not be applied in {self._limits.write_attempts_max} attempts")
 
     def _read(self, shards: list[int], posts_max: int) -> Program[_Batch]:
@@ -219,8 +221,7 @@ class Drainer:
         self._counted_to_s = self._monotonic()
         busy_s = self._counted_to_s - began_s + self._uncounted_s
         yield from ingest_queue.add_counts(batch.count_by_shard(), busy_us=round(busy_s * 1e6))
-        rows_written = yield from group.write_changes()  # last, because it takes the counters of logs
-        return TransactionResult(outcomes, rows_written)
+        return (yield from group.write_changes(outcomes))  # last, because it takes the counters of logs
 
 
 class _Piece(NamedTuple):

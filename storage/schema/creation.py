@@ -24,13 +24,14 @@ from querybuilder import (
     select,
     update,
 )
-from storage.errors import SchemaUnknownError, StoreDamagedError
+from storage.errors import SchemaUnknownError, StoreDamagedError, StoreExistsError, TooManyPartitionsError
 from storage.store import CONTROL, Program, Store, in_partition
 
 from .placement import BOARD_TABLES, CONTROL_TABLES, TABLES_OF_BOTH
 from .tables import LOG_COUNTER, META, META_TABLE, SEQUENCES
 
 SCHEMA_VERSION = 3
+PARTITIONS_MAX = 64
 _PARTITIONS = "partitions"
 
 
@@ -45,17 +46,20 @@ def is_apart(dialect: Dialect) -> bool:
     return dialect.schema_of(META) is not None
 
 
-def create_schema(dialect: Dialect) -> Program[str]:
+def create_schema(dialect: Dialect, *, if_missing: bool = True) -> Program[str]:
     """Create all tables of a store with one partition, unless there is a store.
 
     Return the store's secret salt (hex), which the creation draws.
 
     Raises:
+        StoreExistsError: there is a store, and `if_missing` is not set.
         SchemaUnknownError: a version of the service with another schema wrote this store.
         StoreDamagedError: the table `meta` does not say which schema the store has.
     """
     yield META_TABLE.bind()
     found = yield from find_salt()
+    if found is not None and not if_missing:
+        raise StoreExistsError
     if found is not None:
         return found
     salt = yield from _create_control(dialect, partitions=1)
@@ -85,8 +89,14 @@ def create_schema_apart(
 def add_partition(
     *, schema_of: Callable[[int], str], distributed: bool, fill: Callable[[int], Program[None]]
 ) -> Program[int]:
-    """Add a partition and return its number. `fill` writes what every partition holds."""
+    """Add a partition and return its number. `fill` writes what every partition holds.
+
+    Raises:
+        TooManyPartitionsError: the store has `PARTITIONS_MAX` partitions.
+    """
     number = yield from hold_partitions(lock=Lock.UPDATE)
+    if number >= PARTITIONS_MAX:
+        raise TooManyPartitionsError
     if distributed:
         yield distribute_new_schemas().bind()
     yield create_schema_named(schema_of(number)).bind()

@@ -65,9 +65,10 @@ class ToyContext(EndpointContext):
     key_limits: KeyLimits = field(default_factory=lambda: key_limits(Metrics()))
     store_errors: list[Exception] = field(default_factory=list)
 
-    async def ready(self) -> None:
+    async def ready(self) -> list[int]:
         for error in self.store_errors:
             raise error
+        return []
 
 
 async def positions(context: ToyContext, call: Call) -> OwnerPositions:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -109,15 +110,18 @@ class Clock:
 class Observed:
     groups: list[int] = field(default_factory=list)  # number of posts in each committed transaction
     rows: list[int] = field(default_factory=list)
+    applied: Counter[int] = field(default_factory=Counter)  # number of applied posts by partition
     races: int = 0
     depth: int = 0
     in_flight: list[int] = field(default_factory=list)  # number of groups in flight, after each change
     refused: list[tuple[str, int]] = field(default_factory=list)
 
-    def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
+    def group_written(self, *, posts: int, rows: int, applied: Mapping[int, int], seconds: float) -> None:
         assert seconds >= 0
         self.groups.append(posts)
         self.rows.append(rows)
+        for partition, count in applied.items():
+            self.applied[partition] += count
 
     def race_lost(self) -> None:
         self.races += 1

@@ -32,6 +32,7 @@ GROUPS: Sequence[MetricGroup] = (
     MetricGroup(
         "Store", ("write", "posts", "reads", "store_"), "The store, and the writing of posts to it", name="{store}"
     ),
+    MetricGroup("Partition", ("partition_",), "A partition of the store", label="partition", key="number"),
     MetricGroup("Pool", ("store_connection",), "A connection pool of the store", label="pool"),
     MetricGroup(
         "Throttle", ("rate_limit", "write_refused", "ingest_refused"), "Posts and requests that were refused, and why"

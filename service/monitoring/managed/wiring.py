@@ -45,6 +45,17 @@ _JOB_OPERATIONS = {
     "resume": "Let the paused job continue; returns how many processes have it",
 }
 
+_PARTITION: Rows = (  # the functions read a `MeasuredPartition`
+    ("Reachable", BOOLEAN, "True if the partition answered the last check", lambda found: found.reachable),
+    ("Node", TEXT, "With Citus, the server of the partition, as host:port", lambda found: found.node),
+    ("StoreBytes", LONG, "Size of the partition when it was last measured [bytes]", lambda found: found.store_bytes),
+    ("Boards", LONG, "Leaderboards of the partition [count]", lambda found: found.boards),
+    ("Entries", LONG, "Entries of the partition's leaderboards [entries]", lambda found: found.entries),
+    ("LogNext", LONG, "Log position of the next changes in the partition [count]", lambda found: found.log_next),
+    ("FoldLagSeconds", DOUBLE, "Time for which changes in the partition have not been folded [seconds]",
+     lambda found: found.fold_lag_s),
+)  # fmt: skip
+
 
 @asynccontextmanager
 async def manage_objects(
@@ -100,6 +111,8 @@ class _Fixed:
             kind="rankcurve.Cache",
         )
         for name, managed in mapped.items():
+            if managed.type == "Partition":
+                yield self._partition(name)
             if managed.type == "Job" and "Rounds" in managed.attributes:
                 operations = self._operations(name.values["name"])
                 yield ManagedObject(name, "A background job", {}, operations, kind="rankcurve.Job")
@@ -139,6 +152,15 @@ class _Fixed:
             {name: attribute for name, attribute in refused.items() if name.startswith("WriteRefused")}
             | attributes_of(rows if store.sole_writer else rows[:-1]),  # only SQLite has a disk of its own
             kind="rankcurve.Store",
+        )
+
+    def _partition(self, name: ObjectName) -> ManagedObject:
+        measured, number = self._metrics.partitions.measured, int(name.values["number"])
+        return ManagedObject(
+            name,
+            "A partition of the store; null until it was measured",
+            attributes_of(_PARTITION, lambda _: measured.get(number)),
+            kind="rankcurve.Partition",
         )
 
     def _operations(self, job: str) -> dict[str, Operation]:

@@ -35,6 +35,8 @@ _JOB: Mapping[str, Sequence[str]] = {"job_name": ()}
 
 FAMILIES: Sequence[Family] = (
     Family("rankcurve_posts", "counter", "Posts by outcome", {"outcome": _OUTCOMES}),
+    Family("rankcurve_partition_posts_applied", "counter",
+           "Posts applied in the partition, counted once for each board", {"partition": ("0",)}),
     Family("rankcurve_reads", "counter", "Ranks and rows in answers, by route and by how the rank was found",
            {"route": (), "method": ()}),
     Family("rankcurve_rate_limit", "counter", "Reads and posts checked against the rate limit of their API key",

@@ -20,6 +20,7 @@ from storage.queue.queue_application import DrainedRound
 from .families import FAMILIES
 from .node import NodeMember, add_up_processes, write_pid
 from .numbers import Numbers
+from .partitions import PartitionMetrics
 from .totals import NodeFiles, Source, Totals
 from .views import ServingCurve, StoreSizes, curve_metrics
 
@@ -42,6 +43,7 @@ class Metrics(StoreObserver, JobObserver, Collector):
         self.tracer: Tracer | None = None  # records refreshes, if tracing is on
         self._views: list[Callable[[], Iterable[Metric]]] = []
         self._shards = {0}  # every queue has shard 0
+        self.partitions = PartitionMetrics(lambda number: self._count_applied({number: 0}))
         if node is None:
             self._numbers = Numbers(FAMILIES)
             sources = [Source(prefix, cells.content) for prefix, cells in self._numbers.cells.items()]
@@ -109,10 +111,15 @@ class Metrics(StoreObserver, JobObserver, Collector):
     def posts_settled(self, outcome: str, count: int = 1) -> None:
         self._numbers.add("rankcurve_posts", count, outcome)
 
-    def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
+    def group_written(self, *, posts: int, rows: int, applied: Mapping[int, int], seconds: float) -> None:
         self._numbers.observe("rankcurve_write_batch_posts", posts)
         self._numbers.observe("rankcurve_write_seconds", seconds)
         self._numbers.add("rankcurve_write_rows", rows)
+        self._count_applied(applied)
+
+    def _count_applied(self, applied: Mapping[int, int]) -> None:
+        for partition, posts in applied.items():
+            self._numbers.add("rankcurve_partition_posts_applied", posts, str(partition))
 
     def race_lost(self) -> None:
         self._numbers.add("rankcurve_write_conflicts")
@@ -138,6 +145,7 @@ class Metrics(StoreObserver, JobObserver, Collector):
     def posts_drained(self, drained: DrainedRound, *, seconds: float, age_s: float) -> None:
         for shard, posts in drained.posts.items():
             self._numbers.add("rankcurve_ingest_drained_posts", posts, str(shard))
+        self._count_applied(drained.applied)
         for outcome, count in drained.statuses.items():
             self._numbers.add("rankcurve_ingest_outcomes", count, outcome)
         self._numbers.observe("rankcurve_ingest_round_posts", sum(drained.posts.values()))
@@ -271,9 +279,9 @@ class Metrics(StoreObserver, JobObserver, Collector):
     # Views, and what a scrape shows
 
     def watch_store(self, *, version: str, store: str) -> StoreSizes:
-        """Show the build. Also show the size of the store, as soon as the returned object has measured it."""
-        sizes = StoreSizes(version=version, store=store)
-        self._views.append(sizes.collect)
+        """Show the build. Also show the store and its partitions, as soon as the returned object has measured them."""
+        sizes = StoreSizes(self.partitions, version=version, store=store)
+        self._views += [sizes.collect, self.partitions.collect]
         return sizes
 
     def watch_curves(

@@ -16,6 +16,8 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 from storage.errors import StorageError
 from storage.store import Store, StoreSize
 
+from .partitions import PartitionMetrics
+
 log = structlog.get_logger(__name__)
 # The time between two measurements. For each measurement, PostgreSQL asks its file system for the size of every table.
 INTERVAL_S = 30.0
@@ -58,7 +60,8 @@ def curve_metrics(curves: Iterable[ServingCurve], now_s: float) -> Iterator[Metr
 class StoreSizes:
     """The size of one store at the last measurement, and the build of the service that uses the store."""
 
-    def __init__(self, *, version: str, store: str) -> None:
+    def __init__(self, partitions: PartitionMetrics, *, version: str, store: str) -> None:
+        self._partitions = partitions
         self._build = {"version": version, "python": platform.python_version(), "store": store}
         self.last: StoreSize | None = None  # None: not measured yet
 
@@ -84,13 +87,17 @@ class StoreSizes:
 
     @asynccontextmanager
     async def measure_periodically(
-        self, store: Store, sleep: Callable[[float], Awaitable[None]]
+        self, store: Store, sleep: Callable[[float], Awaitable[None]], *, wait_s_max: float
     ) -> AsyncIterator[None]:
-        """Measure the size of the store now, and then every INTERVAL_S seconds until the context ends."""
+        """Measure the size of the store now, and then every INTERVAL_S seconds until the context ends.
+
+        Each time, measure the partitions afterwards. A partition is away if it does not answer within `wait_s_max`.
+        """
         await self.measure_size(store)
 
         async def measure_until_cancelled() -> None:
             while True:
+                await self._partitions.measure(store, wait_s_max=wait_s_max)
                 await sleep(INTERVAL_S)
                 await self.measure_size(store)
 
@@ -106,3 +113,5 @@ class StoreSizes:
             self.last = await store.size()
         except StorageError as error:
             log.info("store_size_unknown", detail=error.detail)
+        else:
+            self._partitions.note_sizes(self.last.partitions)

@@ -14,10 +14,12 @@ from service.contract.responses.positions import PositionMethod
 from service.contract.routes import Route
 from service.health_routes import add_health_routes
 from service.telemetry.metrics.node import NodeMember
+from service.telemetry.metrics.partitions import MeasuredPartition
 from service.telemetry.metrics.process import Metrics
 from storage.queue.ingest_queue import ShardBacklog
 from storage.queue.queue_application import DrainedRound
-from storage.store import StoreSize
+from storage.reads.partition_figures import PartitionFigures
+from storage.store import PartitionSize, StoreSize
 from tests.memcached import OpenMemcached
 from tests.service.every_route import BODIES, KEY, NAMES, QUERIES
 from tests.service.real_service import Caller, Service, Spawn
@@ -56,6 +58,8 @@ def make_full_metrics(member: NodeMember | None = None) -> Metrics:
     metrics = Metrics(member)
     metrics.watch_curves(list)
     metrics.watch_store(version="1", store="sqlite").last = StoreSize(1, 1)
+    size, figures = PartitionSize(0, 1), PartitionFigures(1, 1, 1, 1)
+    metrics.partitions.measured[0] = MeasuredPartition(size=size, figures=figures, fold_lag_s=0.0)
     metrics.watch_servers(lambda: 0)
     for route in COUNTED:
         for kind in CLASSES:

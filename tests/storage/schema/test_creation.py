@@ -3,12 +3,14 @@
 import pytest
 
 from querybuilder import col, select, update
-from storage.errors import SchemaUnknownError
-from storage.schema.creation import SCHEMA_VERSION, create_schema
+from storage.engines.postgres import PostgresStore
+from storage.errors import SchemaUnknownError, StoreExistsError, TooManyPartitionsError
+from storage.reads.partition_figures import read_partition_figures
+from storage.schema.creation import PARTITIONS_MAX, SCHEMA_VERSION, count_partitions, create_schema, find_salt
 from storage.schema.sequences import take_number
 from storage.schema.tables import META
-from storage.store import Store
-from tests.storage.backends import OpenStore
+from storage.store import Program, Store
+from tests.storage.backends import POSTGRES_LIMITS, OpenStore
 from tests.storage.deployment import Deployment, part, ranked
 
 
@@ -27,7 +29,8 @@ async def test_opening_a_store_again_changes_nothing_and_returns_the_same_salt(o
     assert len(bytes.fromhex(salt)) >= 16
     assert await created(store) == salt
     described = await meta(store)
-    assert (described["schema_version"], described["salt"]) == (str(SCHEMA_VERSION), salt)
+    assert described["schema_version"] == str(SCHEMA_VERSION)
+    assert described["salt"] == salt
     deployment = await Deployment.on(store)
     board = await deployment.create("b", ranked("xp"))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
@@ -59,3 +62,54 @@ async def test_each_sequence_counts_from_one_by_itself(deployment: Deployment) -
         return await store.write(lambda: take_number(name))
 
     assert [await next_of("a"), await next_of("a"), await next_of("b"), await next_of("a")] == [1, 2, 1, 3]
+
+
+async def test_a_creation_that_needs_an_empty_store_changes_nothing_in_another(store: Store) -> None:
+    salt = await created(store)
+    with pytest.raises(StoreExistsError):
+        await store.write(lambda: create_schema(store.dialect, if_missing=False))
+    assert (await meta(store))["salt"] == salt
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_a_store_apart_is_created_only_where_there_is_no_store(place: str, apart: bool) -> None:
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    salt = await (store.create_apart(2) if apart else created(store))
+    await store.close()
+    again = await PostgresStore.open(place, POSTGRES_LIMITS)
+    with pytest.raises(StoreExistsError):
+        await again.create_apart(3)
+    assert await again.read(find_salt) == salt
+    assert again.partitions == (2 if apart else 1)
+    await again.close()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_an_added_partition_takes_boards(place: str, apart: bool) -> None:
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    await (store.create_apart(1) if apart else created(store))
+    deployment = await Deployment.on(store)
+    filled: list[int] = []
+
+    def fill(number: int) -> Program[None]:
+        filled.append(number)
+        yield from ()
+
+    assert [await store.add_partition(fill), await store.add_partition(fill)] == filled == [1, 2]
+    deployment.partition = 2
+    board = await deployment.create("b", ranked("xp"))
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    assert store.partitions == await store.read(count_partitions) == 3
+    found = [await store.at(number).read(read_partition_figures) for number in range(3)]
+    assert [each.entries for each in found] == [0, 0, 1]
+    await store.close()
+
+
+async def test_a_store_gets_no_more_partitions_than_it_can_have(place: str) -> None:
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    await created(store)
+    full = update(META).set(content=str(PARTITIONS_MAX)).where(col("name").eq("partitions")).bind()
+    await store.write_query(full)
+    with pytest.raises(TooManyPartitionsError):
+        await store.add_partition(lambda number: iter(()))  # type: ignore[arg-type, return-value]
+    await store.close()

@@ -1,0 +1,187 @@
+"""`rankcurve store init` creates an empty store. `rankcurve partition` adds partitions to a store and lists them.
+
+The commands open the store itself, without a service. Services may run on the same PostgreSQL store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from config import Settings
+from config.masking import masked
+from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
+from service.commands.tables import show_records
+from service.commands.target import JsonOption, fail
+from storage.errors import StorageError, StoreExistsError, StoreLockedError, TooManyPartitionsError
+from storage.store import CONTROL, PartitionSize
+
+if TYPE_CHECKING:
+    from storage.store import Store
+
+T = TypeVar("T")
+PartitionsOption = Annotated[
+    int,
+    typer.Option("--partitions", metavar="N", min=1, max=64, help="Number of partitions, each with its own schema."),
+]
+CitusOption = Annotated[bool, typer.Option("--citus", help="Let Citus put each partition on one of its nodes.")]
+COLUMNS = {
+    "partition": "partition",
+    "schema": "schema",
+    "node": "node",
+    "boards": "boards",
+    "entries": "entries",
+    "bytes": "bytes",
+}
+
+store_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True, help="Create a store.")
+partition_app = typer.Typer(
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    help="""Add and list the partitions of a PostgreSQL store, in the store itself.
+
+    A partition is a schema with the tables of its boards. The services that use the store may go on.""",
+)
+
+
+@store_app.command("init")
+def init(
+    partitions: PartitionsOption = 1,
+    citus: CitusOption = False,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Create the tables of an empty store. Fail, and change nothing, if there is already a store.
+
+    A service creates an ordinary store with one partition by itself. Only this command creates several partitions.
+
+    Example:
+        rankcurve store init --partitions 4 --store postgresql://USER@HOST/DATABASE
+    """
+    settings = read_settings({"store": store, "create_store": True}, assignments, config)
+    if partitions > 1 or citus:
+        refuse_one_file(settings)
+    run_on_store(create_store(settings, partitions, citus=citus))
+
+
+@partition_app.command("add")
+def add(store: StoreOption = None, config: ConfigOption = None, assignments: SetOption = None) -> None:
+    """Add a partition to the store and print its number. The boards that exist stay where they are."""
+    settings = read_settings({"store": store}, assignments, config)
+    refuse_one_file(settings)
+    run_on_store(add_partition(settings))
+
+
+@partition_app.command("list")
+def list_partitions(
+    store: StoreOption = None, config: ConfigOption = None, assignments: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """List the partitions with schema, boards, entries and bytes, and on Citus with the node that holds them.
+
+    The figures of a partition that does not answer are left out.
+    """
+    settings = read_settings({"store": store, "create_store": False}, assignments, config)
+    records = run_on_store(read_partitions(settings))
+    show_records(records, COLUMNS, as_json=as_json, numeric=("boards", "entries", "bytes"))
+
+
+def refuse_one_file(settings: Settings) -> None:
+    """Exit with code 2 if the store of the settings is a SQLite file."""
+    from service.stores import is_shared  # imported here: the other commands need no driver
+
+    if not is_shared(settings.store):
+        fail(f"{settings.store}: a SQLite file has one partition; several need a PostgreSQL store", code=2)
+
+
+def run_on_store(work: Coroutine[Any, Any, T]) -> T:
+    """Run the work of a command on the store. If that fails, print one line and exit with code 1."""
+    try:
+        return asyncio.run(work)
+    except StoreLockedError as error:
+        fail(f"stop the service first, because the command opens the store itself: {error.detail}")
+    except StorageError as error:
+        fail(error.detail)
+
+
+@contextlib.asynccontextmanager
+async def opened_store(settings: Settings) -> AsyncIterator[Store]:
+    from service.stores import open_store
+    from service.telemetry.logs import logging_to_stderr
+
+    with logging_to_stderr():
+        store = await open_store(settings)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+async def create_store(settings: Settings, partitions: int, *, citus: bool) -> None:
+    from storage.engines.postgres import PostgresStore
+    from storage.schema.creation import create_schema
+
+    async with opened_store(settings) as store:
+        try:
+            if isinstance(store, PostgresStore) and (partitions > 1 or citus):
+                if citus and not await store.has_citus():
+                    fail("the database has no extension citus: run CREATE EXTENSION citus in it first")
+                await store.create_apart(partitions, distributed=citus)
+            else:
+                await store.write(lambda: create_schema(store.dialect, if_missing=False))
+        except StoreExistsError:
+            fail(f"{masked(settings.store)}: there is already a store, and nothing was changed")
+        made = (await store.size()).partitions
+    count = "1 partition" if partitions == 1 else f"{partitions} partitions"
+    typer.echo(f"created {masked(settings.store)} with {count}")
+    for each in made:
+        if each.schema is not None:
+            typer.echo(f"{name_partition(each.number)}: schema {each.schema}{_on_node(each)}")
+
+
+async def add_partition(settings: Settings) -> None:
+    from storage.engines.postgres import PostgresStore
+    from storage.entries.hidden_owners import hidden_statements
+    from storage.schema.creation import PARTITIONS_MAX, find_salt
+
+    async with opened_store(settings) as store:
+        assert isinstance(store, PostgresStore)
+        await store.read(find_salt)  # this refuses a store of another version
+        try:
+            number = await store.add_partition(hidden_statements.copy_marks)
+        except TooManyPartitionsError:
+            fail(f"the store has {PARTITIONS_MAX} partitions, and cannot have more")
+        added = next(each for each in (await store.size()).partitions if each.number == number)
+    typer.echo(f"partition {number}: schema {added.schema}{_on_node(added)}")
+
+
+async def read_partitions(settings: Settings) -> list[dict[str, object]]:
+    from storage.errors import StoreBusyError
+    from storage.reads.partition_figures import read_partition_figures
+    from storage.schema.creation import find_salt
+
+    records: list[dict[str, object]] = []
+    async with opened_store(settings) as store:
+        await store.read(find_salt)  # this refuses a store of another version
+        for number, size_bytes, schema, node in (await store.size()).partitions:
+            record: dict[str, object] = {
+                "partition": name_partition(number), "schema": schema, "node": node, "bytes": size_bytes,
+            }  # fmt: skip
+            if number != CONTROL:
+                with contextlib.suppress(StoreBusyError):  # the server that holds this partition is away
+                    found = await store.at(number).read(read_partition_figures, heavy=True)
+                    record |= {"boards": found.boards, "entries": found.entries}
+            records.append(record)
+    return records
+
+
+def name_partition(number: int) -> str:
+    return "control" if number == CONTROL else str(number)
+
+
+def _on_node(size: PartitionSize) -> str:
+    return "" if size.node is None else f" on {size.node}"

@@ -1,0 +1,124 @@
+"""The figures of each partition of a store, as they were last measured, and the metrics made of them.
+
+Every figure has the label `partition`, also in a store with one partition. A store has at most 64 partitions.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import structlog
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from storage.errors import StorageError
+from storage.reads.partition_figures import PartitionFigures, find_away_partitions, read_partition_figures
+from storage.store import PartitionSize, Store
+
+log = structlog.get_logger(__name__)
+# Reading the figures scans the totals of all boards. The pause after a scan is this many times as long as the scan, so
+# scans take at most 1 % of the time.
+_PAUSE_RATIO = 99
+
+
+@dataclass(slots=True)
+class MeasuredPartition:
+    """A partition as it was last measured. What was not measured yet is None."""
+
+    reachable: bool = True
+    size: PartitionSize | None = None
+    figures: PartitionFigures | None = None
+    fold_lag_s: float | None = None
+
+    @property
+    def store_bytes(self) -> int | None:
+        return None if self.size is None else self.size.store_bytes
+
+    @property
+    def node(self) -> str | None:
+        return None if self.size is None else self.size.node
+
+    @property
+    def boards(self) -> int | None:
+        return None if self.figures is None else self.figures.boards
+
+    @property
+    def entries(self) -> int | None:
+        return None if self.figures is None else self.figures.entries
+
+    @property
+    def log_next(self) -> int | None:
+        return None if self.figures is None else self.figures.log_next
+
+
+_GAUGES: tuple[tuple[str, str, Callable[[MeasuredPartition], float | None]], ...] = (
+    ("reachable", "Whether the partition answered the last check: 1 or 0", lambda found: found.reachable),
+    ("bytes", "Size of the partition, its indexes included", lambda found: found.store_bytes),
+    ("boards", "Leaderboards of the partition", lambda found: found.boards),
+    ("entries", "Entries of the partition's leaderboards", lambda found: found.entries),
+    ("log_next", "Log position of the next changes in the partition", lambda found: found.log_next),
+    (
+        "fold_lag_seconds",
+        "Time for which changes in the partition have not been folded",
+        lambda found: found.fold_lag_s,
+    ),
+)
+
+
+class PartitionMetrics:
+    """The partitions of one store, by number. `on_found` is called with the number of each partition that is new."""
+
+    def __init__(self, on_found: Callable[[int], None]) -> None:
+        self.measured: dict[int, MeasuredPartition] = {}
+        self._on_found = on_found
+        self._scans_at_s = 0.0  # when the next scan may begin, by the clock of the event loop
+
+    def collect(self) -> Iterator[Metric]:
+        for name, text, read in _GAUGES:
+            family = GaugeMetricFamily(f"rankcurve_partition_{name}", text, labels=("partition",))
+            for number, found in sorted(self.measured.items()):
+                if (value := read(found)) is not None:
+                    family.add_metric((str(number),), value)
+            yield family
+
+    def note_sizes(self, sizes: tuple[PartitionSize, ...]) -> None:
+        for size in sizes:
+            if size.number < 0:  # the control partition
+                continue
+            if size.number not in self.measured:
+                self.measured[size.number] = MeasuredPartition()
+                self._on_found(size.number)
+            self.measured[size.number].size = size
+
+    async def measure(self, store: Store, *, wait_s_max: float) -> None:
+        """Check which partitions answer within `wait_s_max`. If a scan is due, read the figures of those."""
+        await self.check(store, wait_s_max=wait_s_max)
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        if begun_s >= self._scans_at_s:
+            await self.scan(store)
+            now_s = loop.time()
+            self._scans_at_s = now_s + _PAUSE_RATIO * (now_s - begun_s)
+
+    async def check(self, store: Store, *, wait_s_max: float) -> None:
+        """Check which partitions answer within `wait_s_max`."""
+        try:
+            away = await find_away_partitions(store, wait_s_max=wait_s_max)
+        except StorageError:
+            away = list(self.measured)
+        for number, found in self.measured.items():
+            found.reachable = number not in away
+
+    async def scan(self, store: Store) -> None:
+        """Read the figures of the partitions that answered the last check."""
+        for number, found in list(self.measured.items()):
+            if not found.reachable:
+                continue
+            try:
+                figures = await store.at(number).read(read_partition_figures, heavy=True)
+            except StorageError as error:
+                log.info("partition_figures_unknown", partition=number, detail=error.detail)
+                continue
+            found.figures = figures
+            folded_us = figures.folded_us
+            found.fold_lag_s = None if folded_us is None else max(0.0, time.time() - folded_us / 1e6)

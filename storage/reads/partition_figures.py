@@ -1,0 +1,81 @@
+"""What operators watch of each partition: whether it answers, how much it holds, and how far its log is folded.
+
+On Citus, partitions are on several servers, so some may be away while the boards of the others work.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from querybuilder import col, count, param, select, sum_
+from storage.boards.boards import ALL_ENTRIES, STATE
+from storage.curves.live_counts import find_fold_state
+from storage.errors import StoreAwayError, StoreBusyError
+from storage.log.change_log import change_log
+from storage.schema.creation import count_partitions
+from storage.schema.tables import TOTALS
+from storage.store import CONTROL, Program, Store, read_single
+
+
+class PartitionFigures(NamedTuple):
+    boards: int
+    entries: int  # entries of the boards, those of archived boards included
+    log_next: int  # the position of the next bundle in the change log
+    folded_us: int | None  # all changes before this time are folded; None before the first fold
+
+
+_COUNT = (
+    select(col("column_index"), count(), sum_(col("entries")))
+    .from_(TOTALS)
+    .where(col("column_index").in_(param("indexes")))
+    .group_by(col("column_index"))
+    .prepared()
+)
+
+
+def read_partition_figures() -> Program[PartitionFigures]:
+    """Return the figures of the partition for which the program runs. This reads the totals of all its boards."""
+    log_next = yield from change_log.take_mark()
+    folded = yield from find_fold_state()
+    rows = yield _COUNT.bind(indexes=[STATE, ALL_ENTRIES])
+    found = {index: (boards, int(total)) for index, boards, total in rows}
+    boards, entries = found.get(STATE, (0, 0))[0], found.get(ALL_ENTRIES, (0, 0))[1]
+    return PartitionFigures(boards, entries, log_next, None if folded is None else folded.as_of_us)
+
+
+async def find_away_partitions(store: Store, *, wait_s_max: float) -> list[int]:
+    """Return the numbers of the partitions that hold boards and do not answer. Ask all partitions at the same time.
+
+    `wait_s_max` bounds the wait if partitions have schemas of their own.
+
+    Raises:
+        StoreBusyError: the control partition does not answer, or no partition with boards does.
+    """
+    # In a store with one schema, control and partition 0 are the same tables, and the store gives both the same view.
+    control = store.at(CONTROL)
+    others = [number for number in range(store.partitions) if store.at(number) is not control]
+    if not others:
+        await read_single(control, count_partitions)
+        return []
+    asked: dict[int, Callable[[], Program[Any]]] = {CONTROL: count_partitions}
+    asked |= dict.fromkeys(others, change_log.take_mark)
+    checks = {number: asyncio.create_task(_check(store.at(number), ask)) for number, ask in asked.items()}
+    try:
+        await asyncio.wait(checks.values(), timeout=wait_s_max)
+        away = {number for number, check in checks.items() if not (check.done() and check.result())}
+    finally:
+        for check in checks.values():
+            check.cancel()
+    if CONTROL in away:
+        raise StoreAwayError("the control partition does not answer")
+    if len(away) == store.partitions:
+        raise StoreAwayError("no partition answers")
+    return sorted(away)
+
+
+async def _check(store: Store, ask: Callable[[], Program[Any]]) -> bool:
+    try:
+        await read_single(store, ask)
+    except StoreBusyError:
+        return False
+    return True

@@ -1,0 +1,76 @@
+"""Test the commands that create stores, and add and list their partitions, on real stores."""
+
+import asyncio
+import json
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from tests.service.cli_fake_service import run
+from tests.service.real_service import Service
+
+XP = {"name": "xp", "merge": "sum"}
+
+
+def schema_of(url: str) -> str:
+    return parse_qs(urlsplit(url).query)["search_path"][0]
+
+
+def test_a_store_with_partitions_is_created_once(store_url: str) -> None:
+    name = schema_of(store_url)
+    made = run("store", "init", "--partitions", "3", "--store", store_url, code=0).stdout.splitlines()
+    assert made[0].endswith("with 3 partitions")
+    assert made[1:] == [f"control: schema {name}_control", *(f"{n}: schema {name}_p{n}" for n in range(3))]
+    listed = run("partition", "list", "--store", store_url, "--json", code=0).stdout
+    for options in ((), ("--partitions", "2")):
+        refused = run("store", "init", *options, "--store", store_url, code=1)
+        assert "there is already a store, and nothing was changed" in refused.output
+    assert run("partition", "list", "--store", store_url, "--json", code=0).stdout == listed
+    assert [each["partition"] for each in json.loads(listed)] == ["control", "0", "1", "2"]
+
+
+def test_an_ordinary_store_gets_further_partitions(store_url: str) -> None:
+    name = schema_of(store_url)
+    assert "with 1 partition\n" in run("store", "init", "--store", store_url, code=0).stdout
+    refused = run("store", "init", "--store", store_url, code=1)
+    assert "there is already a store" in refused.output
+    for number in (1, 2):
+        added = run("partition", "add", "--store", store_url, code=0).stdout
+        assert added == f"partition {number}: schema {name}_p{number}\n"
+    listed = json.loads(run("partition", "list", "--store", store_url, "--json", code=0).stdout)
+    assert [(each["partition"], each["schema"]) for each in listed] == [
+        ("0", name), ("1", f"{name}_p1"), ("2", f"{name}_p2")
+    ]  # fmt: skip
+    assert all((each["boards"], each["entries"]) == (0, 0) and each["bytes"] > 0 for each in listed)
+
+
+def test_citus_is_refused_on_a_server_without_the_extension(store_url: str) -> None:
+    refused = run("store", "init", "--citus", "--store", store_url, code=1)
+    assert "has no extension citus" in refused.output
+    run("store", "init", "--store", store_url, code=0)
+
+
+def test_a_sqlite_store_has_one_partition(tmp_path: Path) -> None:
+    store = ("--store", f"sqlite:///{tmp_path}/rankcurve.db")
+    for words in (("store", "init", "--partitions", "2"), ("store", "init", "--citus"), ("partition", "add")):
+        assert "a SQLite file has one partition" in run(*words, *store, code=2).output
+    assert not list(tmp_path.iterdir())
+    run("store", "init", *store, code=0)
+    assert "there is already a store" in run("store", "init", *store, code=1).output
+    [listed] = json.loads(run("partition", "list", "--json", *store, code=0).stdout)
+    assert (listed["partition"], listed["schema"], listed["boards"]) == ("0", None, 0)
+
+
+def test_too_many_partitions_are_wrong_arguments(store_url: str) -> None:
+    run("store", "init", "--partitions", "65", "--store", store_url, code=2)
+    run("store", "init", "--partitions", "0", "--store", store_url, code=2)
+
+
+async def test_a_list_counts_boards_and_entries_beside_a_running_service(tmp_path: Path, store_url: str) -> None:
+    async with Service(tmp_path, store=store_url).running() as service:
+        await service.board("b0", XP)
+        await service.post_xp("b0", ada=1, eve=2)
+        await asyncio.to_thread(run, "partition", "add", "--store", store_url, code=0)
+        await service.board("b1", XP)
+        await service.post_xp("b1", ada=1)
+        listed = (await asyncio.to_thread(run, "partition", "list", "--store", store_url, "--json", code=0)).stdout
+    assert [(each["boards"], each["entries"]) for each in json.loads(listed)] == [(1, 2), (1, 1)]

@@ -1,0 +1,109 @@
+"""Test what operators see of the partitions of a store: readiness, metrics and managed objects."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+import pytest
+
+from storage.engines.postgres import PostgresStore
+from storage.entries.hidden_owners import hidden_statements
+from tests.service.real_service import Service
+
+XP = {"name": "xp", "merge": "sum"}
+WAIT_S = 60.0
+PARTITION = "/jolokia/read/rankcurve:type=Partition,number="
+
+
+@pytest.fixture
+async def service(tmp_path: Path, store_url: str) -> AsyncIterator[Service]:
+    """Run a service on two partitions. The board `b0` is in partition 0 and `b1` is in partition 1."""
+    async with Service(tmp_path, store=store_url).running() as made:
+        assert isinstance(made.context.store, PostgresStore)
+        await made.board("b0", XP)
+        await made.context.store.add_partition(hidden_statements.copy_marks)
+        await made.board("b1", XP)
+        yield made
+
+
+async def measure(service: Service) -> None:
+    """Measure the store, as the service does periodically."""
+    metrics, store = service.context.metrics, service.context.store
+    metrics.partitions.note_sizes((await store.size()).partitions)
+    await metrics.partitions.check(store, wait_s_max=WAIT_S)
+    await metrics.partitions.scan(store)
+
+
+async def lose_partition(url: str, number: int) -> None:
+    [schema] = parse_qs(urlsplit(url).query)["search_path"]
+    connection = await asyncpg.connect(url)
+    await connection.execute(f"ALTER SCHEMA {schema}_p{number} RENAME TO {schema}_p{number + 10}")
+    await connection.close()
+
+
+async def read_object(service: Service, number: int) -> dict[str, Any]:
+    answer = await service.call("GET", f"{PARTITION}{number}")
+    found: dict[str, Any] = answer.body["value"]
+    return found
+
+
+async def test_a_service_is_ready_while_one_of_its_partitions_is_away(service: Service, store_url: str) -> None:
+    assert await service.get("/readyz") == {"status": "ok"}
+    await lose_partition(store_url, 1)
+    assert await service.get("/readyz") == {"status": "ok", "partitions_away": [1]}
+    await service.post_xp("b0", ada=1)
+
+
+async def test_the_metrics_show_each_partition_by_its_number(service: Service, store_url: str) -> None:
+    await service.post_xp("b0", ada=1)
+    await service.post_xp("b1", ada=1, eve=1)
+    await service.post_xp("b1", ada=1)
+    await measure(service)
+    found = await service.figures()
+    shown = {name: [found.get((name, str(number))) for number in range(2)] for name in (
+        "rankcurve_partition_posts_applied_total", "rankcurve_partition_boards", "rankcurve_partition_entries",
+        "rankcurve_partition_log_next", "rankcurve_partition_reachable",
+    )}  # fmt: skip
+    assert list(shown.values()) == [[1, 3], [1, 1], [1, 2], [2, 3], [1, 1]]
+    assert all(found["rankcurve_partition_bytes", str(number)] > 0 for number in range(2))
+    await lose_partition(store_url, 1)
+    await measure(service)
+    found = await service.figures()
+    assert [found["rankcurve_partition_reachable", str(number)] for number in range(2)] == [1, 0]
+
+
+async def test_each_partition_is_a_managed_object(service: Service, store_url: str) -> None:
+    await service.post_xp("b1", ada=1, eve=1)
+    await measure(service)
+    names = (await service.call("GET", "/jolokia/search/rankcurve:type=Partition,*")).body["value"]
+    assert names == [f"rankcurve:number={number},type=Partition" for number in range(2)]
+    one = await read_object(service, 1)
+    assert one["PostsApplied"]["Count"] == 2
+    assert (one["Boards"], one["Entries"], one["LogNext"], one["Reachable"], one["Node"]) == (1, 2, 2, True, None)
+    assert one["StoreBytes"] > 0
+    await lose_partition(store_url, 1)
+    await measure(service)
+    assert [(await read_object(service, number))["Reachable"] for number in range(2)] == [True, False]
+
+
+async def test_queued_posts_count_in_their_partition(service: Service) -> None:
+    posts = {"posts": [{"owner": owner, "stats": {"xp": 1}} for owner in ("ada", "eve")]}
+    await service.must("POST", "/v1/leaderboards/b0/posts?mode=queued", posts)
+    while (await service.get("/v1/queue"))["posts"]:
+        pass
+    assert (await service.figures())["rankcurve_partition_posts_applied_total", "0"] == 2
+
+
+async def test_a_store_with_one_partition_shows_it_with_the_number_0(tmp_path: Path) -> None:
+    async with Service(tmp_path).running() as service:
+        await service.board("b", XP)
+        await service.post_xp("b", ada=1)
+        await measure(service)
+        found = await service.figures()
+        one = await read_object(service, 0)
+    assert found["rankcurve_partition_posts_applied_total", "0"] == one["PostsApplied"]["Count"] == 1
+    assert found["rankcurve_partition_reachable", "0"] == 1
+    assert found["rankcurve_partition_bytes", "0"] == one["StoreBytes"] > 0
+    assert one["Reachable"] is True

@@ -1,0 +1,121 @@
+"""Test the figures of partitions, and which partitions are found to be away."""
+
+from collections.abc import AsyncIterator
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+import pytest
+
+from storage.engines.postgres import PostgresStore
+from storage.errors import StoreAwayError
+from storage.reads.partition_figures import find_away_partitions, read_partition_figures
+from storage.store import CONTROL, Store
+from tests.storage.backends import PARTITIONS, POSTGRES_LIMITS
+from tests.storage.deployment import Deployment, Observed, part, ranked
+
+XP = ranked("xp")
+WAIT_S = 60.0
+SHORT_S = 0.2
+
+
+@pytest.fixture
+async def apart(place: str) -> AsyncIterator[PostgresStore]:
+    """Provide a store whose control partition and four others have schemas of their own."""
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    await store.create_apart(PARTITIONS)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def schema(place: str) -> str:
+    """Return the name that begins the names of the store's schemas."""
+    return parse_qs(urlsplit(place).query)["search_path"][0]
+
+
+async def test_each_partition_counts_its_own_boards_entries_and_changes(apart: PostgresStore) -> None:
+    deployment = await Deployment.on(apart)
+    boards = []
+    for index, partition in enumerate((0, 3, 3)):
+        deployment.partition = partition
+        boards.append(await deployment.create(f"b{index}", XP))
+    await deployment.apply(*(deployment.post(owner, part(boards[1], {"xp": 1})) for owner in ("ada", "eve")))
+    await deployment.apply(deployment.post("ada", *(part(board, {"xp": 1}) for board in boards)))
+    found = [await apart.at(number).read(read_partition_figures) for number in range(PARTITIONS)]
+    assert [(each.boards, each.entries, each.log_next) for each in found] == [
+        (1, 1, 2),
+        (0, 0, 1),
+        (0, 0, 1),
+        (2, 3, 4),
+    ]
+    assert {each.folded_us for each in found} == {None}
+
+
+async def test_the_figures_of_a_store_with_any_backend_are_those_of_its_boards(store: Store) -> None:
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", XP)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    found = await store.at(board.partition).read(read_partition_figures, heavy=True)
+    assert (found.boards, found.entries, found.log_next) == (1, 1, 2)
+    assert await find_away_partitions(store, wait_s_max=WAIT_S) == []
+
+
+async def test_the_writer_reports_applied_posts_by_partition(apart: PostgresStore) -> None:
+    deployment, observed = await Deployment.on(apart), Observed()
+    boards = []
+    for partition in (1, 3):
+        deployment.partition = partition
+        boards.append(await deployment.create(f"b{partition}", XP))
+    writer = deployment.writer(observed)
+    writer.start()
+    both = deployment.post("ada", *(part(board, {"xp": 1}) for board in boards), post_id="once")
+    await writer.submit([both, deployment.post("ada", part(boards[1], {"xp": 1}))])
+    await writer.submit([both])  # a duplicate, which is not applied
+    await writer.close()
+    assert observed.applied == {1: 1, 3: 2}
+
+
+async def test_a_partition_that_is_locked_or_missing_is_away_and_the_others_are_not(
+    apart: PostgresStore, schema: str, raw: asyncpg.Connection
+) -> None:
+    assert await find_away_partitions(apart, wait_s_max=WAIT_S) == []
+    await raw.execute(f"ALTER SCHEMA {schema}_p1 RENAME TO {schema}_p9")
+    async with raw.transaction():
+        await raw.execute(f"LOCK TABLE {schema}_p3.log_counter IN ACCESS EXCLUSIVE MODE")
+        assert await find_away_partitions(apart, wait_s_max=SHORT_S) == [1, 3]
+    assert await find_away_partitions(apart, wait_s_max=WAIT_S) == [1]
+
+
+async def test_without_the_control_partition_or_all_others_the_store_is_away(
+    apart: PostgresStore, schema: str, raw: asyncpg.Connection
+) -> None:
+    await raw.execute(f"ALTER SCHEMA {schema}_control RENAME TO {schema}_p9")
+    with pytest.raises(StoreAwayError, match="control partition"):
+        await find_away_partitions(apart, wait_s_max=WAIT_S)
+    await raw.execute(f"ALTER SCHEMA {schema}_p9 RENAME TO {schema}_control")
+    for number in range(PARTITIONS):
+        await raw.execute(f"ALTER SCHEMA {schema}_p{number} RENAME TO {schema}_p{number + 10}")
+    with pytest.raises(StoreAwayError, match="no partition"):
+        await find_away_partitions(apart, wait_s_max=WAIT_S)
+
+
+async def test_the_size_of_a_store_names_the_schema_and_the_size_of_each_partition(
+    apart: PostgresStore, schema: str
+) -> None:
+    size = await apart.size()
+    assert [each.number for each in size.partitions] == [CONTROL, *range(PARTITIONS)]
+    assert [each.schema for each in size.partitions] == [f"{schema}_control", *(f"{schema}_p{n}" for n in range(4))]
+    before = {each.number: each.store_bytes for each in size.partitions}
+    deployment = await Deployment.on(apart)
+    deployment.partition = 1
+    board = await deployment.create("b", XP)
+    await deployment.apply(*(deployment.post(f"o{number}", part(board, {"xp": number})) for number in range(500)))
+    after = {each.number: each.store_bytes for each in (await apart.size()).partitions}
+    assert {number for number in range(PARTITIONS) if after[number] != before[number]} == {1}
+
+
+async def test_a_store_with_one_partition_gives_it_the_size_of_the_store(store: Store) -> None:
+    await Deployment.on(store)
+    if store.partitions == 1:
+        size = await store.size()
+        assert [tuple(each) for each in size.partitions] == [(0, size.store_bytes, None, None)]
