@@ -53,7 +53,7 @@ class TransactionResult:
     outcomes: list[list[PartOutcome]]  # in the order of the posts
     rows_written: int
     # By partition: how many posts were applied, each counted once for each of its boards.
-    applied: dict[int, int] = field(default_factory=dict)
+    applied: dict[int, int]
 
 
 def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[Entries]:

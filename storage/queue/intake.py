@@ -27,6 +27,7 @@ from storage.errors import (
     OverloadedError,
     QueueFullError,
     StorageError,
+    StoreAwayError,
     StoreBusyError,
     WaitTooLongError,
 )
@@ -203,11 +204,18 @@ def _find_changed(group: Sequence[WaitingRequest]) -> Program[list[WaitingReques
 
 
 async def read_backlog(store: Store) -> dict[Shard, ShardBacklog]:
-    """Return the backlog of each shard that has posts, in all partitions that this process knows."""
+    """Return the backlog of each shard that has posts, in all partitions that this process knows.
+
+    If there are several, leave out those that are away: the others still take posts.
+    """
     found: dict[Shard, ShardBacklog] = {}
-    for partition in list_queues(store.dialect, store.partitions):
-        reading = partial(ingest_queue.read_queues, [partition], ingest_queue.read_backlog)
-        found |= await read_single(store, reading)
+    queues = list_queues(store.dialect, store.partitions)
+    for partition in queues:
+        try:
+            found |= await read_single(store, partial(ingest_queue.read_queues, [partition], ingest_queue.read_backlog))
+        except StoreAwayError:
+            if len(queues) == 1:
+                raise
     return found
 
 

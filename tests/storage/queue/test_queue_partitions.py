@@ -23,7 +23,7 @@ from storage.queue.queue_erasure import drop_queued
 from storage.queue.workers import read_queue_state
 from storage.records import Board, Post, PostStatus
 from storage.schema.creation import add_partition
-from storage.store import CONTROL, Program, Store, in_partition
+from storage.store import CONTROL, Program, Rows, Store, in_partition
 from tests.schemas import PARTITIONS
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.boards.test_families import make_family, make_family_post
@@ -84,7 +84,7 @@ async def count_by_queue(desk: QueueDesk) -> dict[int, int]:
 class Recorder(PassingStore):
     """A store that records the partition and the tables of each statement, by transaction.
 
-    A write whose statements reach the partition `away` fails.
+    Statements that reach the partition `away` fail.
     """
 
     def __init__(self, store: Store) -> None:
@@ -92,6 +92,11 @@ class Recorder(PassingStore):
         self.sole_writer = False
         self.writes: list[list[tuple[str, str]]] = []  # pairs of the first word of a statement and its table
         self.away: int | None = None
+
+    async def read_query(self, query: Bound) -> Rows:
+        if query.partition is not None and query.partition == self.away:
+            raise StoreAwayError("away")
+        return await super().read_query(query)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         seen: list[tuple[str, str]] = []

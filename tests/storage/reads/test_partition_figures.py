@@ -10,7 +10,8 @@ from storage.engines.postgres import PostgresStore
 from storage.errors import StoreAwayError
 from storage.reads.partition_figures import find_away_partitions, read_partition_figures
 from storage.store import CONTROL, Store
-from tests.storage.backends import PARTITIONS, POSTGRES_LIMITS
+from tests.schemas import PARTITIONS
+from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment, Observed, part, ranked
 
 XP = ranked("xp")
