@@ -122,6 +122,13 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     columns: Annotated[list[ColumnBody], Meta(min_length=1, max_length=COLUMNS_MAX)]
     ties: TiesName = "shared"
     table: Literal["own", "shared"] = "own"
+    partition: (
+        Annotated[
+            int,
+            Meta(ge=0, description="The partition of the store in which it is created. Default: the service chooses."),
+        ]
+        | None
+    ) = None
     predictor: PredictorBody = PredictorBody()
 
 

@@ -31,10 +31,10 @@ class NextBetterFinder:
     ) -> Program[tuple[Entry | None, dict[int, Position]]]:
         """Return the owner's entry, or None, and the owner's positions by column index."""
         locator = self._locator
+        totals = yield from read_board_totals(locator.board)
         entry = (yield from locator.entries.find_entries([owner])).get(owner)
         if entry is None:
             return None, {}
-        totals = yield from read_board_totals(locator.board)
         found: dict[int, Position] = {}
         for wanted in wanted_of(entry):
             located = yield from locator.locate_rank(wanted, self._mode, self._starts)

@@ -1,15 +1,16 @@
-"""Runs a handler again if another process has changed a board: created it again, emptied it, or added columns.
+"""Runs a handler again if another process has changed a board: created it again, emptied it, moved it, added columns.
 
 Before every new try, the boards are read from the store again, so the answer fits their current state.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from typing import TypeVar
 
 from service.context import Context
+from service.contract.queries import ValuePositionsQuery
 from service.contract.routes import Answer, Call, Route
 from storage.boards.catalog import Catalog
 from storage.errors import BoardChangedError, UnknownBoardError
@@ -40,11 +41,18 @@ def retry_on_change(route: Route) -> Route:
 
 
 async def _reread(catalog: Catalog, call: Call) -> None:
-    board_id = call.path.get("board")
-    for each in call.body.boards if board_id is None else (board_id,):
+    for each in _boards_of(call):
         if catalog.find_known(each) is None:
             raise UnknownBoardError(f"no leaderboard {each!r}")  # the handler has just failed to find it in the store
         await catalog.reread_board(each)
+
+
+def _boards_of(call: Call) -> Iterable[str]:
+    """Return the ids of the boards that a request names in its path and query, or in its body."""
+    board_id = call.path.get("board")
+    if board_id is None:
+        return call.body.boards  # type: ignore[no-any-return]
+    return (board_id, *call.query.with_) if isinstance(call.query, ValuePositionsQuery) else (board_id,)
 
 
 async def retry_with_boards(

@@ -128,14 +128,13 @@ def create_board(
 
     Raises:
         SpecInvalidError: the store does not have this partition.
+        SpecConflictError: the board exists in another partition.
         FamilyBoardError: the id belongs to a family, and only posts create the boards of a family.
         TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
     """
     if found := (yield from find_boards_by_id([board_id])):
-        [board] = found
-        if board.family_key is not None:
-            raise FamilyBoardError(f"{board_id!r} belongs to a family: it changes only with the family")
-        return board
+        _check_existing(found[0], partition)
+        return found[0]
     family_id, colon, _ = board_id.partition(":")
     if colon:
         named = select(lit(1)).from_(FAMILIES).where(col("id").eq(param("family_id")))
@@ -172,6 +171,14 @@ def create_board(
         yield from in_partition(place, create_row_table(layout_of(board)))
     yield from store_states([board])
     return board
+
+
+def _check_existing(board: Board, partition: int | None) -> None:
+    if board.family_key is not None:
+        raise FamilyBoardError(f"{board.id!r} belongs to a family: it changes only with the family")
+    if partition not in (None, board.partition):
+        detail = f"the leaderboard is in partition {board.partition}; `rankcurve partition move` moves leaderboards"
+        raise SpecConflictError(detail, pointer="/partition")
 
 
 def choose_partition(wanted: int | None) -> Program[int]:
@@ -523,7 +530,15 @@ def find_boards_by_key(board_keys: list[int]) -> Program[dict[int, Board]]:
     return {row[0]: decode_board(row) for row in rows}
 
 
-_BOARDS_BY_KEY = select(*COLUMNS).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed().prepared()
+def hold_boards_by_key(board_keys: list[int]) -> Program[dict[int, Board]]:
+    """Return what `find_boards_by_key` returns. Until the transaction ends, nobody changes or moves these boards."""
+    rows = yield _HELD_BY_KEY.bind(keys=board_keys)
+    return {row[0]: decode_board(row) for row in rows}
+
+
+_by_key = select(*COLUMNS).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed()
+_BOARDS_BY_KEY = _by_key.prepared()
+_HELD_BY_KEY = _by_key.locked(Lock.SHARE, asc(col("board_key"))).prepared()
 
 
 def list_boards_after(board_key: int, limit: int) -> Program[list[Board]]:

@@ -117,28 +117,32 @@ _SEASONS = (
 def hold_rows_key(board: Board) -> Program[int]:
     """Lock the catalog's row of a board, and return its `rows_key`.
 
-    Until the transaction ends, no other transaction archives or removes the board's rows.
+    Until the transaction ends, no other transaction archives, moves or removes the board's rows.
 
     Raises:
         UnknownBoardError: the board was deleted.
-        BoardChangedError: the board was archived.
+        BoardChangedError: the board was archived, or moved to another partition.
     """
     rows = yield _ROWS_KEYS.bind(keys=[board.key])
     if not rows:
         raise UnknownBoardError(f"no leaderboard {board.id!r}")
-    if rows[0][2] is not None:
+    [(_, rows_key, archived_at, partition)] = rows
+    if archived_at is not None or partition != board.partition:
         raise BoardChangedError
-    return rows[0][1] or 0
+    return rows_key or 0
 
 
-def hold_boards_with_rows(board_keys: Iterable[int]) -> Program[set[int]]:
-    """Lock the catalog's rows of these boards. Return the keys of the boards that exist and are not archived."""
+def hold_boards_with_rows(board_keys: Iterable[int]) -> Program[dict[int, int]]:
+    """Lock the catalog's rows of these boards.
+
+    Return the partitions of the boards that exist and are not archived, by board key.
+    """
     rows = yield _ROWS_KEYS.bind(keys=sorted(board_keys))
-    return {row[0] for row in rows if row[2] is None}
+    return {key: partition for key, _, archived_at, partition in rows if archived_at is None}
 
 
 _ROWS_KEYS = (
-    select(col("board_key"), col("rows_key"), col("archived_at"))
+    select(col("board_key"), col("rows_key"), col("archived_at"), col("partition"))
     .from_(BOARDS)
     .where(col("board_key").in_(param("keys")))
     .locked(Lock.SHARE, asc(col("board_key")))

@@ -105,12 +105,16 @@ def put_family(
     Raises:
         SpecInvalidError: the store does not have this partition.
         TooManyFamiliesError: the store already holds `families_max` families.
-        SpecConflictError: the change would reinterpret or drop stored values; or an existing board outside the new
-            family has an id that looks like one of the family's ids.
+        SpecConflictError: the family exists in another partition; or the change would reinterpret or drop stored
+            values; or an existing board outside the new family has an id that looks like one of the family's ids.
     """
     rows = yield _by_id(Lock.UPDATE).bind(id=family_id)
     if rows:
-        return (yield from _change(_family(rows[0]), spec)), False
+        stored = _family(rows[0])
+        if partition not in (None, stored.partition):
+            detail = f"the family is in partition {stored.partition}, and the leaderboards of a family can't be moved"
+            raise SpecConflictError(detail, pointer="/partition")
+        return (yield from _change(stored, spec)), False
     [[families]] = yield select(count()).from_(FAMILIES).bind()
     if families >= families_max:
         raise TooManyFamiliesError(f"this store holds {families_max} families, as many as catalog_families_max allows")

@@ -25,7 +25,7 @@ from predictor import (
     encode_curve,
 )
 from querybuilder import asc, col, insert, param, select
-from storage.entries.entries import read_live_epochs
+from storage.entries.entries import LiveBoard, read_live_boards
 from storage.errors import UnknownBoardError
 from storage.records import Board
 from storage.schema.sequences import take_number
@@ -276,12 +276,12 @@ def store_curve(
     that snapshot saw. `owned` runs in the same transaction. If it raises an error, nothing is stored.
 
     Raises:
-        UnknownBoardError: the board was deleted, or emptied since the fit.
+        UnknownBoardError: the board was deleted, emptied or moved since the fit.
         LeaseLostError: `owned` found that another process has taken over the refresh.
     """
-    epochs = yield from read_live_epochs([board.key], held=True)
-    if epochs.get(board.key) != board.epoch:
-        raise UnknownBoardError(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
+    live = yield from read_live_boards([board.key], held=True)
+    if live.get(board.key) != LiveBoard.of(board):
+        raise UnknownBoardError(f"leaderboard {board.id!r} was deleted, emptied or moved meanwhile")
     if owned is not None:
         yield from owned
     version = yield from take_number("curve_version")

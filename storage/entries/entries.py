@@ -209,8 +209,7 @@ class Entries:
         """Remove an owner's row, and return the move, which `log_moves` logs with `happened` as the reason, or None.
 
         Raises:
-            UnknownBoardError: the board was deleted.
-            BoardChangedError: the board was archived.
+            UnknownBoardError, BoardChangedError: see `hold_rows_key`.
         """
         if self.board.is_unreached:
             return None
@@ -304,23 +303,37 @@ def build_totals_upsert() -> Insert:
 _ADD_TOTALS = build_totals_upsert().prepared()
 
 
-def read_live_epochs(board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, int]]:
-    """Return the epochs of the boards that still exist, by board key. `held`: lock these boards in the catalog."""
+class LiveBoard(NamedTuple):
+    """What a copy of a board has to agree with before its tables are written."""
+
+    epoch: int
+    partition: int
+
+    @classmethod
+    def of(cls, board: Board) -> "LiveBoard":
+        return cls(board.epoch, board.partition)
+
+
+def read_live_boards(board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, LiveBoard]]:
+    """Return the boards that still exist, by board key. `held`: lock these boards in the catalog."""
     rows = yield (_HELD_BOARDS if held else _LIVE_BOARDS).bind(keys=list(board_keys))
-    return {row[0]: row[1] for row in rows}
+    return {key: LiveBoard(epoch, partition) for key, epoch, _, partition in rows}
 
 
-def lock_rows_keys(board_keys: Iterable[int]) -> Program[dict[int, int]]:
+def lock_rows_keys(boards: Iterable[Board]) -> Program[dict[int, int]]:
     """Lock the keys of the boards' rows in shared tables until the transaction ends, and return them by board key.
+
+    Leave out boards that were deleted, or moved to another partition.
 
     A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
     these old rows would be lost. A board in a table of its own needs no lock: a write to a dropped table fails.
     """
-    rows = yield _HELD_BOARDS.bind(keys=list(board_keys))
-    return {row[0]: row[2] for row in rows}
+    places = {board.key: board.partition for board in boards}
+    rows = yield _HELD_BOARDS.bind(keys=list(places))
+    return {key: rows_key for key, _, rows_key, partition in rows if partition == places[key]}
 
 
-_BOARDS_BY_KEY = select(col("board_key"), col("epoch"), col("rows_key")).from_(BOARDS)
+_BOARDS_BY_KEY = select(*map(col, ("board_key", "epoch", "rows_key", "partition"))).from_(BOARDS)
 _BOARDS_BY_KEY = _BOARDS_BY_KEY.where(col("board_key").in_(param("keys"))).packed()
 _LIVE_BOARDS = _BOARDS_BY_KEY.prepared()
 _HELD_BOARDS = _BOARDS_BY_KEY.locked(Lock.SHARE, asc(col("board_key"))).prepared()

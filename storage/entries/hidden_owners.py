@@ -11,6 +11,8 @@ The mark decides into which table a new row goes, so the mark must not change be
 counter of the change log says how often an owner was hidden or shown. A post reads this number together with the mark,
 and again when it holds the counter. If the number has changed, the post reads the mark again, and the race is lost if
 the mark has changed, too. A mark that changes later is committed after the new row.
+
+Every partition has the marks of all hidden owners, so a post reads those of its own partition.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,8 +26,9 @@ from storage.log.cells import Cell
 from storage.log.change_log import NewChange, change_log
 from storage.log.log_record import ChangeKind, record_of_event
 from storage.records import Entry
+from storage.schema.creation import hold_partitions
 from storage.schema.tables import HIDDEN_ENTRIES, LOG_COUNTER
-from storage.store import Program
+from storage.store import Program, in_partition
 
 from .entries import Entries, Move, log_moves
 
@@ -34,6 +37,7 @@ _NO_CELLS = "[]"  # the cells of such a row
 # For more owners than this, a program first asks the store whether any owner at all is hidden, because a look-up of
 # 1,000 owners takes 1 ms.
 _ASKED_SINGLY = 20
+MARKS_A_PAGE = 1_000  # marks that are copied to a new partition at a time
 _KEY = ("board_key", "owner")
 _ALIAS = "v"
 _encode = msgspec.json.Encoder().encode
@@ -86,6 +90,8 @@ class HiddenStatements:
             )
             .prepared()
         )
+        marks = rows.where(col("board_key").eq(HIDDEN_KEY), col("owner").gt(param("after"))).order_by(asc(col("owner")))
+        self._marks = marks.limit(MARKS_A_PAGE).packed().prepared()
         here = delete(HIDDEN_ENTRIES).where(theirs, col("board_key").eq(param("key")))
         self._take = here.returning(col("updated_at"), col("cells")).prepared()
 
@@ -116,15 +122,33 @@ class HiddenStatements:
         return int(written[0][0])
 
     def mark_owner(self, owner: str, *, now_us: int, hide: bool) -> Program[None]:
-        """Hide or show an owner on all boards, also on future ones. The owner's rows are moved afterwards."""
+        """Hide or show an owner on all boards, also on future ones. The owner's rows are moved afterwards.
+
+        Call this last in its transaction.
+        """
+        partitions = range((yield from hold_partitions()))
+        for partition in partitions:
+            yield from in_partition(partition, self._mark_here(owner, now_us, hide=hide))
+        for partition in partitions:
+            yield from in_partition(partition, change_log.count_hide())
+
+    def _mark_here(self, owner: str, now_us: int, *, hide: bool) -> Program[None]:
         if hide:
             yield self._insert.bind(rows=[(HIDDEN_KEY, owner, now_us, _NO_CELLS)])
         else:
             yield self._take.bind(owner=owner, key=HIDDEN_KEY)
-        yield from change_log.count_hide()
 
     def copy_marks(self, number: int) -> Program[None]:
-        yield from ()
+        """Copy the marks of all hidden owners to a new partition, in the transaction that adds the partition."""
+        after: str | None = ""
+        while after is not None:
+            marks = yield from in_partition(0, self._read_marks(after))
+            if marks:
+                yield from in_partition(number, self.insert_rows(marks))
+            after = marks[-1].entry.owner if len(marks) == MARKS_A_PAGE else None
+
+    def _read_marks(self, after: str) -> Program[list[HiddenEntry]]:
+        return [HiddenEntry(row[0], _entry(*row[1:])) for row in (yield self._marks.bind(after=after))]
 
     def hide_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
         moves: list[Move] = []

@@ -106,34 +106,34 @@ def find_repeats(posts: Sequence[Post]) -> Program[list[bool | PostIdConflictErr
         UnknownBoardError: a board was deleted.
     """
     hashes: dict[int, set[str]] = defaultdict(set)
-    boards: dict[int, Board] = {}
-    families: dict[int, Family] = {}
+    holders: dict[int, Board | Family] = {}
     for post in posts:
         if post.post_hash is not None:
-            for key in _keys_of(post):
-                hashes[key].add(post.post_hash)
-            if post.family is None:
-                boards |= {part.board.key: part.board for part in post.parts}
-            else:
-                families[post.family.key] = post.family
+            for holder in _holders_of(post):
+                hashes[holder.key].add(post.post_hash)
+                holders[holder.key] = holder
     known: dict[int, dict[str, RememberedPost]] = {}
-    for key, family in families.items():
-        known[key] = yield from in_partition(family.partition, find_in_family(key, hashes[key]))
-    for key, board in boards.items():
-        finding = find_known(key, board.epoch, hashes[key])
-        _, known[key] = yield from in_partition(board.partition, finding)
+    for key, holder in holders.items():
+        known[key] = yield from in_partition(holder.partition, _find_with(holder, hashes[key]))
     return [_repeats(post, known) for post in posts]
 
 
-def _keys_of(post: Post) -> list[int]:
-    """Return the keys under which a post's id is stored: the key of its family, or else those of its boards."""
-    return [part.board.key for part in post.parts] if post.family is None else [post.family.key]
+def _holders_of(post: Post) -> list[Board | Family]:
+    """Return what remembers a post's id: its family, or else its boards."""
+    return [part.board for part in post.parts] if post.family is None else [post.family]
+
+
+def _find_with(holder: Board | Family, hashes: Collection[str]) -> Program[dict[str, RememberedPost]]:
+    if isinstance(holder, Family):
+        return (yield from find_in_family(holder.key, hashes))
+    return (yield from find_known(holder.key, holder.epoch, hashes))[1]
 
 
 def _repeats(post: Post, known: Mapping[int, Mapping[str, RememberedPost]]) -> bool | PostIdConflictError:
     if post.post_hash is None:
         return False
-    found = [known[key][post.post_hash].fingerprint for key in _keys_of(post) if post.post_hash in known[key]]
+    seen = (known[holder.key].get(post.post_hash) for holder in _holders_of(post))
+    found = [one.fingerprint for one in seen if one is not None]
     if post.fingerprint in found:
         return True
     return PostIdConflictError(pointer="/post_id") if found else False

@@ -25,7 +25,7 @@ from storage.entries.entries import (
     add_totals,
     build_totals_upsert,
     lock_rows_keys,
-    read_live_epochs,
+    read_live_boards,
     total_rows,
 )
 from storage.entries.hidden_owners import HiddenEntry, hidden_statements
@@ -172,9 +172,9 @@ class PostTransaction:
                     hashes[part.board.key][post_hash] = None
         if owners and self._check_boards:
             named = [key for key in owners if not self._boards[key].entries.layout.shared]
-            alive = (yield from read_live_epochs(named)) if named else {}
+            alive = (yield from read_live_boards(named)) if named else {}
             for key in named:
-                self._boards[key].exists = key in alive
+                self._boards[key].exists = key in alive and alive[key].partition == self._places[key]
         yield from self._find_moved()
         yield from self._find_shut()
         for partition, table, states in self._tables():
@@ -194,12 +194,12 @@ class PostTransaction:
 
     def _find_moved(self) -> Program[None]:
         """Read and lock the current keys of boards' rows in shared tables. Rows of families' boards never move."""
-        movable = [key for key, state in self._boards.items() if state.entries.board.has_movable_rows]
+        movable = [state.entries.board for state in self._boards.values() if state.entries.board.has_movable_rows]
         if movable:
             found = yield from lock_rows_keys(movable)
-            for key in movable:
-                self._boards[key].exists = key in found
-                self._boards[key].rows_key = found.get(key, 0)
+            for board in movable:
+                self._boards[board.key].exists = board.key in found
+                self._boards[board.key].rows_key = found.get(board.key, 0)
 
     def _find_shut(self) -> Program[None]:
         """Read which boards still take posts, and which times these posts may have."""
@@ -426,7 +426,7 @@ class TransactionRow(msgspec.Struct):
 class BoardState:
     entries: Entries
     rows_key: int  # the board's key in its table of rows
-    exists: bool = True
+    exists: bool = True  # False: the board was deleted, or moved to another partition
     closure: Closure | None = None  # set for a board that may close
     epoch: int = 0  # the stored epoch; set only if post ids are looked up
     applied: int = 0  # posts that the group applied to the board

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from config.settings import QueueSettings, Settings
 from storage.boards.families import find_families_by_key
-from storage.entries.entries import read_live_epochs
+from storage.entries.entries import LiveBoard, read_live_boards
 from storage.errors import (
     BoardChangedError,
     OutcomeUnknownError,
@@ -77,7 +77,7 @@ class Enqueuer(RequestIntake):
         Raises:
             QueueFullError, OverloadedError, WaitTooLongError, StoreBusyError: nothing was queued.
             OutcomeUnknownError: the posts may be queued.
-            BoardChangedError: nothing was queued; a board or a family was deleted or emptied.
+            BoardChangedError: nothing was queued; a board was deleted, emptied or moved, or a family deleted.
         """
         if self._closing:
             self._observer.queueing_refused("stopping", len(posts))
@@ -183,22 +183,24 @@ class Enqueuer(RequestIntake):
 
 
 def _find_changed(group: Sequence[WaitingRequest]) -> Program[list[WaitingRequest]]:
-    """Return the requests with a post to a board that was deleted or emptied, or to a family that was deleted.
+    """Return the requests with a post to a board that was deleted, emptied or moved, or to a deleted family.
 
     Another process may have done that after the posts were checked.
     """
     posts = [post for request in group for post in request.posts]
-    epochs = {part.board.key: part.board.epoch for post in posts if post.family is None for part in post.parts}
+    boards = {
+        (part.board.key, LiveBoard.of(part.board)) for post in posts if post.family is None for part in post.parts
+    }
     families = {post.family.key for post in posts if post.family is not None}
-    live = (yield from read_live_epochs(sorted(epochs))) if epochs else {}
+    live = (yield from read_live_boards(sorted({key for key, _ in boards}))) if boards else {}
     found = (yield from find_families_by_key(sorted(families))) if families else {}
-    if live == epochs and found.keys() == families:
+    if live.items() == boards and found.keys() == families:
         return []
 
     def is_changed(post: Post) -> bool:
         if post.family is not None:
             return post.family.key not in found
-        return any(live.get(part.board.key) != part.board.epoch for part in post.parts)
+        return any(live.get(part.board.key) != LiveBoard.of(part.board) for part in post.parts)
 
     return [request for request in group if any(map(is_changed, request.posts))]
 

@@ -31,7 +31,7 @@ from typing import NamedTuple
 from config.settings import Settings
 from storage.boards.boards import find_boards_by_key
 from storage.boards.families import find_families_by_key
-from storage.entries.entries import Entries, read_live_epochs
+from storage.entries.entries import Entries, LiveBoard, read_live_boards
 from storage.errors import (
     BoardChangedError,
     LeaseLostError,
@@ -204,7 +204,7 @@ class Drainer:
         if len(renewed) < len(held):
             raise LeaseLostError("another worker has taken over a shard of the queue")
         yield from batch.take_blocks()
-        if batch.epochs and (yield from read_live_epochs(sorted(batch.epochs), held=True)) != batch.epochs:
+        if batch.live and (yield from read_live_boards(sorted(batch.live), held=True)) != batch.live:
             raise BoardChangedError
         logged = self._limits.change_log
         group = PostTransaction(self._store.dialect, opened, now_us, check_boards=check_boards, logged=logged)
@@ -253,7 +253,7 @@ class _Batch:
     pieces: list[_Piece] = field(default_factory=list)
     posts: list[Post] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
-    epochs: dict[int, int] = field(default_factory=dict)  # epochs of the boards without a family, by board key
+    live: dict[int, LiveBoard] = field(default_factory=dict)  # the boards without a family, by board key
 
     def resolve(self) -> Program[None]:
         """Look up the boards of the posts in `pieces`."""
@@ -285,7 +285,7 @@ class _Batch:
             elif board is not None:
                 left.append(board)
         if left:
-            self.epochs |= {board.key: board.epoch for board in left if board.family_key is None}
+            self.live |= {board.key: LiveBoard.of(board) for board in left if board.family_key is None}
             self.posts.append(restore_post(queued, left, families))
 
     def refuse_all(self, error: PostError) -> None:
@@ -294,7 +294,7 @@ class _Batch:
             for post in self.posts
             for part in post.parts
         ]
-        self.posts, self.epochs = [], {}
+        self.posts, self.live = [], {}
 
     def take_blocks(self) -> Program[None]:
         if whole := [piece.head for piece in self.pieces if not piece.left]:

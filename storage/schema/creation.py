@@ -9,6 +9,7 @@ The number of partitions is in `meta`. A transaction that has to reach every par
 
 import secrets
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from querybuilder import (
     Dialect,
@@ -29,6 +30,8 @@ from storage.store import CONTROL, Program, Store, in_partition
 
 from .placement import BOARD_TABLES, CONTROL_TABLES, TABLES_OF_BOTH
 from .tables import LOG_COUNTER, META, META_TABLE, SEQUENCES
+
+T = TypeVar("T")
 
 SCHEMA_VERSION = 3
 PARTITIONS_MAX = 64
@@ -130,6 +133,14 @@ def count_partitions() -> Program[int]:
     """Return how many partitions the store has in this snapshot."""
     [[partitions]] = yield _COUNT.bind(name=_PARTITIONS)
     return int(partitions)
+
+
+def in_each_partition(make: Callable[[], Program[T]]) -> Program[list[T]]:
+    """Run a program for each partition, in the order of their numbers, and return the results in this order."""
+    results: list[T] = []
+    for partition in range((yield from count_partitions())):
+        results.append((yield from in_partition(partition, make())))
+    return results
 
 
 _named = col("name").eq(param("name"))

@@ -2,14 +2,20 @@
 
 import logging
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
+from config import Settings
+from storage.engines.partitions import Partitions
+from storage.engines.postgres import PostgresStore
+from storage.entries.hidden_owners import hidden_statements
+from storage.schema.creation import add_partition, prepare_store
 from tests.memcached import OpenMemcached
-from tests.schemas import fresh_store
+from tests.schemas import PARTITIONS, fresh_store
 from tests.service.real_service import Process, Service, Spawn
 
 
@@ -24,6 +30,21 @@ async def store_url(postgres_url: str) -> AsyncIterator[str]:
     """Return the connection string of an empty schema on the PostgreSQL server."""
     async with fresh_store(postgres_url) as url:
         yield url
+
+
+@pytest.fixture
+async def partitions_url(store_url: str) -> str:
+    """Return the connection string of an empty store with four partitions, the first in the schema of the URL."""
+    schemas = Partitions(store_url.rpartition("search_path=")[2])
+    adding = partial(
+        add_partition, schema_of=schemas.schema_named, distributed=False, fill=hidden_statements.copy_marks
+    )
+    store = await PostgresStore.open(store_url, Settings())
+    await prepare_store(store)
+    while store.partitions < PARTITIONS:
+        store.at(await store.write(adding))
+    await store.close()
+    return store_url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

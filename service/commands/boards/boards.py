@@ -32,6 +32,10 @@ TiesOption = Annotated[
     str | None,
     typer.Option(help="shared: equal values share a rank. earliest: of equal values, the one reached first is better."),
 ]
+PartitionOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="The partition of the store in which it is created. Default: the service chooses."),
+]
 
 board_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True, help="Create, list, show and delete leaderboards."
@@ -90,6 +94,7 @@ async def create(
     keep_seconds: Annotated[
         int | None, typer.Option(min=0, help="For how long it keeps its rows once closed, before it is archived.")
     ] = None,
+    partition: PartitionOption = None,
 ) -> None:
     """Create a leaderboard, or confirm that it has this specification.
 
@@ -113,7 +118,7 @@ async def create(
     if spec is not None and ties is not None:
         raise typer.BadParameter("--ties belongs in the file given with --spec")
     more: Record = {"opens_at": opens_at, "closes_at": closes_at, "ties": ties}
-    more |= {"grace_seconds": grace_seconds, "keep_seconds": keep_seconds}
+    more |= {"grace_seconds": grace_seconds, "keep_seconds": keep_seconds, "partition": partition}
     wanted |= {name: value for name, value in more.items() if value is not None}
     show_json(await client.request_answer("PUT", board_path(board), Record, body=wanted))
 

@@ -6,7 +6,14 @@ import typer
 
 from service.client.client import Record, ServiceClient, quote_segment
 from service.client.client_answers import PastPosition, Position
-from service.commands.boards.boards import ColumnsOption, SpecOption, TiesOption, parse_number, read_spec
+from service.commands.boards.boards import (
+    ColumnsOption,
+    PartitionOption,
+    SpecOption,
+    TiesOption,
+    parse_number,
+    read_spec,
+)
 from service.commands.reading.ranks import bracket_text
 from service.commands.tables import show_json, show_records, show_table
 from service.commands.target import JsonOption, NumbersAreArguments, delete_command, service_command
@@ -63,6 +70,7 @@ async def create(
     ] = None,
     ties: TiesOption = None,
     spec: SpecOption = None,
+    partition: PartitionOption = None,
 ) -> None:
     """Create a family, confirm that it has this specification, add columns to it, or shorten its grace.
 
@@ -82,6 +90,7 @@ async def create(
         }
         wanted |= {"ties": ties} if ties else {}
         wanted |= {} if grace_seconds is None else {"grace_seconds": grace_seconds}
+    wanted |= {} if partition is None else {"partition": partition}
     show_json(await client.request_answer("PUT", family_path(family), Record, body=wanted))
 
 

@@ -73,6 +73,7 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     `curves` has the state of each ranked column's curve. Lists of leaderboards leave it out. `opens_at`,
     `closes_at`, `grace_seconds` and `keep_seconds` are present if the leaderboard has an opening or a closing time. A
+    `partition` is present if the store has several partitions. A
     `closed` leaderboard takes no posts. An `archived` leaderboard no longer has rows. Requests for its top, its owners,
     its values and its curve are answered from its archive. Any other request is answered with 410.
     """
@@ -81,6 +82,7 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     columns: list[ColumnAnswer]
     ties: TiesName
     table: Literal["own", "shared"]
+    partition: int | UnsetType = UNSET
     predictor: PredictorAnswer
     opens_at: Time | UnsetType | None = UNSET
     closes_at: Time | UnsetType | None = UNSET
@@ -101,12 +103,16 @@ class BoardList(msgspec.Struct, frozen=True):
 
 
 class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A family: its full specification, and how many of its leaderboards have received posts."""
+    """A family: its full specification, and how many of its leaderboards have received posts.
+
+    `partition` is present if the store has several partitions.
+    """
 
     id: str
     columns: list[ColumnAnswer]
     ties: TiesName
     table: Literal["own", "shared"]
+    partition: int | UnsetType = UNSET
     predictor: PredictorAnswer
     periods: list[str]
     time_zone: str

@@ -27,7 +27,7 @@ from storage.boards.boards import (
     change_board,
     create_board,
     delete_board,
-    find_totals,
+    find_totals_of,
     list_boards,
     reset_board,
 )
@@ -49,7 +49,7 @@ from storage.records import (
     TableSharing,
     Ties,
 )
-from storage.store import Program
+from storage.store import Program, in_partition
 
 # By default, the range of a column is from minus this value to plus this value. The range is smaller if these values,
 # at the column's scale, do not fit into 64 bits.
@@ -69,6 +69,7 @@ async def put_board(context: Context, call: Call) -> Reply:
             now_us=now_us,
             boards_max=settings.catalog_boards_max,
             own_tables_max=context.own_tables_max,
+            partition=call.body.partition,
         )
         if board.spec is spec:
             return board, True
@@ -166,7 +167,8 @@ async def get_boards(context: Context, call: Call) -> BoardList:
 
     found = await context.store.read(program)
     shown, next_page = context.cursors.cut_page(found, limit, lambda last: BoardCursor(query.prefix, last[0].id))
-    return BoardList([make_board_answer(board, entries, closed=closed) for board, entries, closed in shown], next_page)
+    listed = [make_board_answer(context, board, entries, closed=closed) for board, entries, closed in shown]
+    return BoardList(listed, next_page)
 
 
 async def remove_board(context: Context, call: Call) -> None:
@@ -174,7 +176,7 @@ async def remove_board(context: Context, call: Call) -> None:
 
     def program() -> Program[Board]:
         gone = yield from delete_board(board_id=board_id)
-        yield from journal.log_deleted([gone], context.now_us())
+        yield from in_partition(gone.partition, journal.log_deleted([gone], context.now_us()))
         return gone
 
     board = await _change_alone(context, board_id, program)
@@ -202,7 +204,7 @@ async def empty_board(context: Context, call: Call) -> BoardAnswer:
 
     def program() -> Program[Board]:
         emptied = yield from reset_board(board_id=board_id)
-        yield from journal.log_reset(emptied, context.now_us())
+        yield from in_partition(emptied.partition, journal.log_reset(emptied, context.now_us()))
         return emptied
 
     board = await _change_alone(context, board_id, program)
@@ -216,12 +218,12 @@ async def _answer(context: Context, board: Board) -> BoardAnswer:
     for index in board.sorted_indexes:
         found = context.curves.book.find_curve(board, index)
         curves[board.spec.columns[index].name] = None if found is None else curve_state(board, found, context.now_us())
-    return make_board_answer(board, entries, closed=closed, curves=curves)
+    return make_board_answer(context, board, entries, closed=closed, curves=curves)
 
 
 def _with_state(boards: Sequence[Board], now_us: int) -> Program[list[tuple[Board, int, bool]]]:
     """Return each board with its number of entries, and whether it is closed, as the store has them."""
-    totals = yield from find_totals([board.key for board in boards])
+    totals = yield from find_totals_of(boards)
     keys = {board.family_key for board in boards if board.family_key is not None}
     families = (yield from find_families_by_key(keys)) if keys else {}
     return [
@@ -231,13 +233,19 @@ def _with_state(boards: Sequence[Board], now_us: int) -> Program[list[tuple[Boar
 
 
 def make_board_answer(
-    board: Board, entries: int, *, closed: bool, curves: dict[str, CurveState | None] | None = None
+    context: Context,
+    board: Board,
+    entries: int,
+    *,
+    closed: bool,
+    curves: dict[str, CurveState | None] | None = None,
 ) -> BoardAnswer:
     return BoardAnswer(
         id=board.id,
         columns=[_column_answer(column) for column in board.spec.columns],
         ties=board.spec.ties.value,
         table=board.spec.table.value,
+        partition=board.partition if context.store.partitions > 1 else UNSET,
         predictor=msgspec.convert(board.spec.predictor, PredictorAnswer, from_attributes=True),
         **_times(board.spec.season),
         closed=closed,

@@ -26,14 +26,14 @@ from service.contract.values import format_us, to_micros
 from service.views.owners.owners import find_ranked_column
 from service.views.owners.positions import BoardColumn, find_positions
 from service.views.retry_on_change import retry_with_boards
-from storage.boards.boards import ALL_ENTRIES, find_totals
+from storage.boards.boards import ALL_ENTRIES, by_partition, find_totals_of
 from storage.boards.families import count_boards, delete_family, list_boards_on_shelf, put_family
 from storage.boards.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
 from storage.errors import SpecInvalidError
 from storage.log.journal import journal
 from storage.periods import Calendar, Period, PeriodKind, calendar_of, find_zone, parse_period
 from storage.records import Board, Family, FamilySpec
-from storage.store import Program
+from storage.store import Program, in_partition
 
 from .boards import make_board_answer, make_spec
 
@@ -44,10 +44,14 @@ FACET_READS_MAX = 16
 async def put_family_spec(context: Context, call: Call) -> Reply:
     family_id = call.path["family"]
     spec = make_family_spec(call.body, context)
-    families_max = context.settings.catalog_families_max
-    family, made = await context.store.write(
-        lambda: put_family(family_id=family_id, spec=spec, now_us=context.now_us(), families_max=families_max)
+    putting = partial(
+        put_family,
+        family_id=family_id,
+        spec=spec,
+        families_max=context.settings.catalog_families_max,
+        partition=call.body.partition,
     )
+    family, made = await context.store.write(lambda: putting(now_us=context.now_us()))
     context.catalog.families.keep_family(family)
     return Reply(await _answer(context, family), status=201 if made else 200)
 
@@ -98,7 +102,8 @@ async def remove_family(context: Context, call: Call) -> None:
 
     def program() -> Program[list[Board]]:
         gone = yield from delete_family(family_id=family_id)
-        yield from journal.log_deleted(gone, context.now_us())
+        for partition, theirs in by_partition(gone):
+            yield from in_partition(partition, journal.log_deleted(theirs, context.now_us()))
         return gone
 
     boards = await context.store.write(program)
@@ -110,12 +115,13 @@ async def remove_family(context: Context, call: Call) -> None:
 
 async def _answer(context: Context, family: Family) -> FamilyAnswer:
     boards = await context.store.read(lambda: count_boards(family))
-    spec, common = family.spec, make_board_answer(family.template_board, 0, closed=False)
+    spec, common = family.spec, make_board_answer(context, family.template_board, 0, closed=False)
     return FamilyAnswer(
         id=family.id,
         columns=common.columns,
         ties=common.ties,
         table=common.table,
+        partition=common.partition,
         predictor=common.predictor,
         periods=[kind.value for kind in spec.periods],
         time_zone=spec.time_zone,
@@ -171,7 +177,7 @@ def _list_values(
     on_shelf = partial(list_boards_on_shelf, family, shelf(period.id, names), names=names, values=query.facets)
     for _ in range(FACET_READS_MAX):
         found = yield from on_shelf(after=after, limit=limit + 1)
-        totals = yield from find_totals([board.key for board in found])
+        totals = yield from find_totals_of(found)
         for board in found[:limit]:
             after = board.id
             if entries := totals[board.key].get(ALL_ENTRIES, 0):

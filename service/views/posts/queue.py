@@ -40,7 +40,11 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
             index: error for index, post in enumerate(found) if (error := _find_closure(post, now_us)) is not None
         }
         closed = [found[index] for index in errors]
-        repeats = await context.store.read(lambda: find_repeats(closed)) if closed else []  # noqa: B023 - run at once
+        try:
+            repeats = await context.store.read(lambda: find_repeats(closed)) if closed else []  # noqa: B023 - run at once
+        except UnknownBoardError:
+            await _reread(context, closed)
+            continue
         for (index, error), repeat in zip(errors.items(), repeats, strict=True):
             if repeat is not True:
                 raise make_refusal(repeat or error, None if single else index)

@@ -45,7 +45,7 @@ async def get_curve(context: Context, call: Call) -> Reply:
     served = context.curves.book.find_served(board, index)
     found: RankCurve | None
     if served is not None:
-        found, etag = served.curve, curve_etag(served)
+        found, etag = served.curve, curve_etag(board, served)
     elif (found := await _find_final_curve(context, board, index)) is not None:
         etag = f'W/"{board.key}-{index}-final-{found.total}"'
     else:
@@ -72,14 +72,15 @@ async def _find_final_curve(context: Context, board: Board, index: int) -> Curve
     return found if found.total <= board.spec.predictor.exact_top else None
 
 
-def curve_etag(served: ServedCurve) -> str:
+def curve_etag(board: Board, served: ServedCurve) -> str:
     """Return the entity tag of a curve's document. The tag changes whenever a rank may have changed.
 
+    It has the partition, because each partition counts the versions of its curves.
     The tag is weak, because the `as_of` of a live curve becomes later even while no rank changes.
     """
     as_fitted = not isinstance(served.curve, LiveCurve) or served.curve.is_as_fitted
     live_version = 0 if as_fitted else served.live_version
-    return f'W/"{served.board_key}-{served.column_index}-{served.version}-{live_version}"'
+    return f'W/"{board.key}-{board.partition}-{served.column_index}-{served.version}-{live_version}"'
 
 
 def curve_document(board: Board, column_index: int, curve: RankCurve) -> CurveAnswer:

@@ -247,10 +247,15 @@ async def get_buckets(context: Context, call: Call) -> Buckets:
             for least, past, entries, low, high in estimated
         ]
     else:
-        counted = await store.read(lambda: count_buckets(ranking, query.buckets), heavy=True)
+        counted = await store.read(lambda: _count_buckets(board, ranking, query.buckets), heavy=True)
         found = [Bucket(to_wire(least), to_wire(past), entries) for least, past, entries in counted]
     context.metrics.count_ranks_read("rankings", "count" if curve is None else "curve", len(found))
     return Buckets(found)
+
+
+def _count_buckets(board: Board, ranking: Ranking, buckets: int) -> Program[list[tuple[int, int, int]]]:
+    yield from read_board_totals(board)  # the board may have left the rows that the program counts
+    return (yield from count_buckets(ranking, buckets))
 
 
 def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int, int]]]:

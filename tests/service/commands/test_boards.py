@@ -88,6 +88,13 @@ def test_an_operator_creates_a_season_with_times_and_closes_it(fake: FakeService
     assert fake.boards["s"].spec["closes_at"] > "2026-01-15"
 
 
+def test_an_operator_chooses_the_partition_of_a_board_and_of_a_family(fake: FakeService) -> None:
+    run("board", "create", "s", "-c", "xp:sum", "--partition", "2", fake=fake, code=0)
+    assert fake.boards["s"].spec["partition"] == 2
+    run(*CREATE, "--partition", "3", fake=fake, code=0)
+    assert fake.families["game"]["partition"] == 3
+
+
 def test_the_list_shows_which_boards_are_closed_or_archived(fake: FakeService) -> None:
     for name, more in (("a", {}), ("b", {"closed": True}), ("c", {"closed": True, "archived": True})):
         fake.add_board(name, {"name": "xp"})

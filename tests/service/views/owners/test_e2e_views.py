@@ -147,9 +147,10 @@ async def test_a_curve_that_becomes_live_without_changes_is_answered_304(service
     await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
     await service.refresh("b", "xp")
     path = f"{B}/rankings/xp/curve"
-    served = service.context.curves.book.find_served(await service.context.catalog.find_board("b"), 0)
+    board = await service.context.catalog.find_board("b")
+    served = service.context.curves.book.find_served(board, 0)
     assert served is not None
-    etag = curve_etag(replace(served, curve=served.fit, live_version=0))
+    etag = curve_etag(board, replace(served, curve=served.fit, live_version=0))
     fitted = await service.get(path)
     await wait_folded(service, total=30)
     live = await service.get(path)
