@@ -21,6 +21,7 @@ _ALL = (
     "memcached_faults",
     "postgres_restarts",
     "standby_promoted",
+    "journal_partitions",
     "job_owners",
     "jobs_away",
     "refresh_343k",

@@ -22,6 +22,7 @@ class Options:
     boards: Path | None  # filled boards are kept in this folder for later runs; if None, each run fills new boards
     data: Path | None  # folder with the CSV files of the real boards
     kills: int
+    store: str | None  # the database that `journal_partitions` runs on; None: a PostgreSQL server of its own
     commit: str  # the commit with which `against_commit` compares this tree
 
 
@@ -40,11 +41,10 @@ def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.
     parser.add_argument(
         "--kills", type=_positive(int), default=100, help="how many times kill9 kills the service (100)"
     )
+    parser.add_argument("--store", metavar="URL", help="the database that journal_partitions runs on")
     parser.add_argument("--commit", default="HEAD~1", help="the commit that against_commit compares with (HEAD~1)")
     given = parser.parse_args()
-    return Options(
-        given.rows, given.seconds, given.rounds, given.folder, given.boards, given.data, given.kills, given.commit
-    )
+    return Options(**vars(given))
 
 
 def _positive(kind: Callable[[str], int | float]) -> Callable[[str], int | float]:

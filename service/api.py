@@ -206,22 +206,24 @@ _OTHERS = [
         summary="Remove an owner's profile", tag="Owners", statuses=(204,), problems=("no_profile",)),
     Route("GET", "/v1/owners/{owner}/posts", journal.get_owner_posts, Role.READER, "owner_posts",
         summary="An owner's posts, the newest first", tag="Journal", query=queries.OwnerPostsQuery, response=OwnerPosts,
-        problems=("too_many_entries",), description="The list reaches as far back as the journal is kept."),
+        problems=("too_many_entries", "bad_cursor"),
+        description="The list reaches as far back as the journal is kept."),
     Route("GET", _BOARD + "/stream", stream.get_stream, Role.READER, "stream",
         summary="The top of a ranking, or an owner's position, as it changes", tag="Journal", query=queries.StreamQuery,
         response=StreamEvent, media_type=stream.SSE_TYPE, request_headers=(stream.LAST_EVENT_ID,),
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
         description="The answer is server-sent events. `top` (without `owner`) and `position` each hold the whole"
-        " state, so events in between may be left out. `id` is a sequence number of the journal. With"
+        " state, so events in between may be left out. `id` is a place in the journal. With"
         " `Last-Event-ID`, the stream sends at once what the client has missed, and nothing that it has seen. If that"
         " id is too old to tell, `reset` comes first. A stream ends when its leaderboard is deleted or emptied, and"
         " when the first post reaches a leaderboard of a family."),
     Route("GET", "/v1/journal", journal.read_journal, Role.WRITER, "journal",
         summary="The durable log of accepted posts", tag="Journal", query=queries.JournalQuery, response=JournalLine,
-        media_type=NDJSON_TYPE, problems=("too_many_entries", "journal_pruned"),
+        media_type=NDJSON_TYPE, problems=("too_many_entries", "bad_cursor", "journal_pruned"),
         description="Lines come by sequence number. Numbers grow and may have gaps. Once a number was shown, no"
-        " smaller one appears later. `after` is the last number seen. An answer without a line means that nothing"
-        " newer is there yet."),
+        " smaller one appears later. `after` is the last `seq` seen. An answer without a line means that nothing"
+        " newer is there yet. If the store has several partitions, `seq` is an opaque cursor that covers all of them."
+        " The lines of a leaderboard come in their order; those of several leaderboards by the time of logging."),
     Route("POST", _RANKING + "/refresh", curves.refresh_curve, Role.OPS, "refresh", summary="Refresh a curve now",
         tag="Rankings", response=RefreshAnswer, problems=(*_COLUMN_CODES, "no_job_process", "timeout", "archived"),
         description="A job process does the work. The answer comes when the new curve is in use."),

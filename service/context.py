@@ -15,7 +15,7 @@ from service.http.endpoint import EndpointContext
 from service.http.key_watch import KeyWatch
 from service.monitoring.jolokia.answering import JolokiaAgent
 from service.ranks.rank_context import RankContext
-from service.streams.feed import Feed
+from service.streams.feed import Feeds
 from service.streams.journal_lane import JournalLane
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
@@ -55,7 +55,7 @@ class Context(EndpointContext):
     reads: PointReads
     posting: PostingContext
     curves: CurveContext
-    feed: Feed
+    feeds: Feeds
     lease_batcher: LeaseBatcher
     cursors: CursorCodec
     ranks: RankContext
@@ -73,7 +73,7 @@ class Context(EndpointContext):
         return self.settings.own_tables_max if self.store.dialect.parses_schema else None
 
     def end_endless_answers(self) -> None:
-        self.feed.close()
+        self.feeds.close()
 
     async def ready(self) -> list[int]:
         """Check that the store answers, and that posts can be written and queued. Return the partitions that are away.

@@ -35,7 +35,7 @@ from service.http.openapi import service_version
 from service.monitoring.jolokia.answering import JolokiaAgent
 from service.monitoring.managed.wiring import manage_objects
 from service.ranks.rank_context import RankContext
-from service.streams.feed import Feed
+from service.streams.feed import Feeds
 from service.streams.journal_lane import JournalLane
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
@@ -136,7 +136,7 @@ async def _make_context(
         reads=point_reads,
         posting=posting,
         curves=curves,
-        feed=Feed(store, settings, metrics, monotonic=time.monotonic, sleep=asyncio.sleep),
+        feeds=Feeds(store, settings, metrics, monotonic=time.monotonic, sleep=asyncio.sleep),
         lease_batcher=lease_batcher,
         cursors=cursors,
         ranks=RankContext(store, boards, curves.book, settings, cursors, now_us=clock),

@@ -49,6 +49,8 @@ BoardCursor = ListCursor[str, str]  # the prefix of a list of leaderboards, or t
 PoolCursor = ListCursor[str | None, tuple[str, str]]  # the client whose pools are listed; ids of a client and a pool
 ResourceCursor = ListCursor[int, str]  # the key of a pool; a resource
 ClientCursor = ListCursor[Literal["clients"], str]  # the id of a client
+# The journal or an owner's posts; the number of the last change that was read in each partition.
+JournalCursor = ListCursor[Literal["journal", "posts"], tuple[int, ...]]
 KeyCursor = ListCursor[Literal["keys"], tuple[int, str]]  # the time of creation and the id of an API key
 
 
@@ -98,6 +100,24 @@ class CursorCodec:
         """Return the first `limit` items and, if more were found, the cursor of the next page."""
         shown = found[:limit]
         return shown, self.encode_cursor(make_place(shown[-1])) if len(found) > limit else None
+
+    def encode_numbers(self, numbers: tuple[int, ...], of: Literal["journal", "posts"] = "journal") -> int | str:
+        """Return the place of a reader of the journal: its number if the store has one partition, or else a cursor."""
+        return numbers[0] if len(numbers) == 1 else self.encode_cursor(JournalCursor(of, numbers))
+
+    def decode_numbers(self, place: int | str, of: Literal["journal", "posts"] = "journal") -> tuple[int, ...]:
+        """Return the numbers of a place. A number is one of the first partition.
+
+        Raises:
+            BadCursorError: the store did not make the cursor.
+            ProblemError: bad_cursor, because the cursor belongs to another list than `of`.
+        """
+        if isinstance(place, int):
+            return (place,)
+        try:
+            return self.find_start(place, JournalCursor, of, ())
+        except BadCursorError:
+            raise BadCursorError("the cursor was not made by the journal of this store") from None
 
     def _tag(self, payload: bytes) -> bytes:
         return hashlib.blake2b(payload, key=self._key, digest_size=TAG_BYTES).digest()

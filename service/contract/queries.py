@@ -42,6 +42,14 @@ _Cursor = Annotated[
         extra_json_schema={"minLength": 1, "maxLength": CURSOR_CHARS_MAX},
     ),
 ]
+_SEQ_PATTERN = "[A-Za-z0-9_-]{20,}"  # every cursor is longer, because it is signed
+_Seq = Annotated[
+    str,
+    Meta(
+        description="Opaque text: `seq` or `next` of an answer, if the store has several partitions.",
+        extra_json_schema={"pattern": f"^{_SEQ_PATTERN}$", "maxLength": CURSOR_CHARS_MAX},
+    ),
+]
 _Facets = Annotated[dict[str, str], Meta(extra_json_schema={**FACETS_SCHEMA, "maxProperties": FACETS_TOGETHER_MAX})]
 _REST = "facets"  # this field collects all other parameters: the values of facets, whose names differ by family
 _BOARDS = "with"  # the list whose parameter may be repeated
@@ -71,17 +79,24 @@ class ProfilesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for lines of the journal with a sequence number greater than `after`, the oldest first."""
+    """Asks for lines of the journal that come after `after`, which is the `seq` of a line; 0: from the beginning."""
+
+    after: Annotated[int, Meta(ge=0, le=INT64_MAX)] | _Seq = 0
+    limit: _Limit | None = None
+
+
+class LeaseJournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks for lines of the journal of leases with a sequence number greater than `after`, the oldest first."""
 
     after: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
     limit: _Limit | None = None
 
 
 class OwnerPostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for an owner's newest posts, or for the newest with a sequence number smaller than `before`."""
+    """Asks for an owner's newest posts, or for the newest that come before `before`."""
 
     limit: _Limit | None = None
-    before: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
+    before: Annotated[int, Meta(ge=1, le=INT64_MAX)] | _Seq | None = None
 
 
 class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -238,6 +253,7 @@ _BOUNDS: dict[str, tuple[str, str]] = {
 # allows only these forms. Without the check, msgspec would read `null` as a missing value, `1e2` as a whole number, `1`
 # as true, and a number as a time.
 _WHOLE = "-?(0|[1-9][0-9]*)"
+_NUMBER_OR_CURSOR = re.compile(f"{_WHOLE}|{_SEQ_PATTERN}"), "a sequence number or a cursor"
 _FORMS: dict[type[msgspec.inspect.Type], tuple[re.Pattern[str], str]] = {
     msgspec.inspect.IntType: (re.compile(_WHOLE), "a whole number"),
     msgspec.inspect.FloatType: (re.compile(_WHOLE + r"(\.[0-9]+)?([eE][+-]?[0-9]+)?"), "a number"),
@@ -272,6 +288,8 @@ def query_parser(kind: type[Q], settings: Settings) -> Callable[[str], Q]:
         for name, form in forms.items():
             if form is not None:
                 _check_form(name, found.get(name, ()), *form)
+            if form is _NUMBER_OR_CURSOR and re.fullmatch(_WHOLE, found.get(name, "")):
+                found[name] = int(found[name])  # msgspec would take it for text, too
         query = _converted(found, kind)
         for field in fields:
             _check_bound(kind, field.encode_name, getattr(query, field.name), settings)
@@ -289,6 +307,8 @@ def _find_form(kind: msgspec.inspect.Type) -> tuple[re.Pattern[str], str] | None
         case msgspec.inspect.VarTupleType():
             return _find_form(kind.item_type)
         case msgspec.inspect.UnionType():
+            if {msgspec.inspect.IntType, msgspec.inspect.Metadata} <= set(map(type, kind.types)):
+                return _NUMBER_OR_CURSOR
             return next((form for each in kind.types if (form := _find_form(each))), None)
         case msgspec.inspect.LiteralType():
             names = [str(value) for value in kind.values]

@@ -1,4 +1,4 @@
-"""The feed: one reader of the journal for all streams of this process.
+"""Feeds: one reader of the journal for all streams of this process that are about boards of one partition.
 
 Every poll reads the rows of the journal that the topics have not seen yet, and sends at most one event for each topic.
 A client that connects again, to any process, names the last event that it has seen. So the client misses no change.
@@ -44,7 +44,7 @@ class _Joining:
 @dataclass(slots=True)
 class _PollResult:
     snapshot: FeedSnapshot
-    until: int  # the last number of the journal
+    until: int  # the last number of the journal in this partition
     begins_after: int  # the journal begins after this sequence number; earlier rows were pruned
     rows: int = 0
     lost: bool = False  # True if rows that the topics have not seen were pruned from the journal
@@ -53,7 +53,9 @@ class _PollResult:
     joined: list[tuple[_Joining, Topic | Exception, list[Event]]] = field(default_factory=list)
 
 
-class Feed:
+class Feeds:
+    """The feeds of this process, one for each partition whose boards clients have followed."""
+
     def __init__(
         self,
         store: Store,
@@ -63,20 +65,43 @@ class Feed:
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._store, self._limits, self._metrics = store, limits, metrics
-        self._monotonic, self._sleep = monotonic, sleep
+        self._store, self.limits, self.metrics = store, limits, metrics
+        self.monotonic, self.sleep = monotonic, sleep
+        self._by_partition: dict[int, Feed] = {}
+        self.closed = False
+
+    @property
+    def clients(self) -> int:
+        """Return the number of open streams, including those that wait for their first event."""
+        return sum(feed.clients for feed in self._by_partition.values())
+
+    def of_partition(self, partition: int) -> "Feed":
+        feed = self._by_partition.get(partition)
+        if feed is None:
+            feed = self._by_partition[partition] = Feed(self, self._store.at(partition))
+        return feed
+
+    def close(self) -> None:
+        """End every stream. The clients can resume their streams at another process."""
+        self.closed = True
+        for feed in self._by_partition.values():
+            feed.close()
+
+
+class Feed:
+    def __init__(self, feeds: Feeds, store: Store) -> None:
+        self._feeds, self._store, self._limits, self._metrics = feeds, store, feeds.limits, feeds.metrics
+        self._monotonic, self._sleep = feeds.monotonic, feeds.sleep
         self._topics: dict[Hashable, Topic] = {}
         self._joining: list[_Joining] = []
         self._seen: int | None = None  # all topics have seen every row of the journal up to this number
         self._sizes: dict[int, int] = {}  # entries by board key, only for boards on which counts start from the top
         self._task: asyncio.Task[None] | None = None
-        self._closed = False
         self._failure = ""  # the error of the last poll; empty if it succeeded
         self._beaten_s = 0.0
 
     @property
     def clients(self) -> int:
-        """Return the number of open streams, including those that wait for their first event."""
         return len(self._joining) + sum(len(topic.clients) for topic in self._topics.values())
 
     async def join_topic(
@@ -91,8 +116,8 @@ class Feed:
             StoreBusyError: `stream_clients_max` streams are open.
             StorageError: the topic's state can't be read; for example, there is no such owner.
         """
-        if self._closed or self.clients >= self._limits.stream_clients_max:
-            raise StoreBusyError(f"{self.clients} streams are open, as many as stream_clients_max allows")
+        if self._feeds.closed or self._feeds.clients >= self._limits.stream_clients_max:
+            raise StoreBusyError(f"{self._feeds.clients} streams are open, as many as stream_clients_max allows")
         done = asyncio.get_running_loop().create_future()
         self._joining.append(_Joining(key, make, last_seen, client, done))
         if self._task is None or self._task.done():
@@ -106,11 +131,9 @@ class Feed:
             topic.clients.discard(client)
             if not topic.clients:
                 del self._topics[key]
-        self._metrics.streams(self.clients)
+        self._metrics.streams(self._feeds.clients)
 
     def close(self) -> None:
-        """End every stream. The clients can resume their streams at another process."""
-        self._closed = True
         for topic in self._topics.values():
             for client in topic.clients:
                 client.end_stream()
@@ -243,7 +266,7 @@ class Feed:
             one.done.set_result(None)
         for followed in self._topics.values():
             followed.keep_state()
-        self._metrics.streams(self.clients)
+        self._metrics.streams(self._feeds.clients)
         return sent
 
     def _beat(self) -> None:

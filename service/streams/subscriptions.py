@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from service.contract.responses.journal import OwnerEvent, TopEvent
-from service.contract.values import to_wire_number
+from service.contract.values import INT64_MAX, to_wire_number
 from service.ranks.locator import count_rows_before, percentile, read_board_totals
 from service.ranks.rank_context import RankContext
 from storage.entries.entries import Entries
@@ -88,13 +88,28 @@ class FeedSnapshot:
 
 
 class Event(NamedTuple):
-    number: int  # a sequence number of the journal; the event includes every change up to this number
+    number: int  # of the journal in the board's partition; the event includes every change up to this number
     name: str
     data: bytes  # JSON on one line
 
-    def encode_event(self) -> bytes:
-        """Return the event in the format of server-sent events."""
-        return b"id: %d\nevent: %b\ndata: %b\n\n" % (self.number, self.name.encode(), self.data)
+    def encode_event(self, partition: int) -> bytes:
+        """Return the event of a board in this partition in the format of server-sent events."""
+        event_id = encode_event_id(partition, self.number).encode()
+        return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id, self.name.encode(), self.data)
+
+
+def encode_event_id(partition: int, number: int) -> str:
+    """Return the id of an event. The number alone means partition 0, which most stores have as their only one."""
+    return f"{partition}.{number}" if partition else str(number)
+
+
+def decode_event_id(text: str, partition: int) -> int | None:
+    """Return the number of an event's id, or None if the id is none of an event in this partition."""
+    named, dot, number = text.rpartition(".")
+    if named != (str(partition) if partition else "") or bool(dot) != bool(partition):
+        return None
+    known = number.isascii() and number.isdigit() and len(number) < 20
+    return int(number) if known and int(number) <= INT64_MAX else None
 
 
 class Subscriber(Protocol):

@@ -4,18 +4,20 @@ The most important rule: a rebuild is all or nothing. It is one transaction, and
 Post ids, the journal and the board's epoch stay, so a post that is sent again is still a duplicate. Stored curves are
 deleted, and the next refresh makes new ones.
 
+If the board was moved, other partitions have its earlier changes. So a rebuild reads every partition that has some.
+
 This module reads what was posted since the board was created or reset. `posting.replay` begins at a given number of the
 journal instead.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from querybuilder import Lock
 from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board, find_totals, remove_rows, store_states
 from storage.errors import ArchivedError, JournalIncompleteError, NothingReplayedError
 from storage.log.cells import Cell
-from storage.log.journal import JournalRow, RowReader, journal
+from storage.log.journal import JournalRow, Numbers, RowReader, journal
 from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
 from storage.records import Board, Entry
 from storage.store import Program, in_partition
@@ -69,7 +71,8 @@ def _rebuild_board(board_id: str) -> Program[RebuildCounts]:
     board, done, changes = yield from empty_board(board_id)
     owners = yield from _owners(board, done)
     if not done.replayed:
-        raise NothingReplayedError((yield from _where_posts_are(board)))
+        nothing = f"the journal has no post to {board.id!r} since it was created or reset"
+        raise NothingReplayedError(nothing, earlier=(yield from _find_earlier_posts(board)))
     yield from store_owner_rows(Entries(board), owners, changes, done)
     yield from store_states([board])
     return done
@@ -95,9 +98,9 @@ def empty_board(board_id: str) -> Program[tuple[Board, RebuildCounts, int]]:
 def _owners(board: Board, done: RebuildCounts) -> Program[dict[str, OwnerRow]]:
     reader = RowReader(board)
     owners: dict[str, OwnerRow] = {}
-    after, emptied = 0, False
-    while True:
-        rows = yield from journal.read_changes(after, limit=PAGE_ROWS, boards=[board.key])
+    emptied, pages = False, JournalPages([board.key], ())
+    while not pages.ended:
+        rows = yield from pages.read_next()
         done.rows += len(rows)
         for row in rows:
             if row.record is None:
@@ -108,12 +111,30 @@ def _owners(board: Board, done: RebuildCounts) -> Program[dict[str, OwnerRow]]:
             elif row.owner is not None and row.record.kind not in NO_CHANGE:
                 done.replayed += 1
                 owners[row.owner] = _last(row, row.record, reader)
-        if len(rows) < PAGE_ROWS:
-            break
-        after = rows[-1].number
     if not emptied:
         yield from _check_start(board)
     return owners
+
+
+class JournalPages:
+    """Reads the changes of boards in all partitions, page by page, in the order in which they were logged."""
+
+    def __init__(self, boards: Sequence[int], after: Numbers) -> None:
+        self._boards, self._after = boards, after
+        self._partitions: list[int] | None = None  # the partitions that hold such changes
+        self.ended = False
+
+    def read_next(self) -> Program[list[JournalRow]]:
+        if self._partitions is None:
+            self._partitions = yield from journal.find_partitions_of(self._boards, self._after)
+        page = yield from journal.read_page(
+            self._after, limit=PAGE_ROWS, partitions=self._partitions, boards=self._boards
+        )
+        changes = list(page.list_changes())
+        self.ended = len(changes) < PAGE_ROWS
+        if changes:
+            self._after = changes[-1][0]
+        return [row for _, row in changes]
 
 
 def _last(row: JournalRow, posted: ChangeRecord, reader: RowReader) -> OwnerRow:
@@ -125,21 +146,29 @@ def _last(row: JournalRow, posted: ChangeRecord, reader: RowReader) -> OwnerRow:
 
 def _check_start(board: Board) -> Program[None]:
     """Raise `JournalIncompleteError` if changes of the board may have been removed from the journal."""
-    begins_after = yield from journal.find_begin()
-    if not begins_after:
-        return
-    oldest_us = yield from journal.oldest_us()
-    if oldest_us is None or board.created_at_us < oldest_us + CLOCK_SKEW_US_MAX:
-        detail = f"the journal begins after {begins_after}, and {board.id!r} is older, so earlier posts are missing"
-        raise JournalIncompleteError(detail + "; keep it longer with change_log_retention_s")
+    for partition, begins_after in enumerate((yield from journal.find_begins())):
+        if not begins_after:
+            continue
+        oldest_us = yield from in_partition(partition, journal.oldest_us())
+        if oldest_us is None or board.created_at_us < oldest_us + CLOCK_SKEW_US_MAX:
+            detail = f"the journal begins after {begins_after}, and {board.id!r} is older, so earlier posts are missing"
+            raise JournalIncompleteError(detail + "; keep it longer with change_log_retention_s")
 
 
-def _where_posts_are(board: Board) -> Program[str]:
-    """Return the message of `NothingReplayedError`, with the number of the first change of an earlier board."""
-    nothing = f"the journal has no post to {board.id!r} since it was created or reset"
-    earlier = yield from journal.find_deleted_boards(board.id, since=0)
-    rows = yield from journal.read_changes(0, limit=1, boards=[board.key, *earlier])
-    return f"{nothing}; earlier posts begin at --since {rows[0].number}" if rows else nothing
+def _find_earlier_posts(board: Board) -> Program[Numbers | None]:
+    """Return the numbers from which on the journal has posts to this board or deleted ones of its name; None: none."""
+    begins = yield from journal.find_begins()
+    boards = [board.key, *(yield from find_deleted_boards(board.id, begins))]
+    page = yield from journal.read_page(begins, limit=1, partitions=range(len(begins)), boards=boards)
+    return next((numbers for numbers, _ in page.list_changes()), None)
+
+
+def find_deleted_boards(board_id: str, since: Numbers) -> Program[dict[int, Board]]:
+    """Return by key the boards with this id that were deleted at these numbers of the journal or later."""
+    found: dict[int, Board] = {}
+    for partition, number in enumerate(since):
+        found |= yield from in_partition(partition, journal.find_deleted_boards(board_id, since=number))
+    return found
 
 
 def store_owner_rows(

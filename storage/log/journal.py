@@ -1,11 +1,17 @@
-"""The journal: the change log as callers read it.
+"""The journal: the change logs of all partitions as callers read them.
 
-The number of a change combines the position of its bundle with its place in the bundle. So numbers have gaps. They are
-in the order of the commits: once a reader has read a number, no change with a smaller number appears later.
+The number of a change combines the position of its bundle with its place in the bundle. So numbers have gaps. Those of
+one partition are in the order of its commits: once a reader has read a number there, no change with a smaller number
+appears in that partition later.
+
+A page merges the partitions by the time at which changes were logged. So the place of a reader is a number for each
+partition.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,23 +27,26 @@ from querybuilder import (
     param,
     select,
 )
-from storage.boards.boards import find_boards_by_key
+from storage.boards.boards import by_partition, find_boards_by_key
 from storage.records import INT64_MAX, Board, BoardSpec
+from storage.schema.creation import count_partitions
 from storage.schema.tables import CHANGE_LOG
-from storage.store import Program, Row
+from storage.store import Program, Row, in_partition
 
 from .bundles import NAMELESS, PLACES, owners_of, owners_text, pieces_of
 from .cells import Cell, RankedCells
-from .change_log import POSITION, NewChange, change_log, count_rows_holding
+from .change_log import POSITION, PRUNED_BEFORE, NewChange, change_log
 from .log_record import ChangeKind, ChangeRecord, decode_records, record_of_deletion, record_of_event
 from .owner_index import PositionRange, may_hold, owner_blocks
 
 _LAST_BUNDLES = 100  # how many of a deleted board's newest bundles are searched for its deletion
 _BUNDLES = 64  # bundles of an owner that are read at a time
 _DELETED_A_STATEMENT = 1_000  # deleted boards that one statement logs, each with its spec
+# A number of each partition, in their order. A partition that is left out has the number 0.
+Numbers = tuple[int, ...]
 # A post sets the version of its row to the time of the post. Hiding and showing an owner keep the row's version, so the
 # version does not tell the time of such a change.
-_MOVED = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
+_KEEPING_VERSION = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
 # Records of these kinds hold every cell, because `next` does not hold the ranked cells.
 _WHOLE = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
 
@@ -53,6 +62,58 @@ class JournalRow(NamedTuple):
     logged_us: int  # when the transaction logged the change; also the time of a post that names no time
 
 
+class _Size(NamedTuple):
+    """What a page has to know about a bundle before it reads the bundle."""
+
+    position: int
+    changes: int
+    logged_us: int
+    pruned_before: int
+
+
+class _Sizes(NamedTuple):
+    """The sizes of the next bundles of a partition; `skipped` is how many changes of the first come before the page."""
+
+    rows: list[_Size]
+    skipped: int
+
+    def sized(self) -> Iterator[tuple[int, int]]:
+        """Yield the time at which each bundle was logged, and how many of its changes the page may show.
+
+        The clocks of writers differ, so a later bundle may have an earlier time. It gets the time of its predecessor.
+        """
+        counts = [row.changes - (0 if index else self.skipped) for index, row in enumerate(self.rows)]
+        return zip(accumulate((row.logged_us for row in self.rows), max), counts, strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPage:
+    after: Numbers  # the page begins after these numbers
+    begins_after: Numbers  # where earlier changes were removed from each partition; only of a page with all boards
+    bundles: list[tuple[int, Row]]  # each with its partition, in the order of the page
+    limit: int
+
+    def list_changes(self) -> Iterator[tuple[Numbers, JournalRow]]:
+        """Yield the changes of the page, each with the numbers after which a reader continues."""
+        return islice(self._list_changes(), self.limit)
+
+    def _list_changes(self) -> Iterator[tuple[Numbers, JournalRow]]:
+        numbers = [*self.after]
+        for partition, bundle in self.bundles:
+            for change in changes_of(bundle):
+                if change.number > numbers[partition]:
+                    numbers[partition] = change.number
+                    yield tuple(numbers), change
+
+    def find_lost(self, after: Numbers) -> tuple[int, int] | None:
+        """Return the number of a reader and the later begin of the journal in the first partition that has one.
+
+        Between the two, changes were removed that the reader has not seen.
+        """
+        pairs = zip(padded(after, len(self.begins_after)), self.begins_after, strict=True)
+        return next(((number, begin) for number, begin in pairs if number < begin), None)
+
+
 class Journal:
     """Programs that read the journal and log events of boards."""
 
@@ -62,7 +123,7 @@ class Journal:
         beyond = (POSITION.gt(param("position")), col("changes").gt(param("next")))
         later = (POSITION.ge(param("position")), any_of(*beyond))
         of_boards = col("board_key").in_(param("boards"))
-        sizes = select(col("changes")).from_(CHANGE_LOG)
+        sizes = select(POSITION, col("changes"), col("updated_at"), PRUNED_BEFORE.scalar()).from_(CHANGE_LOG)
         self._page, self._of_boards = (
             [self._ordered(rows.where(*later, *which)).prepared() for rows in (sizes, bundles)]
             for which in ((), (of_boards,))
@@ -82,36 +143,104 @@ class Journal:
         return rows.order_by((desc if newest_first else asc)(POSITION)).limit(param("limit")).packed()
 
     def read_changes(self, after: int, *, limit: int, boards: Sequence[int] | None = None) -> Program[list[JournalRow]]:
-        """Return changes with a number greater than `after`, in the order of their numbers.
+        """Return changes of a partition with a number greater than `after`, in the order of their numbers.
 
         `boards`: only changes of boards with these keys.
         """
-        rows = yield from self.read_bundles(after, limit=limit, boards=boards)
-        return list(islice(changes_past(rows, after), limit))
+        sizes = yield from self._read_sizes(after, limit, boards)
+        rows = yield from self._read_bundles(after, len(_choose_bundles({0: sizes}, limit)), boards)
+        changes = (each for row in rows for each in changes_of(row) if each.number > after)
+        return list(islice(changes, limit))
 
-    def read_bundles(self, after: int, *, limit: int, boards: Sequence[int] | None = None) -> Program[list[Row]]:
-        """Return the bundles that hold the changes of `read_changes`. `changes_past` leaves out their other changes."""
+    def read_page(
+        self, after: Numbers, *, limit: int, partitions: Sequence[int], boards: Sequence[int] | None = None
+    ) -> Program[JournalPage]:
+        """Return at most `limit` changes of these partitions with greater numbers than `after`, the oldest first.
+
+        `boards`: only changes of boards with these keys.
+        """
+        start = [*padded(after, max(partitions, default=0) + 1)]
+        begins = [0] * len(start)
+        sizes: dict[int, _Sizes] = {}
+        for partition in partitions:
+            found = yield from in_partition(partition, self._read_sizes(start[partition], limit, boards))
+            sizes[partition] = found
+            # The last bundle is never removed. So if nothing follows the reader's number, the reader missed nothing.
+            if found.rows:
+                begins[partition] = max(0, self._last_below(found.rows[0].pruned_before))
+        chosen = _choose_bundles(sizes, limit)
+        bundles: dict[int, Iterator[Row]] = {}
+        for partition, count in Counter(chosen).items():
+            read = self._read_bundles(start[partition], count, boards)
+            bundles[partition] = iter((yield from in_partition(partition, read)))
+        merged = [(partition, next(bundles[partition])) for partition in chosen]
+        return JournalPage(tuple(map(max, start, begins)), tuple(begins), merged, limit)
+
+    def _read_sizes(self, after: int, limit: int, boards: Sequence[int] | None) -> Program[_Sizes]:
+        sized = (self._page if boards is None else self._of_boards)[0]
+        rows = [_Size(*row) for row in (yield sized.bind(**_bound(after, boards), limit=limit))]
         position, place = divmod(after, PLACES)
-        bound: dict[str, object] = {"position": position, "next": place + 1}
-        bound |= {} if boards is None else {"boards": boards}
-        sized, read = self._page if boards is None else self._of_boards
-        sizes = yield sized.bind(**bound, limit=limit)
-        if not sizes:
+        return _Sizes(rows, place + 1 if rows and rows[0].position == position else 0)
+
+    def _read_bundles(self, after: int, count: int, boards: Sequence[int] | None) -> Program[list[Row]]:
+        if not count:
             return []
-        # The first bundle may also hold changes up to the number `after`, so one more bundle is read.
-        return (yield read.bind(**bound, limit=count_rows_holding([*sizes[1:]], limit) + 1))
+        read = (self._page if boards is None else self._of_boards)[1]
+        return (yield read.bind(**_bound(after, boards), limit=count))
+
+    def find_partitions_of(self, boards: Sequence[int], after: Numbers) -> Program[list[int]]:
+        """Return the partitions that hold changes of boards with these keys after these numbers."""
+        found: list[int] = []
+        for partition, number in enumerate(padded(after, (yield from count_partitions()))):
+            if (yield from in_partition(partition, self._read_sizes(number, 1, boards))).rows:
+                found.append(partition)
+        return found
+
+    def read_posts_of_owner(
+        self, owner: str, *, before: Numbers | None, limit: int, blocks_max: int, partitions: int
+    ) -> Program[tuple[list[tuple[int, JournalRow]], Numbers | None]]:
+        """Return an owner's changes in all partitions, newest first, each with its partition, and the next `before`.
+
+        `before`: only changes with smaller numbers; None: all. `blocks_max` bounds the search as in
+        `read_changes_of_owner`. If the search ends at that bound, the next page may have some newer changes.
+        """
+        numbers = (INT64_MAX,) * partitions if before is None else padded(before, partitions)
+        found: list[list[JournalRow]] = []
+        following = [*numbers]
+        for partition, number in enumerate(numbers):
+            rows: list[JournalRow] = []
+            if number:
+                read = self.read_changes_of_owner(
+                    owner, before=number, limit=limit, blocks_max=max(1, blocks_max // partitions)
+                )
+                rows, more = yield from in_partition(partition, read)
+                following[partition] = more or 0
+            found.append(rows)
+        order = sorted(
+            (-logged_us, partition, index)
+            for partition, rows in enumerate(found)
+            for index, logged_us in enumerate(accumulate((row.logged_us for row in rows), min))
+        )
+        shown = [(partition, found[partition][index]) for _, partition, index in order[:limit]]
+        for partition, rows in enumerate(found):
+            theirs = [row.number for place, row in shown if place == partition]
+            if len(theirs) < len(rows):
+                following[partition] = theirs[-1] if theirs else numbers[partition]
+        return shown, tuple(following) if any(following) else None
 
     def read_changes_of_owner(
         self, owner: str, *, before: int, limit: int, blocks_max: int
     ) -> Program[tuple[list[JournalRow], int | None]]:
-        """Return an owner's changes with numbers below `before`, newest first, and the next `before` or None.
+        """Return an owner's changes in a partition with numbers below `before`, newest first, and the next `before`.
+
+        The next `before` is None if there are no earlier changes.
 
         One call searches at most `blocks_max` blocks of the journal. Therefore it may return fewer than `limit` changes
         even if there are more.
         """
         covered = yield from owner_blocks.find_covered_position()
         found = yield from self._in_stretch(PositionRange(covered + 1, INT64_MAX), owner, before, limit)
-        at, looked_at = position_of(before), 0
+        at, looked_at = position_of(before - 1), 0
         while len(found) < limit:
             page = yield from owner_blocks.list_blocks_below(min(at + 1, INT64_MAX))
             if not page:
@@ -149,9 +278,16 @@ class Journal:
         return self._last_below((yield from change_log.take_mark()))
 
     def find_begin(self) -> Program[int]:
-        """Return the number after which the journal is complete; 0 if no change was ever removed from it."""
+        """Return the number after which the journal of a partition is complete; 0 if no change was removed from it."""
         pruned = yield from change_log.find_pruned_position()
         return max(0, self._last_below(pruned))
+
+    def find_begins(self) -> Program[Numbers]:
+        """Return the number of each partition after which the journal is complete there."""
+        begins: list[int] = []
+        for partition in range((yield from count_partitions())):
+            begins.append((yield from in_partition(partition, self.find_begin())))
+        return tuple(begins)
 
     def _last_below(self, position: int) -> int:
         return position * PLACES - 1
@@ -160,33 +296,80 @@ class Journal:
         rows = yield from self.read_changes(0, limit=1)
         return rows[0].at_us if rows else None
 
-    def find_boards(self, board_keys: Iterable[int]) -> Program[dict[int, Board]]:
-        """Return the boards with these keys. A deleted board is returned as long as the journal holds its deletion."""
-        keys = sorted(set(board_keys))
-        found = yield from find_boards_by_key(keys)
-        for key in keys:
-            if key in found:
-                continue
-            rows = yield self._last_of_board.bind(board_key=key, limit=_LAST_BUNDLES)
-            found |= _find_deletions((key, row[-1]) for row in rows)
+    def find_boards(self, changes: Iterable[tuple[int, int]], partitions: int) -> Program[dict[int, Board]]:
+        """Return boards by key. `changes` has pairs of a partition and the key of a board whose changes are there.
+
+        A deleted board is returned as long as the journal holds its deletion.
+        """
+        places = {key: partition for partition, key in changes}
+        if not places:
+            return {}
+        found = yield from find_boards_by_key(sorted(places))
+        for key in sorted(places.keys() - found.keys()):
+            # If the board was moved, another partition than that of the changes has its deletion.
+            others = (each for each in range(partitions) if each != places[key])
+            for partition in (places[key], *others):
+                rows = yield from in_partition(partition, self._read_last(key))
+                found |= _find_deletions((key, row[-1]) for row in rows)
+                if key in found:
+                    break
         return found
 
+    def _read_last(self, board_key: int) -> Program[list[Row]]:
+        return (yield self._last_of_board.bind(board_key=board_key, limit=_LAST_BUNDLES))
+
     def find_deleted_boards(self, board_id: str, *, since: int) -> Program[dict[int, Board]]:
-        """Read all bundles from `since` on. Return by key the boards with this id that were deleted there."""
+        """Read all bundles of a partition from `since` on. Return the boards with this id that they delete, by key."""
         named = f'"{board_id}"'
         rows = yield self._deleted.bind(position=position_of(since), nobody=owners_text([""]), named=named)
         return {key: board for key, board in _find_deletions(rows).items() if board.id == board_id}
 
     def log_reset(self, board: Board, now_us: int) -> Program[None]:
-        event = NewChange(board.key, "", "", "", record_of_event(ChangeKind.RESET))
-        yield from change_log.append_changes([event], now_us=now_us)
+        yield from _log_event(board, ChangeKind.RESET, now_us)
+
+    def log_moved(self, board: Board, now_us: int) -> Program[None]:
+        """Log in the partition of a board that this transaction moves the board to another one.
+
+        Readers of streams then look for the board in the catalog again.
+        """
+        yield from _log_event(board, ChangeKind.MOVED, now_us)
 
     def log_deleted(self, boards: Sequence[Board], now_us: int) -> Program[None]:
         """Log that this transaction deletes boards. Their earlier changes stay readable."""
-        for start in range(0, len(boards), _DELETED_A_STATEMENT):
-            some = boards[start : start + _DELETED_A_STATEMENT]
-            events = [NewChange(board.key, "", "", "", record_of_deletion(board.id, board.spec)) for board in some]
-            yield from change_log.append_changes(events, now_us=now_us)
+        for partition, theirs in by_partition(boards):
+            for start in range(0, len(theirs), _DELETED_A_STATEMENT):
+                some = theirs[start : start + _DELETED_A_STATEMENT]
+                events = [NewChange(board.key, "", "", "", record_of_deletion(board.id, board.spec)) for board in some]
+                yield from in_partition(partition, change_log.append_changes(events, now_us=now_us))
+
+
+def _log_event(board: Board, kind: ChangeKind, now_us: int) -> Program[None]:
+    event = NewChange(board.key, "", "", "", record_of_event(kind))
+    yield from in_partition(board.partition, change_log.append_changes([event], now_us=now_us))
+
+
+def _bound(after: int, boards: Sequence[int] | None) -> dict[str, object]:
+    position, place = divmod(after, PLACES)
+    bound: dict[str, object] = {"position": position, "next": place + 1}
+    return bound if boards is None else bound | {"boards": boards}
+
+
+def padded(numbers: Numbers, partitions: int) -> Numbers:
+    """Return a number for each partition."""
+    return numbers + (0,) * (partitions - len(numbers))
+
+
+def _choose_bundles(sizes: Mapping[int, _Sizes], limit: int) -> list[int]:
+    """Return the partition of each bundle of a page with `limit` changes, in the order of the page."""
+    ordered = sorted(
+        (
+            (logged_us, partition, index, count)
+            for partition, found in sizes.items()
+            for index, (logged_us, count) in enumerate(found.sized())
+        ),
+    )
+    held = accumulate((count for *_, count in ordered), initial=0)
+    return [partition for (_, partition, *_), before in zip(ordered, held, strict=False) if before < limit]
 
 
 def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Board]:
@@ -200,25 +383,20 @@ def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Board]:
 
 
 def changes_of(row: Row) -> Iterator[JournalRow]:
-    """Yield the changes of a bundle from `Journal.read_bundles`, in the order in which they happened."""
+    """Yield the changes of a bundle, in the order in which they happened."""
     position, board_key, at_us, owners, pieces, posts = row
     changes = zip(owners_of(owners), pieces_of(pieces), decode_records(posts), strict=True)
     for index, (owner, piece, record) in enumerate(changes):
         named = None if owner.startswith(NAMELESS) else owner or None
         half, changed_us = len(piece) >> 1, at_us
-        if record is not None and record.version is not None and record.kind not in _MOVED:
+        if record is not None and record.version is not None and record.kind not in _KEEPING_VERSION:
             changed_us = record.version
         cells = piece[:half], piece[half:]
         yield JournalRow(position * PLACES + index, board_key, named, changed_us, *cells, record, at_us)
 
 
-def changes_past(rows: Iterable[Row], after: int) -> Iterator[JournalRow]:
-    """Yield the changes of these bundles that have a number above `after`, in the order of their numbers."""
-    return (each for row in rows for each in changes_of(row) if each.number > after)
-
-
 def board_key_of(row: Row) -> int:
-    """Return the board key of a bundle from `Journal.read_bundles`."""
+    """Return the board key of a bundle."""
     return int(row[1])
 
 

@@ -28,6 +28,7 @@ class ChangeKind(StrEnum):
     HIDDEN = "h"
     SHOWN = "s"
     RESET = "r"  # the board was emptied
+    MOVED = "m"  # the board was moved to another partition
     DELETED = "x"  # the board was deleted; the record holds its id and spec
 
 

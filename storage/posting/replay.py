@@ -19,14 +19,22 @@ from collections.abc import Callable, Mapping, Sequence
 from storage.boards.boards import begin_epoch, find_board, store_states
 from storage.entries.entries import Entries
 from storage.entries.hidden_owners import hidden_statements
-from storage.entries.rebuild import PAGE_ROWS, OwnerRow, RebuildCounts, empty_board, store_owner_rows
+from storage.entries.rebuild import (
+    PAGE_ROWS,
+    JournalPages,
+    OwnerRow,
+    RebuildCounts,
+    empty_board,
+    find_deleted_boards,
+    store_owner_rows,
+)
 from storage.errors import (
     JournalIncompleteError,
     NothingReplayedError,
     SpecConflictError,
     ValueOutOfRangeError,
 )
-from storage.log.journal import JournalRow, journal
+from storage.log.journal import JournalRow, Numbers, journal, padded
 from storage.log.log_record import ChangeKind, ChangeRecord
 from storage.records import Board, ColumnChange, PartOutcome, PostStatus
 from storage.store import Program, in_partition
@@ -40,11 +48,11 @@ _POSTS = (ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.UNSEEN)
 
 
 def replay_board(
-    post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: int, now_us: int
+    post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: Numbers, now_us: int
 ) -> Program[RebuildCounts]:
-    """Rebuild the board's rows from the posts in the journal whose number is `since` or greater.
+    """Rebuild the board's rows from the posts in the journal whose number is that of `since` or greater.
 
-    Memory use grows with the number of owners.
+    Every partition may have posts to the earlier boards. Memory use grows with the number of owners.
 
     Raises:
         UnknownBoardError: there is no such board.
@@ -62,27 +70,28 @@ def replay_board(
 
 
 def _replay_board(
-    post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: int, now_us: int
+    post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: Numbers, now_us: int
 ) -> Program[RebuildCounts]:
-    begins_after = yield from journal.find_begin()
-    if since <= begins_after:
-        raise JournalIncompleteError(
-            f"the journal begins after {begins_after}, so it does not hold all posts since {since}"
-        )
+    begins = yield from journal.find_begins()
+    since = padded(since, len(begins))
+    for number, begins_after in zip(since, begins, strict=True):
+        if number < begins_after:
+            raise JournalIncompleteError(
+                f"the journal begins after {begins_after}, so it does not hold all posts since {number}"
+            )
     board, done, changes = yield from empty_board(board_id)
     board = yield from begin_epoch(board)
     yield from store_states([board])
-    boards = {board.key: board, **(yield from journal.find_deleted_boards(board_id, since=since))}
+    boards = {board.key: board, **(yield from find_deleted_boards(board_id, since))}
     entries = Entries(board)
     replay = _Replay(entries, boards, post_ids, fingerprint_of, done)
-    after: int | None = since - 1
-    while after is not None:
-        rows = yield from journal.read_changes(after, limit=PAGE_ROWS, boards=list(boards))
+    pages = JournalPages(list(boards), tuple(max(0, number - 1) for number in since))
+    while not pages.ended:
+        rows = yield from pages.read_next()
         done.rows += len(rows)
-        after = rows[-1].number if len(rows) == PAGE_ROWS else None
         yield from replay.merge_page(rows, now_us)
     if not done.replayed:
-        raise NothingReplayedError(f"the journal has no post to {board_id!r} since {since}")
+        raise NothingReplayedError(f"the journal has no post to {board_id!r} from there on")
     yield from _mark_hidden(replay.owners)
     yield from store_owner_rows(entries, replay.owners, changes, done)
     return done

@@ -15,9 +15,14 @@ WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    id: int
+    text_id: str
     name: str
     data: Any
+
+    @property
+    def id(self) -> int:
+        """Return the number in the id. If the board is not in the first partition, its partition comes before."""
+        return int(self.text_id.rpartition(".")[2])
 
     @property
     def rows(self) -> list[tuple[str, int]]:
@@ -39,7 +44,7 @@ class EventStream:
                 text = line.decode().rstrip("\n")
                 if not text and "data" in fields:
                     data = json.loads(fields["data"], parse_float=Decimal)
-                    return StreamEvent(int(fields["id"]), fields["event"], data)
+                    return StreamEvent(fields["id"], fields["event"], data)
                 name, _, value = text.partition(": ")
                 if name:
                     fields[name] = value

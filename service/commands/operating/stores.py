@@ -19,7 +19,7 @@ import typer
 from config import Settings
 from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
 from service.commands.target import BoardArgument, fail
-from storage.errors import StorageError, StoreLockedError
+from storage.errors import NothingReplayedError, StorageError, StoreLockedError
 
 if TYPE_CHECKING:
     from storage.entries.rebuild import RebuildCounts
@@ -28,13 +28,12 @@ if TYPE_CHECKING:
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, show_default=False)]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Move an existing store aside, to *.replaced.")]
 SinceOption = Annotated[
-    int | None,
+    str | None,
     typer.Option(
         "--since",
         metavar="SEQ",
-        min=1,
-        help="Replay the posts from this number of the journal on, including those to earlier boards of that name. "
-        "Default: since the board was created or reset.",
+        help="Replay the posts from this one on, including those to earlier boards of that name. SEQ is the `seq` of "
+        "the board's first post in the journal. Default: since the board was created or reset.",
         show_default=False,
     ),
 ]
@@ -108,7 +107,7 @@ def rebuild(
     the rebuilt rows include is sent again, it is still a duplicate. The command fails, and changes nothing, if the
     journal does not reach back to the board's beginning or to --since, or if the journal has no post to the board.
 
-    To get a deleted leaderboard back, create it again with the same columns, find the number of its first post with
+    To get a deleted leaderboard back, create it again with the same columns, find the `seq` of its first post with
     `rankcurve journal`, and rebuild it with --since.
     """
     settings = read_settings({"store": store, "create_store": False}, None, config)
@@ -126,17 +125,19 @@ def rebuild(
         typer.echo(f"{done.duplicates:,} left out as duplicates, {done.rejected:,} would leave the range of a column")
 
 
-async def rebuild_on_store(settings: Settings, board_id: str, since: int | None) -> RebuildCounts:
+async def rebuild_on_store(settings: Settings, board_id: str, since: str | None) -> RebuildCounts:
     """Rebuild the rows of a board from the journal.
 
-    The rebuild begins at the journal number `since`, or, if it is None, where the board was created or last reset.
+    The rebuild begins at the `seq` of the journal, or, if it is None, where the board was created or last reset.
 
     Raises:
+        BadCursorError: `since` is no `seq` of this store's journal.
         StoreLockedError: a service owns the store.
         UnknownBoardError, JournalIncompleteError, NothingReplayedError, SpecConflictError: the board can't be
             rebuilt, and nothing was changed.
     """
     # Imported here: the other commands need no driver.
+    from service.contract.cursors import CursorCodec
     from service.stores import open_store
     from service.telemetry.logs import logging_to_stderr
     from service.views.posts.posts import hash_post
@@ -149,13 +150,21 @@ async def rebuild_on_store(settings: Settings, board_id: str, since: int | None)
     with logging_to_stderr():
         store = await open_store(settings)
         try:
-            post_ids = PostIds(await prepare_store(store))
+            salt = await prepare_store(store)
+            post_ids, cursors = PostIds(salt), CursorCodec(salt)
+            numbers = None if since is None else cursors.decode_numbers(int(since) if since.isdecimal() else since)
 
             def program() -> Program[RebuildCounts]:
-                if since is None:
+                if numbers is None:
                     return rebuild_board(board_id=board_id)
-                return replay_board(post_ids, hash_post, board_id=board_id, since=since, now_us=now_us())
+                return replay_board(post_ids, hash_post, board_id=board_id, since=numbers, now_us=now_us())
 
-            return await store.write(program)
+            try:
+                return await store.write(program)
+            except NothingReplayedError as error:
+                if error.earlier is None:
+                    raise
+                first = cursors.encode_numbers(error.earlier)
+                raise NothingReplayedError(f"{error.detail}; earlier posts begin at --since {first}") from error
         finally:
             await store.close()

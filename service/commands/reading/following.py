@@ -1,6 +1,6 @@
 """`rankcurve journal` and `rankcurve stream`: accepted posts and changes, one JSON object on each line.
 
-To continue later, pass the number in the last line to the next command.
+To continue later, pass the number or cursor in the last line to the next command.
 """
 
 from typing import Annotated
@@ -25,13 +25,15 @@ NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 EVENT_LINE_BYTES_MAX = 1 << 20
 JOURNAL_LINES_MAX = 1_000  # lines in the response to one request
 ColumnArgument = Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)]
-LastOption = Annotated[int | None, typer.Option("--last-event-id", help="Continue after the event with this number.")]
+LastOption = Annotated[str | None, typer.Option("--last-event-id", help="Continue after the event with this id.")]
 
 
 @service_command()
 async def journal(
     client: ServiceClient,
-    after: Annotated[int, typer.Option(min=0, help="The last sequence number seen. 0: start at the beginning.")] = 0,
+    after: Annotated[
+        str, typer.Option(metavar="SEQ", help="The `seq` of the last line seen. 0: start at the beginning.")
+    ] = "0",
 ) -> None:
     """Print the journal of accepted posts up to now (role `writer`)."""
     seen = after
@@ -42,7 +44,7 @@ async def journal(
             return
         for line in lines:
             typer.echo(line.decode())
-        seen = int(decode_answer(lines[-1], Record)["seq"])
+        seen = str(decode_answer(lines[-1], Record)["seq"])
 
 
 @service_command()
@@ -58,7 +60,7 @@ async def stream(
     query = {"column": column, "top": top, "owner": owner or None}
     address = client.url + path_with_query(f"{board_path(board)}/stream", query)
     headers = {"Accept": "text/event-stream"}
-    headers |= {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
+    headers |= {} if last_event_id is None else {"Last-Event-ID": last_event_id}
     fields: dict[str, str] = {}
     try:
         async with client.session.get(
@@ -69,7 +71,8 @@ async def stream(
             while line := await response.content.readline():
                 text = line.decode().rstrip("\n")
                 if not text and "data" in fields:
-                    typer.echo(f'{{"id": {int(fields["id"])}, "event": "{fields["event"]}", "data": {fields["data"]}}}')
+                    event_id = fields["id"] if fields["id"].isdigit() else f'"{fields["id"]}"'
+                    typer.echo(f'{{"id": {event_id}, "event": "{fields["event"]}", "data": {fields["data"]}}}')
                     fields = {}
                 name, _, value = text.partition(": ")
                 if name:

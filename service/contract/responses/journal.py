@@ -10,7 +10,10 @@ from service.contract.values import Number, Time, json_text_of
 
 from .boards import ProfileObject, RankedEntry, Stats, StatusName
 
-JournalKind = Literal["post", "erase", "hide", "show", "reset", "delete", "erased"]
+JournalKind = Literal["post", "erase", "hide", "show", "reset", "move", "delete", "erased"]
+
+
+Place = int | str  # a sequence number of the journal, or a cursor if the store has several partitions
 
 
 class JournalLine(msgspec.Struct):
@@ -19,9 +22,11 @@ class JournalLine(msgspec.Struct):
     `stored` holds the values of the owner's row after the post was applied. If a queued post was rejected when a worker
     took it from the queue, `error` says why. After the owner was erased, `owner` is null and the members
     after `accepted_at` are missing. `board` is null if the leaderboard was deleted long ago.
+
+    `seq` is a number. If the store has several partitions, it is an opaque cursor, which covers all of them.
     """
 
-    seq: int
+    seq: Place
     kind: JournalKind
     board: str | None
     owner: str | None
@@ -43,7 +48,7 @@ class OwnerPosts(msgspec.Struct):
 
     owner: str
     posts: list[JournalLine]
-    next: int | None
+    next: Place | None
 
 
 class TopEvent(msgspec.Struct):

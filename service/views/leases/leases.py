@@ -7,7 +7,7 @@ from service.contract.keys import Role
 from service.contract.lease_messages import AskLease, LeaseAnswer, LeaseEventLine, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import ProblemError
-from service.contract.queries import JournalQuery
+from service.contract.queries import LeaseJournalQuery
 from service.contract.routes import Call, Reply, Route
 from service.contract.values import format_us, to_micros
 from service.streams.journal_lane import encode_in_turns
@@ -37,7 +37,7 @@ async def give_back(context: Context, call: Call) -> None:
 
 
 async def get_lease_journal(context: Context, call: Call) -> Reply:
-    query: JournalQuery = call.query
+    query: LeaseJournalQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     async with context.journal_lane.hold_lane():
         events = await context.store.read(lambda: lease_journal.read_page(query.after, limit=limit), heavy=True)
@@ -101,7 +101,7 @@ LEASES = [
     Route("DELETE", _LEASE, give_back, Role.WRITER, "give_back_lease", summary="Give a lease back early", tag=TAG,
         statuses=(204,), problems=("unknown_pool", "unknown_lease", "queue_full", "timeout")),
     Route("GET", "/v1/leases/journal", get_lease_journal, Role.WRITER, "lease_journal",
-        summary="The journal of leases: what happened to resources", tag=TAG, query=JournalQuery,
+        summary="The journal of leases: what happened to resources", tag=TAG, query=LeaseJournalQuery,
         response=LeaseEventLine, media_type=NDJSON_TYPE, problems=("too_many_entries",),
         description="The answer is NDJSON in the order of `seq`. Numbers grow and may have gaps; once a number was"
         " shown, no smaller one appears later. `kind` is added, removed, acquired, extended, released, liberated or"

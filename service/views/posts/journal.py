@@ -2,28 +2,31 @@
 
 A line shows what was posted and what was stored afterwards, in the form in which callers post values. A line of an
 erased owner keeps its sequence number, but has no owner, no post and no value.
+
+If the store has several partitions, the place of a reader is a number for each of them, which callers get as a cursor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 from service.context import Context
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import ProblemError, post_problem_of
 from service.contract.queries import JournalQuery, OwnerPostsQuery
 from service.contract.responses.boards import Stats, StatusName
-from service.contract.responses.journal import JournalKind, JournalLine, OwnerPosts
+from service.contract.responses.journal import JournalKind, JournalLine, OwnerPosts, Place
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, to_wire_number
 from service.streams.journal_lane import encode_in_turns
-from storage.log.journal import JournalRow, RowReader, board_key_of, changes_past, journal
+from storage.errors import BadCursorError
+from storage.log.journal import JournalPage, JournalRow, Numbers, RowReader, board_key_of, journal, padded
 from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
 from storage.log.merging import Merger
 from storage.queue.outcomes import decode_error
-from storage.records import INT64_MAX, Board, ColumnChange
-from storage.store import Program, Row
+from storage.records import Board, ColumnChange
+from storage.schema.creation import count_partitions
+from storage.store import Program
 
 from .posts import format_stats
 
@@ -38,6 +41,7 @@ _KINDS: dict[ChangeKind, JournalKind] = {
     ChangeKind.HIDDEN: "hide",
     ChangeKind.SHOWN: "show",
     ChangeKind.RESET: "reset",
+    ChangeKind.MOVED: "move",
     ChangeKind.DELETED: "delete",
 }
 _Boards = dict[int, Board]
@@ -46,46 +50,64 @@ _Boards = dict[int, Board]
 async def read_journal(context: Context, call: Call) -> Reply:
     query: JournalQuery = call.query
     limit = query.limit or context.settings.page_entries_max
+    after = context.cursors.decode_numbers(query.after) if query.after else ()
 
-    def program() -> Program[tuple[int, list[Row], _Boards]]:
-        begins_after = yield from journal.find_begin()
-        bundles = yield from journal.read_bundles(query.after, limit=limit)
-        return begins_after, bundles, (yield from journal.find_boards(map(board_key_of, bundles)))
+    def program() -> Program[tuple[JournalPage, _Boards]]:
+        partitions = yield from _count_partitions(after)
+        page = yield from journal.read_page(after, limit=limit, partitions=range(partitions))
+        changes = ((partition, board_key_of(bundle)) for partition, bundle in page.bundles)
+        return page, (yield from journal.find_boards(changes, partitions))
 
     async with context.journal_lane.hold_lane():
-        begins_after, bundles, boards = await context.store.read(program, heavy=True)
-        if 0 < query.after < begins_after:
-            detail = f"the journal begins after {begins_after}: some of what follows {query.after} is no longer there"
+        page, boards = await context.store.read(program, heavy=True)
+        if after and (lost := page.find_lost(after)) is not None:
+            detail = f"the journal begins after {lost[1]}: some of what follows {lost[0]} is no longer there"
             raise ProblemError("journal_pruned", detail, pointer="after")
-        rows = islice(changes_past(bundles, query.after), limit)
+        rows = ((context.cursors.encode_numbers(numbers), row) for numbers, row in page.list_changes())
         return Reply(await encode_in_turns(make_lines(rows, boards)), media_type=NDJSON_TYPE)
 
 
 async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
     query: OwnerPostsQuery = call.query
     owner, limit = call.path["owner"], query.limit or context.settings.page_entries_default
-    before = INT64_MAX if query.before is None else query.before
+    before = None if query.before is None else context.cursors.decode_numbers(query.before, "posts")
     blocks_max = context.settings.owner_posts_blocks_max
 
-    def program() -> Program[tuple[list[JournalRow], _Boards, int | None]]:
-        rows, more = yield from journal.read_changes_of_owner(owner, before=before, limit=limit, blocks_max=blocks_max)
-        return rows, (yield from journal.find_boards(row.board_key for row in rows)), more
+    def program() -> Program[tuple[list[tuple[Numbers, JournalRow]], _Boards, Numbers | None]]:
+        partitions = yield from _count_partitions(before or ())
+        rows, more = yield from journal.read_posts_of_owner(
+            owner, before=before, limit=limit, blocks_max=blocks_max, partitions=partitions
+        )
+        boards = yield from journal.find_boards(((partition, row.board_key) for partition, row in rows), partitions)
+        return [(padded((0,) * partition + (row.number,), partitions), row) for partition, row in rows], boards, more
 
-    rows, boards, more = await context.store.read(program, heavy=True)
-    return OwnerPosts(owner, [line for line in make_lines(rows, boards) if line.kind == "post"], more)
+    found, boards, more = await context.store.read(program, heavy=True)
+    encode = context.cursors.encode_numbers
+    lines = make_lines(((encode(numbers), row) for numbers, row in found), boards)
+    return OwnerPosts(
+        owner, [line for line in lines if line.kind == "post"], None if more is None else encode(more, "posts")
+    )
 
 
-def make_lines(rows: Iterable[JournalRow], boards: _Boards) -> Iterator[JournalLine]:
+def _count_partitions(place: Numbers) -> Program[int]:
+    """Return how many partitions the store has. Raise `BadCursorError` if a place has more numbers."""
+    partitions = yield from count_partitions()
+    if len(place) > partitions:
+        raise BadCursorError("the cursor belongs to a store with more partitions")
+    return partitions
+
+
+def make_lines(rows: Iterable[tuple[Place, JournalRow]], boards: _Boards) -> Iterator[JournalLine]:
     writers: dict[int, _LineWriter] = {}
-    for row in rows:
+    for place, row in rows:
         writer, board = writers.get(row.board_key), boards.get(row.board_key)
         if writer is None and board is not None:
             writer = writers[row.board_key] = _LineWriter(board)
-        yield _line(row, writer)
+        yield _line(place, row, writer)
 
 
-def _line(row: JournalRow, writer: _LineWriter | None) -> JournalLine:
-    line = JournalLine(row.number, "erased", None if writer is None else writer.id, row.owner, format_us(row.at_us))
+def _line(place: Place, row: JournalRow, writer: _LineWriter | None) -> JournalLine:
+    line = JournalLine(place, "erased", None if writer is None else writer.id, row.owner, format_us(row.at_us))
     if row.record is None:
         return line
     kind = row.record.kind

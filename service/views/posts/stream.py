@@ -14,11 +14,12 @@ from aiohttp import HttpVersion11, hdrs, web
 from service.context import Context
 from service.contract.queries import StreamQuery
 from service.contract.routes import Call, Reply
-from service.contract.values import INT64_MAX, parse_owner
+from service.contract.values import parse_owner
 from service.http.endpoint import X_REQUEST_ID
 from service.http.fast_json import PlainStream
-from service.streams.subscriptions import Event, OwnerTopic, Topic, TopTopic
+from service.streams.subscriptions import Event, OwnerTopic, Topic, TopTopic, decode_event_id
 from service.views.owners.owners import find_column
+from storage.records import Board
 
 SSE_TYPE = "text/event-stream"
 LAST_EVENT_ID = "Last-Event-ID"
@@ -30,8 +31,8 @@ _HEADERS = {hdrs.CONTENT_TYPE: SSE_TYPE, hdrs.CACHE_CONTROL: "no-store", "X-Acce
 class StreamClient:
     """The connection of one client of a stream. It implements `subscriptions.Subscriber`."""
 
-    def __init__(self, *, unread_bytes_max: int) -> None:
-        self._unread_bytes_max = unread_bytes_max
+    def __init__(self, partition: int, *, unread_bytes_max: int) -> None:
+        self._partition, self._unread_bytes_max = partition, unread_bytes_max
         self._first: list[bytes] = []  # events that came before the connection was ready
         self._transport: asyncio.Transport | None = None
         self._chunked = False
@@ -49,7 +50,7 @@ class StreamClient:
             await self._ended.wait()
 
     def send_event(self, event: Event) -> bool:
-        return self._write(event.encode_event())
+        return self._write(event.encode_event(self._partition))
 
     def send_heartbeat(self) -> bool:
         return self._write(_BEAT)
@@ -88,9 +89,10 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     else:
         owner = parse_owner(query.owner)
         key, make = (*ranking, owner), lambda: OwnerTopic(context.ranks, board, index, owner)
-    client = StreamClient(unread_bytes_max=settings.stream_unread_bytes_max)
+    feed = context.feeds.of_partition(board.partition)
+    client = StreamClient(board.partition, unread_bytes_max=settings.stream_unread_bytes_max)
     try:
-        await context.feed.join_topic(key, make, client, last_seen=_last_seen(call.request))
+        await feed.join_topic(key, make, client, last_seen=_last_seen(call.request, board))
         response = PlainStream(headers={**_HEADERS, X_REQUEST_ID: call.request_id})
         call.answered_s = perf_counter()  # leave the stream out of the measured time: the client decides its length
         # A stream ends when its client leaves, or when the client's API key is revoked.
@@ -99,12 +101,12 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
         response.force_close()
         return response
     finally:
-        context.feed.leave_topic(key, client)
+        feed.leave_topic(key, client)
 
 
-def _last_seen(request: web.Request) -> int | None:
+def _last_seen(request: web.Request, board: Board) -> int | None:
     text = request.headers.get(LAST_EVENT_ID, "").strip()
     if not text:
         return None
-    known = text.isascii() and text.isdigit() and len(text) < 20
-    return int(text) if known and int(text) <= INT64_MAX else NEVER_SEEN
+    number = decode_event_id(text, board.partition)
+    return NEVER_SEEN if number is None else number

@@ -190,7 +190,7 @@ async def test_streams_are_bounded_and_one_that_ended_makes_room_for_another(ser
             stream = await stack.enter_async_context(events_of(service.base, TOP))
             await stream.expect_event("top")
         assert await service.refused("GET", TOP) == (503, "store_busy")
-    while service.context.feed.clients:  # noqa: ASYNC110 - heartbeats find out
+    while service.context.feeds.clients:  # noqa: ASYNC110 - heartbeats find out
         await asyncio.sleep(0)
     async with events_of(service.base, TOP) as stream:
         await stream.expect_event("top")

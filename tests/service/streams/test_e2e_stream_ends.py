@@ -44,7 +44,7 @@ async def test_streams_of_a_closed_and_archived_board_show_its_final_ranks_and_s
         async with events_of(service.base, path) as top, events_of(service.base, bob) as owner:
             assert (await top.expect_event("top")).rows == [("ada", 30), ("bob", 20), ("cleo", 10)]
             assert (await owner.expect_event("position")).data["rank"] == 2
-        assert service.context.feed.clients >= 1, "the earlier stream is still open"
+        assert service.context.feeds.clients >= 1, "the earlier stream is still open"
 
 
 async def test_a_new_stream_of_an_archive_shows_no_erased_owner(service: Service) -> None:
