@@ -34,6 +34,7 @@ _ALL = (
     "batch_posts_postgres",
     "change_log_cost",
     "rebuild",
+    "move_board",
     "stream",
     "exact_anywhere",
     "deep_pages",

@@ -129,8 +129,8 @@ def add_column(table: str, name: str, kind: SqlType, *, sortable: bool = True) -
     return Definition(lambda out: f"ALTER TABLE {out.table(table)} ADD COLUMN {column.render(out)}")
 
 
-def drop_table(name: str) -> Query:
-    return Definition(lambda out: f"DROP TABLE {out.table(name)}")
+def drop_table(name: str, *, if_exists: bool = False) -> Query:
+    return Definition(lambda out: f"DROP TABLE {'IF EXISTS ' if if_exists else ''}{out.table(name)}")
 
 
 def drop_index(name: str, table: str) -> Query:

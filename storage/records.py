@@ -116,7 +116,9 @@ class Board:
     created_at_us: int
     epoch: int  # grows with every reset; a curve that was fitted in an earlier epoch is void
     table_key: int | None = None  # the shared table with the board's rows; None: the board has a table of its own
-    rows_key: int = 0  # identifies the board's rows in a shared table; a reset of a board outside a family changes it
+    # In a shared table, this identifies the board's rows; a reset of a board outside a family changes it. For a board
+    # with a table of its own, it is how often the board was moved to another partition. The table's name ends with it.
+    rows_key: int = 0
     family_key: int | None = None  # the family that the board belongs to; None: no family
     # The board takes no posts from this time on. For a board outside a family, the store may already hold another time.
     closes_us: int | None = None
@@ -206,7 +208,7 @@ class Family:
             created_at_us=self.created_at_us,
             epoch=1,
             table_key=self.key if self.shares_table else None,
-            rows_key=self.key,
+            rows_key=self.key if self.shares_table else 0,
             family_key=self.key,
             partition=self.partition,
         )

@@ -13,6 +13,7 @@ from msgspec.json import Decoder
 
 from querybuilder import (
     INTEGER,
+    Bound,
     Lock,
     asc,
     col,
@@ -361,11 +362,22 @@ def delete_board(*, board_id: str) -> Program[Board]:
 
 
 def _delete_board(board: Board) -> Program[None]:
+    yield from clear_partition(board)
+    for table in (BOARDS, REFRESH_REQUESTS):
+        yield _delete_of_board(table, board)
+
+
+def clear_partition(board: Board) -> Program[None]:
+    """Permanently remove everything of a board except its log. Run this program for the partition to clear."""
     if board.archived_us is None:
-        yield from drop_rows(board)
-    for table in (BOARDS, TOTALS, ARCHIVE_BLOCKS):
-        yield delete(table).where(col("board_key").eq(param("key"))).bind(key=board.key)
+        yield from _drop_rows(board)
+    for table in (TOTALS, ARCHIVE_BLOCKS):
+        yield _delete_of_board(table, board)
     yield from note_dropped_post_ids(board.key)
+
+
+def _delete_of_board(table: str, board: Board) -> Bound:
+    return delete(table).where(col("board_key").eq(param("key"))).bind(key=board.key)
 
 
 def drop_rows(board: Board) -> Program[None]:
@@ -374,12 +386,17 @@ def drop_rows(board: Board) -> Program[None]:
     Run this program for the board's partition.
     If the rows are in a shared table, only note that they are dropped. `sweep_rows` deletes them later.
     """
+    yield from _drop_rows(board)
+    yield _delete_of_board(REFRESH_REQUESTS, board)
+
+
+def _drop_rows(board: Board) -> Program[None]:
     if board.table_key is not None:
         yield from note_dropped_rows(board.table_key, board.rows_key)
     else:
         yield drop_table(layout_of(board).table).bind()
-    for table in (CURVES, LIVE_COUNTS, REFRESH_REQUESTS, HIDDEN_ENTRIES):
-        yield delete(table).where(col("board_key").eq(param("key"))).bind(key=board.key)
+    for table in (CURVES, LIVE_COUNTS, HIDDEN_ENTRIES):
+        yield _delete_of_board(table, board)
     yield from delete_refresh_leases([board])
 
 
@@ -427,7 +444,7 @@ def remove_rows(board: Board) -> Program[Board]:
     else:
         yield truncate(layout.table).bind()
     for table in (TOTALS, CURVES, LIVE_COUNTS, HIDDEN_ENTRIES):
-        yield delete(table).where(col("board_key").eq(param("key"))).bind(key=board.key)
+        yield _delete_of_board(table, board)
     return emptied
 
 

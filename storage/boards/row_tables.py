@@ -60,7 +60,8 @@ class Layout:
 
 def layout_of(board: Board) -> Layout:
     shared = board.table_key is not None
-    table = entries_table(board.key) if board.table_key is None else shared_table(board.table_key)
+    key = board.table_key
+    table = entries_table(board.key, moves=board.rows_key) if key is None else shared_table(key)
     return Layout(table, shared, columns_of(board.spec.columns, shared=shared))
 
 
@@ -68,8 +69,13 @@ def scope_of(board: Board) -> dict[str, int]:
     return {} if board.table_key is None else {ROWS_KEY: board.rows_key}
 
 
-def entries_table(board_key: int) -> str:
-    return f"{ROW_TABLES_PREFIX}{board_key}"
+def entries_table(board_key: int, *, moves: int = 0) -> str:
+    """Return the name of a board's own table. `moves`: how often the board was moved to another partition.
+
+    Each move gives the table a new name. So a process that does not know of a move never writes to a table that a later
+    move fills.
+    """
+    return f"{ROW_TABLES_PREFIX}{board_key}" + (f"_{moves}" if moves else "")
 
 
 def shared_table(table_key: int) -> str:

@@ -16,7 +16,7 @@ from storage.store import Program, in_partition
 
 from .row_tables import ROWS_KEY, Layout, RowColumn, add_columns, create_row_table, shared_table
 
-_IDS = 0  # the `table_key` that means the table of post ids; the key of a shared table is never 0
+POST_IDS_KEY = 0  # the `table_key` that means the table of post ids; the key of a shared table is never 0
 _BETWEEN = ","  # separates names of columns; no name contains it
 
 
@@ -48,28 +48,35 @@ def widen_table(table_key: int, added: Sequence[RowColumn]) -> Program[None]:
 
 def note_dropped_rows(table_key: int, rows_key: int) -> Program[None]:
     """Note that these rows are no longer used, so that `sweep_rows` deletes them."""
-    yield insert(DROPPED_ROWS).values(table_key=table_key, rows_key=rows_key).bind()
+    note = insert(DROPPED_ROWS).values(table_key=table_key, rows_key=rows_key)
+    yield note.on_conflict("table_key", "rows_key").do_nothing().bind()
 
 
 def note_dropped_post_ids(key: int) -> Program[None]:
     """Note that the post ids of a board or family are no longer used, so that `sweep_rows` deletes them."""
-    yield from note_dropped_rows(_IDS, key)
+    yield from note_dropped_rows(POST_IDS_KEY, key)
 
 
-def sweep_rows(*, rows_max: int) -> Program[int]:
+def sweep_rows(*, rows_max: int, only: tuple[int, int] | None = None) -> Program[int]:
     """Delete at most `rows_max` of the rows that one board left behind. Return 0 if no board has rows to delete.
+
+    `only`: delete only rows with this `table_key` and `rows_key`.
 
     Otherwise return how many rows were deleted, but at least 1, so that the caller calls again for the next rows or
     the next board.
     """
     first = select(col("table_key"), col("rows_key")).from_(DROPPED_ROWS).limit(1)
-    left = yield first.order_by(asc(col("table_key")), asc(col("rows_key"))).bind()
+    if only is not None:
+        first = first.where(col("table_key").eq(only[0]), col("rows_key").eq(only[1]))
+    # With the lock, two transactions never delete the same rows. New rows may get the keys once the note is deleted.
+    ordered = first.order_by(asc(col("table_key")), asc(col("rows_key")))
+    left = yield ordered.locked(Lock.UPDATE).bind()
     if not left:
         return 0
     table_key, rows_key = left[0]
     table, key, row = (
         (POST_IDS, col("board_key"), col("post_hash"))
-        if table_key == _IDS
+        if table_key == POST_IDS_KEY
         else (shared_table(table_key), col(ROWS_KEY), col("owner"))
     )
     theirs = key.eq(param("rows_key"))

@@ -326,7 +326,8 @@ def lock_rows_keys(boards: Iterable[Board]) -> Program[dict[int, int]]:
     Leave out boards that were deleted, or moved to another partition.
 
     A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
-    these old rows would be lost. A board in a table of its own needs no lock: a write to a dropped table fails.
+    these old rows would be lost. A board in a table of its own needs no lock: a write to a dropped table fails. Boards
+    that were moved to another partition are left out.
     """
     places = {board.key: board.partition for board in boards}
     rows = yield _HELD_BOARDS.bind(keys=list(places))

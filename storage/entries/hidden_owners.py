@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from querybuilder import INTEGER, TEXT, asc, col, delete, insert, null, param, select, union_all, update
+from storage.boards.closed_boards import hold_rows_key
 from storage.errors import LostRaceError
 from storage.log.cells import Cell
 from storage.log.change_log import NewChange, change_log
@@ -165,8 +166,15 @@ class HiddenStatements:
         yield from log_moves(moves, now_us=now_us)
 
     def show_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
+        """Move the owner's rows to the tables of these boards.
+
+        Raises:
+            BoardChangedError: a board was archived, or moved to another partition.
+        """
         moves: list[Move] = []
         for entries in boards:
+            if not entries.board.is_unreached:
+                yield from hold_rows_key(entries.board)
             for row in (yield self._take.bind(owner=owner, key=entries.board.key)):
                 found = HiddenEntry(entries.board.key, _entry(owner, *row))
                 moves.append((yield from entries.restore_entry(found.widen_cells(len(entries.board.spec.columns)))))

@@ -22,6 +22,7 @@ from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
 from storage.records import Board, Entry
 from storage.store import Program, in_partition
 
+from .board_move import check_not_moving
 from .entries import Entries, add_totals
 from .hidden_owners import HiddenEntry, hidden_statements
 
@@ -86,10 +87,12 @@ def empty_board(board_id: str) -> Program[tuple[Board, RebuildCounts, int]]:
     Raises:
         UnknownBoardError: there is no such board.
         ArchivedError: the board was archived, so its rows were removed on purpose.
+        LeaseTakenError: the board is being moved to another partition.
     """
     board = yield from find_board(board_id, lock=Lock.UPDATE)
     if board.archived_us is not None:
         raise ArchivedError(f"the leaderboard {board_id!r} was archived, so it has no rows")
+    yield from check_not_moving(board)
     totals = (yield from find_totals([board.key]))[board.key]
     done = RebuildCounts(entries_before=totals.get(ALL_ENTRIES, 0))
     return (yield from remove_rows(board)), done, totals.get(CHANGES, 0)

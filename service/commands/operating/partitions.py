@@ -14,6 +14,7 @@ import typer
 
 from config import Settings
 from config.masking import masked
+from service.commands.operating.board_moves import move
 from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
 from service.commands.tables import show_records
 from service.commands.target import JsonOption, fail
@@ -67,6 +68,9 @@ def init(
     if partitions > 1 or citus:
         refuse_one_file(settings)
     run_on_store(create_store(settings, partitions, citus=citus))
+
+
+partition_app.command("move")(move)
 
 
 @partition_app.command("add")

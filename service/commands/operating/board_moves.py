@@ -1,0 +1,102 @@
+"""`rankcurve partition move` moves a leaderboard to another partition of the store, while services use both."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from config import Settings
+from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
+from service.commands.target import BoardArgument, fail
+from storage.errors import StorageError, StoreLockedError
+
+if TYPE_CHECKING:
+    from storage.entries.board_move import MoveCounts
+
+TargetArgument = Annotated[
+    int, typer.Argument(metavar="PARTITION", min=0, help="The number of the partition.", show_default=False)
+]
+PROGRESS_S = 1.0
+# Posts to the board wait while the move waits for a long read of the board's table. After this time the move gives way,
+# and tries again later.
+LOCK_TIMEOUT_S_MAX = 1.0
+
+
+def move(
+    board: BoardArgument,
+    partition: TargetArgument,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Move a leaderboard to another partition of the store. The services may go on, and no post is lost.
+
+    The rows are copied while posts go on. At the end posts to the leaderboard wait, usually for less than a second,
+    until the last changes are copied. If the command is killed, the leaderboard stays where it was: run the command
+    again after a minute. The leaderboards of a family share a partition and do not move.
+
+    Example:
+        rankcurve partition move season 3 --store postgresql://USER@HOST/DATABASE
+    """
+    settings = read_settings({"store": store, "create_store": False}, assignments, config)
+    settings = settings.model_copy(update={"lock_timeout_s": min(settings.lock_timeout_s, LOCK_TIMEOUT_S_MAX)})
+    begun_s = time.perf_counter()
+    try:
+        done = asyncio.run(move_on_store(settings, board, partition))
+    except StoreLockedError as error:
+        fail(f"stop the service first, because the command opens the store itself: {error.detail}")
+    except StorageError as error:
+        fail(error.detail)
+    seconds = time.perf_counter() - begun_s
+    typer.echo(f"{board} is in partition {partition}: {_describe(done)} in {seconds:.1f} s")
+    typer.echo(f"posts to it waited for at most {done.waited_s:.3f} s")
+
+
+async def move_on_store(settings: Settings, board_id: str, target: int) -> MoveCounts:
+    """Move a board to another partition. Raises what `BoardMove.run` does."""
+    # Imported here: the other commands need no driver.
+    from service.stores import open_store
+    from service.telemetry.logs import logging_to_stderr
+    from service.wiring import make_work_leases
+    from storage.entries.board_move import BoardMove
+    from storage.schema.creation import prepare_store
+
+    with logging_to_stderr():
+        store = await open_store(settings)
+        try:
+            await prepare_store(store)
+            move = BoardMove(
+                store,
+                make_work_leases(settings),
+                board_id=board_id,
+                target=target,
+                holder=f"{socket.gethostname()}:{os.getpid()}",
+                monotonic=time.monotonic,
+                sleep=asyncio.sleep,
+                report=_Progress().show,
+            )
+            return await move.run()
+        finally:
+            await store.close()
+
+
+class _Progress:
+    """Prints what a move has done, at most once in `PROGRESS_S`."""
+
+    def __init__(self) -> None:
+        self._shown_s = time.monotonic()
+
+    def show(self, counts: MoveCounts) -> None:
+        now_s = time.monotonic()
+        if now_s - self._shown_s >= PROGRESS_S:
+            self._shown_s = now_s
+            typer.echo(_describe(counts))
+
+
+def _describe(counts: MoveCounts) -> str:
+    return f"{counts.rows:,} rows and {counts.post_ids:,} post ids copied, {counts.changed:,} rows copied again"
