@@ -355,7 +355,7 @@ class JobSettings(_Group):
     live_poll_s: ClassVar[float] = 0.5  # time between two looks for live counts that were folded
     fold_rows_max: ClassVar[int] = 5_000  # maximum number of changes that one statement of the folding job reads
     fold_load_ratio: ClassVar[float] = 0.5  # largest part of its time that the folding job may be at work
-    fold_curves_max: ClassVar[int] = 10_000  # curves that the folding job keeps decoded in memory
+    fold_curves_max: ClassVar[int] = 10_000  # curves of a partition that the folding job keeps decoded in memory
     # Part of the refresh interval that is random. It only shortens the interval.
     refresh_jitter_ratio: ClassVar[float] = 0.1
     # A due curve that has waited this many refresh intervals goes before curves that changed more.

@@ -40,7 +40,7 @@ class JobObserver:
 
     # Folding
 
-    def folded(self, *, changes: int, void: int, seconds: float) -> None:
+    def folded(self, partition: int, *, changes: int, void: int, seconds: float) -> None:
         """Record one fold: how many changes it counted, and how many curves lost their live counts (`void`)."""
 
     # Audits
@@ -53,11 +53,11 @@ class JobObserver:
 
     # Pruning
 
-    def log_age(self, seconds: float) -> None:
-        """Record the age of the oldest change in the change log before pruning; 0 if the log is empty."""
+    def log_age(self, partition: int, seconds: float) -> None:
+        """Record the age of the oldest change in a partition's log before pruning; 0 if the log is empty."""
 
-    def pruned_elsewhere(self) -> None:
-        """Stop reporting this age in this process, because another process prunes and reports the age."""
+    def pruned_elsewhere(self, partition: int) -> None:
+        """Stop reporting this age in this process, because another process prunes the partition and reports the age."""
 
     # Closing boards
 

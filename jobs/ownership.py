@@ -6,6 +6,9 @@
 A process that was suspended for longer than its lease may work on for a moment. So a transaction that must not overlap
 a transaction of another owner calls `HeldLease.renew` or `HeldLease.release`. If the lease was lost, they raise
 `LeaseLostError`, and the transaction stores nothing. Steps that are harmless to repeat need no such call.
+
+Every partition has leases of its own. Work on one partition has its lease there, so that the transaction that stores
+the result is local. Work for the whole store has its lease in the control partition.
 """
 
 import asyncio
@@ -18,13 +21,13 @@ import structlog
 
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, StoreDamagedError
 from storage.leases.work_leases import WorkLease, WorkLeases
-from storage.store import Program
+from storage.store import CONTROL, Program, Store, in_partition
 
 from .controls import Sleep
 from .job_context import JobContext
 
 T = TypeVar("T")
-JOB_POOL = "job"  # the pool of leases on work that one process at a time does for the store
+JOB_POOL = "job"  # the pool of leases on work that one process at a time does for the store or a partition
 # The part of an interval in which no other process gets the lease. It is below 1 because clocks differ: the last owner
 # must find the lease free when its own next interval begins.
 REST_RATIO = 0.9
@@ -35,21 +38,23 @@ log = structlog.get_logger(__name__)
 class HeldLease:
     """A lease that this process holds while the work runs.
 
-    If another process took over, `release` and `renew` raise `LeaseLostError`, which undoes the transaction.
+    If another process took over, `release` and `renew` raise `LeaseLostError`, which undoes the transaction. They may
+    be part of a program that runs for another partition.
     """
 
     lease: WorkLease
     leases: WorkLeases
     lease_us: int  # time that the lease lasts from each renewal on, in microseconds
+    partition: int = CONTROL  # the partition whose table holds the lease
     is_released: bool = False  # the work sets this to True when the transaction that ran `release` is committed
 
     def release(self) -> Program[None]:
         """Release the lease, as part of the work's last transaction."""
-        return self.leases.release(self.lease)
+        return in_partition(self.partition, self.leases.release(self.lease))
 
     def renew(self) -> Program[None]:
         """Renew the lease, as part of an earlier transaction."""
-        yield from self.leases.renew(self.lease, lease_us=self.lease_us)
+        yield from in_partition(self.partition, self.leases.renew(self.lease, lease_us=self.lease_us))
 
     def renew_and(self, program: Program[T]) -> Program[T]:
         """Renew the lease and run a program, in one transaction."""
@@ -71,10 +76,11 @@ class Ownership:
         resource: str,
         work: Callable[[HeldLease], Awaitable[T]],
         *,
+        partition: int = CONTROL,
         still_wanted: Callable[[], Program[None]] | None = None,
         rests_s: float = 0,
     ) -> T:
-        """Do the work while nobody else does it, and return its result.
+        """Do the work while nobody else does it, and return its result. The lease is in the given partition.
 
         `still_wanted` runs in the transaction of the claim; it raises an error if there is nothing left to do. No
         process gets the lease again until `rests_s` seconds after the claim, even if the work ends sooner.
@@ -84,11 +90,12 @@ class Ownership:
             LeaseLostError: another process took over meanwhile.
             Any error that `still_wanted` or the work raises.
         """
-        lease = await self._store.write(lambda: self._claim(pool, resource, still_wanted))
-        held = HeldLease(lease, self._leases, self._lease_us)
+        store = self._store.at(partition)
+        lease = await store.write(lambda: self._claim(pool, resource, still_wanted))
+        held = HeldLease(lease, self._leases, self._lease_us, partition)
         claimed_at_us = held.lease.expires_at_us - self._lease_us
         working = asyncio.ensure_future(work(held))
-        renewing = asyncio.create_task(self._keep_renewing(held.lease))
+        renewing = asyncio.create_task(self._keep_renewing(store, held.lease))
         try:
             await asyncio.wait((working, renewing), return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
@@ -99,7 +106,7 @@ class Ownership:
                 task.cancel()
             await asyncio.gather(working, renewing, return_exceptions=True)
             if not held.is_released:
-                await self._give_back(held.lease, claimed_at_us + round(rests_s * 1e6) if rests_s else 0)
+                await self._give_back(store, held.lease, claimed_at_us + round(rests_s * 1e6) if rests_s else 0)
 
     async def run_rounds(
         self,
@@ -108,6 +115,7 @@ class Ownership:
         *,
         interval_s: float,
         sleep: Sleep,
+        partition: int = CONTROL,
         look_s_max: float = inf,
         on_taken: Callable[[], None] = lambda: None,
     ) -> None:
@@ -119,7 +127,7 @@ class Ownership:
         while True:
             await sleep(min(interval_s, look_s_max))
             try:
-                await self.run_owned(JOB_POOL, resource, work, rests_s=interval_s * REST_RATIO)
+                await self.run_owned(JOB_POOL, resource, work, partition=partition, rests_s=interval_s * REST_RATIO)
             except LeaseTakenError:
                 on_taken()
             except LeaseLostError:
@@ -131,19 +139,19 @@ class Ownership:
             yield from still_wanted()  # after the claim, so that the result of the previous owner is visible
         return lease
 
-    async def _keep_renewing(self, lease: WorkLease) -> None:
+    async def _keep_renewing(self, store: Store, lease: WorkLease) -> None:
         while True:
             await self._sleep(self._limits.lease_s * self._limits.lease_renewal_ratio)
             try:
-                await self._store.write(lambda: self._leases.renew(lease, lease_us=self._lease_us))
+                await store.write(lambda: self._leases.renew(lease, lease_us=self._lease_us))
             except LeaseLostError:
                 raise
             except StorageError as error:  # the next renewal shows whether the lease is lost
                 log.warning("lease_not_renewed", pool=lease.pool, resource=lease.resource, detail=error.detail)
 
-    async def _give_back(self, lease: WorkLease, rests_until_us: int) -> None:
+    async def _give_back(self, store: Store, lease: WorkLease, rests_until_us: int) -> None:
         try:
-            await self._store.write(lambda: self._leases.release(lease, rests_until_us=rests_until_us))
+            await store.write(lambda: self._leases.release(lease, rests_until_us=rests_until_us))
         except (LeaseLostError, StoreDamagedError):
             return  # no process claims leases of a damaged store; its damage is reported elsewhere
         except StorageError as error:  # the lease expires by itself

@@ -1,6 +1,7 @@
 """Puts the jobs of one process together and starts them.
 
-A process without jobs calls only `start_watch`, which loads the curves that other processes store. Clocks, sleep
+A process without jobs calls only `start_watch`, which loads the curves that other processes store. Jobs on the tables
+of boards run once for each partition, so a partition that does not answer delays no job of another one. Clocks, sleep
 functions and random numbers come in as arguments. Jobs get them only from here.
 """
 
@@ -27,13 +28,14 @@ from storage.leases.peers.exchange import LeaseExchange
 from storage.queue.ingest_queue import list_queues
 from storage.queue.queue_application import Drainer
 from storage.queue.workers import ShardLeases
-from storage.store import Store
+from storage.store import CONTROL, Store, is_control_apart
 
 from .controls import Sleep
 from .job_context import JobContext
 from .runner import Runner
 
 log = structlog.get_logger(__name__)
+PARTITIONS_LOOK_S = 10  # time between two looks for partitions that were added
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +66,11 @@ def start_jobs(parts: JobParts) -> Jobs:
     runner.start("refresh schedule", refresh.schedule, job=JOB)
     for number in range(parts.limits.refresh_concurrency):
         runner.start(f"refresh worker {number + 1}", refresh.work, job=JOB)
-    runner.start("prune", PruneJob(parts).run_forever)
+    start_by_partition(runner, parts, partial(_start_partition_jobs, runner, parts))
+    if is_control_apart(parts.store):
+        runner.start("prune control", PruneJob(parts, CONTROL).run_forever, job="prune")
     if parts.auditor is not None and parts.limits.audit_interval_s:
         runner.start("audit", AuditJob(parts, parts.auditor).run_forever)
-    runner.start("fold", FoldJob(parts).run_forever)
     runner.start("close", CloseJob(parts, clock=parts.leases.clock).run_forever)
     if parts.runs_pools:
         _start_pool_jobs(runner, parts)
@@ -76,6 +79,11 @@ def start_jobs(parts: JobParts) -> Jobs:
     if not parts.store.sole_writer:  # front ends without jobs write their operators' refresh requests to the store
         runner.start("demands", RefreshRequestJob(parts, parts.refresh_queue).run_forever)
     return Jobs(runner, parts.refresh_queue)
+
+
+def _start_partition_jobs(runner: Runner, parts: JobParts, partition: int) -> None:
+    runner.start(f"prune {partition}", PruneJob(parts, partition).run_forever, job="prune")
+    runner.start(f"fold {partition}", FoldJob(parts, partition).run_forever, job="fold")
 
 
 def _start_pool_jobs(runner: Runner, parts: JobParts) -> None:
@@ -137,13 +145,36 @@ def _make_drain_worker(parts: QueueParts, context: JobContext, *, holder: str) -
 
 def start_watch(context: JobContext) -> Runner:
     """Start the watch, which loads the curves that other processes store. Every process needs it, even without jobs."""
-    limits, book, make_sleep = context.limits, context.book, context.make_sleep
     runner = Runner(
-        limits, monotonic=context.monotonic, sleep=context.sleep, rng=context.rng, controls=context.controls
+        context.limits, monotonic=context.monotonic, sleep=context.sleep, rng=context.rng, controls=context.controls
     )
-    runner.start("watch", partial(watch_curves, book.poll, limits.curve_poll_s, make_sleep("watch")))
-    runner.start("live watch", partial(watch_curves, book.poll_live, limits.live_poll_s, make_sleep("live watch")))
+    start_by_partition(runner, context, partial(_start_polls, runner, context))
     return runner
+
+
+def _start_polls(runner: Runner, context: JobContext, partition: int) -> None:
+    limits, book = context.limits, context.book
+    for job, poll, interval_s in (
+        ("watch", book.poll, limits.curve_poll_s),
+        ("live watch", book.poll_live, limits.live_poll_s),
+    ):
+        watching = partial(watch_curves, partial(poll, partition), interval_s, context.make_sleep(job))
+        runner.start(f"{job} {partition}", watching, job=job)
+
+
+def start_by_partition(runner: Runner, context: JobContext, start: Callable[[int], None]) -> None:
+    """Call `start` for every partition of the store, and later for each partition that is added."""
+    started = 0
+
+    async def follow() -> None:
+        nonlocal started
+        while True:
+            while started < context.store.partitions:
+                start(started)
+                started += 1
+            await context.sleep(PARTITIONS_LOOK_S)
+
+    runner.start("partitions", follow)
 
 
 async def watch_curves(poll: Callable[[], Awaitable[int]], interval_s: float, sleep: Sleep) -> None:

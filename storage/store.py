@@ -108,6 +108,11 @@ class Store(Protocol):
         ...
 
 
+def is_control_apart(store: Store) -> bool:
+    """Return whether the control partition has tables of its own, instead of sharing those of partition 0."""
+    return store.at(CONTROL).dialect is not store.at(0).dialect
+
+
 def in_partition(partition: int, program: Program[T]) -> Program[T]:
     """Run a program for a partition, as a part of a program that runs for another one."""
     try:

@@ -45,11 +45,11 @@ class Archiver:
         """Start the archive of a board, or continue one that this or another process began."""
         entries = self._open_boards.open_board(board)
         archiving = ArchiveWriter(entries, self._limits)
-        await self._store.write(lambda: held.renew_and(archiving.begin_or_resume()))
+        await self._store.for_board(board).write(lambda: held.renew_and(archiving.begin_or_resume()))
         self._under_way, self._written = archiving, _Written()
 
     async def archive_boards(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
-        """Archive several boards in one transaction. Together they must be small enough for one step.
+        """Archive several boards of one partition in one transaction. Together they must be small enough for one step.
 
         Raises:
             LeaseLostError, UnknownBoardError, StoreBusyError: see `write_part`; no board was archived.
@@ -62,7 +62,8 @@ class Archiver:
                 found.append((yield from archiving.read_whole_board()))
             return found
 
-        read_ones = await self._store.read(read, heavy=True)
+        store = self._store.for_board(boards[0])
+        read_ones = await store.read(read, heavy=True)
         whole = [(each, found) for each, found in zip(archivings, read_ones, strict=True) if found is not None]
         blocks = await asyncio.to_thread(lambda: [archiving.encode_blocks(found) for archiving, found in whole])
 
@@ -73,7 +74,7 @@ class Archiver:
                 stored.append((yield from archiving.store_whole_archive(theirs, now_us=now_us)))
             return stored
 
-        for archived, theirs in zip(await self._store.write(program), blocks, strict=True):
+        for archived, theirs in zip(await store.write(program), blocks, strict=True):
             if archived is not None:
                 written = _Written()
                 written.add(theirs)
@@ -99,7 +100,8 @@ class Archiver:
         archiving = self._under_way
         assert archiving is not None, "it was begun"
         self._under_way = None
-        found, place = await self._store.for_board(archiving.board).read(archiving.read_step, heavy=True)
+        store = self._store.for_board(archiving.board)
+        found, place = await store.read(archiving.read_step, heavy=True)
         blocks = await asyncio.to_thread(archiving.encode_blocks, found)
         whole = archiving.is_complete(place)
 
@@ -108,7 +110,7 @@ class Archiver:
             stored = yield from archiving.store_blocks(blocks)
             return stored, (yield from archiving.finish(now_us)) if stored and whole else None
 
-        stored, archived = await self._store.write(program)
+        stored, archived = await store.write(program)
         self._written.add(blocks)
         if archived is not None:
             self._tell(archived, self._written)

@@ -12,6 +12,7 @@ of a step is stored only if the lease is still held.
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 
 import structlog
 
@@ -110,7 +111,7 @@ class CloseJob:
         if board is None:
             if not self._to_archive and frozen:
                 found = await self._store.write(lambda: select_boards_to_archive(frozen, now_us=now_us))
-                self._to_archive.extend(found)
+                self._to_archive.extend(sorted(found, key=attrgetter("partition")))
             if not self._to_archive:
                 return bool(frozen)
             if await self._archive_small(held, now_us):
@@ -120,10 +121,14 @@ class CloseJob:
         return True
 
     async def _archive_small(self, held: HeldLease, now_us: int) -> bool:
-        """Archive the next boards together if at least two are small enough; return whether they were archived."""
-        boards = list(self._to_archive)[: self._limits.archive_boards_max]
-        keys = [board.key for board in boards]
-        totals, small, rows = await self._store.read(lambda: find_totals(keys)), 0, 0
+        """Archive the next boards of one partition together if at least two are small enough.
+
+        Return whether they were archived.
+        """
+        several = list(self._to_archive)[: self._limits.archive_boards_max]
+        boards = [board for board in several if board.partition == several[0].partition]
+        keys, store = [board.key for board in boards], self._store.for_board(boards[0])
+        totals, small, rows = await store.read(lambda: find_totals(keys)), 0, 0
         for board in boards:
             rows += totals[board.key].get(ALL_ENTRIES, 0)
             if rows > self._limits.archive_step_rows or list_columns_to_fit(board, totals[board.key]):
@@ -190,17 +195,19 @@ class CloseJob:
         log.info("board_frozen", board=board.id)
 
     async def _fit_columns(self, board: Board) -> None:
-        totals = (await self._store.read(lambda: find_totals([board.key])))[board.key]
+        store = self._store.for_board(board)
+        totals = (await store.read(lambda: find_totals([board.key])))[board.key]
         for index in list_columns_to_fit(board, totals):
             if not await self._is_final(board, index, totals[CHANGES]):
                 await self._fit(board, index)
 
     async def _is_final(self, board: Board, index: int, changes: int) -> bool:
         """Return whether the stored curve is certified and counts every change of the board."""
-        listed = (await self._store.read(lambda: find_listed_curves([board.key]))).get((board.key, index))
+        store = self._store.for_board(board)
+        listed = (await store.read(lambda: find_listed_curves([board.key]))).get((board.key, index))
         if listed is None or listed.changes != changes or listed.epoch != board.epoch:
             return False
-        documents = await self._store.read(lambda: read_documents([listed.version]))
+        documents = await store.read(lambda: read_documents([listed.version]))
         with suppress(CurveCorruptError):
             return any(decode_curve(document).method == "scan" for document in documents.values())
         return False
@@ -211,4 +218,5 @@ class CloseJob:
             served = await store_and_serve(self._store, self._book, held, (board, index), curve, seen)
             await self._book.share_curve(served)
 
-        await self._ownership.run_owned(REFRESH_POOL, refresh_resource(board.key, index), work)
+        resource = refresh_resource(board.key, index)
+        await self._ownership.run_owned(REFRESH_POOL, resource, work, partition=board.partition)

@@ -1,10 +1,12 @@
 """Deletes post ids, changes and rejections past their retention, and old rows of deleted or emptied boards.
 
+Each partition is pruned separately, by one process at a time. The control partition only has rejections to delete.
 Posts have priority. A step is one bounded transaction, and after each step the job pauses for as long as the step took.
 So pruning never uses the writer for more than half of the time.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -17,7 +19,7 @@ from storage.log.change_log import change_log
 from storage.log.owner_index import owner_blocks
 from storage.posting.post_ids import prune_ids
 from storage.queue.outcomes import prune_rejected
-from storage.store import Program
+from storage.store import CONTROL, Program
 
 log = structlog.get_logger(__name__)
 
@@ -26,33 +28,42 @@ RESOURCE = "prune"
 
 class PruneJob:
     def __init__(
-        self, context: JobContext, unread_from: Callable[[], Program[int | None]] = find_fold_position
+        self, context: JobContext, partition: int, unread_from: Callable[[], Program[int | None]] = find_fold_position
     ) -> None:
-        """Create the job. `unread_from` returns the first position of the change log that is not folded yet."""
-        self._store, self._limits = context.store, context.limits
+        """Create the job of a partition. `unread_from` returns the first position of its log that is not folded yet."""
+        self._partition, self._store, self._limits = partition, context.store.at(partition), context.limits
         self._ownership, self._observer = Ownership(context), context.observer
         self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
         self._unread_from = unread_from
 
     async def run_forever(self) -> None:
-        interval_s, on_taken = self._limits.prune_interval_s, self._observer.pruned_elsewhere
         await self._ownership.run_rounds(
-            RESOURCE, self._prune, interval_s=interval_s, sleep=self._sleep, on_taken=on_taken
+            RESOURCE,
+            self._prune,
+            interval_s=self._limits.prune_interval_s,
+            sleep=self._sleep,
+            partition=self._partition,
+            on_taken=partial(self._observer.pruned_elsewhere, self._partition),
         )
 
     async def _prune(self, _held: HeldLease) -> None:
-        oldest_us = await self._store.read(change_log.oldest_us)
-        self._observer.log_age(0.0 if oldest_us is None else max(0, self._now_us() - oldest_us) / 1e6)
-        if forgotten := await self.prune_post_ids():
-            log.info("post_ids_forgotten", rows=forgotten)
-        if removed := await self.prune_changes():
-            log.info("changes_removed", rows=removed)
+        if self._partition != CONTROL:
+            await self._prune_boards()
         if forgotten := await self.prune_rejected():
-            log.info("rejected_posts_forgotten", rows=forgotten)
+            log.info("rejected_posts_forgotten", partition=self._partition, rows=forgotten)
+
+    async def _prune_boards(self) -> None:
+        oldest_us = await self._store.read(change_log.oldest_us)
+        age_s = 0.0 if oldest_us is None else max(0, self._now_us() - oldest_us) / 1e6
+        self._observer.log_age(self._partition, age_s)
+        if forgotten := await self.prune_post_ids():
+            log.info("post_ids_forgotten", partition=self._partition, rows=forgotten)
+        if removed := await self.prune_changes():
+            log.info("changes_removed", partition=self._partition, rows=removed)
         await self.blank_erased()
         await self.make_blocks()
         if swept := await self.sweep_tables():
-            log.info("leftover_rows_deleted", rows=swept)
+            log.info("leftover_rows_deleted", partition=self._partition, rows=swept)
 
     async def prune_post_ids(self) -> int:
         before_us = self._now_us() - round(self._limits.post_id_retention_s * 1e6)

@@ -8,7 +8,7 @@
 
 - `refresh`, `schedule` and `fitting`: decide which column gets a new curve and when, and make the curve.
 - `refresh_requests`: refreshes that operators request, in this process and from front ends without jobs.
-- `fold` adds logged changes to the live counts of the curves in use.
+- `fold` adds the logged changes of a partition to the live counts of the curves in use.
 - `audit` compares curves with counts for random entries.
 
 The most important rule: two refreshes of one column never overlap, in any processes, because each has a lease on the

@@ -62,7 +62,7 @@ class Fitting:
         """Return a new curve of a column, made by the method of the board. `present` is the curve in use, if any."""
         method = board.spec.predictor.method
         if method is not RefreshMethod.SKIP:
-            state = await self._store.read(lambda: self._read_state(board, column_index))
+            state = await self._read_state(board, column_index)
             if method is RefreshMethod.SCAN or (
                 present is not None and self._is_quiet(state) and self._needs_scan(board, present)
             ):
@@ -71,7 +71,7 @@ class Fitting:
 
     async def scan_curve(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
         """Return a certified curve of a column, whatever the method of its board."""
-        state = await self._store.read(lambda: self._read_state(board, column_index))
+        state = await self._read_state(board, column_index)
         return await self._scan(board, column_index, state)
 
     def should_certify(self, board: Board, present: RankCurve | None, state: ColumnState) -> bool:
@@ -80,10 +80,13 @@ class Fitting:
             return False
         return self._is_quiet(state) and self._needs_scan(board, present)
 
-    def _read_state(self, board: Board, column_index: int) -> Program[ColumnState]:
-        totals = (yield from find_totals([board.key]))[board.key]
-        listed = (yield from find_listed_curves([board.key])).get((board.key, column_index))
-        return ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), listed)
+    async def _read_state(self, board: Board, column_index: int) -> ColumnState:
+        def program() -> Program[ColumnState]:
+            totals = (yield from find_totals([board.key]))[board.key]
+            listed = (yield from find_listed_curves([board.key])).get((board.key, column_index))
+            return ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), listed)
+
+        return await self._store.for_board(board).read(program)
 
     def _needs_scan(self, board: Board, present: RankCurve) -> bool:
         # After a scanned curve, scan again: a sampled curve would be less accurate and would soon cause another scan.
@@ -106,7 +109,8 @@ class Fitting:
 
     async def _sample(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
         entries = self._open_boards.open_board(board)
-        dialect, gap_rows_max = self._store.dialect, self._limits.gap_rows_max
+        store = self._sampled.for_board(board)
+        dialect, gap_rows_max = store.dialect, self._limits.gap_rows_max
         # The time is read before the snapshot, so that the curve counts every write acknowledged before `as_of`.
         now_us = self._now_us()
 
@@ -115,7 +119,7 @@ class Fitting:
             curve = yield from sample_curve(dialect, entries, column_index, gap_rows_max=gap_rows_max, now_us=now_us)
             return curve, seen
 
-        curve, seen = await self._sampled.for_board(board).read(sampled, heavy=True)
+        curve, seen = await store.read(sampled, heavy=True)
         if curve.estimate_drift(1 + board.spec.predictor.exact_top).bracket > ROUGH_BRACKET:
             curve = await asyncio.to_thread(_add_cubics, curve)
         return curve, seen

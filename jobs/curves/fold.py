@@ -2,8 +2,9 @@
 
     claim ──> read new changes in one snapshot ──> count ──> store counts and mark in one transaction ──> pause ──> …
 
-One process at a time folds, and it stores counts only if its lease is still held. Counts and mark always belong to the
-same moment, so the next process reads both and continues from the mark.
+Each partition has its own log, counts and mark, and is folded separately. One process at a time folds a partition, and
+it stores counts only if its lease is still held. Counts and mark always belong to the same moment, so the next process
+reads both and continues from the mark.
 
 The counts in the memory of the folding process (`Counting`) are only a copy of a table. After any error the whole copy
 is dropped, and the table is read again.
@@ -53,10 +54,10 @@ class TrackedCurve:
 
 
 class Counting:
-    """The curves whose live counts this process keeps. Call `count_backlog` for each backlog that was read."""
+    """The curves of a partition whose live counts this process keeps. Call `count_backlog` for each backlog."""
 
-    def __init__(self, *, curves_max: int) -> None:
-        self._curves_max = curves_max
+    def __init__(self, partition: int, *, curves_max: int) -> None:
+        self._partition, self._curves_max = partition, curves_max
         self._held: OrderedDict[Slot, TrackedCurve] = OrderedDict()
         self.known = KnownCurves(held=self._held.keys())
         self.void = 0  # number of curves that lost their live counts in the last backlog
@@ -116,8 +117,8 @@ class Counting:
         """Return the curve whose moves are counted, from memory or from the backlog, or None."""
         fit = self.known.fits[slot[0]][slot[1]]
         board = found.boards.get(slot[0])
-        if board is None or board.epoch != fit.epoch:
-            self._forget(slot)  # the board was deleted or emptied, so its earlier changes do not count
+        if board is None or board.epoch != fit.epoch or board.partition != self._partition:
+            self._forget(slot)  # the board was deleted, emptied or moved, so its earlier changes do not count
             return None
         held = self._held.get(slot)
         if held is not None:
@@ -152,21 +153,22 @@ class Counting:
 
 
 class FoldJob:
-    """Folds changes while it has the lease. Every job process runs `run_forever`."""
+    """Folds the changes of a partition while it has the lease. Every job process runs `run_forever`."""
 
-    def __init__(self, context: JobContext) -> None:
-        self._store, self._book, self._ownership = context.store, context.book, Ownership(context)
+    def __init__(self, context: JobContext, partition: int) -> None:
+        self._partition, self._store = partition, context.store.at(partition)
+        self._book, self._ownership = context.book, Ownership(context)
         self._limits, self._observer = context.limits, context.observer
         self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
 
     async def run_forever(self) -> None:
         while True:
             try:
-                await self._ownership.run_owned(JOB_POOL, RESOURCE, self._fold_on)
+                await self._ownership.run_owned(JOB_POOL, RESOURCE, self._fold_on, partition=self._partition)
             except LeaseTakenError:
                 pass
             except LeaseLostError as error:
-                log.warning("fold_fenced", detail=error.detail)
+                log.warning("fold_fenced", partition=self._partition, detail=error.detail)
             await self._sleep(self._limits.fold_interval_s)
 
     async def _fold_on(self, held: HeldLease) -> None:
@@ -178,7 +180,7 @@ class FoldJob:
             except LeaseLostError:
                 raise
             except StorageError as error:
-                log.error("fold_failed", detail=error.detail)
+                log.error("fold_failed", partition=self._partition, detail=error.detail)
                 counting = self.counting()  # start anew: it is unknown whether the counts were stored
             took_s = self._monotonic() - started
             rest_s = took_s * (1 / self._limits.fold_load_ratio - 1)
@@ -186,7 +188,7 @@ class FoldJob:
 
     def counting(self) -> Counting:
         """Return empty counts, which the first fold fills from the store."""
-        return Counting(curves_max=self._limits.fold_curves_max)
+        return Counting(self._partition, curves_max=self._limits.fold_curves_max)
 
     async def fold_changes(self, held: HeldLease, counting: Counting) -> int:
         """Count new changes and store the counts; return the number of changes. After an error, drop `counting`.
@@ -200,7 +202,7 @@ class FoldJob:
         found = await self._read(counting)
         if found.lost and counting.known.version:
             # With version 0, the next read lists all curves. Some of them can still be counted, from their fits on.
-            log.warning("live_counts_lost", changes=found.rows)
+            log.warning("live_counts_lost", partition=self._partition, changes=found.rows)
             counting.known.version = 0
             found = await self._read(counting)
         was_busy, before = counting.busy, found.before
@@ -210,8 +212,9 @@ class FoldJob:
             version = counts[-1].version if counts else before.version if before else 0
             folded = FoldState(found.mark, now_us, version)
             await self._store.write(lambda: held.renew_and(store_folded(folded, counts)))
-            await self._book.poll_live()
-        self._observer.folded(changes=found.rows, void=counting.void, seconds=self._monotonic() - started)
+            await self._book.poll_live(self._partition)
+        took_s = self._monotonic() - started
+        self._observer.folded(self._partition, changes=found.rows, void=counting.void, seconds=took_s)
         return found.rows
 
     async def _read(self, counting: Counting) -> FoldBacklog:

@@ -5,7 +5,8 @@
                                                          store and release in one transaction, use the new curve
 
 If two refreshes of one column overlapped, a curve with a later version could come from an earlier snapshot. So a
-refresh begins with a lease on the column, and the curve is stored only if the lease is still held.
+refresh begins with a lease on the column, and the curve is stored only if the lease is still held. Lease and curve are
+in the board's partition.
 
 The load is limited: after a scheduled refresh a worker pauses, so that scheduled refreshes take only
 `refresh_load_ratio` of its time. Requests of operators don't wait for the end of the pause.
@@ -22,7 +23,7 @@ from jobs.ownership import HeldLease, Ownership
 from predictor import Curve
 from storage.boards.boards import REFRESH_POOL, refresh_resource
 from storage.curves.stored_curves import CurveBook, ServedCurve, curve_version, store_curve
-from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
+from storage.errors import LeaseLostError, LeaseTakenError, UnknownBoardError
 from storage.records import Board
 from storage.store import Program, Store
 
@@ -69,10 +70,7 @@ class RefreshJob:
     async def schedule(self) -> None:
         sleep = self._context.make_sleep(JOB)
         while True:
-            try:
-                await self.find_due()
-            except StorageError as error:
-                log.error("refresh_schedule_failed", detail=error.detail)
+            await self.find_due()
             await sleep(self._limits.refresh_tick_s)
 
     async def find_due(self) -> None:
@@ -162,6 +160,7 @@ class RefreshJob:
                 REFRESH_POOL,
                 refresh_resource(*slot),
                 lambda held: self._replace(held, board, column_index, requested=due is None),
+                partition=board.partition,
                 still_wanted=still_wanted,
             )
         finally:
@@ -188,7 +187,7 @@ async def store_and_serve(
 
     Raises:
         LeaseLostError: nothing was stored.
-        UnknownBoardError: the board was deleted or emptied since the fit; nothing was stored.
+        UnknownBoardError: the board was deleted, emptied or moved since the fit; nothing was stored.
     """
     board, column_index = column
 
@@ -199,6 +198,6 @@ async def store_and_serve(
     with book.remember_forgotten():
         version = await store.for_board(board).write(stored)
         held.is_released = True
-        served = ServedCurve(board.key, column_index, board.epoch, version, curve, seen.mark)
+        served = ServedCurve(board.key, column_index, board.epoch, version, curve, seen.mark, partition=board.partition)
         book.serve_curve(served)
     return served

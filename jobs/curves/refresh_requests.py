@@ -49,7 +49,7 @@ class Refreshed:
 
     curve: Curve
     seconds: float  # time from the start of the refresh to the commit of its curve
-    version: int  # grows with every stored curve of the store
+    version: int  # grows with every stored curve of the board's partition
 
 
 @dataclass(slots=True, eq=False)
@@ -175,7 +175,7 @@ class RemoteRefresher:
             raise MethodUnsupportedError(answer.detail)
         if answer.outcome == "failed":
             raise StoreBusyError("the refresh failed; the log of the job process says why")
-        await self._book.poll()
+        await self._book.poll(board.partition)
         served = self._book.find_served(board, column_index)
         if served is None or served.version < answer.version:
             raise StoreBusyError("the new curve could not be read")

@@ -1,6 +1,6 @@
 """Finds the columns that need a new curve, the neediest first. Every job process reads the same state of the store.
 
-    board's turn ──> one read of the store ──┬── no row or fit setting changed since its fits: idle until its next turn
+    board's turn ──> a read of its partition ┬── no row or fit setting changed since its fits: idle until its next turn
     (each interval,  (bounded, for all       ├── its curve is younger than the interval: next turn when it is old enough
      with jitter)     boards in turn)        ├── its curve is live and near enough to its fit: the curve stays
                                              └── otherwise due: waits for a worker, the neediest first
@@ -17,16 +17,20 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from itertools import islice
 
+import structlog
+
 from jobs.job_context import JobContext
 from predictor import LiveCurve
 from storage.boards.boards import CHANGES, find_boards_by_key, find_totals, list_boards_after
 from storage.curves.shared_curves import ListedCurve
 from storage.curves.stored_curves import describe_rules, find_listed_curves
+from storage.errors import StorageError
 from storage.records import Board
-from storage.store import Program
+from storage.store import CONTROL, Program
 
 from .fitting import ColumnState, Fitting
 
+log = structlog.get_logger(__name__)
 PASSED_MIN = 200  # fewest boards that one tick checks, if the catalog has that many
 # A board that needs no curve is read again after this many refresh intervals. Until then, its ranks are counted.
 COUNTED_INTERVALS = 5
@@ -80,26 +84,38 @@ class Schedule:
     async def find_due(self) -> bool:
         """Find due columns; return whether there are new ones.
 
-        Raises:
-            StoreBusyError: the store did not answer; boards whose turn had come are read in the next pass.
+        If a partition does not answer, those of its boards whose turn had come are read in the next pass.
         """
         turns = self._pass_boards()
         now_s = self._monotonic()
         if not turns and now_s - self._read_s < self._limits.curve_poll_s:
             return False
-        asked = {turn.board.key: turn for turn in turns}
+        by_partition: dict[int, dict[int, _Turn]] = {}
+        for turn in turns:
+            by_partition.setdefault(turn.board.partition, {})[turn.board.key] = turn
+        found: list[DueColumn] = []
+        for partition, asked in (by_partition or {CONTROL: {}}).items():
+            try:
+                found += await self._find_due_in(partition, asked, now_s)
+                self._read_s = now_s
+            except StorageError as error:
+                log.error("refresh_schedule_failed", partition=partition, detail=error.detail)
+        self._enqueue(found)
+        return bool(found)
+
+    async def _find_due_in(self, partition: int, asked: dict[int, _Turn], now_s: float) -> list[DueColumn]:
+        """Return the due columns of these boards of a partition. Also find boards that were created meanwhile.
+
+        Raises:
+            StoreBusyError: the partition did not answer.
+        """
         after, limit = self._youngest, self._limits.refresh_tick_boards_max
-        stored = await self._store.read(lambda: _read_state(list(asked), after, limit))
-        self._read_s = now_s
+        stored = await self._store.at(partition).read(lambda: _read_state(list(asked), after, limit))
         for board in stored.younger:
             self._youngest = board.key
             if self._catalog.find_known(board.id) is None:
                 self._plan(self._catalog.keep_board(board), None, now_s)
-        found: list[DueColumn] = []
-        for key, turn in asked.items():
-            found += self._see(turn, stored.boards.get(key), stored)
-        self._enqueue(found)
-        return bool(found)
+        return [due for key, turn in asked.items() for due in self._see(turn, stored.boards.get(key), stored)]
 
     def take_next(self, busy: Container[tuple[int, int]]) -> DueColumn | None:
         free = (slot for slot in self._due if slot not in busy)

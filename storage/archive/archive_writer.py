@@ -65,8 +65,9 @@ class _Part(NamedTuple):
 class ArchiveWriter:
     """Writes one archive. Call `begin_or_resume` first, even if another process has begun the archive.
 
-    The caller runs each program in a transaction. Between two transactions it calls `encode_blocks` in another thread,
-    and once the blocks of a step are stored, it sets `progress` to the progress that `read_step` returned.
+    The caller runs each program in a transaction, for the board's partition. Between two transactions it calls
+    `encode_blocks` in another thread, and once the blocks of a step are stored, it sets `progress` to the progress that
+    `read_step` returned.
     """
 
     entries: Entries

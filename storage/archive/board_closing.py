@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 from querybuilder import Lock, asc, col, param, select, update
-from storage.boards.boards import COLUMNS, decode_board, find_board, find_totals
+from storage.boards.boards import COLUMNS, decode_board, find_board, find_totals_of
 from storage.boards.families import lock_family_by_key
 from storage.boards.family_ids import parse_board_id
 from storage.periods import advance_period
@@ -62,7 +62,7 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
         closed += yield from _shut(theirs, now_us)
     for key in sorted(board.key for board in boards if board.family_key is None):
         closed += yield from _shut([key], now_us)
-    totals = yield from find_totals([board.key for board in closed])
+    totals = yield from find_totals_of(closed)
     yield from freeze_boards([board for board in closed if not list_columns_to_fit(board, totals[board.key])])
     return closed
 

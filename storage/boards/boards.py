@@ -391,6 +391,7 @@ def drop_rows(board: Board) -> Program[None]:
 
 
 def _drop_rows(board: Board) -> Program[None]:
+    yield from hold_epoch(board.key, lock=Lock.UPDATE)
     if board.table_key is not None:
         yield from note_dropped_rows(board.table_key, board.rows_key)
     else:
@@ -451,6 +452,21 @@ def remove_rows(board: Board) -> Program[Board]:
 def state_of(board: Board) -> int:
     """Return a number that changes whenever the board is reset, gets a new column, or is archived."""
     return board.epoch * COLUMNS_LIMIT + len(board.spec.columns) + ARCHIVED * (board.archived_us is not None)
+
+
+def hold_epoch(board_key: int, *, lock: Lock) -> Program[int | None]:
+    """Lock a board's state and return the board's epoch, or None if this partition does not hold the board.
+
+    A transaction that stores a curve shares this lock. So a transaction that removes the board's curves locks or
+    deletes the state first.
+    """
+    rows = yield _find_state.locked(lock).bind(key=board_key)
+    return int(rows[0][0]) // COLUMNS_LIMIT if rows else None
+
+
+_find_state = (
+    select(col("entries")).from_(TOTALS).where(col("board_key").eq(param("key")), col("column_index").eq(STATE))
+)
 
 
 def store_states(boards: Iterable[Board]) -> Program[None]:

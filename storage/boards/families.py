@@ -211,10 +211,10 @@ def _delete_family(family: Family, boards: Sequence[Board]) -> Program[None]:
         yield drop_table(layout.table).bind()
     yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).bind(key=family.key)
     yield from note_dropped_post_ids(family.key)
-    yield from delete_refresh_leases(boards)
     for table in (TOTALS, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES):
         theirs = col("board_key").in_(param("keys"))
         yield delete(table).where(theirs).bind(keys=[board.key for board in boards])
+    yield from delete_refresh_leases(boards)  # after the totals, as in `hold_epoch`
     for table in (BOARDS, FAMILIES):
         yield delete(table).where(col("family_key").eq(param("key"))).bind(key=family.key)
 

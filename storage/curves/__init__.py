@@ -9,7 +9,10 @@ A curve maps the values of one ranked column to ranks, so that a rank can be rea
 
 The most important rule: only the table of curves says which curves exist. Memcached (`shared_curves`) holds copies of
 their contents, which save processes from reading the table. For each column, a process serves the newest intact curve
-of the board's current epoch. If there is none, it serves no curve.
+of the board's current epoch and partition. If there is none, it serves no curve.
+
+Curves, live counts and their mark are in the partition of their board. Versions and marks of two partitions can't be
+compared. Requests for refreshes are in the control partition.
 
 `jobs/curves` decides when a curve is made or fitted anew. The mathematics is in `predictor`. This room reads rows
 through `storage.entries` and changes through `storage.log`. It must not import the room `archive`, nor the rooms above

@@ -1,5 +1,7 @@
 """Reads, in one snapshot, what is to be folded into the live counts: changes since the mark, and newly stored curves.
 
+Run these programs for the partition that is folded.
+
     mark ──changes of every board──> now             a curve with live counts continues from the mark
     mark of a fit ──changes of its board──> now      a new curve continues from the changes that its snapshot saw
 

@@ -3,13 +3,14 @@
     poll ──> the table's list of newer versions ──> contents from memcached, else from the table ──> served
     poll_live ──> newer live counts and their mark ──> the same curves, kept live
 
+Each partition of the store has its own tables, versions and marks, so a process polls each partition separately.
 Corrupt curves and corrupt live counts are ignored, and each is reported through `on_corrupt`.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -24,8 +25,8 @@ from predictor import (
     decode_curve,
     encode_curve,
 )
-from querybuilder import asc, col, insert, param, select
-from storage.entries.entries import LiveBoard, read_live_boards
+from querybuilder import Lock, asc, col, insert, param, select
+from storage.boards.boards import hold_epoch
 from storage.errors import UnknownBoardError
 from storage.records import Board
 from storage.schema.sequences import take_number
@@ -45,10 +46,11 @@ class ServedCurve:
     board_key: int
     column_index: int
     epoch: int
-    version: int  # greater than the version of every curve that was stored earlier
+    version: int  # greater than the version of every curve that was stored earlier in the partition
     curve: RankCurve
     mark: int | None = None  # the curve counts the changes up to this mark; None: the mark is unknown
     live_version: int = 0  # the version of the live counts; 0: the curve is as it was fitted
+    partition: int = field(kw_only=True)  # the partition that holds the board, and that gives versions and marks
 
     @property
     def slot(self) -> Slot:
@@ -57,6 +59,22 @@ class ServedCurve:
     @property
     def fit(self) -> Curve:
         return self.curve.fit if isinstance(self.curve, LiveCurve) else self.curve
+
+
+@dataclass(slots=True)
+class _Polled:
+    """What this process has read of one partition."""
+
+    partition: int
+    store: Store
+    version: int = 0  # of the newest curve
+    live_version: int = 0  # of the newest live counts
+    mark: int = 0  # all live counts include the changes up to this mark
+    as_of: AsOf = field(default_factory=lambda: AsOf(0))
+    unmatched: dict[Slot, StoredCounts] = field(default_factory=dict)  # the curves of these counts are not served yet
+    # Always locked in this order:
+    polling_live: asyncio.Lock = field(default_factory=asyncio.Lock)
+    polling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class CurveBook:
@@ -68,14 +86,10 @@ class CurveBook:
         self._store, self._shared = store, shared
         self._poll_rows_max = poll_rows_max
         self._on_corrupt = on_corrupt
+        self._polled: dict[int, _Polled] = {}  # by partition
         self._served: dict[Slot, ServedCurve] = {}
-        self._version = 0
         # The live form of a curve in `_served`, by the same key. Its mark is None until later folds do not change it.
         self._live: dict[Slot, ServedCurve] = {}
-        self._as_of, self._mark, self._live_version = AsOf(0), 0, 0
-        # Live counts of curves that this process does not serve yet.
-        self._unmatched: dict[Slot, StoredCounts] = {}
-        self._polling_live, self._polling = asyncio.Lock(), asyncio.Lock()  # always locked in this order
         self._expecting = 0
         # Keys of boards that were forgotten while a `remember_forgotten` context is open.
         self._forgotten_meanwhile: set[int] = set()
@@ -84,16 +98,16 @@ class CurveBook:
         """Return the column's newest curve of the board's current epoch, or None if this process has none."""
         slot = board.key, column_index
         served = self._live.get(slot) or self._served.get(slot)
-        return served.curve if served is not None and served.epoch == board.epoch else None
+        return served.curve if served is not None and _is_of(served, board) else None
 
     def find_served(self, board: Board, column_index: int) -> ServedCurve | None:
         """Return the same curve as `find_curve`, with its version and the mark of the changes that it counts."""
         served = self._served.get((board.key, column_index))
-        return self._as_it_is(served) if served is not None and served.epoch == board.epoch else None
+        return self._as_it_is(served) if served is not None and _is_of(served, board) else None
 
     def _as_it_is(self, served: ServedCurve) -> ServedCurve:
         live = self._live.get(served.slot)
-        return served if live is None else replace(live, mark=live.mark or self._mark)
+        return served if live is None else replace(live, mark=live.mark or self._polled[live.partition].mark)
 
     @contextmanager
     def remember_forgotten(self) -> Iterator[None]:
@@ -112,14 +126,20 @@ class CurveBook:
     def serve_curve(self, served: ServedCurve) -> None:
         """Serve this curve from now on, unless a newer one is served already."""
         slot = served.slot
-        if served.version > self._serving_version(slot) and served.board_key not in self._forgotten_meanwhile:
+        is_newer = self._is_newer(slot, served.partition, served.version)
+        if is_newer and served.board_key not in self._forgotten_meanwhile:
             self._served[slot] = served
             self._stop(slot)
             self._live.pop(slot, None)
 
-    def _serving_version(self, slot: Slot) -> int:
+    def _is_newer(self, slot: Slot, partition: int, version: int) -> bool:
+        """Return whether a curve that was just read is newer than the served one.
+
+        Versions of two partitions can't be compared. But if the served curve is of another partition, the board has
+        moved since then.
+        """
         current = self._served.get(slot)
-        return 0 if current is None else current.version
+        return current is None or current.partition != partition or current.version < version
 
     async def share_curve(self, served: ServedCurve) -> None:
         if self._shared is not None:
@@ -140,67 +160,98 @@ class CurveBook:
     def list_served(self) -> list[ServedCurve]:
         return [self._as_it_is(served) for served in self._served.values()]
 
-    async def poll(self) -> int:
-        """Load and serve the curves that other processes stored since the last poll. Return how many were loaded."""
-        async with self._polling:
-            return await self._poll()
+    async def poll(self, partition: int | None = None) -> int:
+        """Load and serve the curves that other processes stored since the last poll, in one partition or in all.
+
+        Return how many were loaded.
+        """
+        taken = 0
+        for polled in self._choose(partition):
+            async with polled.polling:
+                taken += await self._poll(polled)
+        return taken
 
     async def reread(self) -> int:
         """Drop all curves and read them anew; return how many are served afterwards. Meanwhile, ranks are counted."""
-        async with self._polling_live, self._polling:
-            for kept in (self._served, self._live, self._unmatched):
-                kept.clear()
-            self._version = self._live_version = 0
-            await self._poll()
-        await self.poll_live()
+        for polled in self._choose(None):
+            async with polled.polling_live, polled.polling:
+                for served in [each for each in self._served.values() if each.partition == polled.partition]:
+                    del self._served[served.slot]
+                    self._live.pop(served.slot, None)
+                polled.unmatched.clear()
+                polled.version = polled.live_version = 0
+                await self._poll(polled)
+            await self._poll_live(polled)
         return len(self._served)
 
-    async def _poll(self) -> int:
+    def _choose(self, partition: int | None) -> list[_Polled]:
+        """Return the state of one partition, or of all if `partition` is None."""
+        chosen = range(self._store.partitions) if partition is None else [partition]
+        for each in chosen:
+            if each not in self._polled:
+                self._polled[each] = _Polled(each, self._store.at(each))
+        return [self._polled[each] for each in chosen]
+
+    async def _poll(self, polled: _Polled) -> int:
         taken = 0
         while True:
             with self.remember_forgotten():
-                listed = await self._store.read(lambda: curves_after(self._version, self._poll_rows_max))
-                wanted = [one for one in listed if one.version > self._serving_version(one.slot)]
-                curves = await self._contents(wanted) if wanted else {}
+                listed = await polled.store.read(lambda: curves_after(polled.version, self._poll_rows_max))
+                wanted = [one for one in listed if self._is_newer(one.slot, polled.partition, one.version)]
+                before = {one.slot: self._served.get(one.slot) for one in wanted}
+                curves = await self._contents(wanted, polled.store) if wanted else {}
                 for one, curve in curves.items():
-                    self.serve_curve(
-                        ServedCurve(one.board_key, one.column_index, one.epoch, one.version, curve, one.mark)
-                    )
+                    read = ServedCurve(*one.slot, one.epoch, one.version, curve, one.mark, partition=polled.partition)
+                    current = self._served.get(one.slot)
+                    if current is None or current is before[one.slot] or current.partition == polled.partition:
+                        self.serve_curve(read)
+                    # Otherwise the board has moved meanwhile, and the curve of its new partition is served already.
             if listed:
-                self._version = max(self._version, listed[-1].version)
+                polled.version = max(polled.version, listed[-1].version)
             taken += len(curves)
             if len(listed) < self._poll_rows_max:
                 return taken
 
-    async def poll_live(self) -> int:
-        """Load the live counts that were folded since the last poll. Return how many curves have new live counts."""
-        async with self._polling_live:
-            now, counts = await self._store.read(lambda: counts_after(self._live_version))
+    async def poll_live(self, partition: int | None = None) -> int:
+        """Load the live counts that were folded since the last poll, in one partition or in all.
+
+        Return how many curves have new live counts.
+        """
+        return sum([await self._poll_live(polled) for polled in self._choose(partition)])
+
+    async def _poll_live(self, polled: _Polled) -> int:
+        async with polled.polling_live:
+            now, counts = await polled.store.read(lambda: counts_after(polled.live_version))
             if now is None:
                 return 0
-            if now.version < self._live_version:  # the store was restored from a backup
-                self._stop_all()
-            waiting = self._unmatched | {one.slot: one for one in counts}
-            if any(one.curve_version > self._version for one in waiting.values()):
-                await self.poll()
-            fits = {slot: self._served[slot].fit for slot in waiting if slot in self._served}
-            built = await asyncio.to_thread(_build_all, list(waiting.values()), fits, self._as_of) if waiting else {}
-            self._unmatched = {}
+            if now.version < polled.live_version:  # the store was restored from a backup
+                self._stop_all(polled.partition)
+            waiting = polled.unmatched | {one.slot: one for one in counts}
+            if any(one.curve_version > polled.version for one in waiting.values()):
+                await self.poll(polled.partition)
+            fits = {slot: served.fit for slot in waiting if (served := self._find_in(polled, slot)) is not None}
+            built = await asyncio.to_thread(_build_all, list(waiting.values()), fits, polled.as_of) if waiting else {}
+            polled.unmatched = {}
             for slot, one in waiting.items():
-                self._take_over(slot, one, fits.get(slot), built.get(slot))
-            self._as_of.us, self._mark, self._live_version = now.as_of_us, now.mark, now.version
+                self._take_over(polled, one, fits.get(slot), built.get(slot))
+            polled.as_of.us, polled.mark, polled.live_version = now.as_of_us, now.mark, now.version
             return len(counts)
 
-    def _take_over(self, slot: Slot, counts: StoredCounts, fit: Curve | None, live: LiveCurve | None) -> None:
+    def _find_in(self, polled: _Polled, slot: Slot) -> ServedCurve | None:
+        served = self._served.get(slot)
+        return None if served is None or served.partition != polled.partition else served
+
+    def _take_over(self, polled: _Polled, counts: StoredCounts, fit: Curve | None, live: LiveCurve | None) -> None:
         """Serve the new live curve, or only the fit if there are no live counts.
 
         If the counts belong to a newer curve than the served one, later folds no longer change the served live curve.
         """
-        served = self._served.get(slot)
-        self._stop(slot)
+        slot, served = counts.slot, self._find_in(polled, counts.slot)
+        if served is not None:
+            self._stop(slot)
         if served is None or served.version < counts.curve_version or served.curve is not fit:
-            if served is not None or counts.curve_version > self._version:
-                self._unmatched[slot] = counts  # kept until this process serves the curve of these counts
+            if served is not None or counts.curve_version > polled.version:
+                polled.unmatched[slot] = counts  # kept until this process serves the curve of these counts
         elif (served.version, served.epoch) == (counts.curve_version, counts.epoch):
             self._live.pop(slot, None)
             if live is not None:
@@ -214,20 +265,20 @@ class CurveBook:
         live = self._live.get(slot)
         if live is not None and live.mark is None and isinstance(live.curve, LiveCurve):
             live.curve.freeze_time()
-            self._live[slot] = replace(live, mark=self._mark)
+            self._live[slot] = replace(live, mark=self._polled[live.partition].mark)
 
-    def _stop_all(self) -> None:
-        for slot in list(self._live):
+    def _stop_all(self, partition: int) -> None:
+        for slot in [slot for slot, live in self._live.items() if live.partition == partition]:
             self._stop(slot)
-        self._live.clear()
+            del self._live[slot]
 
-    async def _contents(self, wanted: Sequence[ListedCurve]) -> Mapping[ListedCurve, Curve]:
+    async def _contents(self, wanted: Sequence[ListedCurve], store: Store) -> Mapping[ListedCurve, Curve]:
         found = {} if self._shared is None else await self._shared.find_curves(wanted)
         missing = [one for one in wanted if one not in found]
         if not missing:
             return found
         versions = [one.version for one in missing]
-        documents = await self._store.read(lambda: read_documents(versions))
+        documents = await store.read(lambda: read_documents(versions))
         decoded = await asyncio.to_thread(_decode_all, missing, documents)  # decoding takes long
         for one, curve in decoded.items():
             if curve is None:
@@ -236,6 +287,11 @@ class CurveBook:
             else:
                 found[one] = curve
         return found
+
+
+def _is_of(served: ServedCurve, board: Board) -> bool:
+    """Return whether a curve is of the board's current epoch and partition."""
+    return served.epoch == board.epoch and served.partition == board.partition
 
 
 def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) -> dict[ListedCurve, Curve | None]:
@@ -270,17 +326,17 @@ def store_curve(
     mark: int | None = None,
     owned: Program[None] | None = None,
 ) -> Program[int]:
-    """Store a curve under a new version, unless the board was deleted or emptied since the fit. Return the version.
+    """Store a curve under a new version, unless the board was deleted, emptied or moved since the fit.
 
+    Return the version. Run this program for the board's partition.
     `changes` is the board's count of changes in the snapshot of the fit. `mark` says which changes of the change log
     that snapshot saw. `owned` runs in the same transaction. If it raises an error, nothing is stored.
 
     Raises:
-        UnknownBoardError: the board was deleted, emptied or moved since the fit.
+        UnknownBoardError: the board was deleted, emptied or moved to another partition since the fit.
         LeaseLostError: `owned` found that another process has taken over the refresh.
     """
-    live = yield from read_live_boards([board.key], held=True)
-    if live.get(board.key) != LiveBoard.of(board):
+    if (yield from hold_epoch(board.key, lock=Lock.SHARE)) != board.epoch:
         raise UnknownBoardError(f"leaderboard {board.id!r} was deleted, emptied or moved meanwhile")
     if owned is not None:
         yield from owned

@@ -26,10 +26,14 @@ class Folder:
 
 
 @asynccontextmanager
-async def open_folder(world: World, **limits: int) -> AsyncIterator[Folder]:
-    """Claim the lease on folding, and yield a process that holds the lease. Release the lease at the end."""
-    job = world.fold_job(**limits)
-    async with world.hold_job_lease(RESOURCE, 10_000_000) as held:
+async def open_folder(world: World, partition: int | None = None, **limits: int) -> AsyncIterator[Folder]:
+    """Claim the lease on folding, and yield a process that holds the lease. Release the lease at the end.
+
+    The process folds the given partition, or the partition of the deployment.
+    """
+    job = world.fold_job(partition, **limits)
+    chosen = world.deployment.partition if partition is None else partition
+    async with world.hold_job_lease(RESOURCE, 10_000_000, partition=chosen) as held:
         yield Folder(job, held)
 
 
@@ -42,7 +46,7 @@ async def refresh(world: World, board: Board, column_index: int = 0) -> None:
 
 async def keys_of(world: World, board: Board, column_index: int = 0) -> list[int]:
     entries = world.deployment.entries(board)
-    rows = await world.store.read(lambda: entries.rankings[column_index].read_first_rows(ROWS_MAX))
+    rows = await world.store.for_board(board).read(lambda: entries.rankings[column_index].read_first_rows(ROWS_MAX))
     return [entries.rankings[column_index].padding.key_of_cell(str(row.cells[column_index])) for row in rows]
 
 

@@ -58,13 +58,13 @@ class Observed(JobObserver):
     def close_failed(self) -> None:
         self.close_failures += 1
 
-    def log_age(self, seconds: float) -> None:
+    def log_age(self, partition: int, seconds: float) -> None:
         self.log_ages.put_nowait(seconds)
 
-    def pruned_elsewhere(self) -> None:
+    def pruned_elsewhere(self, partition: int) -> None:
         self.pruned_elsewhere_times.put_nowait(None)
 
-    def folded(self, *, changes: int, void: int, seconds: float) -> None:
+    def folded(self, partition: int, *, changes: int, void: int, seconds: float) -> None:
         assert seconds >= 0
         self.void += void
         self.folds.put_nowait(changes)

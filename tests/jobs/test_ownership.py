@@ -12,6 +12,7 @@ from storage.boards.boards import REFRESH_POOL, refresh_resource
 from storage.errors import LeaseTakenError, StoreAwayError
 from storage.leases.work_leases import WorkLease
 from storage.records import Board
+from storage.store import CONTROL
 from tests.jobs.refreshing import (
     count_curve_entries,
     count_due,
@@ -165,7 +166,7 @@ async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> 
     for _ in range(3):
         await world.end_sleep(RENEWAL_S)
     await world.time.wait_for_sleeper(RENEWAL_S)
-    found = await world.store.read(lambda: world.leases.find_lease("pool", "r"))
+    found = await world.store.at(CONTROL).read(lambda: world.leases.find_lease("pool", "r"))
     assert found is not None
     assert not store.meddle
     assert found.expires_at_us == world.deployment.clock.now_us + round(LEASE_S * 1e6)

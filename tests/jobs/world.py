@@ -27,14 +27,14 @@ from storage.curves.live_counts import find_fold_position
 from storage.curves.stored_curves import CurveBook, ServedCurve
 from storage.leases.work_leases import WorkLeases
 from storage.records import Board, PredictorSpec, RefreshMethod
-from storage.store import Program, Store
+from storage.store import CONTROL, Program, Store
 from tests.jobs.observed import Observed
 from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
-WAIT_S = 60  # a test fails after waiting this long
+WAIT_S = 10  # a test fails after waiting this long
 REFRESH_S = 60
 TICK_S = 1.0
 LEASE_S = 10.0
@@ -184,12 +184,14 @@ class World:
         self.holder: str = "first" if beside is None else beside.holder + " and another"
 
     @asynccontextmanager
-    async def hold_job_lease(self, resource: str, lease_us: int) -> AsyncIterator[HeldLease]:
+    async def hold_job_lease(
+        self, resource: str, lease_us: int, *, partition: int = CONTROL
+    ) -> AsyncIterator[HeldLease]:
         """Claim the lease on a job, and release the lease at the end."""
-        lease = await self.store.write(
+        lease = await self.store.at(partition).write(
             lambda: self.leases.claim(JOB_POOL, resource, holder=self.holder, lease_us=lease_us)
         )
-        held = HeldLease(lease, self.leases, lease_us)
+        held = HeldLease(lease, self.leases, lease_us, partition)
         try:
             yield held
         finally:
@@ -237,20 +239,31 @@ class World:
             rng=random.Random(3),
         )
 
+    def control_context(self, limits: Settings = LIMITS) -> JobContext:
+        """Return a context whose store runs programs for the control partition, as the service makes it."""
+        return replace(self.context(limits), store=self.store.at(CONTROL))
+
     def refresh_job(self, *, load_ratio: float = 0.5, **schedule: float) -> RefreshJob:
         """Create a refresh job that is not started. `schedule` sets limits of its schedule."""
         limits = LIMITS.model_copy(update={**schedule, "refresh_load_ratio": load_ratio})
-        return RefreshJob(self.context(limits), self.desk)
+        return RefreshJob(self.control_context(limits), self.desk)
 
-    def fold_job(self, **limits: int) -> FoldJob:
-        """Create a folding job that is not started. `limits` sets the job's limits."""
-        return FoldJob(self.context(LIMITS.model_copy(update=limits)))
+    def fold_job(self, partition: int | None = None, **limits: int) -> FoldJob:
+        """Create a folding job that is not started, for the partition of the deployment or for the given one.
 
-    def prune_job(self, unread_from: Callable[[], Program[int | None]] = find_fold_position) -> PruneJob:
-        return PruneJob(self.context(), unread_from)
+        `limits` sets the job's limits.
+        """
+        chosen = self.deployment.partition if partition is None else partition
+        return FoldJob(self.control_context(LIMITS.model_copy(update=limits)), chosen)
+
+    def prune_job(
+        self, unread_from: Callable[[], Program[int | None]] = find_fold_position, *, partition: int | None = None
+    ) -> PruneJob:
+        chosen = self.deployment.partition if partition is None else partition
+        return PruneJob(self.control_context(), chosen, unread_from)
 
     def start(self) -> Jobs:
-        context = self.context()
+        context = self.control_context()
         fields = {each.name: getattr(context, each.name) for each in dataclasses.fields(context)}
         return start_jobs(JobParts(**fields, refresh_queue=self.desk))
 

@@ -1,11 +1,15 @@
 """A store that forwards every call to another store. Test stores override single methods of this store."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import TypeVar
 
-from querybuilder import Bound
+from msgspec import structs
+
+from querybuilder import Bound, Dialect
 from storage.records import Board
-from storage.store import Program, Rows, Store, StoreSize
+from storage.store import Program, Rows, Store, StoreSize, in_partition
 
 T = TypeVar("T")
 
@@ -23,12 +27,11 @@ class PassingStore:
         return self._store.partitions
 
     def at(self, partition: int) -> Store:
-        """Return this store, so that a subclass receives the calls for every partition."""
-        return self
+        """Return a view that forwards every call to this store, so that a subclass receives the calls of all views."""
+        return PartitionView(self, partition, self._store.at(partition).dialect)
 
     def for_board(self, board: Board) -> Store:
-        """Return this store, so that a subclass receives the calls for every board."""
-        return self
+        return self.at(board.partition)
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         return await self._store.read(program, heavy=heavy)
@@ -47,3 +50,29 @@ class PassingStore:
 
     async def close(self) -> None:
         await self._store.close()
+
+
+class PartitionView(PassingStore):
+    """A view of a passing store, whose programs run for one partition."""
+
+    def __init__(self, store: PassingStore, partition: int, dialect: Dialect) -> None:
+        super().__init__(store)
+        self._partition, self.dialect = partition, dialect
+
+    def at(self, partition: int) -> Store:
+        return self._store.at(partition)
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        return await self._store.read(lambda: in_partition(self._partition, program()), heavy=heavy)
+
+    async def read_query(self, query: Bound) -> Rows:
+        return await self._store.read_query(self._place(query))
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        return await self._store.write(lambda: in_partition(self._partition, program()))
+
+    async def write_query(self, query: Bound) -> Rows:
+        return await self._store.write_query(self._place(query))
+
+    def _place(self, query: Bound) -> Bound:
+        return query if query.partition is not None else structs.replace(query, partition=self._partition)

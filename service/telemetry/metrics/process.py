@@ -44,6 +44,7 @@ class Metrics(StoreObserver, JobObserver, Collector):
         self._views: list[Callable[[], Iterable[Metric]]] = []
         self._shards = {0}  # every queue has shard 0
         self.partitions = PartitionMetrics(lambda number: self._count_applied({number: 0}))
+        self._log_ages: dict[int, float] = {}  # in seconds, by partition
         if node is None:
             self._numbers = Numbers(FAMILIES)
             sources = [Source(prefix, cells.content) for prefix, cells in self._numbers.cells.items()]
@@ -189,7 +190,7 @@ class Metrics(StoreObserver, JobObserver, Collector):
         """Count a stored curve that could not be read. Until the next refresh, the ranks of its column are counted."""
         self._numbers.add("rankcurve_curves_corrupt")
 
-    def folded(self, *, changes: int, void: int, seconds: float) -> None:
+    def folded(self, partition: int, *, changes: int, void: int, seconds: float) -> None:
         self._numbers.add("rankcurve_changes_folded", changes)
         self._numbers.add("rankcurve_live_counts_void", void)
         self._numbers.observe("rankcurve_fold_seconds", seconds)
@@ -230,11 +231,19 @@ class Metrics(StoreObserver, JobObserver, Collector):
             self._numbers.add(name, 0, job)  # this shows the counter as 0 before its first event
         self._numbers.set("rankcurve_job_paused", int(paused), job)
 
-    def log_age(self, seconds: float) -> None:
-        self._numbers.set("rankcurve_change_log_age_seconds", seconds)
+    def log_age(self, partition: int, seconds: float) -> None:
+        self._log_ages[partition] = seconds
+        self._set_log_age()
 
-    def pruned_elsewhere(self) -> None:
-        self._numbers.clear("rankcurve_change_log_age_seconds")
+    def pruned_elsewhere(self, partition: int) -> None:
+        self._log_ages.pop(partition, None)
+        self._set_log_age()
+
+    def _set_log_age(self) -> None:
+        if self._log_ages:
+            self._numbers.set("rankcurve_change_log_age_seconds", max(self._log_ages.values()))
+        else:
+            self._numbers.clear("rankcurve_change_log_age_seconds")
 
     def closed(self, boards: int) -> None:
         self._numbers.add("rankcurve_boards_closed", boards)

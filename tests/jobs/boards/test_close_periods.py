@@ -8,6 +8,7 @@ from jobs.boards.close_periods import RESOURCE
 from jobs.ownership import JOB_POOL
 from storage.boards.boards import REFRESH_POOL, refresh_resource
 from storage.records import Board, Season
+from storage.store import CONTROL
 from tests.jobs.closing import make_close_job, run_step
 from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import LIMITS, MARGIN_S, PREDICTOR, World, within
@@ -83,7 +84,8 @@ async def test_closing_a_board_waits_for_a_refresh_of_its_column_elsewhere(world
 
 
 async def test_the_job_claims_again_when_the_lease_of_a_dead_process_ends(world: World) -> None:
-    await world.store.write(lambda: world.leases.claim(JOB_POOL, RESOURCE, holder="dead", lease_us=S // 2))
+    store = world.store.at(CONTROL)
+    await store.write(lambda: world.leases.claim(JOB_POOL, RESOURCE, holder="dead", lease_us=S // 2))
     world.advance(MARGIN_S)
     async with run_jobs(make_close_job(world)):
         await world.time.wait_for_sleeper(0.5)

@@ -121,7 +121,8 @@ async def test_changes_are_deleted_after_their_retention_unless_they_are_uncount
 
 
 async def test_a_process_that_does_not_prune_reports_no_age_of_the_log(world: World) -> None:
-    async with world.beside().hold_job_lease(RESOURCE, RETENTION_US), run_jobs(world.prune_job()):
+    holding = world.beside().hold_job_lease(RESOURCE, RETENTION_US, partition=world.deployment.partition)
+    async with holding, run_jobs(world.prune_job()):
         await world.time.end_sleep(LIMITS.prune_interval_s)
         await within(world.observed.pruned_elsewhere_times.get())
         assert world.observed.log_ages.empty()

@@ -96,11 +96,12 @@ async def test_a_process_killed_between_counting_and_storing_leaves_no_counts(wo
     killed = world.beside()
     await killed.book.poll()
     job = killed.fold_job()
+    partition = world.deployment.partition
     stale = await killed.store.write(lambda: killed.leases.claim(JOB_POOL, RESOURCE, holder="k", lease_us=1))
     world.advance(60)
     async with open_folder(world) as folding:  # this process takes the lease from the previous process
         with pytest.raises(LeaseLostError):
-            await job.fold_changes(HeldLease(stale, killed.leases, 1), job.counting())
+            await job.fold_changes(HeldLease(stale, killed.leases, 1, partition), job.counting())
         await folding.fold()
     await assert_live(world, board)
 
@@ -301,7 +302,8 @@ async def test_the_fold_counts_both_tie_rules_low_columns_and_columns_added_late
     async def board_of(count: int) -> Board:
         wanted = spec(*columns[:count], ties=ties)
         if count == 1:
-            made = create_board(board_id="b", spec=wanted, now_us=1, boards_max=9)
+            place = world.deployment.partition
+            made = create_board(board_id="b", spec=wanted, now_us=1, boards_max=9, partition=place)
         else:
             made = change_board(board_id="b", wanted=wanted)
         board = await world.store.write(lambda: made)

@@ -20,7 +20,7 @@ from storage.leases.peers.elsewhere import remote_leases
 from storage.leases.peers.exchange import AppliedPage
 from storage.leases.upkeep import lease_upkeep
 from storage.leases.work_leases import WorkLeases
-from storage.store import Program
+from storage.store import CONTROL, Program
 from tests.jobs.world import World
 from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools
 
@@ -200,7 +200,7 @@ async def test_a_job_rests_until_its_next_turn_and_another_process_does_not_work
     with pytest.raises(StoppedError):
         await upkeep.liberate_job.run_forever()
     assert pauses_s == [60, 60, 60]
-    lease = await world.store.read(lambda: world.leases.find_lease("job", "liberate"))
+    lease = await world.store.at(CONTROL).read(lambda: world.leases.find_lease("job", "liberate"))
     assert lease is not None
     assert lease.version == 1, "the job rests"
 

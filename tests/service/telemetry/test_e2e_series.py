@@ -77,7 +77,7 @@ def make_full_metrics(member: NodeMember | None = None) -> Metrics:
     metrics.backlog_seen({shard: ShardBacklog(1, 0) for shard in shards}, 0)
     metrics.posts_drained(DrainedRound(shards, Counter(), 1, 0, 0, more=False), seconds=0.1, age_s=0.1)
     metrics.closing_lag(1)
-    metrics.log_age(1)
+    metrics.log_age(0, 1)
     return metrics
 
 

@@ -50,8 +50,8 @@ def test_refreshes_failures_and_lost_log_lines_are_counted() -> None:
     metrics.refreshed(0.05)
     metrics.refresh_failed()
     metrics.curve_corrupt()
-    metrics.folded(changes=7, void=2, seconds=0.1)
-    metrics.log_age(12)
+    metrics.folded(0, changes=7, void=2, seconds=0.1)
+    metrics.log_age(0, 12)
     metrics.log_lines_dropped(1)
     found = samples(metrics)
     assert found["rankcurve_refresh_seconds_count", ()] == 1

@@ -119,13 +119,13 @@ def test_a_gauge_of_a_duty_shows_the_process_that_has_the_duty_now(tmp_path: Pat
     assert read_gauges() == {}  # no process has set a gauge yet
     one.closing_lag(400)
     one.backlog_seen({0: ShardBacklog(5, 1)}, 2)
-    one.log_age(7)
+    one.log_age(0, 7)
     assert read_gauges() == {lag: 400, waiting: 5, age: 7}
     two.closing_lag(2)  # jobs2 now closes boards and measures the queue, but jobs1 has not noticed this yet
     two.backlog_seen({}, 2)
     assert read_gauges() == {lag: 2, waiting: 0, age: 7}
     one.closing_left()  # jobs1 notices this after jobs2 has set its value, so the value of jobs2 stays
-    one.pruned_elsewhere()
+    one.pruned_elsewhere(0)
     assert read_gauges() == {lag: 2, waiting: 0}
     two.closing_left()
     two.backlog_left()

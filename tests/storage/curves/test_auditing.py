@@ -65,7 +65,9 @@ class Audited:
         version = await deployment.store.write(
             lambda: store_curve(self.board, INDEX, curve, changes=changes, mark=mark)
         )
-        return ServedCurve(self.board.key, INDEX, self.board.epoch, version, curve, mark)
+        return ServedCurve(
+            self.board.key, INDEX, self.board.epoch, version, curve, mark, partition=self.board.partition
+        )
 
     async def audit(self, moment: ServedCurve, limits: JobSettings = LIMITS, *, ticks: float = 0) -> Audit:
         """Return what an audit finds. Each time the audit reads its clock, the clock advances by `ticks` seconds."""

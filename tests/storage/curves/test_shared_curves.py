@@ -123,7 +123,7 @@ class Process:
 
     async def refresh(self, board: Board, column_index: int, fitted: Curve) -> ServedCurve:
         version = await self.deployment.store.write(lambda: store_curve(board, column_index, fitted))
-        served = ServedCurve(board.key, column_index, board.epoch, version, fitted)
+        served = ServedCurve(board.key, column_index, board.epoch, version, fitted, partition=board.partition)
         self.book.serve_curve(served)
         await self.book.share_curve(served)
         return served
@@ -159,11 +159,11 @@ async def test_only_the_version_of_a_shared_curve_comes_from_the_table(deploymen
     for index in range(5):
         await job.refresh(board, index, curve(10 + index))
     assert job.written == {"stored": 5}
-    assert await front.book.poll() == 5
+    assert await front.book.poll(board.partition) == 5
     assert [found.total for index in range(5) if (found := front.book.find_curve(board, index))] == [10, 11, 12, 13, 14]
     assert front.read == {"hit": 5}
     assert front.store.reads == 1, "only the list of versions was read"
-    await front.book.poll()
+    await front.book.poll(board.partition)
     assert (front.read, front.store.reads) == ({"hit": 5}, 2)
 
 
@@ -171,7 +171,7 @@ async def test_a_process_does_not_fetch_the_curves_that_it_stored_itself(deploym
     board = await deployment.create("b", ranked("xp"))
     job = start()
     await job.refresh(board, 0, curve(10))
-    assert await job.book.poll() == 0
+    assert await job.book.poll(board.partition) == 0
     assert (job.read, job.store.reads) == ({}, 1)
 
 

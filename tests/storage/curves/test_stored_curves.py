@@ -40,9 +40,11 @@ async def test_an_older_curve_never_replaces_a_newer_one(deployment: Deployment,
     assert versions == sorted(set(versions))
     assert await reader.book.poll() == 1, "only the last curve is kept"
     assert reader.book.find_curve(board, 0) == curve(12)
-    reader.book.serve_curve(ServedCurve(board.key, 0, board.epoch, versions[0], curve(10)))
+    reader.book.serve_curve(ServedCurve(board.key, 0, board.epoch, versions[0], curve(10), partition=board.partition))
     assert reader.book.find_curve(board, 0) == curve(12)
-    reader.book.serve_curve(ServedCurve(board.key, 0, board.epoch, versions[2] + 1, curve(13)))
+    reader.book.serve_curve(
+        ServedCurve(board.key, 0, board.epoch, versions[2] + 1, curve(13), partition=board.partition)
+    )
     assert reader.book.find_curve(board, 0) == curve(13)
 
 
@@ -116,7 +118,7 @@ async def test_a_board_that_is_forgotten_while_its_curve_is_read_stays_forgotten
         await store_new_curve(deployment, each, 0, 10)
     store = SlowReads(deployment.store)
     book = CurveBook(store, None, poll_rows_max=100, on_corrupt=lambda: None)
-    polling = asyncio.create_task(book.poll())
+    polling = asyncio.create_task(book.poll(board.partition))
     await store.answered.wait()
     book.forget_board(board.key)
     store.go.set()
@@ -130,7 +132,7 @@ async def test_a_board_that_is_forgotten_while_its_curve_is_stored_stays_forgott
     with book.remember_forgotten():
         version = await store_new_curve(deployment, board, 0, 10)
         book.forget_board(board.key)
-        book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, curve(10)))
+        book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, curve(10), partition=board.partition))
     assert book.list_served() == []
 
 
@@ -149,7 +151,7 @@ async def test_the_next_poll_repeats_one_that_failed_between_list_and_contents(d
 
     book = CurveBook(FailsOnce(deployment.store), None, poll_rows_max=100, on_corrupt=lambda: None)
     with pytest.raises(StoreBusyError):
-        await book.poll()
+        await book.poll(board.partition)
     assert await book.poll() == 1
     assert book.find_curve(board, 0) == curve(10)
 
@@ -158,7 +160,7 @@ async def test_a_poll_takes_the_new_version_of_a_curve_replaced_meanwhile(deploy
     await store_new_curve(deployment, board, 0, 10)
     store = SlowReads(deployment.store)
     book = CurveBook(store, None, poll_rows_max=1, on_corrupt=lambda: None)
-    polling = asyncio.create_task(book.poll())
+    polling = asyncio.create_task(book.poll(board.partition))
     await store.answered.wait()
     await store_new_curve(deployment, board, 0, 11)
     store.go.set()

@@ -1,0 +1,239 @@
+"""Test that boards of several partitions are refreshed, folded and audited, each in its own partition."""
+
+import asyncio
+import random
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pytest
+
+from config.settings import JobSettings
+from jobs.curves.audit import Auditor
+from jobs.curves.refresh import RefreshJob
+from jobs.curves.refresh_requests import RefreshRequestJob, RemoteRefresher
+from jobs.job_context import JobContext
+from jobs.runner import Runner
+from jobs.wiring import PARTITIONS_LOOK_S, start_by_partition
+from predictor import LiveCurve
+from querybuilder import Bound, col, param, update
+from storage.boards.boards import REFRESH_POOL, refresh_resource
+from storage.curves.live_counts import counts_of, find_fold_state
+from storage.errors import StoreAwayError
+from storage.records import Board
+from storage.schema.tables import BOARDS
+from storage.store import CONTROL, Program
+from tests.jobs.folding import assert_live, open_folder, refresh
+from tests.jobs.refreshing import count_curve_entries, count_due, run_jobs, run_workers, work_off
+from tests.jobs.world import LIMITS, WAIT_S, World, within
+from tests.schemas import PARTITIONS
+from tests.storage.deployment import part
+from tests.storage.meddling import interpose
+from tests.storage.passing import PassingStore
+
+pytestmark = pytest.mark.parametrize("world", ["partitions"], indirect=True)
+T = TypeVar("T")
+FIRST, LAST = 0, PARTITIONS - 1
+
+
+class AwayPartition(PassingStore):
+    """A store whose partition `away` does not answer. It notes the schemas that each writing transaction names."""
+
+    def __init__(self, world: World, away: int | None = None) -> None:
+        super().__init__(world.store)
+        self.away = away
+        self.schemas: list[set[str]] = []
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        return await self._store.read(lambda: interpose(program(), self._check), heavy=heavy)
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        named: set[str] = set()
+        self.schemas.append(named)
+
+        def note(query: Bound) -> None:
+            self._check(query)
+            dialect = self.dialect if query.partition is None else self._store.at(query.partition).dialect
+            named.update(re.findall(r"_(control|p\d+)\b", query.build(dialect).sql))
+
+        return await self._store.write(lambda: interpose(program(), note))
+
+    def _check(self, query: Bound) -> None:
+        if self.away is not None and query.partition == self.away:
+            raise StoreAwayError
+
+
+async def create_in(world: World, *partitions: int, entries: int = 50) -> list[Board]:
+    """Create a board with that many entries in each of these partitions."""
+    boards = []
+    for partition in partitions:
+        world.deployment.partition = partition
+        boards.append(await world.create(f"b{partition}"))
+    rng = random.Random(7)
+    for board in boards:
+        await world.post(board, {f"o{number}": rng.randrange(-900, 900) for number in range(entries)})
+    return boards
+
+
+async def post_to_all(world: World, boards: list[Board], seed: int) -> None:
+    """Apply posts to single boards, and posts that change all these boards in one transaction."""
+    rng = random.Random(seed)
+    for _ in range(10):
+        for board in boards:
+            await world.post(board, {f"o{rng.randrange(70)}": rng.randrange(-300, 300)})
+        parts = [part(board, {"xp0": rng.randrange(-300, 300)}) for board in boards]
+        await world.deployment.apply(world.deployment.post(f"o{rng.randrange(70)}", *parts))
+
+
+async def find_lease_version(world: World, board: Board, partition: int) -> int:
+    resource = refresh_resource(board.key, 0)
+    found = await world.store.at(partition).read(lambda: world.leases.find_lease(REFRESH_POOL, resource))
+    return 0 if found is None else found.version
+
+
+async def test_due_boards_of_all_partitions_are_refreshed_in_their_partitions(world: World) -> None:
+    boards = await create_in(world, FIRST, LAST, entries=1)
+    job = world.refresh_job()
+    await job.find_due()
+    assert await count_due(world, job) == 2
+    await work_off(world, job)
+    assert [count_curve_entries(world, board) for board in boards] == [1, 1]
+    for board in boards:
+        leased = [await find_lease_version(world, board, partition) for partition in range(PARTITIONS)]
+        assert leased == [int(partition == board.partition) for partition in range(PARTITIONS)]
+    assert await count_due(world, job) == 0
+    await world.post(boards[1], {"new": 1})
+    assert await count_due(world, job) == 1
+    await work_off(world, job)
+    assert [count_curve_entries(world, board) for board in boards] == [1, 2]
+
+
+async def test_the_transactions_of_a_refresh_name_no_other_partition(world: World) -> None:
+    [board] = await create_in(world, LAST)
+    store = AwayPartition(world)
+    job = RefreshJob(replace(world.control_context(), store=store.at(CONTROL)), world.desk)
+    async with run_workers(job):
+        refreshed = await within(world.desk.refresh_now(board, 0))
+    assert refreshed.curve.total == 50
+    assert [schemas for schemas in store.schemas if schemas] == [{f"p{LAST}"}] * 2, "the claim, and the curve"
+
+
+async def test_a_partition_that_is_away_delays_no_refresh_in_another_one(world: World) -> None:
+    boards = await create_in(world, FIRST, LAST)
+    store = AwayPartition(world)
+    job = RefreshJob(replace(world.control_context(), store=store.at(CONTROL)), world.desk)
+    await job.find_due()
+    store.away = FIRST
+    assert await count_due(world, job) == 1
+    await work_off(world, job)
+    assert [count_curve_entries(world, board) for board in boards] == [None, 50]
+    store.away = None
+    assert await count_due(world, job, 0) == 1
+
+
+async def test_a_front_end_gets_the_requested_curve_of_any_partition(world: World) -> None:
+    boards = await create_in(world, FIRST, LAST)
+    front = world.beside()
+    limits = JobSettings(refresh_wait_s_max=WAIT_S, curve_poll_s=0.05)
+    desk = RemoteRefresher(front.store.at(CONTROL), front.book, limits, sleep=asyncio.sleep)
+    job = RefreshRequestJob(replace(world.control_context(), sleep=asyncio.sleep), world.desk)
+    async with run_workers(world.refresh_job()), run_jobs(job):
+        for board in boards:
+            refreshed = await within(desk.refresh_now(board, 0))
+            assert refreshed.curve.total == 50
+    assert [count_curve_entries(front, board) for board in boards] == [50, 50]
+
+
+async def test_posts_in_two_partitions_are_folded_and_two_processes_see_both(world: World) -> None:
+    boards, front = await create_in(world, FIRST, LAST), world.beside()
+    for board in boards:
+        await refresh(world, board)
+    await front.book.poll()
+    async with open_folder(world, FIRST) as first, open_folder(world, LAST) as last:
+        await first.fold()
+        await last.fold()
+        for seed in range(3):
+            world.advance(1)
+            await post_to_all(world, boards, seed)
+            assert await first.fold() > 0
+            assert await last.fold() > 0
+            await front.book.poll_live()
+            for process in (world, front):
+                for board in boards:
+                    await assert_live(process, board)
+        world.advance(5)
+        await post_to_all(world, boards[1:], 9)
+        await last.fold()
+        await front.book.poll_live()
+    for process in (world, front):
+        live = [process.served(board).curve for board in boards]
+        assert [isinstance(curve, LiveCurve) for curve in live] == [True, True]
+        assert live[1].as_of_us - live[0].as_of_us == 5_000_000, "each partition has its own mark and time"
+        for board in boards:
+            now = await world.store.at(board.partition).read(find_fold_state)
+            assert now is not None
+            assert process.served(board).mark == now.mark
+            await assert_live(process, board)
+
+
+async def test_the_changes_of_a_board_that_moved_away_are_not_folded_any_more(world: World) -> None:
+    [board] = await create_in(world, FIRST)
+    await refresh(world, board)
+    async with open_folder(world, FIRST) as folder:
+        await world.post(board, {"a": 1})
+        await folder.fold()
+        before = await world.store.at(FIRST).read(lambda: counts_of([board.key]))
+        await world.post(board, {"b": 1})
+        moved = update(BOARDS).set(partition=LAST).where(col("board_key").eq(param("key")))
+        await world.store.write_query(moved.bind(key=board.key))
+        assert await folder.fold() == 1
+    assert await world.store.at(FIRST).read(lambda: counts_of([board.key])) == before
+    assert len(before) == 1
+
+
+async def test_the_started_jobs_fold_every_partition(world: World) -> None:
+    boards = await create_in(world, FIRST, LAST)
+    for board in boards:
+        await refresh(world, board)
+    jobs = world.start()
+    for board in boards:
+        await world.post(board, {"new": 5})
+    while not all(world.served(board).live_version for board in boards):
+        await within(world.observed.folds.get())
+        world.time.advance(LIMITS.fold_interval_s)
+    assert await jobs.stop() == []
+    for board in boards:
+        await assert_live(world, board)
+
+
+async def test_an_added_partition_gets_its_jobs_at_the_next_look(world: World) -> None:
+    class GrowingStore(PassingStore):
+        partitions = 1
+
+    store, started = GrowingStore(world.store), asyncio.Queue[int]()
+    context: JobContext = replace(world.control_context(), store=store)
+    runner = Runner(LIMITS, monotonic=world.time.monotonic, sleep=world.time.elapse, rng=context.rng)
+    start_by_partition(runner, context, started.put_nowait)
+    assert await within(started.get()) == 0
+    await world.time.end_sleep(PARTITIONS_LOOK_S)
+    await world.time.wait_for_sleeper(PARTITIONS_LOOK_S)
+    store.partitions = 3
+    await world.time.end_sleep(PARTITIONS_LOOK_S)
+    assert [await within(started.get()) for _ in range(2)] == [1, 2]
+    assert started.empty()
+    assert await runner.stop() == []
+
+
+async def test_a_curve_is_audited_in_the_partition_of_its_board(world: World) -> None:
+    boards = await create_in(world, FIRST, LAST)
+    limits = JobSettings(audit_owners_max=20).model_copy(
+        update={"audit_rows_max": 1_000, "audit_changes_max": 100, "audit_s_max": 10}
+    )
+    parts: Any = world.store.at(CONTROL), world.deployment.boards, world.book, limits, world.observed
+    auditor = Auditor(*parts, monotonic=lambda: 0.0, rng=random.Random(3))
+    for board in boards:
+        await refresh(world, board)
+        await world.post(board, {"new": 5})
+        found = await auditor.audit_column(board, 0)
+        assert (found.outcome, len(found.compared), found.broken) == ("compared", 20, [])
