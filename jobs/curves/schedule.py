@@ -1,6 +1,6 @@
 """Finds the columns that need a new curve, the neediest first. Every job process reads the same state of the store.
 
-    board's turn ──> a read of its partition ┬── no row or fit setting changed since its fits: idle until its next turn
+    board's turn ──> read of its partition ──┬── no row or fit setting changed since its fits: idle until its next turn
     (each interval,  (bounded, for all       ├── its curve is younger than the interval: next turn when it is old enough
      with jitter)     boards in turn)        ├── its curve is live and near enough to its fit: the curve stays
                                              └── otherwise due: waits for a worker, the neediest first

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import asyncpg
 
 from querybuilder import POSTGRES, col, lit, max_, param, select
+from storage.schema.tables import LOG_COUNTER, META
 
 from .postgres_connection import PostgresConnection
 
@@ -26,8 +27,15 @@ _PLACED = (
     .prepared()
 )
 _COORDINATOR = select(col("nodename"), col("nodeport")).from_("pg_dist_node").where(col("groupid").eq(0)).prepared()
-# The number of the last placement grows with every move.
-_LAST_PLACEMENT = select(max_(col("placementid"))).from_("pg_dist_placement").prepared()
+# Every partition has one of these tables, and a table gets a placement with a greater number when it is moved.
+_LAST_PLACEMENT = (
+    select(max_(col("placementid", "p")))
+    .from_("pg_class", "c")
+    .join("pg_dist_shard", col("logicalrelid", "s").eq(col("oid", "c")), alias="s")
+    .join("pg_dist_placement", col("shardid", "p").eq(col("shardid", "s")), alias="p")
+    .where(col("relname", "c").in_([META, LOG_COUNTER]))
+    .prepared()
+)
 
 
 class DefinitionNeededError(Exception):
@@ -61,19 +69,18 @@ class PlacementCheck:
 
     def __init__(self) -> None:
         self._last: int | None = None  # the last placement at some time before the reads that are running now
-        self._check = ""
 
     async def begin(self, connection: PostgresConnection) -> None:
         if self._last is None:
-            rows = await connection.run_query(_LAST_PLACEMENT.bind().build(POSTGRES))
-            self._last = rows[0][0]
-            moved = f"({_LAST_PLACEMENT.compile(POSTGRES).sql}) IS DISTINCT FROM {self._last}"
-            self._check = f"IF {moved} THEN RAISE serialization_failure; END IF;"
+            self._last = await _find_last_placement(connection)
 
-    async def commit(self, connection: PostgresConnection) -> None:
-        """End the transaction. Raise a serialization failure if a partition was moved since it began."""
-        try:
-            await connection.execute(f"COMMIT; DO $$BEGIN {self._check} END$$")
-        except asyncpg.SerializationError:
+    async def end(self, connection: PostgresConnection) -> None:
+        """Raise a serialization failure if a partition was moved since the read began."""
+        if await _find_last_placement(connection) != self._last:
             self._last = None
-            raise
+            raise asyncpg.SerializationError("a partition was moved")
+
+
+async def _find_last_placement(connection: PostgresConnection) -> int:
+    rows = await connection.run_query(_LAST_PLACEMENT.bind().build(POSTGRES))
+    return int(rows[0][0])

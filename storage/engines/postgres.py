@@ -190,10 +190,9 @@ class PostgresStore:
                 await self._placements.begin(connection)
             await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             result = await self._drive(connection, program())
-            if self._placements is None:
-                await connection.execute("COMMIT")
-            else:
-                await self._placements.commit(connection)
+            await connection.execute("COMMIT")
+            if self._placements is not None:
+                await self._placements.end(connection)
             return result
 
         return await self._retrier.run(self._connections.heavy if heavy else self._connections.light, attempt)
