@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import asyncpg
 
-from querybuilder import POSTGRES, col, lit, max_, param, select
+from querybuilder import POSTGRES, any_of, col, lit, max_, param, select
 from storage.schema.tables import LOG_COUNTER, META
 
 from .postgres_connection import PostgresConnection
@@ -27,14 +27,16 @@ _PLACED = (
     .prepared()
 )
 _COORDINATOR = select(col("nodename"), col("nodeport")).from_("pg_dist_node").where(col("groupid").eq(0)).prepared()
-# Every partition has one of these tables, and a table gets a placement with a greater number when it is moved.
-_LAST_PLACEMENT = (
-    select(max_(col("placementid", "p")))
+# Every partition has one of these tables. A table is one shard, which gets a placement with a greater number by a move.
+_SHARDS = (
+    select(col("shardid", "s"))
     .from_("pg_class", "c")
     .join("pg_dist_shard", col("logicalrelid", "s").eq(col("oid", "c")), alias="s")
-    .join("pg_dist_placement", col("shardid", "p").eq(col("shardid", "s")), alias="p")
-    .where(col("relname", "c").in_([META, LOG_COUNTER]))
+    .where(any_of(*(col("relname", "c").eq(table) for table in (META, LOG_COUNTER))))
     .prepared()
+)
+_LAST_PLACEMENT = (
+    select(max_(col("placementid"))).from_("pg_dist_placement").where(col("shardid").in_(param("shards"))).prepared()
 )
 
 
@@ -68,19 +70,24 @@ class PlacementCheck:
     """Checks that no partition was moved while a read ran."""
 
     def __init__(self) -> None:
+        self._shards: list[int] = []
         self._last: int | None = None  # the last placement at some time before the reads that are running now
+
+    def forget(self) -> None:
+        """Find the partitions again before the next read: there may be a new one."""
+        self._last = None
 
     async def begin(self, connection: PostgresConnection) -> None:
         if self._last is None:
-            self._last = await _find_last_placement(connection)
+            self._shards = [row[0] for row in await connection.run_query(_SHARDS.bind().build(POSTGRES))]
+            self._last = await self._find_last_placement(connection)
 
     async def end(self, connection: PostgresConnection) -> None:
         """Raise a serialization failure if a partition was moved since the read began."""
-        if await _find_last_placement(connection) != self._last:
-            self._last = None
+        if await self._find_last_placement(connection) != self._last:
+            self.forget()
             raise asyncpg.SerializationError("a partition was moved")
 
-
-async def _find_last_placement(connection: PostgresConnection) -> int:
-    rows = await connection.run_query(_LAST_PLACEMENT.bind().build(POSTGRES))
-    return int(rows[0][0])
+    async def _find_last_placement(self, connection: PostgresConnection) -> int:
+        rows = await connection.run_query(_LAST_PLACEMENT.bind(shards=self._shards).build(POSTGRES))
+        return int(rows[0][0])

@@ -168,6 +168,8 @@ class PostgresStore:
             view = self if dialect is self.dialect else copy.copy(self)
             view.dialect = dialect
             self._views[partition] = view
+            if self._placements is not None:
+                self._placements.forget()
         return view
 
     def for_board(self, board: Board) -> PostgresStore:
