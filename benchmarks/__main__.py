@@ -22,6 +22,7 @@ _ALL = (
     "postgres_restarts",
     "standby_promoted",
     "journal_partitions",
+    "partitions_disturbed",
     "job_owners",
     "jobs_away",
     "refresh_343k",

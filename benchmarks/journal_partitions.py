@@ -162,7 +162,7 @@ async def _kill_repeatedly(servers: Sequence[Server], run: _Run, seconds: float)
     run.writing = False
 
 
-async def _prepare_store(url: str) -> int:
+async def prepare_store(url: str) -> int:
     """Create a store with four partitions if the database is empty. Return the number of partitions of the store."""
     store = await PostgresStore.open(url, Settings())
     try:
@@ -195,7 +195,7 @@ async def _run_readers(servers: Sequence[Server], partitions: int, seconds: floa
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with ExitStack() as stack:
         url = options.store or stack.enter_context(postgres(DURABLE)).create_database("journal")
-        partitions = asyncio.run(_prepare_store(url))
+        partitions = asyncio.run(prepare_store(url))
         servers = [stack.enter_context(serve_store(url, folder, jobs="none")) for _ in range(_PROCESSES)]
         run, readers = asyncio.run(_run_readers(servers, partitions, options.seconds))
     visits, lines = sum(each.visits for each in readers), sum(each.seen.total() for each in readers)

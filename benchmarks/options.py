@@ -22,7 +22,8 @@ class Options:
     boards: Path | None  # filled boards are kept in this folder for later runs; if None, each run fills new boards
     data: Path | None  # folder with the CSV files of the real boards
     kills: int
-    store: str | None  # the database that `journal_partitions` runs on; None: a PostgreSQL server of its own
+    store: str | None  # the database that a benchmark of partitions runs on; None: a PostgreSQL server of its own
+    during: str  # the shell command that `partitions_disturbed` runs; empty: none
     commit: str  # the commit with which `against_commit` compares this tree
 
 
@@ -41,7 +42,8 @@ def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.
     parser.add_argument(
         "--kills", type=_positive(int), default=100, help="how many times kill9 kills the service (100)"
     )
-    parser.add_argument("--store", metavar="URL", help="the database that journal_partitions runs on")
+    parser.add_argument("--store", metavar="URL", help="the database that a benchmark of partitions runs on")
+    parser.add_argument("--during", metavar="COMMAND", default="", help="what disturbs partitions_disturbed")
     parser.add_argument("--commit", default="HEAD~1", help="the commit that against_commit compares with (HEAD~1)")
     given = parser.parse_args()
     return Options(**vars(given))

@@ -1,0 +1,216 @@
+"""Post to boards of several partitions and read from them, while a command disturbs the store. Check every answer.
+
+python -m benchmarks.partitions_disturbed [--seconds S] [--rounds N] [--store URL] [--during COMMAND]
+
+Four processes with 16 posters each post to boards in all partitions (`ledger`). Beside them, readers ask for the top
+and for exact ranks on a board in each partition that nobody posts to, and compare the answers with the right ones.
+The shell command runs N times, S seconds apart. It can move a partition to another node, or end a node and start it
+again. Without a command, the store is not disturbed. A store given by `--store` is empty, or has partitions. A
+connection string with several hosts gives each process another first host.
+
+Bars: no accepted post is lost or applied twice, no post id is forgotten, no rank is wrong, no page is empty, and no
+client is told of a deadlock. Each partition is read and written within 10 s after the command has ended.
+"""
+
+import asyncio
+import json
+import random
+import sys
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from benchmarks import report
+from benchmarks.boards import board_spec, create_board
+from benchmarks.client import Connection
+from benchmarks.journal_partitions import prepare_store
+from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit_store, post_until_stopped
+from benchmarks.options import Options, parse_options
+from benchmarks.postgres_restarts import OWNERS, POSTERS, PROCESSES, RESENT_MAX, print_ledger
+from benchmarks.servers import serve_store
+from tests.servers import DURABLE, postgres
+
+_STILL_ROWS = 2_000
+_TOP = 10
+_BACK_S_MAX = 10.0
+
+
+@dataclass(slots=True)
+class _Reads:
+    """What the readers of one partition have seen."""
+
+    right: int = 0
+    wrong: int = 0
+    refused: int = 0
+    last_s: float = 0.0  # when the last right answer came, on the monotonic clock
+    longest_gap_s: float = 0.0
+    back_s: list[float] = field(default_factory=list)  # after each command: seconds until the next right answer
+
+
+@dataclass(slots=True)
+class _Post:
+    """The posts of one prober to one partition, one after the other."""
+
+    longest_s: float = 0.0  # the longest wait for an answer, with all repetitions of the request
+    back_s: list[float] = field(default_factory=list)
+
+
+def rotate_hosts(url: str, first: int) -> str:
+    """Return a connection string with several hosts that begins with another one of them."""
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    listed = hosts.split(",")
+    first %= len(listed)
+    return urlunsplit(parts._replace(netloc=f"{user}{at}{','.join(listed[first:] + listed[:first])}"))
+
+
+def _still(partition: int) -> str:
+    return f"still-{partition}"
+
+
+async def _fill(port: int, partitions: int) -> None:
+    """Create a board in each partition: the owner of rank n has the value _STILL_ROWS - n."""
+    connection = Connection(port)
+    rows = [(f"owner-{rank}", _STILL_ROWS - rank) for rank in range(1, _STILL_ROWS + 1)]
+    for partition in range(partitions):
+        for board in (_still(partition), f"probe-{partition}"):
+            await create_board(port, board, {**board_spec(["xp"]), "partition": partition})
+        for start in range(0, len(rows), 1_000):
+            body = {"posts": [{"owner": owner, "stats": {"xp": xp}} for owner, xp in rows[start : start + 1_000]]}
+            await connection.call_ok("POST", f"/v1/leaderboards/{_still(partition)}/posts", body)
+    for index, board in enumerate(BOARDS):
+        await create_board(port, board, {**board_spec(COLUMNS), "partition": index % partitions})
+    connection.close()
+
+
+async def _read(ports: list[int], partition: int, ledger: Ledger, reads: _Reads) -> None:
+    rng, connections = random.Random(partition), [Connection(port) for port in ports]
+    while not ledger.stop:
+        rank = rng.randint(1, _STILL_ROWS)
+        board, connection = f"/v1/leaderboards/{_still(partition)}", rng.choice(connections)
+        ranked = rng.random() < 0.5
+        path = f"{board}/entries/owner-{rank}/positions?columns=xp&rank=exact"
+        path = path if ranked else f"{board}/rankings/xp?limit={_TOP}"
+        try:
+            status, answer = await connection.call("GET", path)
+        except (OSError, EOFError):
+            status, answer = 503, b""
+        if status == 503:
+            reads.refused += 1
+            await asyncio.sleep(0.02)
+            continue
+        found = json.loads(answer)
+        if ranked:
+            right = status == 200 and found["positions"][0]["rank"] == rank
+        else:
+            right = status == 200 and [each["owner"] for each in found["entries"]] == [
+                f"owner-{each}" for each in range(1, _TOP + 1)
+            ]
+        now_s = time.monotonic()
+        reads.longest_gap_s = max(reads.longest_gap_s, now_s - (reads.last_s or now_s))
+        reads.last_s, reads.right, reads.wrong = now_s, reads.right + right, reads.wrong + (not right)
+        if not right:
+            print(f"   wrong: {path}: {status} {answer[:300]!r}")
+
+
+async def _probe(ports: list[int], partition: int, ledger: Ledger, probed: _Post, seen: list[float]) -> None:
+    """Post to one board of the partition, and note when each post was accepted."""
+    rng, connections, number = random.Random(partition), [Connection(port) for port in ports], 0
+    while not ledger.stop:
+        number += 1
+        body = json.dumps({"owner": "probe", "post_id": f"probe-{number}", "stats": {"xp": 1}}).encode()
+        begun_s = time.monotonic()
+        while True:
+            try:
+                status, _ = await rng.choice(connections).call(
+                    "POST", f"/v1/leaderboards/probe-{partition}/posts", body
+                )
+            except (OSError, EOFError):
+                status = 503
+            if status == 200 or ledger.stop:
+                break
+            await asyncio.sleep(0.02)
+        now_s = time.monotonic()
+        probed.longest_s = max(probed.longest_s, now_s - begun_s)
+        seen.append(now_s)
+        await asyncio.sleep(0.02)
+
+
+async def _disturb(options: Options, ledger: Ledger) -> list[float]:
+    """Run the command again and again. Return when each run ended."""
+    ended = []
+    for _ in range(options.rounds):
+        await asyncio.sleep(options.seconds)
+        if options.during:
+            process = await asyncio.create_subprocess_shell(options.during)
+            if await process.wait():
+                raise RuntimeError(f"{options.during!r} failed with {process.returncode}")
+        ended.append(time.monotonic())
+    await asyncio.sleep(_BACK_S_MAX + options.seconds)
+    ledger.stop = True
+    return ended
+
+
+async def _run(
+    ports: list[int], partitions: int, options: Options
+) -> tuple[Ledger, list[_Reads], list[_Post], Counter[str]]:
+    ledger = Ledger()
+    await _fill(ports[0], partitions)
+    reads, posts = [_Reads() for _ in range(partitions)], [_Post() for _ in range(partitions)]
+    seen: list[list[float]] = [[] for _ in range(partitions)]
+    async with asyncio.TaskGroup() as group:
+        for index in range(PROCESSES * POSTERS):
+            first = index % PROCESSES
+            group.create_task(post_until_stopped([*ports[first:], *ports[:first]], f"client-{index}", OWNERS, ledger))
+        for partition in range(partitions):
+            group.create_task(_read(ports, partition, ledger, reads[partition]))
+            group.create_task(_probe(ports, partition, ledger, posts[partition], seen[partition]))
+        ended = await _disturb(options, ledger)
+    for partition, times in enumerate(seen):
+        posts[partition].back_s = [next((at - end for at in times if at > end), float("inf")) for end in ended]
+    return ledger, reads, posts, await audit_store(ports[0], ledger, resent_max=RESENT_MAX)
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    with ExitStack() as stack:
+        url = options.store or stack.enter_context(postgres(DURABLE)).create_database("disturbed")
+        partitions = asyncio.run(prepare_store(url))
+        services = [stack.enter_context(serve_store(rotate_hosts(url, index), folder)) for index in range(PROCESSES)]
+        ports = [service.port for service in services]
+        ledger, reads, posts, faults = asyncio.run(_run(ports, partitions, options))
+    report.print_table(
+        ["partition", "right reads", "wrong", "refused", "longest gap s", "longest post s", "back s"],
+        [
+            [str(number), each.right, each.wrong, each.refused, each.longest_gap_s, post.longest_s, max(post.back_s)]
+            for number, (each, post) in enumerate(zip(reads, posts, strict=True))
+        ],
+    )
+    print_ledger(ledger, options.rounds * options.seconds)
+    return [
+        report.Bar("accepted posts lost", faults["lost"], 0, at_most=True),
+        report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
+        report.Bar("post ids forgotten", faults["forgotten"], 0, at_most=True),
+        report.Bar("wrong ranks and pages", sum(each.wrong for each in reads), 0, at_most=True),
+        report.Bar("deadlocks that a client was told of", ledger.refused_for("deadlock"), 0, at_most=True),
+        report.Bar(
+            "slowest first post after a disturbance",
+            max(max(post.back_s) for post in posts),
+            _BACK_S_MAX,
+            " s",
+            at_most=True,
+        ),
+        report.Bar("longest post", max(post.longest_s for post in posts), None, " s"),
+    ]
+
+
+def main() -> int:
+    options = parse_options(__doc__, seconds=10, rounds=5)
+    title = f"{PROCESSES} processes on several partitions, disturbed {options.rounds} times by {options.during!r}"
+    return report.run_benchmark(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
