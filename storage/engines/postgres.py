@@ -118,6 +118,7 @@ class PostgresStore:
             raise StoreUnsupportedError("Citus does not know its coordinator: call citus_set_coordinator_host there")
         assert self._open_coordinator is not None
         pool = self._open_coordinator(*at)
+        self._retrier.retries_late_locks = True
         placements = PlacementCheck()
         for store in (self, *(store for _, store in self._others)):
             store._coordinator, store._placements = pool, placements

@@ -24,6 +24,16 @@ KEEPALIVE_PROBES = 3
 Kind = Literal["write", "read", "heavy"]  # what a session is for
 
 
+def _describe_array(oid: int, element_oid: int, element: str) -> dict[str, object]:
+    none = ("basetype", "basetype_name", "range_subtype", "range_subtype_name", "attrtypoids", "attrnames")
+    named = {"oid": oid, "ns": "pg_catalog", "name": f"_{element}", "kind": b"b", "depth": 0}
+    return {**named, "elemtype": element_oid, "elemtype_name": element, "elemdelim": ",", **dict.fromkeys(none)}
+
+
+# The driver knows no arrays. For each connection it would ask the server, which takes seconds on a busy Citus cluster.
+_ARRAYS = [_describe_array(1016, 20, "int8"), _describe_array(1009, 25, "text"), _describe_array(1001, 17, "bytea")]
+
+
 @lru_cache(maxsize=4096)
 def _answers_rows(sql: str) -> bool:
     # The query builder writes every SQL text, with its keywords in upper case. So these tests suffice.
@@ -117,6 +127,7 @@ class Connector:
         )
         try:
             _keep_alive(connection)
+            connection._protocol.get_settings().register_data_types(_ARRAYS)
             await connection.execute(self._session_settings())
         except BaseException:
             connection.terminate()

@@ -16,6 +16,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+import asyncpg
 import structlog
 
 from config.settings import PostgresSettings
@@ -42,6 +43,8 @@ class Retrier:
 
     def __init__(self, limits: PostgresSettings, *, rng: random.Random, observer: StoreObserver) -> None:
         self._limits, self._rng, self.observer = limits, rng, observer
+        # On Citus, two transactions and a move of a partition may wait for each other, and only a timeout ends that.
+        self.retries_late_locks = False
         self._closed = False
         self._running = 0
         self._idle = asyncio.Event()
@@ -79,7 +82,10 @@ class Retrier:
                 tries += 1
                 # If a board was deleted meanwhile, the second attempt finds that in the catalog, so two are enough.
                 tries_max = 2 if is_board_deleted(error) else self._limits.store_attempts_max
-                if tries >= tries_max or not (is_lost(error) or is_raced(error) or is_board_deleted(error)):
+                late_lock = self.retries_late_locks and isinstance(error, asyncpg.LockNotAvailableError)
+                if tries >= tries_max or not (
+                    late_lock or is_lost(error) or is_raced(error) or is_board_deleted(error)
+                ):
                     raise translate_error(error) from error
                 self.observer.tried_again()
                 log.info("transaction_retried", pool=pool.name, detail=describe_error(error))
