@@ -21,6 +21,7 @@ class PassingStore:
         self._store = store
         self.dialect, self.sole_writer, self.writes_at_once = store.dialect, store.sole_writer, store.writes_at_once
         self.damaged = store.damaged
+        self._views: dict[int, PartitionView] = {}
 
     @property
     def partitions(self) -> int:
@@ -28,7 +29,9 @@ class PassingStore:
 
     def at(self, partition: int) -> Store:
         """Return a view that forwards every call to this store, so that a subclass receives the calls of all views."""
-        return PartitionView(self, partition, self._store.at(partition).dialect)
+        if partition not in self._views:
+            self._views[partition] = PartitionView(self, partition, self._store.at(partition).dialect)
+        return self._views[partition]
 
     def for_board(self, board: Board) -> Store:
         return self.at(board.partition)
