@@ -196,9 +196,9 @@ async def test_the_started_jobs_fold_every_partition(world: World) -> None:
     boards = await create_in(world, FIRST, LAST)
     for board in boards:
         await refresh(world, board)
-    jobs = world.start()
     for board in boards:
         await world.post(board, {"new": 5})
+    jobs = world.start()
     while not all(world.served(board).live_version for board in boards):
         await within(world.observed.folds.get())
         world.time.advance(LIMITS.fold_interval_s)
