@@ -71,20 +71,22 @@ class PlacementCheck:
 
     def __init__(self) -> None:
         self._shards: list[int] = []
-        self._last: int | None = None  # the last placement at some time before the reads that are running now
+        self._last: int | None = None  # the last placement at some time before the next read
 
     def forget(self) -> None:
         """Find the partitions again before the next read: there may be a new one."""
         self._last = None
 
-    async def begin(self, connection: PostgresConnection) -> None:
+    async def begin(self, connection: PostgresConnection) -> int:
+        """Return what `end` has to be called with."""
         if self._last is None:
             self._shards = [row[0] for row in await connection.run_query(_SHARDS.bind().build(POSTGRES))]
             self._last = await self._find_last_placement(connection)
+        return self._last
 
-    async def end(self, connection: PostgresConnection) -> None:
+    async def end(self, connection: PostgresConnection, begun: int) -> None:
         """Raise a serialization failure if a partition was moved since the read began."""
-        if await self._find_last_placement(connection) != self._last:
+        if await self._find_last_placement(connection) != begun:
             self.forget()
             raise asyncpg.SerializationError("a partition was moved")
 

@@ -189,13 +189,12 @@ class PostgresStore:
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         async def attempt(connection: PostgresConnection) -> T:
-            if self._placements is not None:
-                await self._placements.begin(connection)
+            begun = 0 if self._placements is None else await self._placements.begin(connection)
             await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             result = await self._drive(connection, program())
             await connection.execute("COMMIT")
             if self._placements is not None:
-                await self._placements.end(connection)
+                await self._placements.end(connection, begun)
             return result
 
         return await self._retrier.run(self._connections.heavy if heavy else self._connections.light, attempt)
