@@ -125,3 +125,5 @@ BACKENDS: dict[str, Callable[[pytest.FixtureRequest], Backend]] = {
     "partitions": partitions_backend,
     "sqlite": sqlite_backend,
 }
+# The backends whose stores have one partition. Jobs run on these; what partitions change in jobs has tests of its own.
+ONE_PARTITION = sorted(BACKENDS.keys() - {"partitions"})

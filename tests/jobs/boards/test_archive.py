@@ -20,7 +20,7 @@ from storage.schema.tables import ARCHIVE_BLOCKS
 from storage.store import Program
 from tests.jobs.closing import close_all, make_close_job, run_step
 from tests.jobs.world import LIMITS, PREDICTOR, World
-from tests.storage.backends import BACKENDS
+from tests.storage.backends import BACKENDS, ONE_PARTITION
 from tests.storage.deployment import Deployment, counter, label, part, ranked
 from tests.storage.passing import PassingStore
 
@@ -29,7 +29,7 @@ S = 1_000_000
 TOP = LIMITS.archive_top_rows
 
 
-@pytest.fixture(params=[f"{backend}-{table.value}" for backend in sorted(BACKENDS) for table in TableSharing])
+@pytest.fixture(params=[f"{backend}-{table.value}" for backend in ONE_PARTITION for table in TableSharing])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     backend, _, table = request.param.partition("-")
     async with BACKENDS[backend](request)(tmp_path) as open_store:
