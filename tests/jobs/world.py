@@ -209,6 +209,7 @@ class World:
         """Return the curve that readers get. Fail if there is none."""
         served = self.book.find_served(board, column_index)
         assert served is not None
+        assert self.book.find_curve_and_mark(board, column_index) == (served.curve, served.mark)
         return served
 
     async def end_sleep(self, seconds: float) -> None:

@@ -16,7 +16,7 @@ from service.commands.target import BoardArgument, fail
 from storage.errors import StorageError, StoreLockedError
 
 if TYPE_CHECKING:
-    from storage.entries.board_move import MoveCounts
+    from jobs.boards.move import MoveCounts
 
 TargetArgument = Annotated[
     int, typer.Argument(metavar="PARTITION", min=0, help="The number of the partition.", show_default=False)
@@ -60,10 +60,10 @@ def move(
 async def move_on_store(settings: Settings, board_id: str, target: int) -> MoveCounts:
     """Move a board to another partition. Raises what `BoardMove.run` does."""
     # Imported here: the other commands need no driver.
+    from jobs.boards.move import BoardMove
     from service.stores import open_store
     from service.telemetry.logs import logging_to_stderr
     from service.wiring import make_work_leases
-    from storage.entries.board_move import BoardMove
     from storage.schema.creation import prepare_store
 
     with logging_to_stderr():

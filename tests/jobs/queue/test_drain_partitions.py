@@ -8,9 +8,10 @@ import pytest
 
 from jobs.queue.size_workers import SizeWorkersJob
 from querybuilder import Bound
+from storage.errors import StoreAwayError
 from storage.records import Board
-from storage.store import CONTROL, Program, Store, in_partition
-from tests.jobs.queue.test_drain import LIMITS, Place
+from storage.store import CONTROL, Program, Rows, Store, in_partition
+from tests.jobs.queue.test_drain import LEASE_S, LIMITS, Place
 from tests.jobs.world import World
 from tests.schemas import PARTITIONS
 from tests.storage.deployment import Deployment, part, ranked
@@ -36,6 +37,26 @@ class StuckPartition(PassingStore):
                 raise RuntimeError("refused")
 
         return await self._store.write(lambda: interpose(program(), check))
+
+
+class AwayPartition(PassingStore):
+    """A store in which no statement reaches the partition `away`."""
+
+    away: int | None = None
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        return await super().read(lambda: interpose(program(), self._check), heavy=heavy)
+
+    async def read_query(self, query: Bound) -> Rows:
+        self._check(query)
+        return await super().read_query(query)
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        return await super().write(lambda: interpose(program(), self._check))
+
+    def _check(self, query: Bound) -> None:
+        if self.away is not None and query.partition == self.away:
+            raise StoreAwayError("away")
 
 
 async def create_everywhere(deployment: Deployment) -> list[Board]:
@@ -88,6 +109,24 @@ async def test_a_partition_whose_rounds_fail_does_not_stop_the_others(world: Wor
         await place.wait_for_round()
     assert pause_s == 2 * LIMITS.job_backoff_base_s
     assert await read_xp(world, boards[0]) == 2
+
+
+async def test_a_partition_that_is_away_does_not_stop_the_others(world: World) -> None:
+    desk = await QueueDesk.on(world.deployment, everywhere=True)
+    boards = await create_everywhere(world.deployment)
+    desk.store = store = AwayPartition(desk.store)
+    place = Place(desk, boards[0])
+    await desk.enqueue(*(desk.deployment.post("ada", part(board, {"xp": 1})) for board in boards))
+    store.away = 0
+    async with place.run_worker():
+        for _ in range(PARTITIONS - 1):
+            await place.wait_for_round()
+        await place.wait_until_idle()
+        assert [await read_xp(world, board) for board in boards] == [0, 1, 1, 1]
+        store.away = None
+        place.advance(LEASE_S)
+        await place.wait_for_round()
+    assert await read_xp(world, boards[0]) == 1
 
 
 async def test_the_number_of_workers_follows_the_work_in_all_partitions(world: World) -> None:

@@ -5,12 +5,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from service.cli import app
 from storage.engines.postgres import PostgresStore
 from storage.engines.sqlite import SqliteStore
 from tests.schemas import fresh_schema
+from tests.service.cli_fake_service import run
 from tests.storage.backends import POSTGRES_LIMITS, SQLITE_LIMITS
 from tests.storage.deployment import Deployment, part, ranked
 
@@ -21,8 +20,8 @@ async def place(postgres_url: str) -> AsyncIterator[str]:
         yield url
 
 
-async def run(*arguments: str) -> Result:
-    return await asyncio.to_thread(CliRunner().invoke, app, ["partition", "move", *arguments])
+async def move(*arguments: str, code: int) -> str:
+    return (await asyncio.to_thread(run, "partition", "move", *arguments, code=code)).output
 
 
 async def test_the_command_moves_a_board_and_says_how_long_posts_waited(place: str) -> None:
@@ -32,19 +31,16 @@ async def test_the_command_moves_a_board_and_says_how_long_posts_waited(place: s
         deployment = await Deployment.on(store)
         board = await deployment.create("season", ranked("xp"))
         await deployment.apply(deployment.post("ada", part(board, {"xp": 5}), post_id="1"))
-        result = await run("season", "0", "--store", place)
-        assert result.exit_code == 0, result.output
-        assert "season is in partition 0: 1 rows and 1 post ids copied" in result.output
-        assert "posts to it waited for at most" in result.output
+        output = await move("season", "0", "--store", place, code=0)
+        assert "season is in partition 0: 1 rows and 1 post ids copied" in output
+        assert "posts to it waited for at most" in output
         assert (await deployment.find("season")).partition == 0
         for arguments, said in (
             (("season", "0"), "in partition 0 already"),
             (("season", "3"), "partitions 0 to 2"),
             (("unknown", "1"), "no leaderboard 'unknown'"),
         ):
-            result = await run(*arguments, "--store", place)
-            assert result.exit_code == 1
-            assert said in result.output
+            assert said in await move(*arguments, "--store", place, code=1)
     finally:
         await store.close()
 
@@ -53,6 +49,4 @@ async def test_a_store_in_one_file_has_no_other_partition(tmp_path: Path) -> Non
     store = await SqliteStore.open(tmp_path / "boards.db", SQLITE_LIMITS)
     await (await Deployment.on(store)).create("season", ranked("xp"))
     await store.close()
-    result = await run("season", "1", "--store", f"sqlite:///{tmp_path / 'boards.db'}")
-    assert result.exit_code == 1
-    assert "partitions 0 to 0" in result.output
+    assert "partitions 0 to 0" in await move("season", "1", "--store", f"sqlite:///{tmp_path / 'boards.db'}", code=1)

@@ -2,13 +2,24 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
+from tests.schemas import fresh_schema
+from tests.servers import PostgresServer
 from tests.service.cli_fake_service import run
 from tests.service.real_service import Service
 
 XP = {"name": "xp", "merge": "sum"}
+
+
+@pytest.fixture
+async def store_url(postgres_url: str) -> AsyncIterator[str]:
+    async with fresh_schema(postgres_url) as url:
+        yield url
 
 
 def schema_of(url: str) -> str:
@@ -43,10 +54,11 @@ def test_an_ordinary_store_gets_further_partitions(store_url: str) -> None:
     assert all((each["boards"], each["entries"]) == (0, 0) and each["bytes"] > 0 for each in listed)
 
 
-def test_citus_is_refused_on_a_server_without_the_extension(store_url: str) -> None:
-    refused = run("store", "init", "--citus", "--store", store_url, code=1)
-    assert "has no extension citus" in refused.output
-    run("store", "init", "--store", store_url, code=0)
+async def test_citus_is_refused_on_a_server_without_the_extension(postgres_server: PostgresServer) -> None:
+    async with fresh_schema(postgres_server.url()) as store_url:
+        refused = await asyncio.to_thread(run, "store", "init", "--citus", "--store", store_url, code=1)
+        assert "has no extension citus" in refused.output
+        await asyncio.to_thread(run, "store", "init", "--store", store_url, code=0)
 
 
 def test_a_sqlite_store_has_one_partition(tmp_path: Path) -> None:

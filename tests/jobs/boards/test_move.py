@@ -5,21 +5,22 @@ import contextlib
 import copy
 import itertools
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from config.settings import JobSettings
+from jobs.boards.move import BoardMove, MoveCounts
 from predictor import Curve, Knot
 from querybuilder import Bound, col, select
 from storage.archive.archive_reader import ArchivedEntries
 from storage.archive.archive_writer import ArchiveWriter
 from storage.boards.boards import CHANGES, STATE, find_totals
+from storage.boards.closed_boards import lock_rows_keys
 from storage.curves.stored_curves import find_listed_curves, store_curve
-from storage.entries import board_move
-from storage.entries.board_move import BoardMove, MoveCounts
 from storage.entries.entries import log_moves
 from storage.entries.erasure import erasure_statements
 from storage.entries.hidden_owners import hidden_statements
@@ -40,16 +41,15 @@ from storage.log.log_record import ChangeKind
 from storage.periods import PeriodKind
 from storage.posting.transaction import PostTransaction
 from storage.reads.point_reads import read_totals
-from storage.records import Board, FamilySpec, PostStatus, Ties
+from storage.records import Board, FamilySpec, PostStatus, TableSharing, Ties
+from storage.schema.creation import count_partitions
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS, TOTALS
 from storage.store import CONTROL, Program, Store, in_partition
 from tests.schemas import PARTITIONS
-from tests.storage.backends import HOME, OpenStore
+from tests.storage.backends import BACKENDS, HOME, OpenStore
 from tests.storage.deployment import Deployment, counter, label, part, ranked, spec
 from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore
-
-pytestmark = pytest.mark.parametrize("backend", ["partitions"], indirect=True)
 
 T = TypeVar("T")
 COLUMNS = (ranked("xp"), counter("shots"), label("clan"))
@@ -57,19 +57,44 @@ ELSEWHERE = 0
 OWNERS = [f"o{number:02}" for number in range(14)]
 
 
+@pytest.fixture
+async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
+    async with BACKENDS["partitions"](request)(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture(params=list(TableSharing))
+async def deployment(open_store: OpenStore, request: pytest.FixtureRequest) -> Deployment:
+    return await Deployment.on(await open_store(), request.param)
+
+
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board_move, "PAGE_ROWS", 6)
+    for module in ("jobs.boards.move", "storage.entries.board_copy"):
+        monkeypatch.setattr(f"{module}.PAGE_ROWS", 6)
 
 
 def mover(
-    store: Store, target: int, *, clock: Callable[[], Program[int]] = store_clock, board_id: str = "b"
+    store: Store,
+    target: int,
+    *,
+    clock: Callable[[], Program[int]] = store_clock,
+    board_id: str = "b",
+    report: Callable[[MoveCounts], None] = lambda _: None,
 ) -> BoardMove:
     async def pause(_seconds: float) -> None:
         await asyncio.sleep(0)
 
-    leases, monotonic = WorkLeases(clock, margin_us=0), asyncio.get_running_loop().time
-    return BoardMove(store, leases, board_id=board_id, target=target, holder="test", monotonic=monotonic, sleep=pause)
+    return BoardMove(
+        store,
+        WorkLeases(clock, margin_us=0),
+        board_id=board_id,
+        target=target,
+        holder="test",
+        monotonic=asyncio.get_running_loop().time,
+        sleep=pause,
+        report=report,
+    )
 
 
 async def move(deployment: Deployment, target: int, board_id: str = "b") -> MoveCounts:
@@ -277,6 +302,27 @@ async def test_a_moved_board_is_rebuilt_from_its_history_in_both_partitions(depl
     assert len(before) > 1
     await deployment.store.write(lambda: rebuild_board(board_id="b"))
     assert await deployment.list_rows(await deployment.find()) == before
+
+
+async def test_a_move_copies_rows_while_a_post_holds_the_board(open_store: OpenStore, deployment: Deployment) -> None:
+    board = await fill(deployment)
+    held, copied = asyncio.Event(), asyncio.Event()
+
+    def hold() -> Program[None]:
+        yield from lock_rows_keys([board])
+        held.set()
+        while not copied.is_set():
+            yield from count_partitions()
+
+    async with asyncio.TaskGroup() as group:
+        holder = await open_store()
+        group.create_task(holder.at(CONTROL).write(hold))
+        await held.wait()
+        try:
+            await mover(deployment.store, ELSEWHERE, report=lambda _: copied.set()).run()
+        finally:
+            copied.set()
+    assert (await deployment.find()).partition == ELSEWHERE
 
 
 async def test_posts_that_are_not_logged_stop_the_move(deployment: Deployment) -> None:

@@ -1,0 +1,384 @@
+"""Programs that copy a board to another partition while posts to the board go on. `jobs.boards.move` runs them.
+
+The switch is one transaction. It holds back posts to the board, catches up a last time, changes the catalog and clears
+the source. So before it nothing refers to the copy, and afterwards nothing refers to the source. Posts that waited find
+their table or their copy of the board outdated, and are applied again in the target.
+
+The change log says which rows to copy again: those of the owners in the bundles that were logged since the last mark.
+A transaction stores the same time in its bundle and with its post ids, so the bundles also say which post ids are new.
+An erased owner has no name in the log. If the log has such a change, all rows of the copy are compared with the source.
+
+The most important rule: the switch copies nothing that an earlier transaction can still change. The locks on the
+catalog's row and on the table of rows make it wait for all such transactions.
+
+The log stays in the source, and so does the history of the board. The journal merges it with the log of the target.
+The statements of the copy run in this process, because a statement reads the tables of one partition only. A store with
+several partitions is on PostgreSQL, so no statement here has to be one of SQLite.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from querybuilder import (
+    ASC,
+    BLOB,
+    INTEGER,
+    CreateTable,
+    Lock,
+    asc,
+    col,
+    delete,
+    drop_table,
+    hold_table,
+    insert,
+    not_,
+    param,
+    seek,
+    select,
+)
+from storage.boards.boards import (
+    CHANGES,
+    clear_partition,
+    find_board,
+    find_totals,
+    lock_standalone_board,
+    state_of,
+    store_columns,
+)
+from storage.boards.row_tables import Layout, columns_of, create_row_table, define_row_table, layout_of, scope_of
+from storage.boards.shared_tables import POST_IDS_KEY, find_or_create_table, note_dropped_rows
+from storage.errors import (
+    BoardChangedError,
+    JournalIncompleteError,
+    LeaseTakenError,
+    LostRaceError,
+    SpecConflictError,
+    SpecInvalidError,
+    UnknownBoardError,
+)
+from storage.leases.claims import store_clock
+from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.log.bundles import NAMELESS, owners_of
+from storage.log.change_log import AFTER_MARK, POSITION, change_log
+from storage.log.journal import journal
+from storage.log.log_record import ChangeKind
+from storage.records import Board
+from storage.schema.creation import count_partitions
+from storage.schema.placement import TABLES
+from storage.schema.sequences import take_number
+from storage.schema.tables import ARCHIVE_BLOCKS, CHANGE_LOG, CURVES, HIDDEN_ENTRIES, POST_IDS, TOTALS
+from storage.store import CONTROL, Program, Row, Rows, in_partition
+
+from .hidden_owners import HIDDEN_KEY
+
+MOVE_POOL = "move"  # the pool of the work leases for moving a board
+PAGE_ROWS = 5_000
+PAGE_BUNDLES = 500
+PAGE_DOCUMENTS = 50  # a page of archive blocks or curves
+
+
+def check_not_moving(board: Board) -> Program[None]:
+    """Raise `LeaseTakenError` if a process moves the board. Lock the catalog's row of the board first.
+
+    A transaction that replaces the rows of a board without logging it calls this program.
+    """
+    lease = yield from in_partition(CONTROL, _LEASES.find_lease(MOVE_POOL, str(board.key)))
+    free_in_us = 0 if lease is None else lease.expires_at_us - (yield from in_partition(CONTROL, store_clock()))
+    if free_in_us > 0:
+        raise LeaseTakenError(
+            f"the leaderboard {board.id!r} is being moved to another partition", free_in_us=free_in_us
+        )
+
+
+_LEASES = WorkLeases(store_clock, margin_us=0)
+
+
+class TableCopy:
+    """Programs that copy a board's rows of one table, page by page in the order of the table's key."""
+
+    def __init__(self, source: CreateTable, target: CreateTable, scope: dict[str, int]) -> None:
+        """Prepare the statements. `scope`: the value of the first column in all rows of the board, by its name."""
+        self._scope, self._keys = scope, source.keys[len(scope) :]
+        self.page_rows = PAGE_DOCUMENTS if BLOB in source.kinds.values() else PAGE_ROWS
+        self._rows = select(*map(col, source.kinds)).from_(source.name)
+        self._rows = self._rows.where(*(col(name).eq(param(name, INTEGER)) for name in scope))
+        first = self._rows.order_by(*(asc(col(key)) for key in self._keys)).limit(self.page_rows)
+        self._first = first.prepared()
+        self._next = first.where(seek(*((key, ASC, param(key)) for key in self._keys))).prepared()
+        written = insert(target.name).rows(param("rows"), **target.kinds)
+        self._write = written.on_conflict(*target.keys).overwrite().prepared()
+
+    def read_page(self, after: Row) -> Program[tuple[Rows, Row | None]]:
+        """Return the next rows after the key `after`, or the first ones if it is empty, and the next `after`, or None.
+
+        A row has all columns of the table. The key of a row leaves out its scope.
+        """
+        page = self._next.bind(**self._scope, **dict(zip(self._keys, after, strict=True))) if after else None
+        rows = yield self._first.bind(**self._scope) if page is None else page
+        return rows, self.key_of(rows[-1]) if len(rows) == self.page_rows else None
+
+    def key_of(self, row: Row) -> Row:
+        return row[len(self._scope) :][: len(self._keys)]
+
+    def write_rows(self, rows: Rows) -> Program[None]:
+        if rows:
+            yield self._write.bind(rows=[tuple(row) for row in rows])
+
+
+class RowsCopy(TableCopy):
+    """Programs that copy a board's rows, and rows of single owners again."""
+
+    def __init__(self, here: Layout, there: Layout, scope: dict[str, int]) -> None:
+        super().__init__(define_row_table(here), define_row_table(there), scope)
+        owner, theirs = col("owner"), col("owner").in_(param("owners"))
+        self._by_owners = self._rows.where(theirs).prepared()
+        copied = select(owner).from_(there.table).where(*there.scope(), owner.gt(param("after")))
+        self._copied = copied.order_by(asc(owner)).limit(PAGE_ROWS).packed().prepared()
+        lost = delete(there.table).where(*there.scope(), theirs, not_(owner.in_(param("kept"))))
+        self._remove = lost.prepared()
+
+    def list_copied(self, after: str) -> Program[list[str]]:
+        """Return the next owners that have a row in the target."""
+        return [row[0] for row in (yield self._copied.bind(after=after, **self._scope))]
+
+    def read_owners(self, owners: Sequence[str]) -> Program[Rows]:
+        rows: Rows = []
+        for some in _chunks(owners):
+            rows += yield self._by_owners.bind(owners=some, **self._scope)
+        return rows
+
+    def write_owners(self, owners: Sequence[str], rows: Rows) -> Program[None]:
+        """Give these owners these rows, and remove the rows of the other owners in the list."""
+        there = {self.key_of(row)[0]: row for row in rows}
+        for some in _chunks(owners):
+            kept = [owner for owner in some if owner in there]
+            yield from self.write_rows([there[owner] for owner in kept])
+            if len(kept) < len(some):
+                yield self._remove.bind(owners=some, kept=kept, **self._scope)
+
+
+def _chunks(owners: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(owners), PAGE_ROWS):
+        yield owners[start : start + PAGE_ROWS]
+
+
+class BoardChanges(NamedTuple):
+    """The changes of a board between two marks."""
+
+    until: int  # the next mark
+    more: bool  # whether further changes follow
+    owners: list[str]  # the owners whose rows may have changed
+    rows: Rows  # the rows that these owners have
+    post_ids: Rows
+    erased: bool  # whether the name of an owner was erased
+    logged: bool  # whether anything has changed
+
+
+class BoardCopy:
+    """Programs that copy one board. Run each for the source or the target, or for `CONTROL` if it says so."""
+
+    def __init__(self, board: Board, moved: Board) -> None:
+        """Prepare the programs for a board as it is, and as it will be."""
+        self.board, self.moved = board, moved
+        self.rows: RowsCopy | None = None  # None: the board has an archive instead of rows
+        if board.archived_us is None:
+            self.rows = RowsCopy(layout_of(board), layout_of(moved), scope_of(board))
+        self.post_ids, *self._small = (self._copy_table(table) for table in (POST_IDS, *_SMALL_TABLES))
+
+    def _copy_table(self, table: str) -> TableCopy:
+        return TableCopy(TABLES[table], TABLES[table], {"board_key": self.board.key})
+
+    def list_left_behind(self) -> list[tuple[int, int]]:
+        """Return which rows `sweep_rows` has to delete in the target before rows are copied to it."""
+        notes = [(POST_IDS_KEY, self.moved.key)]
+        if self.moved.table_key is not None and self.rows is not None:
+            notes.append((self.moved.table_key, self.moved.rows_key))
+        return notes
+
+    def note_left_behind(self) -> Program[None]:
+        """Let `sweep_rows` delete in the target what a copy may have left there."""
+        for table_key, rows_key in self.list_left_behind():
+            yield from note_dropped_rows(table_key, rows_key)
+
+    def read_start(self) -> Program[tuple[int, int]]:
+        """Return the mark of this snapshot of the source, and the board's count of changes."""
+        mark = yield from change_log.take_mark()
+        totals = yield from find_totals([self.board.key])
+        return mark, totals[self.board.key].get(CHANGES, 0)
+
+    def read_changes(self, mark: int) -> Program[BoardChanges]:
+        """Read what has changed in the source since a mark.
+
+        Raises:
+            JournalIncompleteError: some of it was pruned.
+        """
+        until = yield from change_log.take_mark()
+        if (yield from change_log.find_pruned_position()) > mark:
+            raise JournalIncompleteError("the log was pruned during the move; raise change_log_retention_s")
+        bundles = yield _BUNDLES.bind(key=self.board.key, mark=mark, until=until)
+        more = len(bundles) == PAGE_BUNDLES
+        names = dict.fromkeys(name for _, _, owners in bundles for name in owners_of(owners))
+        owners = sorted(name for name in names if name and not name.startswith(NAMELESS))
+        rows = [] if self.rows is None else (yield from self.rows.read_owners(owners))
+        ids: Rows = []
+        if times := sorted({row[1] for row in bundles}):
+            ids = [row for row in (yield _NEW_POST_IDS.bind(times=times)) if row[0] == self.board.key]
+        erased = any(name.startswith(NAMELESS) for name in names) and self.rows is not None
+        return BoardChanges(bundles[-1][0] + 1 if more else until, more, owners, rows, ids, erased, bool(bundles))
+
+    def write_changes(self, changes: BoardChanges) -> Program[None]:
+        """Copy changes to the target."""
+        if self.rows is not None:
+            yield from self.rows.write_owners(changes.owners, changes.rows)
+        yield from self.post_ids.write_rows(changes.post_ids)
+
+    def switch(self, mark: int, *, begun_changes: int | None, released: Program[None]) -> Program[None]:
+        """Hold back posts, copy what is left, and let the board begin in the target. Run this for `CONTROL`.
+
+        `begun_changes`: the board's count of changes when the copy began, if the log has held none of them since.
+        `released` gives the lease back in the same transaction.
+
+        Raises:
+            LostRaceError: there is too much left to copy, or an owner is being shown.
+            BoardChangedError: the board is not the one of which the rows were copied.
+            JournalIncompleteError: posts to the board are not logged.
+        """
+        board, source, target = self.board, self.board.partition, self.moved.partition
+        now = yield from find_board(board.id, lock=Lock.UPDATE, queued=True)
+        if _shape(now) != _shape(board):
+            raise BoardChangedError
+        if self.rows is not None:
+            yield hold_table(layout_of(board).table).bind().at(source)
+        found = yield from in_partition(source, self.read_changes(mark))
+        if found.more or found.erased:
+            raise LostRaceError("too much has changed since the rows were copied")
+        totals = (yield from in_partition(source, find_totals([board.key])))[board.key]
+        if begun_changes is not None and not found.logged and totals.get(CHANGES, 0) != begun_changes:
+            raise JournalIncompleteError(
+                "posts to the leaderboard are not logged, so it cannot be moved: see change_log"
+            )
+        yield from in_partition(target, self.write_changes(found))
+        for name, table in zip(_SMALL_TABLES, self._small, strict=True):
+            yield from self._copy_small_table(name, table)
+        moved = self.moved
+        yield from store_columns(board, partition=moved.partition, table_key=moved.table_key, rows_key=moved.rows_key)
+        yield from in_partition(source, clear_partition(board))
+        yield from released
+        # Readers of streams then look for the board in the catalog. The log comes last, because of its counter.
+        yield from journal.log_event(board, ChangeKind.MOVED, (yield from store_clock()))
+
+    def _copy_small_table(self, name: str, table: TableCopy) -> Program[None]:
+        after: Row | None = ()
+        while after is not None:
+            rows, after = yield from in_partition(self.board.partition, table.read_page(after))
+            if name == HIDDEN_ENTRIES:
+                yield from in_partition(self.moved.partition, _hold_marks([row[1] for row in rows]))
+            if name == CURVES:
+                rows = yield from in_partition(self.moved.partition, _number_curves(rows))
+            yield from in_partition(self.moved.partition, table.write_rows(rows))
+
+    def remove_copy(self, released: Program[None]) -> Program[None]:
+        """Remove the copy, unless the board is in the target. Run this for `CONTROL`. `released` gives the lease back.
+
+        Raises:
+            LeaseLostError: another process has the lease, and needs its copy.
+        """
+        moved = self.moved
+        try:
+            board = yield from find_board(moved.id, lock=Lock.UPDATE)
+        except UnknownBoardError:
+            board = None
+        if board is not None and (board.key, board.partition) == (moved.key, moved.partition):
+            return
+        yield from released
+        if self.rows is not None and moved.table_key is None:
+            yield drop_table(layout_of(moved).table, if_exists=True).bind().at(moved.partition)
+        yield from in_partition(moved.partition, self.note_left_behind())
+
+
+def begin_copy(
+    board_id: str, target: int, leases: WorkLeases, *, holder: str, lease_us: int
+) -> Program[tuple[BoardCopy, WorkLease]]:
+    """Take the lease of a board and create an empty table in the target. Run this for `CONTROL`.
+
+    The lock on the catalog's row makes a move wait for a rebuild of the board, but not for posts.
+
+    Raises:
+        UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
+        SpecInvalidError: the store does not have the target.
+        SpecConflictError: the board is in the target already.
+        LeaseTakenError: another process moves the board.
+    """
+    board = yield from lock_standalone_board(board_id, lock=Lock.SHARE)
+    partitions = yield from count_partitions()
+    if not 0 <= target < partitions:
+        raise SpecInvalidError(f"the store has the partitions 0 to {partitions - 1}")
+    if target == board.partition:
+        raise SpecConflictError(f"{board.id!r} is in partition {target} already")
+    lease = yield from leases.claim(MOVE_POOL, str(board.key), holder=holder, lease_us=lease_us)
+    moved = replace(board, partition=target)
+    if board.archived_us is None and board.table_key is not None:
+        table_key = yield from find_or_create_table(columns_of(board.spec.columns, shared=True), target)
+        moved = replace(moved, table_key=table_key)
+    elif board.archived_us is None:
+        moved = replace(moved, rows_key=board.rows_key + 1)
+        for partition in range(partitions):  # an earlier move, which was killed, may have left its table anywhere
+            yield drop_table(layout_of(moved).table, if_exists=True).bind().at(partition)
+        yield from in_partition(target, create_row_table(layout_of(moved)))
+    copy = BoardCopy(board, moved)
+    yield from in_partition(target, copy.note_left_behind())
+    return copy, lease
+
+
+def _hold_marks(owners: Sequence[str]) -> Program[None]:
+    """Check that these owners are hidden, and let nobody show them before this transaction ends.
+
+    Raises:
+        LostRaceError: one of them is being shown. Whoever shows an owner looks up the owner's boards in each partition,
+            one after the other, so a board must not move meanwhile.
+    """
+    if owners and len((yield _MARKS.bind(owners=owners))) < len(owners):
+        raise LostRaceError("an owner is being shown")
+
+
+def _number_curves(rows: Rows) -> Program[Rows]:
+    """Give curves versions of this partition that are greater than their own. Their marks belong to the other log.
+
+    So each process takes the curves of this partition for newer ones.
+    """
+    numbered: Rows = []
+    names = list(TABLES[CURVES].kinds)
+    for row in rows:
+        curve = dict(zip(names, row, strict=True))
+        taken = yield from take_number("curve_version")
+        if taken <= curve["version"]:
+            taken = yield from take_number("curve_version", curve["version"] - taken + 1)
+        numbered.append(tuple((curve | {"version": taken, "mark": None}).values()))
+    return numbered
+
+
+def _shape(board: Board) -> tuple[int, int, int, int | None]:
+    """Return what changes if rows are removed or get another form."""
+    return board.key, state_of(board), board.rows_key, board.table_key
+
+
+_SMALL_TABLES = (HIDDEN_ENTRIES, CURVES, TOTALS, ARCHIVE_BLOCKS)
+_BUNDLES = (
+    select(POSITION, col("updated_at"), col("owners"))
+    .from_(CHANGE_LOG)
+    .where(col("board_key").eq(param("key")), AFTER_MARK, POSITION.lt(param("until")))
+    .order_by(asc(POSITION))
+    .limit(PAGE_BUNDLES)
+    .packed()
+    .prepared()
+)
+_new_post_ids = select(*map(col, TABLES[POST_IDS].kinds)).from_(POST_IDS)
+_NEW_POST_IDS = _new_post_ids.where(col("remembered_at").in_(param("times"))).packed().prepared()
+_MARKS = (
+    select(col("owner"))
+    .from_(HIDDEN_ENTRIES)
+    .where(col("board_key").eq(HIDDEN_KEY), col("owner").in_(param("owners")))
+    .locked(Lock.SHARE)
+    .prepared()
+)
