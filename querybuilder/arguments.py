@@ -89,7 +89,7 @@ def _shape(kinds: tuple[SqlType, ...] | None) -> Any:
     """
     cell: Any = str | _Int64 if kinds is None else tuple.__class_getitem__(tuple(_CELLS[kind] for kind in kinds))
     items = list.__class_getitem__(cell)
-    return msgspec.defstruct("Items", [("items", items)], array_like=True)
+    return _analysed(msgspec.defstruct("Items", [("items", items)], array_like=True), [])
 
 
 def _arrays(rows: list[Any], kinds: tuple[SqlType, ...]) -> tuple[object, ...]:
@@ -108,7 +108,17 @@ def _arrays(rows: list[Any], kinds: tuple[SqlType, ...]) -> tuple[object, ...]:
 @cache
 def _columns_shape(kinds: tuple[SqlType, ...]) -> Any:
     columns = tuple(list.__class_getitem__(_CELLS[kind]) for kind in kinds)
-    return msgspec.defstruct("Columns", [("columns", tuple.__class_getitem__(columns))], array_like=True)
+    shape = msgspec.defstruct("Columns", [("columns", tuple.__class_getitem__(columns))], array_like=True)
+    return _analysed(shape, ((),) * len(kinds))
+
+
+def _analysed(shape: Any, example: object) -> Any:
+    """Return a struct type with one field, after its first use. `example` is a value of the field.
+
+    msgspec analyses a struct type at its first use. The process crashes if another thread uses the type meanwhile.
+    """
+    msgspec.convert((example,), shape)
+    return shape
 
 
 def _array_text(cells: list[Any]) -> str:

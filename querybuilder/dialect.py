@@ -102,7 +102,7 @@ POSTGRES = Dialect(
 
 
 def quote_table(dialect: Dialect, table: str, name: str | None = None) -> str:
-    """Return a table, quoted and with its schema. Or return `name`, a name in the schema of the table."""
+    """Return the quoted name of a table with its schema. `name` is another name in that schema, such as an index."""
     schema, quoted = dialect.schema_of(table), quote(dialect, table if name is None else name)
     return quoted if schema is None else f"{quote(dialect, schema)}.{quoted}"
 

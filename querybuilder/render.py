@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -208,16 +208,12 @@ class Query(Node):
     """A whole statement. Builders are immutable: every method returns a new one."""
 
     __slots__ = ()
+    is_definition: ClassVar[bool] = False  # whether the statement defines or drops something
 
     def compile(self, dialect: Dialect) -> Statement:
         """Return the statement for this dialect. Raises a QueryError if the dialect cannot express the query."""
         out = Rendering(dialect)
         return out.statement(self.render(out))
-
-    @property
-    def is_definition(self) -> bool:
-        """Return whether the statement defines or drops something."""
-        return False
 
     def prepared(self) -> Prepared:
         return Prepared(self)
@@ -267,6 +263,10 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     query: Prepared
     params: dict[str, object]
     partition: int | None = None
+
+    def at(self, partition: int) -> Bound:
+        """Return the query for a partition, unless the query already has one."""
+        return Bound(self.query, self.params, partition) if self.partition is None else self
 
     def build(self, dialect: Dialect) -> Built:
         """Return the query as text and arguments of a dialect.

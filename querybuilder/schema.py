@@ -7,11 +7,12 @@ only constants are the defaults of columns, which are integers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from querybuilder.arguments import constant_kind
 from querybuilder.dialect import Dialect, SqlType, quote_table
 from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
-from querybuilder.render import Command, Node, Query, Rendering, Statement, Written
+from querybuilder.render import Command, Node, Query, Rendering, Statement
 from querybuilder.select import render_where
 from querybuilder.terms import Column, Condition, Ordering, asc
 
@@ -20,49 +21,61 @@ class Definition(Command):
     """A statement that defines or drops something. It cannot bind values."""
 
     __slots__ = ()
-
-    @property
-    def is_definition(self) -> bool:
-        return True
+    is_definition: ClassVar[bool] = True
 
     def compile(self, dialect: Dialect) -> Statement:
         return _compile(self, dialect)
 
 
-def _define_column(name: str, kind: SqlType, *, null: bool, default: int | None = None, sortable: bool) -> Node:
-    if default is not None and not constant_kind(default) is kind is SqlType.INTEGER:
-        raise BadValueError(f"the default of column {name!r} is not an integer of 64 bits, or the column is not")
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition(Node):
+    name: str
+    kind: SqlType
+    null: bool = False
+    default: int | None = None
+    sortable: bool = True
 
-    def write(out: Rendering) -> str:
-        sql = f"{out.name(name)} {out.dialect.type_names[kind]}"
-        if sortable and kind is SqlType.TEXT:
+    def __post_init__(self) -> None:
+        if self.default is not None and not constant_kind(self.default) is self.kind is SqlType.INTEGER:
+            raise BadValueError(
+                f"the default of column {self.name!r} is not an integer of 64 bits, or the column is not"
+            )
+
+    def render(self, out: Rendering) -> str:
+        sql = f"{out.name(self.name)} {out.dialect.type_names[self.kind]}"
+        if self.sortable and self.kind is SqlType.TEXT:
             sql += out.dialect.collation
-        if not null:
+        if not self.null:
             sql += " NOT NULL"
-        return sql if default is None else f"{sql} DEFAULT {default:d}"
-
-    return Written(write)
+        return sql if self.default is None else f"{sql} DEFAULT {self.default:d}"
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(Query):
+    is_definition: ClassVar[bool] = True
+
     name: str
-    columns: tuple[Node, ...] = ()
+    columns: tuple[ColumnDefinition, ...] = ()
     keys: tuple[str, ...] = ()
     is_clustered: bool = False
     guarded: bool = False
+
+    @property
+    def kinds(self) -> dict[str, SqlType]:
+        """Return the kinds of the columns by name, in the order of the columns."""
+        return {column.name: column.kind for column in self.columns}
 
     def column(
         self, name: str, kind: SqlType, *, null: bool = False, default: int | None = None, sortable: bool = True
     ) -> CreateTable:
         """Add a column. If it is a `sortable` column of text, both databases order its text by code point."""
-        return self._with(_define_column(name, kind, null=null, default=default, sortable=sortable))
+        return self._with(ColumnDefinition(name, kind, null, default, sortable))
 
     def with_columns(self, /, **kinds: SqlType) -> CreateTable:
         """Add columns that are not null and have no default."""
-        return self._with(*(_define_column(name, kind, null=False, sortable=True) for name, kind in kinds.items()))
+        return self._with(*(ColumnDefinition(name, kind) for name, kind in kinds.items()))
 
-    def _with(self, *columns: Node) -> CreateTable:
+    def _with(self, *columns: ColumnDefinition) -> CreateTable:
         return replace(self, columns=self.columns + columns)
 
     def primary_key(self, *names: str) -> CreateTable:
@@ -74,10 +87,6 @@ class CreateTable(Query):
 
     def if_not_exists(self) -> CreateTable:
         return replace(self, guarded=True)
-
-    @property
-    def is_definition(self) -> bool:
-        return True
 
     def compile(self, dialect: Dialect) -> Statement:
         return _compile(self, dialect)
@@ -125,7 +134,7 @@ def create_index(
 
 def add_column(table: str, name: str, kind: SqlType, *, sortable: bool = True) -> Query:
     """Return a statement that adds a column. Existing rows have null in it."""
-    column = _define_column(name, kind, null=True, sortable=sortable)
+    column = ColumnDefinition(name, kind, null=True, sortable=sortable)
     return Definition(lambda out: f"ALTER TABLE {out.table(table)} ADD COLUMN {column.render(out)}")
 
 

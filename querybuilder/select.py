@@ -230,8 +230,8 @@ class Select(RowQuery):
     def offset(self, offset_rows: RowBound) -> Select:
         return replace(self, offset_rows=_bound(offset_rows))
 
-    def locked(self, lock: Lock, *in_order: Term | Ordering) -> Select:
-        """Lock the rows that are found, one after the other, in the order of `in_order`.
+    def locked(self, lock: Lock | None, *in_order: Term | Ordering) -> Select:
+        """Lock the rows that are found, one after the other, in the order of `in_order`. None: lock nothing.
 
         Transactions that all lock in the same order never deadlock. A dialect without row locks ignores this call.
         """

@@ -230,6 +230,28 @@ def whole_part(left: Operand, right: Operand) -> Term:
     return _calculate(left, "/", right)
 
 
+def remainder(left: Operand, right: Operand) -> Term:
+    """Return what is left of `left`, a number of at least 0, after its division by `right`."""
+    return _calculate(left, "%", right)
+
+
+def advisory_lock(number: Operand, *, shared: bool) -> Term:
+    """Take a numbered lock of the table of a select of one table. It lasts until the transaction ends.
+
+    The value of the term is always null or empty. If the select also locks its rows, each row's advisory lock comes
+    first. PostgreSQL lets those who share a row's lock overtake a transaction that waits for it, but here they queue.
+    If the number is null, or in a dialect without row locks, the term does nothing.
+    """
+    given, mode = term(number), "_shared" if shared else ""
+
+    def write(out: Rendering) -> str:
+        if not out.dialect.row_locks:
+            return "NULL"
+        return f"pg_advisory_xact_lock{mode}(CAST(tableoid AS integer), CAST({given.render(out)} AS integer))"
+
+    return Expression(write)
+
+
 def smaller_of(left: Operand, right: Operand) -> Term:
     """Return the smaller of two values. If one of them is null, the result depends on the database."""
     first, second = term(left), term(right)

@@ -27,18 +27,16 @@ class Coalescer(Generic[Q, A]):
     """
 
     def __init__(
-        self,
-        answer: Callable[[list[Q]], Awaitable[Sequence[A]]],
-        *,
-        batch_max: int,
-        waiting_max: int,
-        lanes: int,
+        self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], *, batch_max: int, waiting_max: int, lanes: int
     ) -> None:
         self._answer = answer
         self._batch_max, self._waiting_max, self._idle_lanes = batch_max, waiting_max, lanes
         self._under_way = 0  # how many questions are currently being answered
         self._asked: deque[tuple[Hashable, Q, asyncio.Future[A]]] = deque()
         self._loop = asyncio.get_running_loop()
+        self._unanswered = 0
+        self._unanswered_s = 0.0  # the number of unanswered questions, summed up over time until `_summed_up_s`
+        self._summed_up_s = self._loop.time()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, kind: Hashable, question: Q) -> asyncio.Future[A]:
@@ -46,6 +44,7 @@ class Coalescer(Generic[Q, A]):
         if len(self._asked) >= self._waiting_max:
             raise StoreBusyError(f"{len(self._asked)} reads are waiting")
         future: asyncio.Future[A] = self._loop.create_future()
+        self._add_unanswered(1)
         self._asked.append((kind, question, future))
         if self._idle_lanes and len(self._asked) >= self._under_way:
             self._idle_lanes -= 1
@@ -54,6 +53,17 @@ class Coalescer(Generic[Q, A]):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return future
+
+    def read_unanswered_s(self) -> float:
+        """Return the times that the questions so far have waited for their answers, summed up, in seconds."""
+        self._add_unanswered(0)
+        return self._unanswered_s
+
+    def _add_unanswered(self, number: int) -> None:
+        now_s = self._loop.time()
+        self._unanswered_s += self._unanswered * (now_s - self._summed_up_s)
+        self._unanswered += number
+        self._summed_up_s = now_s
 
     async def _drain(self) -> None:
         try:
@@ -73,6 +83,7 @@ class Coalescer(Generic[Q, A]):
                         await self._settle(group)
                 finally:
                     self._under_way -= taken
+                    self._add_unanswered(-taken)
         finally:
             self._idle_lanes += 1
 
@@ -102,3 +113,7 @@ class StoreCoalescers(Generic[Q, A]):
         if coalescer is None:
             coalescer = self._by_store[store] = Coalescer(self._answer, **self._limits)
         return coalescer.ask(kind, question)
+
+    def read_unanswered_s(self) -> float:
+        """Return the sum of what `Coalescer.read_unanswered_s` returns for each store."""
+        return sum(each.read_unanswered_s() for each in self._by_store.values())

@@ -248,16 +248,14 @@ class ColumnChange(msgspec.Struct, array_like=True, gc=False):
     overwrite: bool  # whether `value` replaces the stored value (`set`) instead of being merged with it
 
 
-@dataclass(slots=True)
-class BoardPost:
+class BoardPost(msgspec.Struct, gc=False):
     """The part of a post that changes one board."""
 
     board: Board
     changes: Sequence[ColumnChange]
 
 
-@dataclass(slots=True)
-class Post:
+class Post(msgspec.Struct):
     """A contribution of stats by a caller, after parsing. Its boards and columns were found in the catalog."""
 
     owner: str
@@ -269,8 +267,7 @@ class Post:
     post_id: str | None = None  # the post id as received, for the journal
 
 
-@dataclass(slots=True)
-class PartOutcome:
+class PartOutcome(msgspec.Struct):
     """The outcome of a post on one board. `stats` holds the stored values in column order."""
 
     status: PostStatus

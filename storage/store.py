@@ -7,7 +7,7 @@ another thread. On PostgreSQL, it runs on one connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from querybuilder import Bound, Dialect
@@ -108,51 +108,54 @@ class Store(Protocol):
         ...
 
 
-def is_control_apart(store: Store) -> bool:
-    """Return whether the control partition has tables of its own, instead of sharing those of partition 0."""
-    return store.at(CONTROL).dialect is not store.at(0).dialect
-
-
 def in_partition(partition: int, program: Program[T]) -> Program[T]:
-    """Run a program for a partition, as a part of a program that runs for another one."""
+    """Run a program for a partition, as a part of a program that runs for another one.
+
+    For a single query, use `Bound.at`.
+    """
     try:
         query = next(program)
         while True:
-            query = program.send((yield _place(query, partition)))
+            query = program.send((yield query.at(partition)))
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
     finally:
         program.close()
 
 
-def _place(query: Bound, partition: int) -> Bound:
-    return Bound(query.query, query.params, partition) if query.partition is None else query
-
-
-async def read_single(store: Store, program: Callable[[], Program[T]]) -> T:
+def read_single(store: Store, program: Callable[[], Program[T]]) -> Coroutine[Any, Any, T]:
     """Run a program of one query. This is cheaper than `Store.read`: one query needs no transaction around it."""
+    return _run_single(program(), store.read_query)
+
+
+async def read_steps(store: Store, program: Callable[[], Program[T]]) -> T:
+    """Run a program whose queries need no common snapshot. On a server this saves the round trips of a transaction."""
+    if store.sole_writer:  # the store is a local file, so one hop for the program is cheaper than one for each query
+        return await store.read(program)
     running = program()
     try:
-        running.send(await store.read_query(next(running)))
+        query = next(running)
+        while True:
+            query = running.send(await store.read_query(query))
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
-    raise _several_queries(running)
+    finally:
+        running.close()
 
 
-async def write_single(store: Store, program: Callable[[], Program[T]]) -> T:
+def write_single(store: Store, program: Callable[[], Program[T]]) -> Coroutine[Any, Any, T]:
     """Run a program of one statement as a transaction of its own. This is cheaper than `Store.write`.
 
     After a lost race, the store does not run the statement again, but raises `LostRaceError`: the caller first has to
     read what changed.
     """
-    running = program()
+    return _run_single(program(), store.write_query)
+
+
+async def _run_single(program: Program[T], run: Callable[[Bound], Awaitable[Rows]]) -> T:
     try:
-        running.send(await store.write_query(next(running)))
+        program.send(await run(next(program)))
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
-    raise _several_queries(running)
-
-
-def _several_queries(program: Program[T]) -> RuntimeError:
     program.close()
-    return RuntimeError("this program has several queries: run it with Store.read or Store.write")
+    raise RuntimeError("this program has several queries: run it with Store.read or Store.write")

@@ -62,7 +62,7 @@ class ArchivedRanking(Ranking):
         """Raise `ArchivedError`: the rows were removed."""
         raise ArchivedError
 
-    count_from_anchor = sample_row = sample_worst_row = tally_cells = _needs_rows
+    count_from_anchor = count_all_from_anchors = sample_row = sample_worst_row = tally_cells = _needs_rows
 
     def _tally_of(self, text: str) -> Program[tuple[int, TallyBlock] | None]:
         """Find the tally block that can hold a cell; return the number of entries before the block, and the block.

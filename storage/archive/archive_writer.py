@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 from config.settings import JobSettings
 from predictor import Curve, Knot, encode_curve
-from querybuilder import Bound, Lock, Prepared, asc, col, count_if, delete, insert, param, select, update
-from storage.boards.boards import CHANGES, drop_rows, find_board, find_totals, store_states
+from querybuilder import Bound, Lock, Prepared, asc, col, count_if, delete, insert, param, select
+from storage.boards.boards import CHANGES, drop_rows, find_board, find_totals, store_columns, store_states
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
 from storage.entries.entries import Entries
 from storage.entries.rankings import decode_entry
 from storage.records import Board, Entry
-from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, CURVES
+from storage.schema.tables import ARCHIVE_BLOCKS, CURVES
 from storage.store import Program
 
 from .archive_reader import find_last_block
@@ -239,12 +239,7 @@ class ArchiveWriter:
         if board.key != self.board.key or (yield from self._changes_now()) != self.changes:
             return None
         archived = replace(board, archived_us=now_us)
-        yield (
-            update(BOARDS)
-            .set(archived_at=now_us, stage=int(ClosingStage.ARCHIVED), due_at=param("never"))
-            .where(col("board_key").eq(param("key")))
-            .bind(key=board.key, never=None)
-        )
+        yield from store_columns(board, archived_at=now_us, stage=int(ClosingStage.ARCHIVED), due_at=None)
         yield from drop_rows(board)
         yield from store_states([archived])
         return archived

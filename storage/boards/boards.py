@@ -12,9 +12,9 @@ import msgspec
 from msgspec.json import Decoder
 
 from querybuilder import (
-    INTEGER,
     Bound,
     Lock,
+    advisory_lock,
     asc,
     col,
     count,
@@ -25,7 +25,9 @@ from querybuilder import (
     lit,
     param,
     plus,
+    remainder,
     select,
+    times,
     truncate,
     update,
 )
@@ -42,6 +44,7 @@ from storage.errors import (
 )
 from storage.records import Board, BoardSpec, ColumnSpec, FamilySpec, Season, TableSharing
 from storage.schema.creation import count_partitions
+from storage.schema.placement import TABLES
 from storage.schema.sequences import take_keys
 from storage.schema.tables import (
     ARCHIVE_BLOCKS,
@@ -57,7 +60,7 @@ from storage.schema.tables import (
 from storage.store import Program, Row, in_partition
 
 from .row_tables import add_columns, columns_of, create_row_table, layout_of, scope_of
-from .shared_tables import find_or_create_table, note_dropped_post_ids, note_dropped_rows, widen_table
+from .shared_tables import POST_IDS_KEY, find_or_create_table, note_dropped_rows, widen_table
 
 # In the table of totals, the next three values of `column_index` stand for numbers that belong to no column.
 ALL_ENTRIES = -1  # the number of rows
@@ -70,6 +73,12 @@ REFRESH_POOL = "refresh"  # the pool of the work leases for refreshing a column
 SPECS_KEPT_MAX = 4_096  # decoded specs in the cache; boards whose specs have the same text share one object
 COLUMNS_LIMIT = 1 << 20  # far more columns than a table can have
 ARCHIVED = COLUMNS_LIMIT >> 1  # `state_of` adds this number if the board is archived
+
+# The number of advisory locks that boards in shared tables have together. It bounds what a post to many boards takes of
+# the locks for which PostgreSQL has room: 64 for each connection.
+BOARD_LOCKS = 64
+_SHARED_KEY = plus(col("board_key"), times(0, col("table_key")))  # null for a board in a table of its own
+BOARD_LOCK = remainder(_SHARED_KEY, BOARD_LOCKS)  # the number of a board's advisory lock; null: it has none
 
 Spec = TypeVar("Spec", BoardSpec, FamilySpec)
 BOARD_SPECS, FAMILY_SPECS = Decoder(BoardSpec), Decoder(FamilySpec)
@@ -265,9 +274,15 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
     new = layout.columns[len(board.spec.columns) :]
     widened = add_columns(layout, new) if board.table_key is None else widen_table(board.table_key, new)
     yield from in_partition(board.partition, widened)
-    yield (update(BOARDS).set(spec=encode_spec(spec)).where(col("board_key").eq(param("key"))).bind(key=board.key))
+    yield from store_columns(board, spec=encode_spec(spec))
     yield from store_states([changed])
     return changed
+
+
+def store_columns(board: Board, **values: int | str | None) -> Program[None]:
+    """Store values in columns of the catalog's row of a board."""
+    changed = update(BOARDS).set(**{name: param(name) for name in values})
+    yield changed.where(col("board_key").eq(param("key"))).bind(key=board.key, **values)
 
 
 def times_of(season: Season | None) -> dict[str, int | None]:
@@ -356,7 +371,7 @@ def delete_board(*, board_id: str) -> Program[Board]:
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
     """
-    board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE)
+    board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE, queued=True)
     yield from in_partition(board.partition, _delete_board(board))
     return board
 
@@ -373,7 +388,7 @@ def clear_partition(board: Board) -> Program[None]:
         yield from _drop_rows(board)
     for table in (TOTALS, ARCHIVE_BLOCKS):
         yield _delete_of_board(table, board)
-    yield from note_dropped_post_ids(board.key)
+    yield from note_dropped_rows(POST_IDS_KEY, board.key)
 
 
 def _delete_of_board(table: str, board: Board) -> Bound:
@@ -414,7 +429,7 @@ def reset_board(*, board_id: str) -> Program[Board]:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
         PeriodClosedError: the board is closed, so its content is final.
     """
-    board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE)
+    board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE, queued=True)
     if board.closed_us is not None:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
     emptied = yield from begin_epoch((yield from in_partition(board.partition, remove_rows(board))))
@@ -424,8 +439,9 @@ def reset_board(*, board_id: str) -> Program[Board]:
 
 def begin_epoch(board: Board) -> Program[Board]:
     """Begin a new epoch, which makes earlier post ids and fits void. The caller then has to call `store_states`."""
-    yield (update(BOARDS).set(epoch=plus(col("epoch"), 1)).where(col("board_key").eq(param("key"))).bind(key=board.key))
-    return replace(board, epoch=board.epoch + 1)
+    emptied = replace(board, epoch=board.epoch + 1)
+    yield from store_columns(emptied, epoch=emptied.epoch)
+    return emptied
 
 
 def remove_rows(board: Board) -> Program[Board]:
@@ -437,8 +453,7 @@ def remove_rows(board: Board) -> Program[Board]:
     if board.has_movable_rows and board.table_key is not None:
         yield from note_dropped_rows(board.table_key, board.rows_key)
         emptied = replace(board, rows_key=(yield from take_keys()))
-        moved = update(BOARDS).set(rows_key=emptied.rows_key).where(col("board_key").eq(param("key")))
-        yield moved.bind(key=board.key)
+        yield from store_columns(board, rows_key=emptied.rows_key)
     elif board.table_key is not None:  # a family's board: posts rely on `rows_key`, so the key has to stay the same
         yield hold_table(layout.table).bind()
         yield delete(layout.table).where(*layout.scope()).bind(**scope_of(board))
@@ -476,17 +491,17 @@ def store_states(boards: Iterable[Board]) -> Program[None]:
     outdated.
     """
     for partition, theirs in by_partition(boards):
-        yield from in_partition(partition, _store_states(theirs))
+        states = [(board.key, STATE, state_of(board)) for board in theirs]
+        yield _STORE_STATES.bind(rows=states).at(partition)
 
 
-def _store_states(boards: Iterable[Board]) -> Program[None]:
-    yield (
-        insert(TOTALS)
-        .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
-        .on_conflict("board_key", "column_index")
-        .overwrite()
-        .bind(rows=[(board.key, STATE, state_of(board)) for board in boards])
-    )
+_STORE_STATES = (
+    insert(TOTALS)
+    .rows(param("rows"), **TABLES[TOTALS].kinds)
+    .on_conflict("board_key", "column_index")
+    .overwrite()
+    .prepared()
+)
 
 
 def by_partition(boards: Iterable[Board]) -> list[tuple[int, list[Board]]]:
@@ -512,26 +527,31 @@ def check_copy(board: Board, totals: dict[int, int]) -> None:
         raise BoardChangedError
 
 
-def lock_standalone_board(board_id: str, *, lock: Lock) -> Program[Board]:
-    """Lock the catalog's row of a board outside a family, and return the board.
+def lock_standalone_board(board_id: str, *, lock: Lock, queued: bool = False) -> Program[Board]:
+    """Lock the catalog's row of a board outside a family, and return the board. `queued`: see `find_board`.
 
     Raises:
         UnknownBoardError: no board has that id.
         FamilyBoardError: the board belongs to a family, and changes only with the family.
     """
-    board = yield from find_board(board_id, lock=lock)
+    board = yield from find_board(board_id, lock=lock, queued=queued)
     if board.family_key is not None:
         raise FamilyBoardError(f"{board_id!r} belongs to a family: it changes only with the family")
     return board
 
 
-def find_board(board_id: str, *, lock: Lock | None = None) -> Program[Board]:
-    """Return the board with that id, or raise `UnknownBoardError`. With `lock`, lock the catalog's row of the board."""
-    found = select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id")))
-    rows = yield (found if lock is None else found.locked(lock)).bind(id=board_id)
+def find_board(board_id: str, *, lock: Lock | None = None, queued: bool = False) -> Program[Board]:
+    """Return the board with that id, or raise `UnknownBoardError`. With `lock`, lock the catalog's row of the board.
+
+    `queued`: let later posts to a board in a shared table wait. Otherwise posts that overlap could share the row for
+    ever. Only short transactions may do that, because boards have advisory locks in common.
+    """
+    outputs = (*COLUMNS, advisory_lock(BOARD_LOCK, shared=False)) if queued else COLUMNS
+    found = select(*outputs).from_(BOARDS).where(col("id").eq(param("id")))
+    rows = yield found.locked(lock).bind(id=board_id)
     if not rows:
         raise UnknownBoardError(f"no leaderboard {board_id!r}")
-    return decode_board(rows[0])
+    return decode_board(rows[0][: len(COLUMNS)])
 
 
 def list_boards(*, prefix: str, after: str, limit: int, archived: bool = True) -> Program[list[Board]]:
@@ -557,15 +577,12 @@ def find_boards_by_id(board_ids: list[str]) -> Program[list[Board]]:
 _BOARDS_BY_ID = select(*COLUMNS).from_(BOARDS).where(col("id").in_(param("ids"))).packed().prepared()
 
 
-def find_boards_by_key(board_keys: list[int]) -> Program[dict[int, Board]]:
-    """Return the boards with these keys, by key, as they are stored now. Leave out keys that no board has."""
-    rows = yield _BOARDS_BY_KEY.bind(keys=board_keys)
-    return {row[0]: decode_board(row) for row in rows}
+def find_boards_by_key(board_keys: list[int], *, held: bool = False) -> Program[dict[int, Board]]:
+    """Return the boards with these keys, by key, as they are stored now. Leave out keys that no board has.
 
-
-def hold_boards_by_key(board_keys: list[int]) -> Program[dict[int, Board]]:
-    """Return what `find_boards_by_key` returns. Until the transaction ends, nobody changes or moves these boards."""
-    rows = yield _HELD_BY_KEY.bind(keys=board_keys)
+    `held`: until the transaction ends, nobody changes or moves these boards.
+    """
+    rows = yield (_HELD_BY_KEY if held else _BOARDS_BY_KEY).bind(keys=board_keys)
     return {row[0]: decode_board(row) for row in rows}
 
 

@@ -12,13 +12,13 @@ column `closed_at` of its own row.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from querybuilder import Lock, asc, col, param, select
+from querybuilder import Lock, advisory_lock, asc, col, param, select
 from storage.errors import BoardChangedError, NotOpenYetError, PeriodClosedError, UnknownBoardError
 from storage.records import Board, Family, FamilySpec
 from storage.schema.tables import BOARDS, FAMILIES
 from storage.store import Program
 
-from .boards import FAMILY_SPECS, decode_spec
+from .boards import BOARD_LOCK, FAMILY_SPECS, decode_spec
 from .family_ids import parse_board_id
 
 
@@ -123,10 +123,10 @@ def hold_rows_key(board: Board) -> Program[int]:
         UnknownBoardError: the board was deleted.
         BoardChangedError: the board was archived, or moved to another partition.
     """
-    rows = yield _ROWS_KEYS.bind(keys=[board.key])
+    rows = yield _HELD_BOARDS.bind(keys=[board.key])
     if not rows:
         raise UnknownBoardError(f"no leaderboard {board.id!r}")
-    [(_, rows_key, archived_at, partition)] = rows
+    [(_, _, rows_key, partition, archived_at, _)] = rows
     if archived_at is not None or partition != board.partition:
         raise BoardChangedError
     return rows_key or 0
@@ -137,14 +137,44 @@ def hold_boards_with_rows(board_keys: Iterable[int]) -> Program[dict[int, int]]:
 
     Return the partitions of the boards that exist and are not archived, by board key.
     """
-    rows = yield _ROWS_KEYS.bind(keys=sorted(board_keys))
-    return {key: partition for key, _, archived_at, partition in rows if archived_at is None}
+    rows = yield _HELD_BOARDS.bind(keys=sorted(board_keys))
+    return {key: partition for key, _, _, partition, archived_at, _ in rows if archived_at is None}
 
 
-_ROWS_KEYS = (
-    select(col("board_key"), col("rows_key"), col("archived_at"), col("partition"))
-    .from_(BOARDS)
-    .where(col("board_key").in_(param("keys")))
-    .locked(Lock.SHARE, asc(col("board_key")))
-    .prepared()
-)
+def lock_rows_keys(boards: Iterable[Board]) -> Program[dict[int, int]]:
+    """Lock the keys of the boards' rows in shared tables until the transaction ends, and return them by board key.
+
+    Leave out boards that were deleted, or moved to another partition.
+
+    A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
+    these old rows would be lost. A board in a table of its own needs no lock: a write to a dropped table fails.
+    """
+    places = {board.key: board.partition for board in boards}
+    rows = yield _HELD_BOARDS.bind(keys=list(places))
+    return {key: rows_key for key, _, rows_key, partition, *_ in rows if partition == places[key]}
+
+
+class LiveBoard(NamedTuple):
+    """The properties that a copy shares with its board before its tables are written."""
+
+    epoch: int
+    partition: int
+
+    @classmethod
+    def of(cls, board: Board) -> "LiveBoard":
+        return cls(board.epoch, board.partition)
+
+
+def read_live_boards(board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, LiveBoard]]:
+    """Return the boards that still exist, by board key. `held`: lock these boards in the catalog."""
+    rows = yield (_HELD_BOARDS if held else _LIVE_BOARDS).bind(keys=list(board_keys))
+    return {key: LiveBoard(epoch, partition) for key, epoch, _, partition, *_ in rows}
+
+
+_LIVE = tuple(map(col, ("board_key", "epoch", "rows_key", "partition", "archived_at")))
+_AMONG = col("board_key").in_(param("keys"))
+_LIVE_BOARDS = select(*_LIVE).from_(BOARDS).where(_AMONG).packed().prepared()
+# Posts share the rows of boards. They queue for the advisory locks first, so that they do not overtake a transaction
+# that waits for a row alone. All of them take these locks in one order.
+_QUEUED, _IN_ORDER = advisory_lock(BOARD_LOCK, shared=True), (asc(BOARD_LOCK), asc(col("board_key")))
+_HELD_BOARDS = select(*_LIVE, _QUEUED).from_(BOARDS).where(_AMONG).packed().locked(Lock.SHARE, *_IN_ORDER).prepared()

@@ -14,11 +14,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from querybuilder import (
-    INTEGER,
-    TEXT,
     Condition,
     Lock,
-    Select,
     all_of,
     asc,
     col,
@@ -36,6 +33,7 @@ from querybuilder import (
 )
 from storage.errors import SpecConflictError, TooManyFamiliesError, UnknownFamilyError
 from storage.records import Board, BoardSpec, Family, FamilySpec
+from storage.schema.placement import TABLES
 from storage.schema.sequences import take_keys
 from storage.schema.tables import (
     ARCHIVE_BLOCKS,
@@ -66,7 +64,7 @@ from .boards import (
 )
 from .family_ids import is_listed, parse_board_id
 from .row_tables import Layout, add_columns, columns_of, create_row_table, entries_table, layout_of, shared_table
-from .shared_tables import note_dropped_post_ids
+from .shared_tables import POST_IDS_KEY, note_dropped_rows
 
 _COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at", "closed_through", "partition"))
 
@@ -108,7 +106,7 @@ def put_family(
         SpecConflictError: the family exists in another partition; or the change would reinterpret or drop stored
             values; or an existing board outside the new family has an id that looks like one of the family's ids.
     """
-    rows = yield _by_id(Lock.UPDATE).bind(id=family_id)
+    rows = yield _by_id.locked(Lock.UPDATE).bind(id=family_id)
     if rows:
         stored = _family(rows[0])
         if partition not in (None, stored.partition):
@@ -210,7 +208,7 @@ def _delete_family(family: Family, boards: Sequence[Board]) -> Program[None]:
     for layout in [family_table(family), *own]:
         yield drop_table(layout.table).bind()
     yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).bind(key=family.key)
-    yield from note_dropped_post_ids(family.key)
+    yield from note_dropped_rows(POST_IDS_KEY, family.key)
     for table in (TOTALS, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES):
         theirs = col("board_key").in_(param("keys"))
         yield delete(table).where(theirs).bind(keys=[board.key for board in boards])
@@ -221,7 +219,7 @@ def _delete_family(family: Family, boards: Sequence[Board]) -> Program[None]:
 
 def find_family(family_id: str, *, lock: Lock | None = None) -> Program[Family]:
     """Return the family with that id, or raise `UnknownFamilyError`. With `lock`, lock its row."""
-    rows = yield _by_id(lock).bind(id=family_id)
+    rows = yield _by_id.locked(lock).bind(id=family_id)
     if not rows:
         raise UnknownFamilyError(f"no family {family_id!r}")
     return _family(rows[0])
@@ -233,6 +231,7 @@ def find_families_by_key(family_keys: Iterable[int]) -> Program[dict[int, Family
     return {row[0]: _family(row) for row in rows}
 
 
+_by_id = select(*_COLUMNS).from_(FAMILIES).where(col("id").eq(param("id")))
 _FAMILIES_BY_KEY = select(*_COLUMNS).from_(FAMILIES).where(col("family_key").in_(param("keys"))).packed().prepared()
 
 
@@ -280,10 +279,8 @@ def make_boards(
     return (yield from find_boards_by_id(ids))
 
 
-_NEW_ROW = dict.fromkeys(
-    ("board_key", "created_at", "epoch", "table_key", "rows_key", "family_key", "partition"), INTEGER
-)
-_NEW_ROW |= {"id": TEXT, "spec": TEXT, "shelf": TEXT, "closes_at": INTEGER, "due_at": INTEGER}
+_NEW_ROW = ["board_key", "created_at", "epoch", "table_key", "rows_key", "family_key", "partition"]
+_NEW_ROW += ["id", "spec", "shelf", "closes_at", "due_at"]
 
 
 def _make(family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[None]:
@@ -299,7 +296,7 @@ def _make(family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[N
         rows.append((*numbers, new.id, text, new.shelf, closes_us, closes_us))
     made = yield (
         insert(BOARDS)
-        .rows(param("rows"), **_NEW_ROW)
+        .rows(param("rows"), **{name: TABLES[BOARDS].kinds[name] for name in _NEW_ROW})
         .on_conflict("id")
         .do_nothing()
         .returning(*COLUMNS)
@@ -344,11 +341,6 @@ def _facets_in_id(names: Sequence[str], values: Mapping[str, str]) -> Iterator[C
         else:
             end = part(col("id"), plus(length(col("id")), 1 - len(pair)), len(pair))
             yield all_of(length(col("id")).ge(len(pair)), end.eq(pair))
-
-
-def _by_id(lock: Lock | None) -> Select:
-    found = select(*_COLUMNS).from_(FAMILIES).where(col("id").eq(param("id")))
-    return found if lock is None else found.locked(lock)
 
 
 def _boards(family: Family) -> Program[list[Board]]:

@@ -12,7 +12,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from querybuilder import INTEGER, TEXT, Column, Condition, add_column, asc, col, create_index, create_table, desc, param
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Column,
+    Condition,
+    CreateTable,
+    add_column,
+    asc,
+    col,
+    create_index,
+    create_table,
+    desc,
+    param,
+)
 from querybuilder import SqlType as SqlKind
 from storage.records import Best, Board, ColumnKind, ColumnSpec
 from storage.schema.tables import ROW_TABLES_PREFIX
@@ -99,14 +112,18 @@ def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColum
     return tuple(found)
 
 
-def create_row_table(layout: Layout) -> Program[None]:
+def define_row_table(layout: Layout) -> CreateTable:
     table = create_table(layout.table)
     if layout.shared:
         table = table.column(ROWS_KEY, INTEGER)
     table = table.column("owner", TEXT, sortable=True).column("updated_at", INTEGER)
     for column in layout.columns:
         table = table.column(column.name, column.kind, null=True, sortable=column.best is not None)
-    yield table.primary_key(*layout.key_kinds).clustered().bind()
+    return table.primary_key(*layout.key_kinds).clustered()
+
+
+def create_row_table(layout: Layout) -> Program[None]:
+    yield define_row_table(layout).bind()
     for column in layout.columns:
         if column.best is not None:
             yield from create_ranking_index(layout, column)

@@ -47,14 +47,12 @@ def widen_table(table_key: int, added: Sequence[RowColumn]) -> Program[None]:
 
 
 def note_dropped_rows(table_key: int, rows_key: int) -> Program[None]:
-    """Note that these rows are no longer used, so that `sweep_rows` deletes them."""
+    """Note that these rows are no longer used, so that `sweep_rows` deletes them.
+
+    With `POST_IDS_KEY`, the rows are the post ids of a board or family, and `rows_key` is its key.
+    """
     note = insert(DROPPED_ROWS).values(table_key=table_key, rows_key=rows_key)
     yield note.on_conflict("table_key", "rows_key").do_nothing().bind()
-
-
-def note_dropped_post_ids(key: int) -> Program[None]:
-    """Note that the post ids of a board or family are no longer used, so that `sweep_rows` deletes them."""
-    yield from note_dropped_rows(POST_IDS_KEY, key)
 
 
 def sweep_rows(*, rows_max: int, only: tuple[int, int] | None = None) -> Program[int]:

@@ -11,7 +11,7 @@ not known. The curve then has no live counts until it is fitted anew.
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from querybuilder import INTEGER, asc, coalesce, col, insert, param, select, sum_
+from querybuilder import asc, coalesce, col, insert, param, select, sum_
 from storage.log.bundles import Bundle
 from storage.log.change_log import AFTER_MARK, BUNDLE_COLUMNS
 from storage.schema.tables import CHANGE_LOG, LIVE_COUNTS, LIVE_MARK
@@ -48,12 +48,7 @@ class StoredCounts:
 _STATE = select(*map(col, ("position", "as_of", "version"))).from_(LIVE_MARK).prepared()
 _SET_STATE = (
     insert(LIVE_MARK)
-    .values(
-        mark_key=_ONLY,
-        position=param("position", INTEGER),
-        as_of=param("as_of", INTEGER),
-        version=param("version", INTEGER),
-    )
+    .values(mark_key=_ONLY, **{name: param(name) for name in ("position", "as_of", "version")})
     .on_conflict("mark_key")
     .overwrite()
     .prepared()

@@ -8,7 +8,7 @@ column's requests with lower numbers, and no request with a higher number.
 """
 
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from querybuilder import asc, col, excluded, insert, param, select, update
 from storage.records import Board
@@ -47,7 +47,16 @@ class RefreshRequestState:
 _ANSWER_COLUMNS = ("outcome", "detail", "version", "took_us")
 _NUMBER = param("number")
 _SLOT = col("board_key").eq(param("key")), col("column_index").eq(param("index"))
-_REQUESTS = select(*map(col, ("board_key", "column_index", "epoch", "board_id", "demanded", "origin")))
+_REQUEST_COLUMNS = ("board_key", "column_index", "epoch", "board_id", "demanded", "origin")
+_REQUESTS = select(*map(col, _REQUEST_COLUMNS))
+_UNANSWERED: dict[str, Any] = {"taken": 0, "answered": 0, "outcome": "", "detail": "", "version": 0, "took_us": 0}
+_STORE = (
+    insert(REFRESH_REQUESTS)
+    .values(**{name: param(name) for name in _REQUEST_COLUMNS}, **_UNANSWERED)
+    .on_conflict("board_key", "column_index")
+    .do_update(epoch=excluded("epoch"), demanded=excluded("demanded"), origin=excluded("origin"))
+    .prepared()
+)
 _OPEN = (
     _REQUESTS.from_(REFRESH_REQUESTS)
     .where(col("demanded").gt(col("taken")))
@@ -71,26 +80,8 @@ _STATE = _STATE_COLUMNS.from_(REFRESH_REQUESTS).where(*_SLOT).prepared()
 def store_refresh_request(board: Board, column_index: int, origin: str = "") -> Program[int]:
     """Request a refresh on behalf of the HTTP request `origin`. Return the number of the refresh request."""
     number = yield from take_number("refresh_demand")
-    yield (
-        insert(REFRESH_REQUESTS)
-        .values(
-            board_key=board.key,
-            column_index=column_index,
-            epoch=board.epoch,
-            board_id=param("board_id"),
-            demanded=number,
-            taken=0,
-            answered=0,
-            outcome="",
-            detail="",
-            version=0,
-            took_us=0,
-            origin=param("origin"),
-        )
-        .on_conflict("board_key", "column_index")
-        .do_update(epoch=excluded("epoch"), demanded=excluded("demanded"), origin=excluded("origin"))
-        .bind(board_id=board.id, origin=origin)
-    )
+    slot = {"board_key": board.key, "column_index": column_index, "epoch": board.epoch, "board_id": board.id}
+    yield _STORE.bind(**slot, demanded=number, origin=origin)
     return number
 
 

@@ -10,7 +10,7 @@ Corrupt curves and corrupt live counts are ignored, and each is reported through
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 import structlog
 
@@ -63,7 +63,7 @@ class ServedCurve:
 
 @dataclass(slots=True)
 class _Polled:
-    """What this process has read of one partition."""
+    """The curves of one partition that this process has read."""
 
     partition: int
     store: Store
@@ -104,6 +104,16 @@ class CurveBook:
         """Return the same curve as `find_curve`, with its version and the mark of the changes that it counts."""
         served = self._served.get((board.key, column_index))
         return self._as_it_is(served) if served is not None and _is_of(served, board) else None
+
+    def find_curve_and_mark(self, board: Board, column_index: int) -> tuple[RankCurve, int | None] | None:
+        """Return the same curve as `find_curve`, with the mark of the changes that it counts, or None."""
+        slot = board.key, column_index
+        live = self._live.get(slot)
+        served = live or self._served.get(slot)
+        if served is None or not _is_of(served, board):
+            return None
+        mark = served.mark
+        return served.curve, self._polled[served.partition].mark if live is not None and mark is None else mark
 
     def _as_it_is(self, served: ServedCurve) -> ServedCurve:
         live = self._live.get(served.slot)
@@ -341,31 +351,23 @@ def store_curve(
     if owned is not None:
         yield from owned
     version = yield from take_number("curve_version")
-    yield (
-        insert(CURVES)
-        .values(
-            board_key=board.key,
-            column_index=column_index,
-            epoch=board.epoch,
-            version=version,
-            as_of=curve.as_of_us,
-            document=param("document"),
-            changes=param("changes"),
-            rules=describe_rules(board),
-            mark=param("mark"),
-        )
-        .on_conflict("board_key", "column_index")
-        .overwrite()
-        .bind(
-            document=encode_curve(curve),
-            changes=changes,
-            mark=mark,
-        )
+    listed = ListedCurve(
+        board.key, column_index, board.epoch, version, curve.as_of_us, mark, changes, describe_rules(board)
     )
+    yield _STORE.bind(**dict(zip(_LISTED, astuple(listed), strict=True)), document=encode_curve(curve))
     return version
 
 
+# In the order of the fields of `ListedCurve`:
+# In the order of the fields of `ListedCurve`:
 _LISTED = ("board_key", "column_index", "epoch", "version", "as_of", "mark", "changes", "rules")
+_STORE = (
+    insert(CURVES)
+    .values(**{name: param(name) for name in (*_LISTED, "document")})
+    .on_conflict("board_key", "column_index")
+    .overwrite()
+    .prepared()
+)
 _CURVES = select(*map(col, _LISTED)).from_(CURVES)
 _CURVES_AFTER = (
     _CURVES.where(col("version").gt(param("version")))

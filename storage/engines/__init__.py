@@ -6,8 +6,8 @@
 
 Each engine keeps three kinds of connections: for writing, for short reads, and for heavy reads such as scans.
 
-- `sqlite`: the store on one file. `sqlite_file` locks and checks the file before SQLite opens it, and `sqlite_backup`
-  copies a store that is in use.
+- `sqlite`: the store on one file. `sqlite_file` locks and checks the file before SQLite opens it, `brief_reads` runs
+  reads in the thread of the event loop, and `sqlite_backup` copies a store that is in use.
 - `postgres`: the store on one database. `connection_pool` lends connections, `postgres_connection` opens sessions, and
   `postgres_retries` decides which failed attempts run again. `replica` sends heavy reads to a read replica.
 - Both: `store_observer` reports the events of a store to metrics.

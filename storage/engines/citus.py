@@ -1,4 +1,4 @@
-"""What PostgreSQL does not need and Citus does, an extension that makes one database of several servers (nodes).
+"""Adapts the PostgreSQL store to Citus, an extension that makes one database of several servers (nodes).
 
 Each partition is on one node. A front end connects to any node, which sends every statement to the node of its tables.
 Two things are different from PostgreSQL:
@@ -78,7 +78,7 @@ class PlacementCheck:
         self._last = None
 
     async def begin(self, connection: PostgresConnection) -> int:
-        """Return what `end` has to be called with."""
+        """Return the last placement. Call `end` with it."""
         if self._last is None:
             self._shards = [row[0] for row in await connection.run_query(_SHARDS.bind().build(POSTGRES))]
             self._last = await self._find_last_placement(connection)

@@ -1,24 +1,26 @@
-"""Names the database schemas of a PostgreSQL store's partitions, and gives each partition its dialect.
+"""Names and measures the database schemas of a PostgreSQL store's partitions, and gives each partition its dialect.
 
     in one schema    control and partition 0: the schema of the connection   partition 1, 2 …: NAME_p1, NAME_p2 …
     apart            control: NAME_control                                    partition 0, 1 …: NAME_p0, NAME_p1 …
 
-NAME is the first schema in the search path of the connection, or `rankcurve` if that is `public`. With Citus, a store
-is always apart, because Citus cannot move the schema `public` to another server.
+NAME is the first schema in the search path of the connection, or `rankcurve` if that is `public`. A store that Citus
+spreads is apart, because Citus cannot move the schema `public` to another server.
 """
 
 from dataclasses import dataclass, field, replace
 
-from querybuilder import POSTGRES, Dialect, col, lit, param, select
+from querybuilder import POSTGRES, Dialect, col, lit, measure_schemas, param, select
 from storage.schema.creation import count_partitions
 from storage.schema.placement import place_tables
 from storage.schema.tables import META
-from storage.store import CONTROL
+from storage.store import CONTROL, PartitionSize, StoreSize
 
 from .citus import has_citus, is_distributed
 from .postgres_connection import PostgresConnection
 
 DEFAULT_NAME = "rankcurve"
+_named = col("nspname").in_(param("schemas"))
+_SIZES = {distributed: measure_schemas(_named, distributed=distributed).prepared() for distributed in (False, True)}
 _META = (
     select(lit(1)).from_("pg_tables").where(col("schemaname").eq(param("schema")), col("tablename").eq(META)).prepared()
 )
@@ -30,8 +32,8 @@ class Partitions:
 
     name: str = DEFAULT_NAME
     exists: bool = False  # the connection reaches a store
-    apart: bool = False
-    distributed: bool = False  # Citus spreads the partitions over its nodes
+    apart: bool = False  # the control partition and partition 0 have schemas of their own
+    distributed: bool = False  # Citus places the schemas on its nodes
     count: int = 1  # how many partitions hold boards; other processes may have added more
     _dialects: dict[int, Dialect] = field(default_factory=dict, init=False)
 
@@ -68,7 +70,29 @@ class Partitions:
         schema_of = place_tables(partition, self._schema_of)
         # On Citus, a cursor is on the server of the rows, but a function that reads from it on the server that the
         # client has reached. And an insert that skips conflicts reports how many rows it was given.
-        return replace(POSTGRES, schema_of=schema_of, cursors=False, counts_skipped=False)
+        # Citus sends the rows that an insert takes from another part of its statement to all nodes. So such a statement
+        # would fail while any node is away.
+        chains = not self.distributed
+        return replace(POSTGRES, schema_of=schema_of, cursors=False, chains=chains, counts_skipped=False)
+
+    async def measure(self, connection: PostgresConnection) -> StoreSize:
+        """Measure the store. Of a store with one schema, the only partition has the size of the database."""
+        database: int = 0
+        if not self.distributed:
+            database = await connection.fetchval("SELECT pg_database_size(current_database())")
+            if not self.apart and self.count == 1:
+                return StoreSize(database, None, (PartitionSize(0, database),))
+        own = await connection.fetchval("SELECT current_schema()")
+        numbers = range(CONTROL if self.apart else 0, self.count)
+        schemas = {number: self._schema_of(number) or own for number in numbers}
+        query = _SIZES[self.distributed].bind(schemas=list(schemas.values()))
+        found = {schema: (size, node) for schema, node, size in await connection.run_query(query.build(POSTGRES))}
+        sizes = []
+        for number, schema in schemas.items():
+            size, node = found.get(schema, (None, None))
+            sizes.append(PartitionSize(number, size, schema, node))
+        # The database of one server of Citus does not hold all partitions.
+        return StoreSize(database or sum(each.store_bytes or 0 for each in sizes), None, tuple(sizes))
 
 
 async def _holds_store(connection: PostgresConnection, schema: str) -> bool:

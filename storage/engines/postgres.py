@@ -26,7 +26,6 @@ from storage.store import CONTROL, Program, Rows, StoreSize
 
 from .citus import DefinitionNeededError, PlacementCheck, find_coordinator, has_citus
 from .connection_pool import ConnectionPool
-from .partition_sizes import measure_store
 from .partitions import Partitions
 from .postgres_connection import Connector, Kind, PostgresConnection, replace_host
 from .postgres_errors import is_lost
@@ -263,7 +262,7 @@ class PostgresStore:
         return replayed
 
     async def size(self) -> StoreSize:
-        return await self._retrier.run(self._connections.light, partial(measure_store, self._partitions))
+        return await self._retrier.run(self._connections.light, self._partitions.measure)
 
     async def close(self) -> None:
         await self._retrier.close()

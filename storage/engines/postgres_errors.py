@@ -1,6 +1,7 @@
 """Sorts the errors of a PostgreSQL server, and of the connection to it, into classes.
 
-- Lost: the connection is useless, but the attempt may succeed on another connection.
+- Lost: the connection is useless, but the attempt may succeed on another connection. If a node of Citus has lost
+  another node, the connection stays useful.
 - Raced: another transaction interfered, and the same transaction may succeed now.
 - Late: the server did not answer in time.
 - Board deleted: the table of a board does not exist.
@@ -45,6 +46,11 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, asyncpg.InterfaceError):
         return not isinstance(error, ValueError)
     return isinstance(error, _LOST)
+
+
+def is_node_away(error: BaseException) -> bool:
+    """Return whether a node of Citus reports that it lost another node. The connection stays useful."""
+    return isinstance(error, asyncpg.PostgresConnectionError) and error.severity_en == "ERROR"
 
 
 def is_raced(error: BaseException) -> bool:

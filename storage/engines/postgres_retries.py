@@ -3,6 +3,7 @@
     attempt ── success ──> its result
        │
        ├── lost (the connection is useless, or none could be opened) ── pause ──> again, on another connection
+       ├── a node of Citus lost another node ── pause ──> again, once
        ├── raced (another transaction changed the same rows) ── pause ──> again, which may succeed
        ├── the board's table is missing ── pause ──> again, once: the transaction then sees that the board was deleted
        ├── lost during COMMIT ──> OutcomeUnknownError
@@ -26,7 +27,15 @@ from storage.store import Rows
 
 from .connection_pool import ConnectionPool
 from .postgres_connection import PostgresConnection
-from .postgres_errors import DRIVER_ERRORS, describe_error, is_board_deleted, is_lost, is_raced, translate_error
+from .postgres_errors import (
+    DRIVER_ERRORS,
+    describe_error,
+    is_board_deleted,
+    is_lost,
+    is_node_away,
+    is_raced,
+    translate_error,
+)
 from .store_observer import StoreObserver
 
 T = TypeVar("T")
@@ -43,7 +52,7 @@ class Retrier:
 
     def __init__(self, limits: PostgresSettings, *, rng: random.Random, observer: StoreObserver) -> None:
         self._limits, self._rng, self.observer = limits, rng, observer
-        # On Citus, two transactions and a move of a partition may wait for each other, and only a timeout ends that.
+        # Set on Citus. There, transactions and the move of a partition may wait for each other until a lock times out.
         self.retries_late_locks = False
         self._closed = False
         self._running = 0
@@ -80,16 +89,20 @@ class Retrier:
                 return await self._once(pool, attempt)
             except DRIVER_ERRORS as error:
                 tries += 1
-                # If a board was deleted meanwhile, the second attempt finds that in the catalog, so two are enough.
-                tries_max = 2 if is_board_deleted(error) else self._limits.store_attempts_max
-                late_lock = self.retries_late_locks and isinstance(error, asyncpg.LockNotAvailableError)
-                if tries >= tries_max or not (
-                    late_lock or is_lost(error) or is_raced(error) or is_board_deleted(error)
-                ):
+                # If a board was deleted meanwhile, the second attempt finds that in the catalog. If a node of Citus had
+                # an old connection to another node, the second attempt opens a new one. So two are enough.
+                twice = is_board_deleted(error) or is_node_away(error)
+                tries_max = 2 if twice else self._limits.store_attempts_max
+                if tries >= tries_max or not self._may_pass(error):
                     raise translate_error(error) from error
                 self.observer.tried_again()
                 log.info("transaction_retried", pool=pool.name, detail=describe_error(error))
             await asyncio.sleep(self._pause_s(tries - 1))
+
+    def _may_pass(self, error: BaseException) -> bool:
+        """Return whether the same attempt may succeed after this error."""
+        late_lock = self.retries_late_locks and isinstance(error, asyncpg.LockNotAvailableError)
+        return late_lock or is_lost(error) or is_raced(error) or is_board_deleted(error)
 
     async def _once(self, pool: ConnectionPool, attempt: Attempt[T]) -> T:
         connection = await pool.lend_connection()
@@ -100,7 +113,7 @@ class Retrier:
             self._in_background(_close(connection, self._limits.connect_timeout_s))
             raise
         except BaseException as error:
-            if is_lost(error) or isinstance(error, OutcomeUnknownError):
+            if isinstance(error, OutcomeUnknownError) or (is_lost(error) and not is_node_away(error)):
                 connection.terminate()
             elif connection.is_in_transaction():
                 await _roll_back(connection)

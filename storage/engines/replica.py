@@ -10,6 +10,7 @@ On both servers, the snapshot of a read holds every write that was acknowledged 
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -58,13 +59,8 @@ class ReplicaFirst:
     def _view_of(self, primary: PostgresStore, partition: int) -> ReplicaFirst:
         view = self._views.get(primary)
         if view is None:
-            view = self._views[primary] = ReplicaFirst(
-                primary,
-                self._replica.at(partition),
-                lag_s_max=self._lag_s_max,
-                sleep=self._sleep,
-                on_fallback=self._on_fallback,
-            )
+            view = self._views[primary] = copy.copy(self)
+            view._primary, view._replica, view.dialect = primary, self._replica.at(partition), primary.dialect
         return view
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:

@@ -1,8 +1,8 @@
 """The embedded store: one SQLite file with one connection that writes and several that read.
 
-Each connection has a thread of its own (aiosqlite). A whole program costs one hop to the connection's thread. If a
-query may return many rows, SQLite packs the rows into one JSON text. While the event loop is busy, each step of a
-statement may wait for the interpreter lock, so a statement with fewer steps is faster.
+Brief reads run in the thread of the event loop. Each other connection has a thread of its own (aiosqlite), and a whole
+program costs one hop to it. If a query may return many rows, SQLite packs the rows into one JSON text. While the event
+loop is busy, each step of a statement may wait for the interpreter lock, so a statement with fewer steps is faster.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from storage.errors import StoreBusyError, StoreDamagedError, StoreFullError, St
 from storage.records import Board
 from storage.store import Program, Rows, StoreSize
 
+from .brief_reads import BriefReads, NotBriefError
 from .sqlite_file import (
     NO_DATABASE,
     FileLock,
@@ -44,6 +45,7 @@ log = structlog.get_logger(__name__)
 
 VERSION_MIN = (3, 37, 0)  # the statements here need STRICT tables, RETURNING and UPDATE … FROM
 FULL_LOGGED_AGAIN_S = 60.0
+LOCK_WAIT_S_MAX = 5.0  # how long a connection waits for a lock that another program holds on the file
 _decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decode
 
 
@@ -115,6 +117,7 @@ class SqliteStore:
         self._path, self._limits, self._lock = path, limits, lock
         self._observer, self._ran = observer, report_statements_to(observer)
         self._writer: _Connection
+        self._brief: BriefReads | None = None  # opened after the writer
         self._light = _Readers("read", limits.reader_connections, asyncio.LifoQueue())
         self._heavy = _Readers("heavy", limits.heavy_reader_connections, asyncio.LifoQueue())
         self._connections: list[_Connection] = []  # the writer comes first
@@ -124,6 +127,7 @@ class SqliteStore:
         self._waiting = 0
         self._writes = 0
         self._idle_checkpoint: asyncio.TimerHandle | None = None
+        self._next_checkpoint_s = -inf  # not before this time of the event loop
         self._background: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -161,17 +165,18 @@ class SqliteStore:
     async def _connect(self) -> None:
         uri = self._path.absolute().as_uri()
         self._writer = await self._open_connection(uri, self._prepare_writer)
+        # SQLite makes a checkpoint when the last connection closes, and only the writer may make checkpoints. With
+        # mode=ro, a reader can't make one.
+        reading_uri = uri + "?mode=ro"
+        near = self._open_raw(reading_uri, timeout_s=0)
+        self._prepare_reader(near)
+        self._brief = BriefReads(near)
         for readers in (self._light, self._heavy):
             for _ in range(readers.connections):
-                # SQLite makes a checkpoint when the last connection closes, and only the writer may make checkpoints.
-                # With mode=ro, a reader can't make one.
-                readers.idle.put_nowait(await self._open_connection(uri + "?mode=ro", self._prepare_reader))
+                readers.idle.put_nowait(await self._open_connection(reading_uri, self._prepare_reader))
 
     async def _open_connection(self, uri: str, prepare: Callable[[sqlite3.Connection], None]) -> _Connection:
-        def connect() -> sqlite3.Connection:
-            return sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=self._limits.statement_cache)
-
-        connection = _Connection(connect, iter_chunk_size=1)
+        connection = _Connection(lambda: self._open_raw(uri, LOCK_WAIT_S_MAX), iter_chunk_size=1)
         try:
             await connection
         except BaseException:
@@ -183,28 +188,24 @@ class SqliteStore:
         await connection.run(prepare)
         return connection
 
+    def _open_raw(self, uri: str, timeout_s: float) -> sqlite3.Connection:
+        statements = self._limits.statement_cache
+        return sqlite3.connect(uri, timeout_s, uri=True, isolation_level=None, cached_statements=statements)
+
     def _prepare_writer(self, connection: sqlite3.Connection) -> None:
         [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         if mode != "wal":  # the file system or another process prevents mode WAL; `mode` is the mode in use
             raise StoreUnsupportedError(f"{self._path}: the journal stays in mode {mode!r}, but mode WAL is needed")
-        for pragma in (
-            "PRAGMA synchronous=FULL",
-            f"PRAGMA wal_autocheckpoint={self._limits.checkpoint_pages}",
-            f"PRAGMA cache_size={-1024 * self._limits.sqlite_cache_mib}",
-            "PRAGMA temp_store=MEMORY",
-        ):
-            connection.execute(pragma)
+        self._set(connection, "synchronous=FULL", f"wal_autocheckpoint={self._limits.checkpoint_pages}")
         check_content(connection, self._limits.store_check, self._path)
 
     def _prepare_reader(self, connection: sqlite3.Connection) -> None:
-        for pragma in (
-            "PRAGMA query_only=1",
-            # Only the writer makes checkpoints: two connections that reset a WAL at the same time can corrupt it.
-            "PRAGMA wal_autocheckpoint=0",
-            f"PRAGMA cache_size={-1024 * self._limits.sqlite_cache_mib}",
-            "PRAGMA temp_store=MEMORY",
-        ):
-            connection.execute(pragma)
+        # Only the writer makes checkpoints: two connections that reset a WAL at the same time can corrupt it.
+        self._set(connection, "query_only=1", "wal_autocheckpoint=0")
+
+    def _set(self, connection: sqlite3.Connection, *pragmas: str) -> None:
+        for pragma in (*pragmas, f"cache_size={-1024 * self._limits.sqlite_cache_mib}", "temp_store=MEMORY"):
+            connection.execute(f"PRAGMA {pragma}")
 
     @property
     def partitions(self) -> int:
@@ -217,12 +218,29 @@ class SqliteStore:
         return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        readers = self._heavy if heavy else self._light
-        return await self._reading(lambda raw: _in_transaction(raw, "BEGIN", program, self._ran), readers)
+        def work(raw: sqlite3.Connection) -> T:
+            return _in_transaction(raw, "BEGIN", program, self._ran)
+
+        if heavy:
+            return await self._reading(work, self._heavy)
+        code: object = getattr(getattr(program, "func", program), "__code__", None)  # `func`: of a partial function
+        return await self._reading_briefly(work, kind=code)
 
     async def read_query(self, query: Bound) -> Rows:
         built = query.build(SQLITE)
-        return await self._reading(lambda raw: _execute(raw, built, self._ran), self._light)
+        return await self._reading_briefly(lambda raw: _execute(raw, built, self._ran))
+
+    async def _reading_briefly(self, work: Callable[[sqlite3.Connection], T], kind: object = None) -> T:
+        self._check_open()
+        assert self._brief is not None
+        try:
+            result = self._brief.run(work, kind)
+        except NotBriefError:
+            return await self._reading(work, self._light)
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        await asyncio.sleep(0)  # a caller that reads page after page lets other tasks run
+        return result
 
     async def _reading(self, work: Callable[[sqlite3.Connection], T], readers: _Readers) -> T:
         if self._waiting >= self._limits.reads_waiting_max:
@@ -328,23 +346,29 @@ class SqliteStore:
             raise StoreBusyError("the store is closed")
 
     def _checkpoint_when_idle(self) -> None:
-        # An automatic checkpoint makes a post wait. A checkpoint after each burst of posts makes automatic ones rare.
+        # An automatic checkpoint makes a post wait. Small checkpoints between posts make automatic ones rare.
         if self._idle_checkpoint is not None:
             self._idle_checkpoint.cancel()
         if self._closed:
             return  # SQLite makes a checkpoint when the last connection closes
         loop = asyncio.get_running_loop()
-        self._idle_checkpoint = loop.call_later(self._limits.checkpoint_idle_s, self._start_checkpoint)
+        due_s = max(loop.time() + self._limits.checkpoint_idle_s, self._next_checkpoint_s)
+        self._idle_checkpoint = loop.call_at(due_s, self._start_checkpoint)
 
     def _start_checkpoint(self) -> None:
         if self._writes == 0 and not self.damaged.is_set():
             self._in_background(self._checkpoint())
 
     async def _checkpoint(self) -> None:
+        limits, time = self._limits, asyncio.get_running_loop().time
+        began_s = time()
         try:
             await self._writer.run(lambda raw: raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
         except sqlite3.Error as error:
             log.warning("checkpoint_failed", detail=str(error))  # no data is lost, but the write-ahead log stays long
+        ended_s = time()
+        rest_s = max(limits.checkpoint_every_s, limits.checkpoint_rest_ratio * (ended_s - began_s))
+        self._next_checkpoint_s = ended_s + rest_s
 
     async def size(self) -> StoreSize:
         try:
@@ -359,6 +383,8 @@ class SqliteStore:
             self._idle_checkpoint.cancel()
         await asyncio.gather(*self._background)
         try:
+            if self._brief is not None:
+                self._brief.close()
             for connection in reversed(self._connections):
                 await connection.close()
         finally:

@@ -35,7 +35,7 @@ from storage.log.change_log import Logged, NewChange, change_log
 from storage.log.log_record import ChangeKind, record_of_event
 from storage.log.merging import Merger
 from storage.records import Board, BoardSpec, Entry
-from storage.schema.tables import BOARDS, TOTALS
+from storage.schema.tables import TOTALS
 from storage.store import Program
 
 from .rankings import Ranking, decode_entry
@@ -301,40 +301,3 @@ def build_totals_upsert() -> Insert:
 
 
 _ADD_TOTALS = build_totals_upsert().prepared()
-
-
-class LiveBoard(NamedTuple):
-    """What a copy of a board has to agree with before its tables are written."""
-
-    epoch: int
-    partition: int
-
-    @classmethod
-    def of(cls, board: Board) -> "LiveBoard":
-        return cls(board.epoch, board.partition)
-
-
-def read_live_boards(board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, LiveBoard]]:
-    """Return the boards that still exist, by board key. `held`: lock these boards in the catalog."""
-    rows = yield (_HELD_BOARDS if held else _LIVE_BOARDS).bind(keys=list(board_keys))
-    return {key: LiveBoard(epoch, partition) for key, epoch, _, partition in rows}
-
-
-def lock_rows_keys(boards: Iterable[Board]) -> Program[dict[int, int]]:
-    """Lock the keys of the boards' rows in shared tables until the transaction ends, and return them by board key.
-
-    Leave out boards that were deleted, or moved to another partition.
-
-    A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
-    these old rows would be lost. A board in a table of its own needs no lock: a write to a dropped table fails. Boards
-    that were moved to another partition are left out.
-    """
-    places = {board.key: board.partition for board in boards}
-    rows = yield _HELD_BOARDS.bind(keys=list(places))
-    return {key: rows_key for key, _, rows_key, partition in rows if partition == places[key]}
-
-
-_BOARDS_BY_KEY = select(*map(col, ("board_key", "epoch", "rows_key", "partition"))).from_(BOARDS)
-_BOARDS_BY_KEY = _BOARDS_BY_KEY.where(col("board_key").in_(param("keys"))).packed()
-_LIVE_BOARDS = _BOARDS_BY_KEY.prepared()
-_HELD_BOARDS = _BOARDS_BY_KEY.locked(Lock.SHARE, asc(col("board_key"))).prepared()

@@ -8,6 +8,8 @@
 If the knot below the cell is nearer, the count starts at that knot. The result is then the number of entries better
 than the knot, minus the number of those among them that are not better than the cell.
 
+One statement counts for many cells of a column.
+
 The most important rule: one statement reads all of this together with the board's totals. If the log cannot confirm the
 knot's count, there is no result. The log cannot confirm it in three cases:
 
@@ -16,12 +18,15 @@ knot's count, there is no result. The log cannot confirm it in three cases:
 - So many changes follow the mark that a full count costs no more.
 """
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from math import inf
 from typing import NamedTuple
 
 from predictor import AnchorKnot, KnotRanks
 from querybuilder import (
     INTEGER,
+    TEXT,
     Prepared,
     col,
     count,
@@ -30,6 +35,7 @@ from querybuilder import (
     minus,
     null,
     param,
+    rows,
     select,
     union_all,
 )
@@ -40,9 +46,14 @@ from storage.records import Board
 from storage.schema.tables import CHANGE_LOG, TOTALS
 from storage.store import Program
 
-_COUNT_ROW = -10  # marks the row with the count; no column has this index
 _PIECE = "m"
+_PAST = "p"
+_PLACE = "q"
 BETTER_THAN_ANY = {True: ":", False: ""}  # by whether high values win; ":" sorts after all digits, and "" before them
+PAIRS_MAX = 50_000  # a statement for many cells compares each with each change, at most so many pairs
+_NEXT_TEXT = ":"  # a cell with this suffix sorts after the cell, and before every cell that sorts after it
+
+CellOf = tuple[str, str]  # a cell and its owner; the owner is empty unless the owner's place among equal cells matters
 
 
 class CountStart(NamedTuple):
@@ -50,7 +61,7 @@ class CountStart(NamedTuple):
 
     curve: KnotRanks
     mark: int  # covers the changes that the counts of the curve include
-    changes_max: int  # most changes after the mark that are summed up; if there are more, there is no result
+    changes_max: int  # most changes that a statement sums up; if more follow the mark, no result
 
 
 class GapCount(NamedTuple):
@@ -62,79 +73,111 @@ class GapCount(NamedTuple):
     from_anchor: bool  # True: the count started at a knot; False: at the top
 
 
+class _Place(NamedTuple):
+    anchor: AnchorKnot
+    below: bool  # whether the cell is better than the anchor or equal to it
+    cell: str  # empty: nothing but the entries up to the anchor is counted
+    owner: str
+
+
 class GapCounts:
     """Programs that count in one ranked column of a board, each with one statement."""
 
     def __init__(self, board: Board, index: int, padding: Padding) -> None:
         self._padding = padding
         self._key_and_scope = {"totals_key": board.key, **scope_of(board)}
-        layout, place = layout_of(board), RankedCells(board.spec).find_span(index)
-        self._from_above = _prepare_count(layout, index, place, from_below=False)
-        self._from_below = _prepare_count(layout, index, place, from_below=True)
+        self.passed_mark = -1  # after this mark, the log held too many changes for a count; later it can only hold more
+        self._statement = _prepare_count(layout_of(board), index, RankedCells(board.spec).find_span(index))
 
-    def count_better(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
-        """Count the entries better than a cell, and the entries with this cell that stand before `owner`.
+    def count_better(
+        self, start: CountStart, cells: Iterable[CellOf], *, gap_rows_max: float = inf, exact_top: float = inf
+    ) -> Program[dict[CellOf, GapCount | None]]:
+        """Count the entries better than each cell, and the entries with this cell that stand before its owner.
 
-        The count starts at the knot that is probably nearer. Return None if the log cannot confirm the knot's count.
+        Each count starts at the knot that is probably nearer. It is None if the log cannot confirm the knot's count.
+        Cells in a gap with more than `gap_rows_max` entries are left out. So are cells past rank `exact_top` whose rank
+        the curve knows exactly.
         """
-        key, curve = self._padding.key_of_cell(cell), start.curve
-        anchor, below = curve.find_anchor_above(key), curve.find_anchor_below(key)
-        if below.key is not None and 2 * (curve.locate(key).rank - 1 - anchor.counted) > anchor.gap_rows:
-            return self._count(below, start, cell, owner, from_below=True)
-        return self._count(anchor, start, cell, owner)
+        curve = start.curve
+        asked: list[_Place] = []
+        for cell, owner in cells:
+            key = self._padding.key_of_cell(cell)
+            rank, low, high, _ = curve.locate(key)
+            anchor = curve.find_anchor_above(key)
+            if anchor.gap_rows > gap_rows_max or (low == high and low > exact_top):
+                continue
+            below = False
+            if 2 * (rank - 1 - anchor.counted) > anchor.gap_rows:
+                worse = curve.find_anchor_below(key)
+                if worse.key is not None:
+                    anchor, below = worse, True
+            asked.append(_Place(anchor, below, cell, owner))
+        counted = (yield from self._count(start, asked)) if asked else []
+        return {(each.cell, each.owner): count for each, count in zip(asked, counted, strict=True)}
 
     def count_up_to_anchor(self, anchor: AnchorKnot, start: CountStart) -> Program[GapCount | None]:
-        """Count the entries that are better than a knot or tied with it, or return None as `count_better` does."""
-        return self._count(anchor, start, None, "")
+        """Count the entries that are better than a knot or tied with it. Return None as `count_better` does."""
+        [found] = yield from self._count(start, [_Place(anchor, below=False, cell="", owner="")])
+        return found
 
-    def _count(
-        self, anchor: AnchorKnot, start: CountStart, cell: str | None, owner: str, *, from_below: bool = False
-    ) -> Program[GapCount | None]:
+    def _count(self, start: CountStart, asked: Sequence[_Place]) -> Program[list[GapCount | None]]:
         padding, mark = self._padding, start.mark
-        edge = BETTER_THAN_ANY[padding.high] if anchor.key is None else padding.cell_of_key(anchor.key)
-        rows = yield (self._from_below if from_below else self._from_above).bind(
-            anchor=edge,
-            cell=edge if cell is None else cell,
-            owner=owner,
-            changes=start.changes_max + 1,
-            **self._key_and_scope,
-            mark=mark,
-        )
+        changes_max = min(start.changes_max, max(start.changes_max, PAIRS_MAX) // len(asked))
+        places = []
+        for number, (anchor, below, cell, owner) in enumerate(asked):
+            edge = BETTER_THAN_ANY[padding.high] if anchor.key is None else padding.cell_of_key(anchor.key)
+            if below is padding.high and anchor.key is not None:
+                edge += _NEXT_TEXT
+            end = cell + _NEXT_TEXT if padding.high else cell
+            least, past = (edge, edge) if not cell else (edge, end) if edge < end else (end, edge)
+            places.append((number, edge, least, past, cell, owner))
+        read = yield self._statement.bind(places=places, changes=changes_max + 1, **self._key_and_scope, mark=mark)
         totals: dict[int, int] = {}
-        found: GapCount | None = None
-        for kind, number, changes, between, ties, following, pruned_before in rows:
-            if kind != _COUNT_ROW:
-                totals[kind] = totals.get(kind, 0) + number
-            elif changes <= start.changes_max and pruned_before <= mark <= following:
-                further = -between if from_below else between
-                found = GapCount(anchor.counted + number + further, ties, totals, anchor.key is not None)
+        found: list[GapCount | None] = [None] * len(asked)
+        for number, counted, changes, between, ties, following, pruned_before in read:
+            if following is None:  # the row holds a total
+                totals[number] = totals.get(number, 0) + counted
+            elif changes > changes_max:
+                self.passed_mark = mark
+            elif pruned_before <= mark <= following:
+                anchor, below, _, _ = asked[number]
+                better_count = anchor.counted + counted + (-between if below else between)
+                found[number] = GapCount(better_count, ties, totals, anchor.key is not None)
         return found
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _prepare_count(layout: Layout, index: int, place: CellSpan, *, from_below: bool) -> Prepared:
-    high = place.high
-    own, anchor, cell = col(layout.columns[index].name), param("anchor"), param("cell")
+def _prepare_count(layout: Layout, index: int, span: CellSpan) -> Prepared:
+    """Prepare the statement that counts for the places in the parameter `places`.
+
+    `edge` of a place is a text that separates the cells of the knot's count from all others: with high values best, the
+    cells from `edge` on, otherwise the cells before it. The rows to count have cells from `least` to `past`, which is
+    excluded.
+    """
+    own = col(layout.columns[index].name)
+    edge, least, past, cell, owner = places = [col(name, _PLACE) for name in ("edge", "least", "past", "cell", "owner")]
+    kinds = dict.fromkeys(("edge", "least", "past", "cell", "owner"), TEXT)
     entries = select(count()).from_(layout.table).where(*layout.scope())
-    if from_below:
-        between = (own.le(cell), own.gt(anchor)) if high else (own.ge(cell), own.lt(anchor))
-        entered, left = (place.better(name, anchor) for name in ("next", "previous"))
-    else:
-        between = (own.lt(anchor), own.gt(cell)) if high else (own.gt(anchor), own.lt(cell))
-        entered, left = (place.at_least(name, anchor) for name in ("next", "previous"))
+    entered, left = ((span.at_least if span.high else span.better)(name, edge) for name in ("next", "previous"))
     of_board = col("board_key").eq(param("totals_key", INTEGER))
     # Without ORDER BY, PostgreSQL may scan the log from its start, because it expects to find enough rows early.
     piece = col("value", _PIECE)
-    past = select(*place.cells_before_and_after(piece)).from_(CHANGE_LOG).each_piece(col("cells"), _PIECE)
-    past = past.where(of_board, AFTER_MARK, place.holds_column(piece))
-    counted = select(
-        lit(_COUNT_ROW),
-        minus(count_if(entered), count_if(left)),
-        count(),
-        entries.where(*between).scalar(),
-        entries.where(own.eq(cell), col("owner").lt(param("owner"))).scalar(),
-        NEXT_POSITION,
-        PRUNED_BEFORE.scalar(),
-    ).from_(past.order_by(POSITION).limit(param("changes")))
+    changes = select(*span.cells_before_and_after(piece)).from_(CHANGE_LOG).each_piece(col("cells"), _PIECE)
+    changes = changes.where(of_board, AFTER_MARK, span.holds_column(piece)).order_by(POSITION).limit(param("changes"))
+    number = col("number", _PLACE)
+    counted = (
+        select(
+            number,
+            minus(count_if(entered), count_if(left)),
+            count_if(col("next").not_null()),
+            entries.where(own.ge(least), own.lt(past)).scalar(),
+            entries.where(own.eq(cell), col("owner").lt(owner)).scalar(),
+            NEXT_POSITION,
+            PRUNED_BEFORE.scalar(),
+        )
+        .from_(rows(_PLACE, param("places"), number=INTEGER, **kinds))
+        .left_join(changes, lit(1).eq(1), alias=_PAST)
+        .group_by(number, *places)
+    )
     totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * 5).from_(TOTALS)
     return union_all(counted, totals.where(of_board)).packed().prepared()

@@ -28,6 +28,7 @@ from storage.log.change_log import NewChange, change_log
 from storage.log.log_record import ChangeKind, record_of_event
 from storage.records import Entry
 from storage.schema.creation import hold_partitions
+from storage.schema.placement import TABLES
 from storage.schema.tables import HIDDEN_ENTRIES, LOG_COUNTER
 from storage.store import Program, in_partition
 
@@ -69,7 +70,7 @@ class HiddenStatements:
     """Programs over the hidden table."""
 
     def __init__(self) -> None:
-        row = {"board_key": INTEGER, "owner": TEXT, "updated_at": INTEGER, "cells": TEXT}
+        row = TABLES[HIDDEN_ENTRIES].kinds
         rows = select(*map(col, row)).from_(HIDDEN_ENTRIES)
         theirs = col("owner").eq(param("owner"))
         found = rows.where(col("board_key").in_(param("keys")), col("owner").in_(param("owners")))
@@ -128,28 +129,21 @@ class HiddenStatements:
         Call this last in its transaction.
         """
         partitions = range((yield from hold_partitions()))
+        mark = [(HIDDEN_KEY, owner, now_us, _NO_CELLS)]
         for partition in partitions:
-            yield from in_partition(partition, self._mark_here(owner, now_us, hide=hide))
+            writing = self._insert.bind(rows=mark) if hide else self._take.bind(owner=owner, key=HIDDEN_KEY)
+            yield writing.at(partition)
         for partition in partitions:
             yield from in_partition(partition, change_log.count_hide())
-
-    def _mark_here(self, owner: str, now_us: int, *, hide: bool) -> Program[None]:
-        if hide:
-            yield self._insert.bind(rows=[(HIDDEN_KEY, owner, now_us, _NO_CELLS)])
-        else:
-            yield self._take.bind(owner=owner, key=HIDDEN_KEY)
 
     def copy_marks(self, number: int) -> Program[None]:
         """Copy the marks of all hidden owners to a new partition, in the transaction that adds the partition."""
         after: str | None = ""
         while after is not None:
-            marks = yield from in_partition(0, self._read_marks(after))
+            marks = [HiddenEntry(row[0], _entry(*row[1:])) for row in (yield self._marks.bind(after=after).at(0))]
             if marks:
                 yield from in_partition(number, self.insert_rows(marks))
             after = marks[-1].entry.owner if len(marks) == MARKS_A_PAGE else None
-
-    def _read_marks(self, after: str) -> Program[list[HiddenEntry]]:
-        return [HiddenEntry(row[0], _entry(*row[1:])) for row in (yield self._marks.bind(after=after))]
 
     def hide_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
         moves: list[Move] = []

@@ -38,7 +38,7 @@ from storage.records import Best, Board, Entry
 from storage.schema.tables import TOTALS
 from storage.store import Program, Row, Rows
 
-from .exact_ranks import BETTER_THAN_ANY, CountStart, GapCount, GapCounts
+from .exact_ranks import BETTER_THAN_ANY, CellOf, CountStart, GapCount, GapCounts
 
 ANCHORS_MAX = 8  # most knots that a search for one row tries; each is better than the previous one
 _PLACE = "q"
@@ -71,6 +71,7 @@ class OwnersNeighbours(NamedTuple):
 
     near: Neighbours
     totals: dict[int, int]  # by index: the total of the ranked column, `CHANGES`, and `STATE` if it is stored
+    counted: GapCount | None = None  # the count of the owner's cell, if the reader counted it
 
 
 def decode_entry(row: Sequence[Any]) -> Entry:
@@ -193,6 +194,7 @@ class Ranking:
         self.gaps = GapCounts(board, index, self.padding)
         self._sql, self._scope = _statements_of(layout_of(board), index), scope_of(board)
         self._board_key, self._best = board.key, BETTER_THAN_ANY[self.padding.high]
+        self._exact_top = board.spec.predictor.exact_top
 
     def count_better(self, cell: str) -> Program[int]:
         """Count all entries strictly better than a cell. The cost grows with their number."""
@@ -210,7 +212,18 @@ class Ranking:
         return int(rows[0][0])
 
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
-        return self.gaps.count_better(start, cell, owner=owner)
+        """Count the entries better than a cell. Return None if the log cannot confirm a knot's count."""
+        return (yield from self.gaps.count_better(start, [(cell, owner)]))[cell, owner]
+
+    def count_all_from_anchors(
+        self, start: CountStart, cells: Iterable[CellOf], gap_rows_max: int
+    ) -> Program[dict[CellOf, GapCount | None]]:
+        """Count for many cells what `count_from_anchor` counts for one, in one statement.
+
+        Leave out a cell in a gap with more than `gap_rows_max` entries. Leave out a cell past the board's `exact_top`
+        if the curve knows its rank exactly.
+        """
+        return self.gaps.count_better(start, cells, gap_rows_max=gap_rows_max, exact_top=self._exact_top)
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the `rank`-th row, or None if the ranking has fewer rows.
@@ -315,8 +328,7 @@ class Ranking:
         )
         near = {
             row[0]: OwnersNeighbours(
-                _neighbours(row),
-                {self.index: row[4] or 0, CHANGES: row[5] or 0, **({STATE: row[6]} if row[6] else {})},
+                _neighbours(row), {self.index: row[4] or 0, CHANGES: row[5] or 0, **({STATE: row[6]} if row[6] else {})}
             )
             for row in found
         }

@@ -17,12 +17,13 @@ from querybuilder import Lock
 from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board, find_totals, remove_rows, store_states
 from storage.errors import ArchivedError, JournalIncompleteError, NothingReplayedError
 from storage.log.cells import Cell
+from storage.log.change_log import change_log
 from storage.log.journal import JournalRow, Numbers, RowReader, journal
 from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
 from storage.records import Board, Entry
 from storage.store import Program, in_partition
 
-from .board_move import check_not_moving
+from .board_copy import check_not_moving
 from .entries import Entries, add_totals
 from .hidden_owners import HiddenEntry, hidden_statements
 
@@ -152,7 +153,7 @@ def _check_start(board: Board) -> Program[None]:
     for partition, begins_after in enumerate((yield from journal.find_begins())):
         if not begins_after:
             continue
-        oldest_us = yield from in_partition(partition, journal.oldest_us())
+        oldest_us = yield from in_partition(partition, change_log.oldest_us())
         if oldest_us is None or board.created_at_us < oldest_us + CLOCK_SKEW_US_MAX:
             detail = f"the journal begins after {begins_after}, and {board.id!r} is older, so earlier posts are missing"
             raise JournalIncompleteError(detail + "; keep it longer with change_log_retention_s")

@@ -7,22 +7,10 @@ sequence until it commits. So the numbers have no gaps, and whoever sees an even
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from querybuilder import (
-    INTEGER,
-    TEXT,
-    Insert,
-    Update,
-    asc,
-    col,
-    delete,
-    insert,
-    param,
-    plus,
-    select,
-    update,
-)
+from querybuilder import INTEGER, Insert, Update, asc, col, delete, insert, param, plus, select, update
 from storage.schema.lease_tables import LEASE_JOURNAL, LEASE_POOLS
-from storage.schema.sequences import take_numbers
+from storage.schema.placement import TABLES
+from storage.schema.sequences import take_number
 from storage.schema.tables import SEQUENCES
 from storage.store import Program
 
@@ -55,8 +43,7 @@ def build_number_taking(events: str) -> Update:
 
 def build_journal_insert(parameter: str) -> Insert:
     """Return the part of a statement that appends the rows in the parameter `parameter` to the journal."""
-    kinds = dict.fromkeys(_BODY, TEXT) | dict.fromkeys(("version", "at", "expires_at"), INTEGER)
-    return insert(LEASE_JOURNAL).rows(param(parameter), number=INTEGER, pool_key=INTEGER, **kinds)
+    return insert(LEASE_JOURNAL).rows(param(parameter), **TABLES[LEASE_JOURNAL].kinds)
 
 
 def journal_rows(happened: Sequence[LeaseEvent], *, last: int) -> list[tuple[object, ...]]:
@@ -81,7 +68,7 @@ class LeaseJournal:
     def append_events(self, happened: Sequence[LeaseEvent]) -> Program[None]:
         """Append events. Call this after the transaction has written to resources."""
         if happened:
-            last = yield from take_numbers(LEASE_EVENTS, len(happened))
+            last = yield from take_number(LEASE_EVENTS, len(happened))
             yield self._append.bind(rows=journal_rows(happened, last=last))
 
     def read_page(self, after: int, *, limit: int) -> Program[list[PublishedLeaseEvent]]:

@@ -32,23 +32,14 @@ from querybuilder import (
     update,
 )
 from storage.schema.lease_tables import LEASE_RESOURCES
+from storage.schema.placement import TABLES
 from storage.store import Program
 
 from .lease_journal import build_journal_insert, build_number_taking, journal_rows, lease_journal
 from .lease_records import LeaseEvent, Resource, ResourceChange
 from .region_counts import Region, build_counts_upsert, count_events, lease_counts
 
-RESOURCE_COLUMNS = {
-    "pool_key": INTEGER,
-    "resource": TEXT,
-    "region": TEXT,
-    "partition": INTEGER,
-    "holder": TEXT,
-    "version": INTEGER,
-    "expires_at": INTEGER,
-    "free_since": INTEGER,
-    "acquired_at": INTEGER,
-}
+RESOURCE_COLUMNS = TABLES[LEASE_RESOURCES].kinds  # in the order of the fields of `Resource`
 ResourceKey = tuple[int, str]  # a pool's key, and the key of a holder or the name of a resource
 
 

@@ -221,11 +221,7 @@ class LeaseTransactions:
 
 
 _FIND = (
-    select(
-        clock_us(),
-        *(col(name, "p") for name in POOL_COLUMNS),
-        *(col(name, "r") for name in RESOURCE_COLUMNS),
-    )
+    select(clock_us(), *(col(name, "p") for name in POOL_COLUMNS), *(col(name, "r") for name in RESOURCE_COLUMNS))
     .from_(rows("v", param("asked"), client_id=TEXT, pool_id=TEXT, name=TEXT))
     .join(LEASE_POOLS, pool_condition("v"), alias="p")
     .left_join(

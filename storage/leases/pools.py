@@ -40,6 +40,7 @@ from .lease_records import LeaseEvent, LeaseEventKind, Pool, PoolSpec, Resource
 from .lease_resources import RESOURCE_COLUMNS, lease_resources, pool_condition
 from .region_counts import lease_counts
 
+_decode_spec = msgspec.json.Decoder(PoolSpec).decode
 POOL_SEQUENCE = "pool_key"
 POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "spec", "created_at", "floor")
 
@@ -52,7 +53,7 @@ class Removed(NamedTuple):
 
 def pool_from_row(row: Row) -> Pool:
     key, client_id, pool_id, spec, *more = row
-    return Pool(key, client_id, pool_id, msgspec.json.decode(spec, type=PoolSpec), *more)
+    return Pool(key, client_id, pool_id, _decode_spec(spec), *more)
 
 
 class LeasePools:

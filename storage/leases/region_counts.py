@@ -10,8 +10,9 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from querybuilder import INTEGER, TEXT, Insert, asc, col, delete, excluded, insert, param, plus, select, sum_
+from querybuilder import Insert, asc, col, delete, excluded, insert, param, plus, select, sum_
 from storage.schema.lease_tables import LEASE_COUNTS
+from storage.schema.placement import TABLES
 from storage.store import Program
 
 from .lease_records import LeaseEvent, LeaseEventKind, RegionCounts
@@ -49,9 +50,8 @@ def count_events(events: Iterable[LeaseEvent], refused: Iterable[Region]) -> Map
 
 def build_counts_upsert(parameter: str) -> Insert:
     """Return the part of a statement that adds the rows in the parameter `parameter` to the stored counts."""
-    kinds = {"pool_key": INTEGER, "region": TEXT, "share": INTEGER, **dict.fromkeys(_FIELDS, INTEGER)}
     sums = {name: plus(col(name, LEASE_COUNTS), excluded(name)) for name in _FIELDS}
-    counted = insert(LEASE_COUNTS).rows(param(parameter), **kinds)
+    counted = insert(LEASE_COUNTS).rows(param(parameter), **TABLES[LEASE_COUNTS].kinds)
     return counted.on_conflict("pool_key", "region", "share").do_update(where=None, **sums)
 
 

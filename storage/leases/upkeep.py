@@ -7,8 +7,9 @@ was found. A killed job leaves only complete steps behind, and the next run find
 import random
 from collections.abc import Sequence
 
-from querybuilder import INTEGER, TEXT, col, insert, param, select
+from querybuilder import col, insert, param, select
 from storage.schema.lease_tables import LEASE_LOADS
+from storage.schema.placement import TABLES
 from storage.store import Program
 
 from .lease_records import Pool, Resource, ResourceChange
@@ -20,7 +21,7 @@ class LeaseUpkeep:
     def __init__(self) -> None:
         loads = select(col("pool_key"), col("region"), col("load")).from_(LEASE_LOADS)
         self._loads = loads.where(col("pool_key").in_(param("pools"))).packed().prepared()
-        rows = insert(LEASE_LOADS).rows(param("rows"), pool_key=INTEGER, region=TEXT, load=TEXT)
+        rows = insert(LEASE_LOADS).rows(param("rows"), **TABLES[LEASE_LOADS].kinds)
         self._set_loads = rows.on_conflict("pool_key", "region").overwrite().prepared()
 
     def liberate_expired(

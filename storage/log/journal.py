@@ -16,20 +16,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from querybuilder import (
-    TEXT,
-    Select,
-    any_of,
-    asc,
-    col,
-    contains_text,
-    desc,
-    param,
-    select,
-)
+from querybuilder import TEXT, Select, any_of, asc, col, contains_text, desc, param, select
 from storage.boards.boards import by_partition, find_boards_by_key
 from storage.records import INT64_MAX, Board, BoardSpec
-from storage.schema.creation import count_partitions
+from storage.schema.creation import count_partitions, in_each_partition
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Row, in_partition
 
@@ -63,7 +53,7 @@ class JournalRow(NamedTuple):
 
 
 class _Size(NamedTuple):
-    """What a page has to know about a bundle before it reads the bundle."""
+    """The size and position of a bundle, known before the bundle is read."""
 
     position: int
     changes: int
@@ -284,17 +274,10 @@ class Journal:
 
     def find_begins(self) -> Program[Numbers]:
         """Return the number of each partition after which the journal is complete there."""
-        begins: list[int] = []
-        for partition in range((yield from count_partitions())):
-            begins.append((yield from in_partition(partition, self.find_begin())))
-        return tuple(begins)
+        return tuple((yield from in_each_partition(self.find_begin)))
 
     def _last_below(self, position: int) -> int:
         return position * PLACES - 1
-
-    def oldest_us(self) -> Program[int | None]:
-        rows = yield from self.read_changes(0, limit=1)
-        return rows[0].at_us if rows else None
 
     def find_boards(self, changes: Iterable[tuple[int, int]], partitions: int) -> Program[dict[int, Board]]:
         """Return boards by key. `changes` has pairs of a partition and the key of a board whose changes are there.
@@ -309,14 +292,11 @@ class Journal:
             # If the board was moved, another partition than that of the changes has its deletion.
             others = (each for each in range(partitions) if each != places[key])
             for partition in (places[key], *others):
-                rows = yield from in_partition(partition, self._read_last(key))
+                rows = yield self._last_of_board.bind(board_key=key, limit=_LAST_BUNDLES).at(partition)
                 found |= _find_deletions((key, row[-1]) for row in rows)
                 if key in found:
                     break
         return found
-
-    def _read_last(self, board_key: int) -> Program[list[Row]]:
-        return (yield self._last_of_board.bind(board_key=board_key, limit=_LAST_BUNDLES))
 
     def find_deleted_boards(self, board_id: str, *, since: int) -> Program[dict[int, Board]]:
         """Read all bundles of a partition from `since` on. Return the boards with this id that they delete, by key."""
@@ -324,15 +304,13 @@ class Journal:
         rows = yield self._deleted.bind(position=position_of(since), nobody=owners_text([""]), named=named)
         return {key: board for key, board in _find_deletions(rows).items() if board.id == board_id}
 
-    def log_reset(self, board: Board, now_us: int) -> Program[None]:
-        yield from _log_event(board, ChangeKind.RESET, now_us)
+    def log_event(self, board: Board, kind: ChangeKind, now_us: int) -> Program[None]:
+        """Log in the partition of a board that this transaction empties the board, or moves it to another partition.
 
-    def log_moved(self, board: Board, now_us: int) -> Program[None]:
-        """Log in the partition of a board that this transaction moves the board to another one.
-
-        Readers of streams then look for the board in the catalog again.
+        After a move, readers of streams look for the board in the catalog again.
         """
-        yield from _log_event(board, ChangeKind.MOVED, now_us)
+        event = NewChange(board.key, "", "", "", record_of_event(kind))
+        yield from in_partition(board.partition, change_log.append_changes([event], now_us=now_us))
 
     def log_deleted(self, boards: Sequence[Board], now_us: int) -> Program[None]:
         """Log that this transaction deletes boards. Their earlier changes stay readable."""
@@ -341,11 +319,6 @@ class Journal:
                 some = theirs[start : start + _DELETED_A_STATEMENT]
                 events = [NewChange(board.key, "", "", "", record_of_deletion(board.id, board.spec)) for board in some]
                 yield from in_partition(partition, change_log.append_changes(events, now_us=now_us))
-
-
-def _log_event(board: Board, kind: ChangeKind, now_us: int) -> Program[None]:
-    event = NewChange(board.key, "", "", "", record_of_event(kind))
-    yield from in_partition(board.partition, change_log.append_changes([event], now_us=now_us))
 
 
 def _bound(after: int, boards: Sequence[int] | None) -> dict[str, object]:
@@ -366,7 +339,7 @@ def _choose_bundles(sizes: Mapping[int, _Sizes], limit: int) -> list[int]:
             (logged_us, partition, index, count)
             for partition, found in sizes.items()
             for index, (logged_us, count) in enumerate(found.sized())
-        ),
+        )
     )
     held = accumulate((count for *_, count in ordered), initial=0)
     return [partition for (_, partition, *_), before in zip(ordered, held, strict=False) if before < limit]

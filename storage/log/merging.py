@@ -17,8 +17,9 @@ class Merger:
     def decode_stats(self, cells: Sequence[Cell]) -> list[StatValue | None]:
         """Return the values of a row in column order: scaled integers, text, or None."""
         if self._only is not None:
-            cell = cells[0]
-            return [self._only.decode_value(cell) if isinstance(cell, str) else cell]
+            cell, padding = cells[0], self._only
+            # As `decode_value` does. This runs for every post, and a call would take as long as the rest of it.
+            return [int(cell[: padding.width]) - padding.offset if isinstance(cell, str) else cell]
         return [
             padding.decode_value(cell) if padding is not None and isinstance(cell, str) else cell
             for padding, cell in zip(self._paddings, cells, strict=True)

@@ -29,6 +29,7 @@ from querybuilder import (
 from storage.boards.boards import COLUMNS_LIMIT, STATE
 from storage.errors import PostIdConflictError, UnknownBoardError
 from storage.records import Board, Family, PartOutcome, Post, PostStatus
+from storage.schema.placement import TABLES
 from storage.schema.tables import POST_IDS, TOTALS
 from storage.store import Program, Row, in_partition
 
@@ -179,11 +180,7 @@ _FIND = _KNOWN.packed().prepared()
 _EPOCH = select(null(TEXT), null(TEXT), null(TEXT), whole_part(col("entries"), COLUMNS_LIMIT)).from_(TOTALS)
 _EPOCH = _EPOCH.where(col("board_key").eq(param("board_key")), col("column_index").eq(STATE))
 _FIND_WITH_EPOCH = union_all(_EPOCH, _KNOWN).packed().prepared()
-_REMEMBER = (
-    insert(POST_IDS)
-    .rows(param("rows"), board_key=INTEGER, post_hash=TEXT, fingerprint=TEXT, outcome=TEXT, remembered_at=INTEGER)
-    .prepared()
-)
+_REMEMBER = insert(POST_IDS).rows(param("rows"), **TABLES[POST_IDS].kinds).prepared()
 _TIMES = select(col("remembered_at")).from_(POST_IDS).where(col("remembered_at").lt(param("before_us")))
 _HORIZON = _TIMES.order_by(asc(col("remembered_at"))).limit(1).offset(param("rows_max")).prepared()
 _PRUNE = delete(POST_IDS).where(col("remembered_at").lt(param("before_us"))).prepared()

@@ -28,12 +28,7 @@ from storage.entries.rebuild import (
     find_deleted_boards,
     store_owner_rows,
 )
-from storage.errors import (
-    JournalIncompleteError,
-    NothingReplayedError,
-    SpecConflictError,
-    ValueOutOfRangeError,
-)
+from storage.errors import JournalIncompleteError, NothingReplayedError, SpecConflictError, ValueOutOfRangeError
 from storage.log.journal import JournalRow, Numbers, journal, padded
 from storage.log.log_record import ChangeKind, ChangeRecord
 from storage.records import Board, ColumnChange, PartOutcome, PostStatus

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import itemgetter
 
 import msgspec
@@ -18,16 +18,8 @@ import msgspec
 from config.settings import PostingSettings
 from querybuilder import BULK_ALIAS, Dialect, chained, col, count, plus, select
 from storage.boards.boards import ALL_ENTRIES, CHANGES
-from storage.boards.closed_boards import Closure, hold_closures
-from storage.entries.entries import (
-    Entries,
-    TableRows,
-    add_totals,
-    build_totals_upsert,
-    lock_rows_keys,
-    read_live_boards,
-    total_rows,
-)
+from storage.boards.closed_boards import Closure, hold_closures, lock_rows_keys, read_live_boards
+from storage.entries.entries import Entries, TableRows, add_totals, build_totals_upsert, total_rows
 from storage.entries.hidden_owners import HiddenEntry, hidden_statements
 from storage.errors import (
     LostRaceError,
@@ -236,7 +228,7 @@ class PostTransaction:
         """Apply a post to boards of a family. The family remembers the post, because a retry may reach other boards."""
         if post.post_hash is not None and (known := self._known[family.key].get(post.post_hash)) is not None:
             if known.fingerprint == post.fingerprint:
-                return [replace(part, status=PostStatus.DUPLICATE) for part in known.parts]
+                return [msgspec.structs.replace(part, status=PostStatus.DUPLICATE) for part in known.parts]
             conflict = PostIdConflictError(pointer="/post_id")
             return [PartOutcome(PostStatus.REJECTED, error=conflict) for _ in range(max(1, len(post.parts)))]
         outcomes = self._apply_to_all(post, at_us)

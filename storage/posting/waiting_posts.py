@@ -12,8 +12,9 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from storage.errors import StorageError
 from storage.records import Post
@@ -27,12 +28,11 @@ GATHER_TURNS = 4
 W = TypeVar("W")
 
 
-@dataclass(slots=True, eq=False)
-class WaitingRequest:
+class WaitingRequest(msgspec.Struct, eq=False):
     posts: Sequence[Post]
     parts: int  # number of posts, each counted once per board; it measures the work of a transaction
     done: asyncio.Future[Any]
-    owners: set[str] = field(default_factory=set)  # the owners of the posts; filled when first needed
+    owners: set[str] = set()  # the owners of the posts; filled when first needed
 
     def fail(self, error: Exception) -> None:
         if not self.done.done():
@@ -80,7 +80,7 @@ class RequestQueue:
 
         Return an empty list if every request has an owner in flight.
         """
-        busy = self._busy_owners()
+        busy = self._busy_owners() if self._in_flight else set()
         group: list[WaitingRequest] = []
         parts = 0
         stepped_over: list[WaitingRequest] = []
@@ -103,7 +103,7 @@ class RequestQueue:
 
     def release_group(self, group: list[WaitingRequest]) -> None:
         self._in_flight.remove(group)
-        self.parts_in_flight -= sum(waiting.parts for waiting in group)
+        self.parts_in_flight -= sum([waiting.parts for waiting in group])
 
     def _busy_owners(self) -> set[str]:
         return {owner for group in self._in_flight for waiting in group for owner in _owners(waiting)}

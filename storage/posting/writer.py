@@ -20,8 +20,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn, Protocol
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, NoReturn, Protocol
 
 from config.settings import PostingSettings
 from storage.errors import (
@@ -39,7 +39,7 @@ from storage.errors import (
     WaitTooLongError,
 )
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, PartOutcome, Post
+from storage.records import Board, Family, PartOutcome, Post
 from storage.store import Program, Store
 
 from .admission import DrainRate, WriteLimit
@@ -70,7 +70,10 @@ class WriterObserver(Protocol):
         """Report that another transaction changed a row between its read and its write."""
 
     def queue_depth(self, posts: int) -> None:
-        """Report how many posts wait, each counted once per board. Writers call this when the number changes."""
+        """Report how many posts wait, each counted once per board.
+
+        Writers call this when they take a group, when new posts arrive while they wait, and when posts are withdrawn.
+        """
 
     def writes_in_flight(self, groups: int, *, limit: int) -> None:
         """Report how many groups are in flight, and how many may be. Writers call this when a number changes."""
@@ -122,13 +125,12 @@ class Writer(RequestIntake):
             WaitTooLongError: the outcome is not known yet, or all posts were withdrawn from the queue.
             StoreBusyError, StoreDamagedError, StoreFullError: nothing was applied.
         """
-        parts = sum(len(post.parts) for post in posts)
+        parts = sum([len(post.parts) for post in posts])
         self._admit(parts)
         loop = asyncio.get_running_loop()
         waiting = WaitingRequest(posts, parts, loop.create_future())
         self._queue.append_request(waiting)
-        self._tell_depth()
-        self._wake.set()
+        self._wake.set()  # `_run` reports the depth of the queue once for all requests of a turn of the event loop
         # The caller waits for a bare future, and one timer for all callers ends the wait. asyncio's timeout and shield
         # together would take a tenth of the time of a single post.
         self._expiry.add_waiting(waiting, waiting.done)
@@ -184,6 +186,8 @@ class Writer(RequestIntake):
                         taken = True
                         continue
                 # Either no request waits, or every waiting request must wait until a group in flight ends.
+                if self._queue:
+                    self._tell_depth()
                 if not taken:
                     self._let_answer()
                 taken = False
@@ -224,11 +228,11 @@ class Writer(RequestIntake):
             self._begun = None
 
     def _tell_depth(self) -> None:
-        self._observer.queue_depth(sum(writer._queue.parts for writer in self._siblings))
+        self._observer.queue_depth(sum([writer._queue.parts for writer in self._siblings]))
 
     def _tell_in_flight(self) -> None:
-        groups = sum(writer._queue.groups_in_flight for writer in self._siblings)
-        self._observer.writes_in_flight(groups, limit=sum(writer._limit.limit for writer in self._siblings))
+        groups = sum([writer._queue.groups_in_flight for writer in self._siblings])
+        self._observer.writes_in_flight(groups, limit=sum([writer._limit.limit for writer in self._siblings]))
 
     async def _settle(self, group: list[WaitingRequest], *, unknown: bool = False) -> TransactionResult | None:
         # Return the result if callers still have to be answered. Return None if every caller has already got an answer
@@ -263,7 +267,7 @@ class Writer(RequestIntake):
         self._observer.group_written(
             posts=len(posts), rows=result.rows_written, applied=result.applied, seconds=now_s - started
         )
-        parts = sum(waiting.parts for waiting in group)
+        parts = sum([waiting.parts for waiting in group])
         self._drain.record_commit(parts, now_s=now_s)
         self._limit.record_commit(parts, seconds=now_s - started, now_s=now_s, waiting=bool(self._queue))
         return result
@@ -340,9 +344,10 @@ class Writers:
     def alive(self) -> bool:
         return all(writer.alive for writer in self._all)
 
-    async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
+    def submit(self, posts: Sequence[Post]) -> Coroutine[Any, Any, list[list[PartOutcome]]]:
+        """Return the coroutine of `Writer.submit` of the writer for these posts."""
         stores = {self._store.for_board(board) for board in _boards_of(posts)}
-        return await self._writer_of(stores.pop() if len(stores) == 1 else self._store).submit(posts)
+        return self._writer_of(stores.pop() if len(stores) == 1 else self._store).submit(posts)
 
     async def close(self) -> None:
         await asyncio.gather(*(writer.close() for writer in self._all))
@@ -350,6 +355,12 @@ class Writers:
 
 def _boards_of(posts: Sequence[Post]) -> list[Board]:
     """Return the boards that choose the connections. A post to a family counts as one to its all-time board."""
-    boards = {part.board.key: part.board for post in posts if post.family is None for part in post.parts}
-    families = {post.family.key: post.family for post in posts if post.family is not None}
-    return [*boards.values(), *(family.unreached_board(f"{family.id}:all") for family in families.values())]
+    boards: dict[int, Board] = {}
+    families: dict[int, Family] = {}
+    for post in posts:
+        if post.family is not None:
+            families[post.family.key] = post.family
+            continue
+        for part in post.parts:
+            boards[part.board.key] = part.board
+    return [*boards.values(), *[family.unreached_board(f"{family.id}:all") for family in families.values()]]

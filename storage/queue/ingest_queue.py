@@ -1,8 +1,8 @@
 """The ingest queue in the store: blocks of accepted posts, by shard, in the order in which they were accepted.
 
 Every partition has a queue of its own, and all of them have equally many shards. A post waits in the partition of its
-boards, or in the control partition if they are in several. Run a program for the partition of the queue; `count_shards`
-and `make_shards` choose theirs.
+boards, or in the control partition if they are in several. Run a program for the partition of the queue. The control
+partition stores the number of shards, so that a process can start while another partition is away.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -35,14 +35,13 @@ from storage.errors import LostRaceError
 from storage.records import Board, Post
 from storage.schema.creation import is_apart
 from storage.schema.ingest_tables import INGEST_BLOCKS, INGEST_SHARDS
-from storage.schema.sequences import take_numbers
+from storage.schema.sequences import take_number
 from storage.store import CONTROL, Program, in_partition
 
 from .post_blocks import Block, encode_json
 
 T = TypeVar("T")
 
-_SHARDS_IN = 0  # the partition that stores the number of shards
 _HEAD = tuple(map(col, ("shard", "number", "queued_at", "posts", "edition")))
 
 
@@ -124,7 +123,8 @@ def read_queues(queues: Iterable[int], read: Callable[[], Program[dict[int, T]]]
 
 def count_shards() -> Program[int]:
     """Return the number of shards in each partition, or 0 if the queue was not divided yet."""
-    return (yield from in_partition(_SHARDS_IN, _count_shards()))
+    rows = yield _SHARDS.bind().at(CONTROL)
+    return int(rows[0][0])
 
 
 def make_shards(wanted: int) -> Program[int]:
@@ -132,24 +132,15 @@ def make_shards(wanted: int) -> Program[int]:
 
     An owner's posts must never be in two shards of a partition. A new partition has as many shards as the others.
     """
-    return (yield from in_partition(_SHARDS_IN, _make_shards(wanted)))
-
-
-def _count_shards() -> Program[int]:
-    rows = yield _SHARDS.bind()
-    return int(rows[0][0])
-
-
-def _make_shards(wanted: int) -> Program[int]:
-    shards = yield from _count_shards()
+    shards = yield from count_shards()
     if not shards:
-        yield _MAKE_SHARDS.bind(rows=[(shard, 0, 0) for shard in range(wanted)])
-        shards = yield from _count_shards()
+        yield _MAKE_SHARDS.bind(rows=[(shard, 0, 0) for shard in range(wanted)]).at(CONTROL)
+        shards = yield from count_shards()
     return shards
 
 
 def append_blocks(blocks: Sequence[NewBlock]) -> Program[None]:
-    last = yield from take_numbers("ingest_blocks", len(blocks))
+    last = yield from take_number("ingest_blocks", len(blocks))
     yield _APPEND.bind(rows=[(number, *block) for number, block in enumerate(blocks, last - len(blocks) + 1)])
 
 

@@ -19,8 +19,8 @@ from functools import partial
 from typing import Protocol
 
 from config.settings import QueueSettings, Settings
+from storage.boards.closed_boards import LiveBoard, read_live_boards
 from storage.boards.families import find_families_by_key
-from storage.entries.entries import LiveBoard, read_live_boards
 from storage.errors import (
     BoardChangedError,
     OutcomeUnknownError,

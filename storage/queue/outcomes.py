@@ -12,13 +12,14 @@ from operator import itemgetter
 
 import msgspec
 
-from querybuilder import INTEGER, TEXT, asc, col, delete, desc, insert, param, select
+from querybuilder import asc, col, delete, desc, insert, param, select
 from storage import errors
 from storage.errors import PostError, PostRejectedError, StorageError, UnknownPostError
 from storage.log.log_record import RecordedError
 from storage.posting.post_ids import PostIds, RememberedPost, find_in_family, find_known
 from storage.records import Board, PartOutcome, PostStatus
 from storage.schema.ingest_tables import REJECTED_POSTS
+from storage.schema.placement import TABLES
 from storage.store import Program, Store, in_partition
 
 from . import ingest_queue
@@ -122,7 +123,7 @@ _named = (col("board_key").eq(param("board_key")), col("post_hash").eq(param("po
 _FIND = select(col("error")).from_(REJECTED_POSTS).where(*_named).prepared()
 _REMEMBER = (
     insert(REJECTED_POSTS)
-    .rows(param("rows"), board_key=INTEGER, post_hash=TEXT, error=TEXT, rejected_at=INTEGER)
+    .rows(param("rows"), **TABLES[REJECTED_POSTS].kinds)
     .on_conflict("board_key", "post_hash")
     .overwrite()
     .prepared()

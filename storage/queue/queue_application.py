@@ -30,8 +30,9 @@ from typing import NamedTuple
 
 from config.settings import Settings
 from storage.boards.boards import find_boards_by_key
+from storage.boards.closed_boards import LiveBoard, read_live_boards
 from storage.boards.families import find_families_by_key
-from storage.entries.entries import Entries, LiveBoard, read_live_boards
+from storage.entries.entries import Entries
 from storage.errors import (
     BoardChangedError,
     LeaseLostError,
@@ -190,13 +191,7 @@ class Drainer:
         return whole
 
     def _apply(
-        self,
-        batch: _Batch,
-        held: Sequence[WorkLease],
-        opened: Sequence[Entries],
-        *,
-        check_boards: bool,
-        began_s: float,
+        self, batch: _Batch, held: Sequence[WorkLease], opened: Sequence[Entries], *, check_boards: bool, began_s: float
     ) -> Program[TransactionResult]:
         """Run the transaction of a round."""
         now_us = self._now_us()

@@ -2,7 +2,8 @@
 
 A worker first needs a permit of a semaphore, and then leases its share of the shards. The share is the number of shards
 divided by the number of permit holders, rounded up. The lease of a shard is in the shard's partition, and permits are
-in the control partition. All transactions lock leases in the order of their partitions and names.
+in the control partition. A worker renews and claims in each partition separately, so a partition that is away does not
+stop the others. All transactions lock leases in the order of their partitions and names.
 
 A semaphore is a pool of leases, which are called permits and numbered from 1 to the size of the semaphore. Each holder
 has one permit. If the stored size becomes smaller, holders of permits with higher numbers release these permits instead
@@ -21,10 +22,10 @@ from functools import partial
 from operator import attrgetter, itemgetter
 
 from querybuilder import col, excluded, insert, param, select
-from storage.errors import LeaseLostError, LeaseTakenError
+from storage.errors import LeaseLostError, LeaseTakenError, StoreAwayError
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.schema.ingest_tables import SEMAPHORES
-from storage.store import Program, in_partition
+from storage.store import Program, Store, in_partition
 
 from . import ingest_queue
 from .ingest_queue import Shard, ShardBacklog, ShardCount, read_queues
@@ -69,46 +70,62 @@ class ShardLeases:
         self._leases, self._semaphore, self.queues = leases, semaphore, queues
         self._shards, self._holder, self._lease_us, self._rng = shards, holder, lease_us, rng
 
-    def keep_share(self, share: Share) -> Program[Share]:
-        """Renew the permit, and the leases of as many shards as the worker's share allows. Release the other shards.
+    async def update_share(self, store: Store, share: Share) -> Share:
+        """Renew the permit and the shards of a worker, and claim free shards up to its share. Release further shards.
 
-        Return what the worker then holds. Without a permit, it holds no shards.
+        Each partition has transactions of its own. The worker loses its shards in a partition that is away. Without a
+        permit, it holds no shards.
+
+        Raises:
+            StoreBusyError: the store failed, and not only by a partition that is away.
         """
+        share = await store.write(partial(self._keep_permit, share))
+        away: set[int] = set()
+        for partition, _ in share.by_partition():
+            try:
+                share = await store.write(partial(self._keep_shards, share, partition))
+            except StoreAwayError:
+                share = share.without(partition)
+                away.add(partition)
+        for partition in self.queues():
+            if partition not in away and self._lacks(share):
+                with suppress(StoreAwayError):
+                    share = await store.write(partial(self._claim_shards, share, partition))
+        return share
+
+    def _keep_permit(self, share: Share) -> Program[Share]:
         permit, workers = yield from self._semaphore.keep_permit(
             share.permit, holder=self._holder, lease_us=self._lease_us
         )
-        if permit is None:
-            yield from self._release_shards(share)
-            return Share(None, {}, workers)
-        held: list[tuple[Shard, WorkLease]] = []
-        for partition, shards in share.by_partition():
-            leases = [lease for _, lease in shards]
-            kept = yield from in_partition(partition, self._leases.renew_leases(leases, lease_us=self._lease_us))
-            held += [(Shard(partition, int(lease.resource)), lease) for lease in kept]
-        due = self._due(workers)
-        yield from self._release_shards(Share(shards=dict(held[due:])))
-        return Share(permit, dict(held[:due]), workers)
+        return replace(share, permit=permit, workers=workers)
 
-    def claim_shards(self, share: Share) -> Program[Share]:
-        """Claim free shards, up to the worker's share.
+    def _keep_shards(self, share: Share, partition: int) -> Program[Share]:
+        """Renew as many shards of a partition as the worker's share allows after those of earlier partitions."""
+        kept = [lease for shard, lease in sorted(share.shards.items()) if shard.partition == partition]
+        others, due = share.without(partition), 0
+        if share.permit is not None:
+            kept = yield from in_partition(partition, self._leases.renew_leases(kept, lease_us=self._lease_us))
+            earlier = sum(shard.partition < partition for shard in others.shards)
+            due = max(0, self._due(share.workers) - earlier)
+        yield from in_partition(partition, release_leases(self._leases, kept[due:]))
+        return replace(
+            others, shards=others.shards | {Shard(partition, int(each.resource)): each for each in kept[:due]}
+        )
 
-        Run this in a transaction of its own: a transaction that also locks other leases could deadlock.
-        """
-        if not self.lacks(share):
-            return share
+    def _claim_shards(self, share: Share, partition: int) -> Program[Share]:
+        # This is a transaction of its own: one that also locks other leases could deadlock.
         wanted = self._due(share.workers) - len(share.shards)
-        held = yield from read_queues(self.queues(), partial(_find_held, self._leases))
-        every = (Shard(partition, number) for partition in self.queues() for number in range(self._shards))
-        free = [shard for shard in every if shard not in held]
+        held = yield from in_partition(partition, _find_held(self._leases))
+        free = [number for number in range(self._shards) if number not in held]
         taken = dict(share.shards)
-        # All workers claim in the same order, so they cannot deadlock.
-        for shard in sorted(self._rng.sample(free, min(wanted, len(free))), key=_lock_order):
-            claimed = self._leases.claim(SHARD_POOL, str(shard.number), holder=self._holder, lease_us=self._lease_us)
+        # All workers claim in the order of the names, as `renew_leases` does, so they cannot deadlock.
+        for name in sorted(map(str, self._rng.sample(free, min(wanted, len(free))))):
+            claimed = self._leases.claim(SHARD_POOL, name, holder=self._holder, lease_us=self._lease_us)
             with suppress(LeaseTakenError):
-                taken[shard] = yield from in_partition(shard.partition, claimed)
-        return Share(share.permit, taken, share.workers)
+                taken[Shard(partition, int(name))] = yield from in_partition(partition, claimed)
+        return replace(share, shards=taken)
 
-    def lacks(self, share: Share) -> bool:
+    def _lacks(self, share: Share) -> bool:
         """Return whether the worker has a permit and holds fewer shards than its share."""
         return share.permit is not None and len(share.shards) < self._due(share.workers)
 
@@ -117,18 +134,11 @@ class ShardLeases:
 
     def release_share(self, share: Share) -> Program[None]:
         """Release the permit and all shards, so that other workers can claim them without delay."""
-        yield from self._release_shards(share)
-        if share.permit is not None:
-            yield from release_leases(self._leases, [share.permit])
-
-    def _release_shards(self, share: Share) -> Program[None]:
         for partition, shards in share.by_partition():
             releasing = release_leases(self._leases, [lease for _, lease in shards])
             yield from in_partition(partition, releasing)
-
-
-def _lock_order(shard: Shard) -> tuple[int, str]:
-    return shard.partition, str(shard.number)  # `renew_leases` locks leases in the order of their names, too
+        if share.permit is not None:
+            yield from release_leases(self._leases, [share.permit])
 
 
 def _find_held(leases: WorkLeases) -> Program[dict[int, WorkLease]]:

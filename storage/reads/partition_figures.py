@@ -1,4 +1,4 @@
-"""What operators watch of each partition: whether it answers, how much it holds, and how far its log is folded.
+"""Figures of each partition for operators: whether it answers, how much it holds, and how far its log is folded.
 
 On Citus, partitions are on several servers, so some may be away while the boards of the others work.
 """

@@ -6,16 +6,20 @@ The most important rule: entries and totals come from one snapshot of the curren
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from storage.boards.boards import ALL_ENTRIES, check_copy, find_totals, state_of
 from storage.coalesce import StoreCoalescers
 from storage.entries.entries import Entries, find_on_shared_tables
-from storage.entries.rankings import OwnersNeighbours
+from storage.entries.exact_ranks import CountStart, GapCount
+from storage.entries.rankings import OwnersNeighbours, Ranking
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry
-from storage.store import Program, Store, read_single
+from storage.store import Program, Store, read_single, read_steps
+
+NO_STARTS: Mapping[int, CountStart] = MappingProxyType({})
 
 
 class EntryRead(NamedTuple):
@@ -23,6 +27,8 @@ class EntryRead(NamedTuple):
 
     entry: Entry | None
     totals: dict[int, int]  # number of entries by column index
+    # By column index, the count of the entry's cell, in a snapshot that is not older. None: the log confirms no count.
+    counts: Mapping[int, GapCount | None]
 
 
 class PointReads:
@@ -32,40 +38,80 @@ class PointReads:
     """
 
     def __init__(
-        self, store: Store, boards: OpenBoards, *, point_reads_per_batch_max: int, reads_waiting_max: int, lanes: int
+        self,
+        store: Store,
+        boards: OpenBoards,
+        *,
+        point_reads_per_batch_max: int,
+        reads_waiting_max: int,
+        lanes: int,
+        gap_rows_max: int = 0,
     ) -> None:
-        self._store, self._boards = store, boards
+        self._store, self._boards, self._gap_rows_max = store, boards, gap_rows_max
         batch_max, waiting_max = point_reads_per_batch_max, reads_waiting_max
         self._entries = StoreCoalescers(self._read_entries, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
+        self._totals = StoreCoalescers(self._read_totals, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
         self._around_owners = StoreCoalescers(
             self._read_owners, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes
         )
 
-    def read_entry(self, board: Board, owner: str) -> asyncio.Future[EntryRead]:
-        """Return a future for an owner's entry, which may be None, and the board's totals."""
-        return self._entries.ask(self._store.for_board(board), _shape(board), (board, owner))
+    def read_totals(self, board: Board) -> asyncio.Future[dict[int, int]]:
+        """Return a future for the board's totals, as `boards.find_totals` reads them."""
+        return self._totals.ask(self._store.for_board(board), _shape(board), board)
+
+    def read_entry(
+        self, board: Board, owner: str, starts: Mapping[int, CountStart] = NO_STARTS
+    ) -> asyncio.Future[EntryRead]:
+        """Return a future for an owner's entry, which may be None, and the board's totals.
+
+        In the columns of `starts`, count the entries better than the owner's cell, unless the curve knows its rank
+        exactly, or the gap around it holds more than `gap_rows_max` entries.
+        """
+        return self._entries.ask(self._store.for_board(board), (*_shape(board), *starts), (board, owner, starts))
 
     def read_around_owner(
-        self, board: Board, column_index: int, owner: str, *, better_rows: int, worse_rows: int
+        self,
+        board: Board,
+        column_index: int,
+        owner: str,
+        *,
+        better_rows: int,
+        worse_rows: int,
+        start: CountStart | None = None,
     ) -> asyncio.Future[OwnersNeighbours | None]:
         """Return a future for the rows on both sides of an owner's row.
 
+        With `start`, count the entries better than the owner's cell, as `read_entry` does.
         Its result is None if the owner has no value in the column, or if the board is archived.
         """
-        asked = _Around(board, column_index, better_rows, worse_rows, owner)
-        kind = (*_shape(board), column_index, better_rows, worse_rows)
+        asked = _Around(board, column_index, better_rows, worse_rows, owner, start)
+        kind = (*_shape(board), column_index, better_rows, worse_rows, start is None)
         return self._around_owners.ask(self._store.for_board(board), kind, asked)
 
-    async def _read_entries(self, asked: list[tuple[Board, str]]) -> list[EntryRead]:
-        entries = self._boards.open_board(asked[0][0])
-        owners = list({owner for _, owner in asked})
+    def read_unanswered_s(self) -> float:
+        """Return how long all point reads have waited for their answers, summed up, in seconds."""
+        return self._entries.read_unanswered_s() + self._around_owners.read_unanswered_s()
+
+    async def _read_entries(self, asked: list[tuple[Board, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
+        # All starts are older than this read, so one of them serves all questions.
+        board, _, starts = asked[0]
+        entries = self._boards.open_board(board)
+        owners = list({owner for _, owner, _ in asked})
         store = self._store.for_board(entries.board)
         if entries.board.archived_us is not None:
             found, totals = await store.read(lambda: _read_archive(entries, owners))
+        elif starts:
+            read = await read_steps(store, lambda: _read_and_count(entries, owners, starts, self._gap_rows_max))
+            return [read[owner] for _, owner, _ in asked]
         else:
             found, totals = await read_single(store, lambda: entries.find_entries_with_totals(owners))
             check_copy(entries.board, totals)
-        return [EntryRead(found.get(owner), totals) for _, owner in asked]
+        return [EntryRead(found.get(owner), totals, {}) for _, owner, _ in asked]
+
+    async def _read_totals(self, asked: list[Board]) -> list[dict[int, int]]:
+        board = asked[0]
+        found = await read_single(self._store.for_board(board), lambda: read_totals([board]))
+        return [found[board.key]] * len(asked)
 
     async def _read_owners(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
         first = asked[0]
@@ -75,12 +121,12 @@ class PointReads:
         ranking = entries.rankings[first.column_index]
         owners = [each.owner for each in asked]
         found = await self._store.for_board(first.board).read(
-            lambda: ranking.read_around_owners(owners, better_rows=first.better_rows, worse_rows=first.worse_rows)
+            lambda: _read_around(ranking, owners, first, self._gap_rows_max)
         )
         if found:
             check_copy(first.board, next(iter(found.values())).totals)
         else:
-            await read_single(self._store.for_board(first.board), lambda: read_totals([first.board]))
+            await self._read_totals([first.board])
         return [found.get(number) for number in range(len(asked))]
 
 
@@ -106,7 +152,43 @@ def read_owner_on_boards(boards: Sequence[Entries], owner: str) -> Program[list[
         if (entry := (yield from entries.find_entries([owner])).get(owner)) is not None:
             found[key] = entry
     found |= yield from find_on_shared_tables(shared, owner)
-    return [EntryRead(found.get(entries.board.key), totals[entries.board.key]) for entries in boards]
+    return [EntryRead(found.get(entries.board.key), totals[entries.board.key], {}) for entries in boards]
+
+
+def _read_and_count(
+    entries: Entries, owners: Sequence[str], starts: Mapping[int, CountStart], gap_rows_max: int
+) -> Program[dict[str, EntryRead]]:
+    found, totals = yield from entries.find_entries_with_totals(owners)
+    check_copy(entries.board, totals)
+    counts: dict[str, dict[int, GapCount | None]] = {owner: {} for owner in owners}
+    for index, start in starts.items():
+        ranking = entries.rankings[index]
+        cells = {
+            owner: (cell, owner if ranking.timed else "")
+            for owner, entry in found.items()
+            if isinstance(cell := entry.cells[index], str)
+        }
+        counted = yield from ranking.count_all_from_anchors(start, set(cells.values()), gap_rows_max // len(starts))
+        for owner, asked in cells.items():
+            if asked in counted:
+                count = counts[owner][index] = counted[asked]
+                if count is not None:
+                    check_copy(entries.board, count.totals)
+    return {owner: EntryRead(found.get(owner), totals, counts[owner]) for owner in owners}
+
+
+def _read_around(
+    ranking: Ranking, owners: Sequence[str], asked: _Around, gap_rows_max: int
+) -> Program[dict[int, OwnersNeighbours]]:
+    found = yield from ranking.read_around_owners(owners, better_rows=asked.better_rows, worse_rows=asked.worse_rows)
+    if asked.start is None:
+        return found
+    cells = {}
+    for number, (near, _, _) in found.items():
+        own = near.after[0]
+        cells[number] = str(own.cells[ranking.index]), own.owner if ranking.timed else ""
+    counted = yield from ranking.count_all_from_anchors(asked.start, set(cells.values()), gap_rows_max)
+    return {number: each._replace(counted=counted.get(cells[number])) for number, each in found.items()}
 
 
 def _read_archive(entries: Entries, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
@@ -133,6 +215,7 @@ class _Around(NamedTuple):
     better_rows: int
     worse_rows: int
     owner: str
+    start: CountStart | None
 
 
 def _shape(board: Board) -> tuple[int, int]:

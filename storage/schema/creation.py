@@ -45,7 +45,7 @@ async def prepare_store(store: Store) -> str:
 
 
 def is_apart(dialect: Dialect) -> bool:
-    """Return whether the control partition has a database schema of its own. Otherwise it is partition 0."""
+    """Return whether the control partition has tables of its own. Otherwise it shares those of partition 0."""
     return dialect.schema_of(META) is not None
 
 
@@ -150,8 +150,11 @@ _SET_META = update(META).set(content=param("content")).where(_named).prepared()
 
 
 def _create_control(dialect: Dialect, *, partitions: int) -> Program[str]:
-    functions = (create_row_reader(), create_change_check()) if dialect.cursors and dialect.chains else ()
-    yield from _run((*CONTROL_TABLES[1:], *TABLES_OF_BOTH, *functions))
+    yield from _run((*CONTROL_TABLES[1:], *TABLES_OF_BOTH))
+    if dialect.cursors:
+        yield create_row_reader().bind()
+    if dialect.chains:
+        yield create_change_check().bind()
     yield insert(SEQUENCES).values(name="lease_events", next=0).bind()
     salt = secrets.token_hex(16)
     for name, content in (("schema_version", str(SCHEMA_VERSION)), ("salt", salt), (_PARTITIONS, str(partitions))):

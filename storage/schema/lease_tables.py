@@ -32,101 +32,79 @@ LEASE_PEERS = "lease_peers"
 VERSIONS_IN_FLIGHT = 1_000
 
 
-def create_lease_tables() -> list[Query]:
-    return [*_pools(), *create_resource_tables(), *_counts(), *_journal(), *_elsewhere()]
-
-
-def _pools() -> list[Query]:
-    return [
-        create_table(LEASE_CLIENTS)
-        .with_columns(client_id=TEXT, name=TEXT, created_at=INTEGER)
-        .primary_key("client_id")
-        .clustered(),
-        create_table(LEASE_POOLS)
-        .column("pool_key", INTEGER)  # from a sequence that only pools use
-        .with_columns(client_id=TEXT, pool_id=TEXT, spec=TEXT, created_at=INTEGER)
-        .column("deleted_at", INTEGER, null=True)  # the row of a deleted pool stays: the lease journal names the pool
-        .column("swept", INTEGER)  # 1: the pool is deleted, and all its resources have been deleted too
-        .column("floor", INTEGER)  # greater than the version of every removed resource
-        .primary_key("pool_key"),
-        create_index(
-            "lease_pools_id",
-            LEASE_POOLS,
-            col("client_id"),
-            col("pool_id"),
-            where=col("deleted_at").is_null(),
-            unique=True,
-        ),
-    ]
-
-
-def create_resource_tables() -> list[Query]:
-    free, leased = col("free_since").not_null(), col("free_since").is_null()
-    longest_free = map(col, ("pool_key", "region", "partition", "free_since", "resource"))
-    soonest_over = map(col, ("pool_key", "region", "expires_at", "resource"))
-    by_holder, held = map(col, ("pool_key", "holder")), col("holder").not_null()
-    return [
-        create_table(LEASE_RESOURCES)
-        .with_columns(pool_key=INTEGER, resource=TEXT, region=TEXT)
-        .column("partition", INTEGER)  # a part of the region, so that concurrent requests do not meet in the same rows
-        .column("holder", TEXT, null=True)  # the lease key that has the resource, or had it last and may get it again
-        .column("version", INTEGER)  # the fencing number: grows with every new lease and with every move
-        .column("expires_at", INTEGER)  # when the lease ends, by the store's clock; 0: the resource is free
-        .column("free_since", INTEGER, null=True)  # null: the resource is leased, even if the lease has expired
-        .column("acquired_at", INTEGER)  # when the holder acquired the resource; 0: it is free
-        .primary_key("pool_key", "resource")
-        .clustered(),
-        create_index("lease_resources_holder", LEASE_RESOURCES, *by_holder, where=held, unique=True),
-        create_index("lease_resources_free", LEASE_RESOURCES, *longest_free, where=free),
-        create_index("lease_resources_leased", LEASE_RESOURCES, *soonest_over, where=leased),
-    ]
-
-
-def _counts() -> list[Query]:
-    return [
-        create_table(LEASE_COUNTS)
-        .with_columns(pool_key=INTEGER, region=TEXT)
-        .column("share", INTEGER)  # one of the rows that add up to the region's counts, see `leases.region_counts`
-        .with_columns(total=INTEGER, held=INTEGER)
-        .column("acquired", INTEGER)  # leases acquired since the pool was created
-        .column("freed", INTEGER)  # leases released or liberated since the pool was created
-        .column("refused", INTEGER)  # requests refused since the pool was created
-        .primary_key("pool_key", "region", "share")
-        .clustered(),
-        create_table(LEASE_LOADS)
-        .with_columns(pool_key=INTEGER, region=TEXT)
-        .column("load", TEXT)  # measurements of the rebalancing job, which its next round reads
-        .primary_key("pool_key", "region")
-        .clustered(),
-    ]
-
-
-def _elsewhere() -> list[Query]:
-    return [
-        create_table(LEASE_ELSEWHERE)  # leases in peers (other stores), as the peers' journals report them
-        .with_columns(pool_key=INTEGER, holder=TEXT, peer=TEXT, resource=TEXT, region=TEXT, version=INTEGER)
-        .with_columns(expires_at=INTEGER, acquired_at=INTEGER)
-        .column("wanted_until", INTEGER)  # until when the peer was asked to extend the lease
-        .primary_key("pool_key", "holder", "peer")
-        .clustered(),
-        create_index("lease_elsewhere_expires_at", LEASE_ELSEWHERE, col("expires_at")),
-        create_table(LEASE_PEERS)
-        .column("peer", TEXT)
-        .column("position", INTEGER)  # the position up to which the peer's journal was read
-        .primary_key("peer")
-        .clustered(),
-    ]
-
-
-def _journal() -> list[Query]:
-    return [
-        create_table(LEASE_JOURNAL)
-        .column("number", INTEGER)  # from a sequence; without gaps, in the order of the commits
-        .with_columns(pool_key=INTEGER, kind=TEXT, resource=TEXT)
-        .column("holder", TEXT, null=True)
-        .with_columns(region=TEXT, version=INTEGER, at=INTEGER, expires_at=INTEGER)
-        .primary_key("number")
-    ]
+_free, _leased = col("free_since").not_null(), col("free_since").is_null()
+_longest_free = map(col, ("pool_key", "region", "partition", "free_since", "resource"))
+_soonest_over = map(col, ("pool_key", "region", "expires_at", "resource"))
+_by_holder, _held = map(col, ("pool_key", "holder")), col("holder").not_null()
+RESOURCE_TABLES: tuple[Query, ...] = (
+    create_table(LEASE_RESOURCES)
+    .with_columns(pool_key=INTEGER, resource=TEXT, region=TEXT)
+    .column("partition", INTEGER)  # a part of the region, so that concurrent requests do not meet in the same rows
+    .column("holder", TEXT, null=True)  # the lease key that has the resource, or had it last and may get it again
+    .column("version", INTEGER)  # the fencing number: grows with every new lease and with every move
+    .column("expires_at", INTEGER)  # when the lease ends, by the store's clock; 0: the resource is free
+    .column("free_since", INTEGER, null=True)  # null: the resource is leased, even if the lease has expired
+    .column("acquired_at", INTEGER)  # when the holder acquired the resource; 0: it is free
+    .primary_key("pool_key", "resource")
+    .clustered(),
+    create_index("lease_resources_holder", LEASE_RESOURCES, *_by_holder, where=_held, unique=True),
+    create_index("lease_resources_free", LEASE_RESOURCES, *_longest_free, where=_free),
+    create_index("lease_resources_leased", LEASE_RESOURCES, *_soonest_over, where=_leased),
+)
+LEASE_TABLES: tuple[Query, ...] = (
+    create_table(LEASE_CLIENTS)
+    .with_columns(client_id=TEXT, name=TEXT, created_at=INTEGER)
+    .primary_key("client_id")
+    .clustered(),
+    create_table(LEASE_POOLS)
+    .column("pool_key", INTEGER)  # from a sequence that only pools use
+    .with_columns(client_id=TEXT, pool_id=TEXT, spec=TEXT, created_at=INTEGER)
+    .column("deleted_at", INTEGER, null=True)  # the row of a deleted pool stays: the lease journal names the pool
+    .column("swept", INTEGER)  # 1: the pool is deleted, and all its resources have been deleted too
+    .column("floor", INTEGER)  # greater than the version of every removed resource
+    .primary_key("pool_key"),
+    create_index(
+        "lease_pools_id",
+        LEASE_POOLS,
+        col("client_id"),
+        col("pool_id"),
+        where=col("deleted_at").is_null(),
+        unique=True,
+    ),
+    *RESOURCE_TABLES,
+    create_table(LEASE_COUNTS)
+    .with_columns(pool_key=INTEGER, region=TEXT)
+    .column("share", INTEGER)  # one of the rows that add up to the region's counts, see `leases.region_counts`
+    .with_columns(total=INTEGER, held=INTEGER)
+    .column("acquired", INTEGER)  # leases acquired since the pool was created
+    .column("freed", INTEGER)  # leases released or liberated since the pool was created
+    .column("refused", INTEGER)  # requests refused since the pool was created
+    .primary_key("pool_key", "region", "share")
+    .clustered(),
+    create_table(LEASE_LOADS)
+    .with_columns(pool_key=INTEGER, region=TEXT)
+    .column("load", TEXT)  # measurements of the rebalancing job, which its next round reads
+    .primary_key("pool_key", "region")
+    .clustered(),
+    create_table(LEASE_JOURNAL)
+    .column("number", INTEGER)  # from a sequence; without gaps, in the order of the commits
+    .with_columns(pool_key=INTEGER, kind=TEXT, resource=TEXT)
+    .column("holder", TEXT, null=True)
+    .with_columns(region=TEXT, version=INTEGER, at=INTEGER, expires_at=INTEGER)
+    .primary_key("number"),
+    create_table(LEASE_ELSEWHERE)  # leases in peers (other stores), as the peers' journals report them
+    .with_columns(pool_key=INTEGER, holder=TEXT, peer=TEXT, resource=TEXT, region=TEXT, version=INTEGER)
+    .with_columns(expires_at=INTEGER, acquired_at=INTEGER)
+    .column("wanted_until", INTEGER)  # until when the peer was asked to extend the lease
+    .primary_key("pool_key", "holder", "peer")
+    .clustered(),
+    create_index("lease_elsewhere_expires_at", LEASE_ELSEWHERE, col("expires_at")),
+    create_table(LEASE_PEERS)
+    .column("peer", TEXT)
+    .column("position", INTEGER)  # the position up to which the peer's journal was read
+    .primary_key("peer")
+    .clustered(),
+)
 
 
 def build_pool_drop() -> Update:

@@ -14,20 +14,21 @@ from querybuilder import CHANGE_CHECK, ROW_READER, CreateTable, Query
 from storage.store import CONTROL
 
 from .ingest_tables import QUEUE_TABLES, SEMAPHORE_TABLES
-from .lease_tables import create_lease_tables
+from .lease_tables import LEASE_TABLES
 from .tables import CATALOG_TABLES, CURVE_TABLES, ENTRY_TABLES, LOG_TABLES, META_TABLE, ROW_TABLES_PREFIX, WORK_TABLES
 
-CONTROL_TABLES = (META_TABLE, *CATALOG_TABLES, *create_lease_tables(), *SEMAPHORE_TABLES)
+CONTROL_TABLES = (META_TABLE, *CATALOG_TABLES, *LEASE_TABLES, *SEMAPHORE_TABLES)
 BOARD_TABLES = (*ENTRY_TABLES, *CURVE_TABLES, *LOG_TABLES)
 TABLES_OF_BOTH = (*WORK_TABLES, *QUEUE_TABLES)
 
 
-def _names(queries: Iterable[Query]) -> frozenset[str]:
-    return frozenset(query.name for query in queries if isinstance(query, CreateTable))
+def _by_name(queries: Iterable[Query]) -> dict[str, CreateTable]:
+    return {query.name: query for query in queries if isinstance(query, CreateTable)}
 
 
-_CONTROL_NAMES = _names(CONTROL_TABLES) | {ROW_READER, CHANGE_CHECK}  # functions of the database, too
-_OTHER_NAMES = _names((*BOARD_TABLES, *TABLES_OF_BOTH))
+_CONTROL, _OTHERS = _by_name(CONTROL_TABLES), _by_name((*BOARD_TABLES, *TABLES_OF_BOTH))
+TABLES = _CONTROL | _OTHERS  # the definitions of all tables of the store, by name
+_CONTROL_NAMES = {*_CONTROL, ROW_READER, CHANGE_CHECK}  # functions of the database, too
 
 
 def place_tables(partition: int, schema_of: Callable[[int], str | None]) -> Callable[[str], str | None]:
@@ -41,6 +42,6 @@ def place_tables(partition: int, schema_of: Callable[[int], str | None]) -> Call
     def find_schema(table: str) -> str | None:
         if table in _CONTROL_NAMES:
             return control
-        return own if table in _OTHER_NAMES or table.startswith(ROW_TABLES_PREFIX) else None
+        return own if table in _OTHERS or table.startswith(ROW_TABLES_PREFIX) else None
 
     return find_schema

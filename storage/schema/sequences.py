@@ -6,21 +6,16 @@ from storage.store import CONTROL, Program, in_partition
 from .tables import SEQUENCES
 
 
-def take_number(name: str) -> Program[int]:
-    """Return the next number of a sequence. A sequence never gives a number twice, whatever is deleted.
-
-    Every partition has sequences of its own.
-    """
-    return (yield from take_numbers(name, 1))
-
-
 def take_keys(numbers: int = 1) -> Program[int]:
     """Take keys for boards, families or tables, which are unique in the store, and return the last of them."""
-    return (yield from in_partition(CONTROL, take_numbers("board_key", numbers)))
+    return (yield from in_partition(CONTROL, take_number("board_key", numbers)))
 
 
-def take_numbers(name: str, numbers: int) -> Program[int]:
-    """Take that many numbers from a sequence and return the last of them."""
+def take_number(name: str, numbers: int = 1) -> Program[int]:
+    """Take that many numbers from a sequence and return the last of them.
+
+    A sequence never gives a number twice, whatever is deleted. Every partition has sequences of its own.
+    """
     upsert = (
         insert(SEQUENCES)
         .values(name=param("name"), next=numbers)

@@ -28,7 +28,7 @@ ARCHIVE_BLOCKS = "archive_blocks"
 ROW_TABLES_PREFIX = "entries_"  # begins the names of the tables that hold the rows of boards
 
 
-# What the store is: the version of its schema, its salt, and the number of its partitions.
+# The version of the schema, the salt of the store, and the number of its partitions.
 META_TABLE = create_table(META).column("name", TEXT).column("content", TEXT).primary_key("name").if_not_exists()
 
 

@@ -138,3 +138,9 @@ def test_a_text_is_not_taken_as_a_list_of_letters() -> None:
 def test_bytes_travel_in_bulk_on_postgresql() -> None:
     built = insert("t").rows(param("rows"), a=BLOB).bind(rows=[(b"\0",), (None,)]).build(POSTGRES)
     assert built.arguments == ([b"\0", None],)
+
+
+def test_a_query_keeps_the_partition_that_it_was_given_first() -> None:
+    bound = select(col("a")).from_("t").bind()
+    assert bound.partition is None
+    assert bound.at(2).at(3).partition == 2

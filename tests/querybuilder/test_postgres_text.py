@@ -16,6 +16,7 @@ from querybuilder import (
     TEXT,
     Lock,
     add_column,
+    advisory_lock,
     any_of,
     asc,
     chained,
@@ -43,6 +44,7 @@ from querybuilder import (
     part,
     plus,
     recursive,
+    remainder,
     row_at,
     rows,
     seek,
@@ -145,6 +147,15 @@ WANTED: list[tuple[Any, str]] = [
     (
         select(col("owner")).from_("b7").where(col("owner").in_(param("who"))).locked(Lock.NO_KEY_UPDATE, col("owner")),
         'SELECT "owner" FROM "b7" WHERE "owner" = ANY($1) ORDER BY "owner" ASC FOR NO KEY UPDATE',
+    ),
+    (
+        select(advisory_lock(col("n"), shared=True)).from_("b7").locked(Lock.SHARE, col("n")),
+        'SELECT pg_advisory_xact_lock_shared(CAST(tableoid AS integer), CAST("n" AS integer)) FROM "b7" '
+        'ORDER BY "n" ASC FOR SHARE',
+    ),
+    (
+        select(advisory_lock(remainder(col("n"), 7), shared=False)).from_("b7"),
+        'SELECT pg_advisory_xact_lock(CAST(tableoid AS integer), CAST(("n" % $1::bigint) AS integer)) FROM "b7"',
     ),
     (truncate("b7"), 'TRUNCATE TABLE "b7"'),
     (hold_table("b7"), 'LOCK TABLE "b7" IN EXCLUSIVE MODE'),

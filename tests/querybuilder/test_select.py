@@ -22,6 +22,7 @@ from querybuilder import (
     InexpressibleError,
     Lock,
     Query,
+    advisory_lock,
     all_of,
     any_of,
     asc,
@@ -47,6 +48,7 @@ from querybuilder import (
     part,
     plus,
     recursive,
+    remainder,
     row_at,
     rows,
     seek,
@@ -93,6 +95,7 @@ def owners(found: list[Any]) -> str:
         (col("n").eq(select(max_(col("n"))).from_("board").scalar()), "e"),
         (plus(col("n"), 10).eq(minus(60, col("n"))), ""),
         (minus(60, plus(col("n"), 10)).eq(minus(minus(60, 10), col("n"))), "abcde"),
+        (remainder(col("n"), 20).eq(10), "ace"),
     ],
 )
 def test_a_condition_keeps_the_rows_that_meet_it(run: Run, board: str, condition: Any, expected: str) -> None:
@@ -247,6 +250,12 @@ def test_a_database_with_one_writer_gets_no_lock_and_no_order_of_locks(run: Run,
     found = select(col("owner")).from_(board).where(col("owner").in_(["b", "a"]))
     assert found.locked(Lock.UPDATE, desc(col("owner"))).compile(SQLITE).sql == found.compile(SQLITE).sql
     assert sorted(run(found.locked(Lock.UPDATE))) == [("a",), ("b",)]
+
+
+def test_an_advisory_lock_adds_no_row_and_no_value(run: Run, board: str) -> None:
+    found = select(col("owner"), advisory_lock(remainder(col("n"), 64), shared=True)).from_(board)
+    rows = run(found.where(col("owner").in_(["b", "a"])).locked(Lock.SHARE, col("owner")))
+    assert sorted((owner, bool(value)) for owner, value in rows) == [("a", False), ("b", False)]
 
 
 def test_a_union_takes_an_arm_with_nulls_for_every_kind_of_column(run: Run, board: str) -> None:

@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from config.settings import Settings
-from querybuilder import Built
+from querybuilder import Built, Dialect
+from storage.engines.partitions import Partitions
 from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import PostgresConnection
 from storage.engines.sqlite import SqliteStore
@@ -79,14 +81,18 @@ def partitions_backend(request: pytest.FixtureRequest) -> Backend:
     The backend fails a test if the store runs a statement that Citus would refuse, or run on several nodes.
     """
     patch, faults = request.getfixturevalue("monkeypatch"), set[tuple[str, str]]()
-    run_query = PostgresConnection.run_query
+    run_query, make = PostgresConnection.run_query, Partitions._make_dialect
 
     async def checked(self: PostgresConnection, query: Built, *, timeout_s: float | None = None) -> Rows:
         if (fault := find_fault(query.sql)) is not None:
             faults.add((fault, query.sql))
         return await run_query(self, query, timeout_s=timeout_s)
 
+    def make_dialect(self: Partitions, partition: int) -> Dialect:
+        return replace(make(self, partition), chains=False)  # as on Citus
+
     patch.setattr(PostgresConnection, "run_query", checked)
+    patch.setattr(Partitions, "_make_dialect", make_dialect)
     request.addfinalizer(lambda: _fail_for(faults))
     # Pools of leases are in the control partition.
     home = CONTROL if "leases" in request.path.parts else HOME

@@ -25,17 +25,29 @@ OWN_TABLES = {
     "test_writer_flow",
 }  # fmt: skip
 SHARED_TABLES = {"test_shared_tables"}
+# With several partitions, only these files run with shared tables too. A table is shared within one partition.
+SHARED_IN_PARTITIONS = {"test_posts", "test_replay", "test_shared_tables", "test_store_model"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for each table layout: each board in a table of its own, and all boards in one shared table."""
-    if "table" in metafunc.fixturenames:
-        names = {metafunc.definition.path.parent.name, metafunc.definition.path.stem}
-        one = [TableSharing.OWN] if names & OWN_TABLES else [TableSharing.SHARED] if names & SHARED_TABLES else []
-        metafunc.parametrize("table", one or list(TableSharing))
+    """Run a test on each backend, and there for each table layout: tables of the boards' own, and one shared table."""
+    names = {metafunc.definition.path.parent.name, metafunc.definition.path.stem}
+    one = [TableSharing.OWN] if names & OWN_TABLES else [TableSharing.SHARED] if names & SHARED_TABLES else []
+    tables = one or list(TableSharing)
+    chosen = any(mark.args[0] == "backend" for mark in metafunc.definition.iter_markers("parametrize"))
+    match "backend" in metafunc.fixturenames and not chosen, "table" in metafunc.fixturenames:
+        case True, True:
+            places = [(name, table) for name in sorted(BACKENDS) for table in tables]
+            if not one and not names & SHARED_IN_PARTITIONS:
+                places.remove(("partitions", TableSharing.SHARED))
+            metafunc.parametrize(("backend", "table"), places, indirect=["backend"])
+        case True, False:
+            metafunc.parametrize("backend", sorted(BACKENDS), indirect=True)
+        case False, True:
+            metafunc.parametrize("table", tables)
 
 
-@pytest.fixture(params=sorted(BACKENDS))
+@pytest.fixture
 def backend(request: pytest.FixtureRequest) -> Backend:
     return BACKENDS[request.param](request)
 

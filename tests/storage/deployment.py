@@ -186,7 +186,7 @@ class Deployment:
 
         def program() -> Program[Board]:
             emptied = yield from reset_board(board_id=board_id)
-            yield from journal.log_reset(emptied, self.clock())
+            yield from journal.log_event(emptied, ChangeKind.RESET, self.clock())
             return emptied
 
         return await self.store.write(program)

@@ -113,8 +113,7 @@ class QueueDesk:
 
     async def update_share(self, worker: Worker) -> None:
         """Renew the leases of a worker, and let the worker claim free shards."""
-        worker.share = await self.store.write(lambda: worker.leases.keep_share(worker.share))
-        worker.share = await self.store.write(lambda: worker.leases.claim_shards(worker.share))
+        worker.share = await worker.leases.update_share(self.store, worker.share)
 
     async def run_round(self, worker: Worker) -> DrainedRound | None:
         """Run a round in the first partition where posts wait in a shard of the worker. Return None if none wait."""

@@ -16,6 +16,8 @@ from tests.storage.citus_forms import find_fault
         'MERGE INTO "s_p1"."leases" USING unnest($1)',
         'SELECT "q"."a", (WITH "p" AS (SELECT 1) SELECT * FROM "p") FROM "s_p1"."totals" AS "q"',
         'INSERT INTO "s_p1"."t" ("a") SELECT * FROM unnest($1) AS "v"("a") WHERE TRUE ON CONFLICT ("a") DO NOTHING',
+        'WITH "taken" AS (UPDATE "s_p1"."t" SET "a" = $1 RETURNING "a"), "n" AS (INSERT INTO "s_p1"."u" ("a") '
+        'SELECT "taken"."a" FROM unnest($2) AS "v"("b") CROSS JOIN "taken" WHERE TRUE) SELECT * FROM "taken"',
     ],
 )
 def test_statements_that_citus_refuses_are_found(sql: str) -> None:

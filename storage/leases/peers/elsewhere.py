@@ -8,20 +8,12 @@ from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.lease_records import Grant, LeaseEvent, LeaseEventKind, Resource
 from storage.leases.lease_resources import ResourceKey
 from storage.schema.lease_tables import LEASE_ELSEWHERE, LEASE_PEERS
+from storage.schema.placement import TABLES
 from storage.store import Program
 
 _BEGINS = (LeaseEventKind.ACQUIRED, LeaseEventKind.EXTENDED)
 _ENDS = (LeaseEventKind.RELEASED, LeaseEventKind.LIBERATED)
-_KEY = {"pool_key": INTEGER, "holder": TEXT, "peer": TEXT}
-_COLUMNS = {
-    **_KEY,
-    "resource": TEXT,
-    "region": TEXT,
-    "version": INTEGER,
-    "expires_at": INTEGER,
-    "acquired_at": INTEGER,
-    "wanted_until": INTEGER,
-}
+_TABLE = TABLES[LEASE_ELSEWHERE]  # its columns are in the order of the fields of `RemoteLease`
 
 KeyEvent = tuple[ResourceKey, PublishedLeaseEvent]  # an event of a peer's journal, and its pool and key in this store
 
@@ -50,15 +42,15 @@ class RemoteLeases:
     def __init__(self) -> None:
         same = (col("pool_key", "e").eq(col("pool_key", "v")), col("holder", "e").eq(col("name", "v")))
         self._by_keys = (
-            select(*(col(name, "e") for name in _COLUMNS))
+            select(*(col(name, "e") for name in _TABLE.kinds))
             .from_(rows("v", param("keys"), pool_key=INTEGER, name=TEXT))
             .join(LEASE_ELSEWHERE, all_of(*same), alias="e")
             .packed()
             .prepared()
         )
-        put = insert(LEASE_ELSEWHERE).rows(param("rows"), **_COLUMNS)
-        self._put = put.on_conflict(*_KEY).overwrite().prepared()
-        self._delete = delete(LEASE_ELSEWHERE).where(*(col(name).eq(param(name)) for name in _KEY)).prepared()
+        put = insert(LEASE_ELSEWHERE).rows(param("rows"), **_TABLE.kinds)
+        self._put = put.on_conflict(*_TABLE.keys).overwrite().prepared()
+        self._delete = delete(LEASE_ELSEWHERE).where(*(col(name).eq(param(name)) for name in _TABLE.keys)).prepared()
         is_over = col("expires_at").lt(param("before_us"))
         over = select(col("expires_at")).from_(LEASE_ELSEWHERE).where(is_over)
         first = over.order_by(asc(col("expires_at"))).limit(param("limit"))

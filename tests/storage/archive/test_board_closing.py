@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from msgspec import structs
 
 from storage.archive.board_closing import ClosingStage, list_due_boards, select_boards_to_archive, shut_boards
 from storage.boards.row_tables import entries_table
@@ -45,7 +46,7 @@ def post_to_boards(
 ) -> Post:
     """Return a post to all these boards, in the form in which the service passes posts to the writer."""
     made = deployment.post(owner, *[part(board, {"xp": 1}) for board in boards], post_id=post_id)
-    return replace(made, fingerprint=owner, family=family)
+    return structs.replace(made, fingerprint=owner, family=family)
 
 
 async def shut_due(deployment: Deployment, *boards: Board) -> list[Board]:

@@ -7,8 +7,9 @@ import pytest
 
 from querybuilder import Built
 from storage.engines.citus import PlacementCheck
+from storage.engines.partitions import Partitions
 from storage.engines.postgres_connection import PostgresConnection, replace_host
-from storage.store import Rows
+from storage.store import CONTROL, Rows
 
 
 class NodeConnection:
@@ -31,6 +32,28 @@ async def test_every_read_that_began_before_a_move_runs_again() -> None:
     await check.end(connection, third)
     with pytest.raises(asyncpg.SerializationError):
         await check.end(connection, first)
+
+
+class SchemaConnection:
+    """A connection to a node of Citus, in a new schema that Citus distributes or leaves alone."""
+
+    def __init__(self, *, distributed: bool) -> None:
+        self._known = {"pg_extension": True, "pg_dist_schema": distributed, "pg_tables": False}
+
+    async def fetchval(self, _query: str) -> str:
+        return "apart"
+
+    async def run_query(self, query: Built, **_: Any) -> Rows:
+        [known] = [known for table, known in self._known.items() if table in query.sql]
+        return [(1,)] if known else []
+
+
+@pytest.mark.parametrize("distributed", [True, False])
+async def test_a_schema_that_citus_distributes_gets_no_statement_that_changes_several_tables(distributed: bool) -> None:
+    """Such a statement, or the function that checks it, would run on another node than the tables."""
+    connection = cast(PostgresConnection, SchemaConnection(distributed=distributed))
+    dialect = (await Partitions.find(connection)).dialect_of(CONTROL)
+    assert (dialect.chains, dialect.cursors) == (not distributed, not distributed)
 
 
 @pytest.mark.parametrize(

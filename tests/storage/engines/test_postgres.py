@@ -164,7 +164,7 @@ async def test_a_blocked_connection_pool_delays_only_its_boards(processes: Proce
         ]
         for _ in range(3):
             await writers.submit([deployment.post("ada", part(free, {"xp": 1}))])
-            entry, _ = await reads.read_entry(free, "ada")
+            entry, _, _ = await reads.read_entry(free, "ada")
             assert entry is not None
         assert not any(task.done() for task in waiting)
     await asyncio.gather(*waiting)

@@ -14,7 +14,7 @@ import pytest
 from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.row_tables import entries_table
 from storage.errors import LostRaceError, UnknownBoardError
-from storage.records import Board, PartOutcome, Post, PostStatus
+from storage.records import Board, PartOutcome, Post, PostStatus, TableSharing
 from tests.storage.deployment import Deployment, part, ranked, spec
 from tests.storage.processes import Processes
 
@@ -68,16 +68,16 @@ class Meeting:
             await self.third.execute(f"SELECT 1 FROM {table} FOR UPDATE")
             for step in steps:
                 running.append(asyncio.ensure_future(step()))
-                while await self._waiting(table) < len(running):
+                while await self.count_waiting(table) < len(running):
                     assert not running[-1].done(), running[-1]
         return await asyncio.gather(*running)
 
     async def wait_for_locks(self, table: str, count: int) -> None:
         async with asyncio.timeout(WAIT_S):
-            while await self._waiting(table) < count:
+            while await self.count_waiting(table) < count:
                 pass
 
-    async def _waiting(self, table: str) -> int:
+    async def count_waiting(self, table: str) -> int:
         # Without this statement, a transaction would always see the first statistics that it read.
         await self.third.execute("SELECT pg_stat_clear_snapshot()")
         waiting: int = await self.third.fetchval(WAITING, self.session_name, f'%"{table}"%')
@@ -131,6 +131,25 @@ async def test_posts_and_a_new_column_do_not_disturb_each_other(meeting: Meeting
     assert await meeting.poster.stats(board, "bob") == {"xp": 1, "kills": None}
     await meeting.poster.apply(meeting.poster.post("bob", part(board, {"kills": 2})))
     assert await meeting.operator.stats(board, "bob") == {"xp": 1, "kills": 2}
+
+
+async def test_a_post_does_not_overtake_a_reset_that_waits_for_another_post(
+    processes: Processes, raw: asyncpg.Connection, session_name: str
+) -> None:
+    """Share the board's row, as a post does, until a reset waits for the row. Then start another post."""
+    operator, poster = await processes.start_process(), await processes.start_process()
+    operator.table = TableSharing.SHARED
+    board = await operator.create("b", XP)
+    meeting = Meeting(operator, poster, board, raw, session_name)
+    async with raw.transaction():
+        await raw.execute("SELECT 1 FROM boards FOR SHARE")
+        resetting = asyncio.ensure_future(meeting.reset())
+        await meeting.wait_for_locks("boards", 1)
+        posting = asyncio.ensure_future(poster.apply(poster.post("ada", part(board, {"xp": 1}))))
+        while not posting.done() and await meeting.count_waiting("boards") < 2:
+            pass
+    await asyncio.gather(resetting, posting)
+    assert await poster.stats(await poster.find(), "ada") == {"xp": 1}
 
 
 async def test_a_post_of_a_new_owner_also_delays_the_deletion_of_its_board(meeting: Meeting) -> None:

@@ -217,3 +217,27 @@ async def test_callers_are_not_told_what_a_server_says_of_a_row(server: Postgres
     assert "\n" not in told.value.detail
     assert "ada" not in told.value.detail
     await other.close()
+
+
+async def test_a_server_that_lost_another_server_keeps_its_connections_and_is_asked_twice(
+    server: PostgresServer, opened: AsyncExitStack
+) -> None:
+    """A node of Citus reports so that the node of a partition is away."""
+    deployment = await deploy(opened, server.create_database("nodes"), POSTGRES_LIMITS)
+    board = await deployment.create("b", XP)
+    other = await asyncpg.connect(server.url("nodes"))
+    await other.execute(
+        f"""
+        CREATE SEQUENCE asked;
+        CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN PERFORM nextval('asked'); RAISE 'remote node' USING ERRCODE = 'connection_failure'; END $$;
+        CREATE TRIGGER fail BEFORE INSERT ON {entries_table(board.key)} FOR EACH ROW EXECUTE FUNCTION fail()
+        """
+    )
+    list_pids = "SELECT pid FROM pg_stat_activity WHERE application_name = 'rankcurve' ORDER BY pid"
+    before = await other.fetch(list_pids)
+    with pytest.raises(StoreAwayError, match="remote node"):
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    assert await other.fetch(list_pids) == before
+    assert await other.fetchval("SELECT last_value FROM asked") == 2
+    await other.close()

@@ -107,9 +107,11 @@ async def test_a_query_with_wrong_arguments_undoes_the_writes_before_it(deployme
 
 async def test_an_exception_of_a_program_reaches_the_caller_and_undoes_its_writes(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
+    begun: list[str] = []
     ended: list[str] = []
 
     def program() -> Program[None]:
+        begun.append("closed")
         try:
             yield from create_board(board_id="c", spec=deployment.laid_out(spec(XP)), now_us=1, boards_max=9)
             yield from erase_entry(deployment.entries(board), "ada", now_us=deployment.clock())
@@ -120,7 +122,7 @@ async def test_an_exception_of_a_program_reaches_the_caller_and_undoes_its_write
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     with pytest.raises(LookupError, match="not as expected"):
         await deployment.store.write(program)
-    assert ended == ["closed"]
+    assert ended == begun != [], "on Citus, a program that creates a table begins twice"
     boards = await deployment.store.read(lambda: list_boards(prefix="", after="", limit=9))
     assert boards == [board]
     assert await deployment.stats(board, "ada") == {"xp": 1}

@@ -7,6 +7,7 @@ import pytest
 
 from storage.boards.boards import find_totals
 from storage.curves.sampling import sample_curve
+from storage.entries import exact_ranks
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
 from storage.log.change_log import change_log
@@ -109,6 +110,36 @@ async def asked(deployment: Deployment, board: Board, start: CountStart) -> int 
     return None if found is None else found.better_count
 
 
+async def test_counts_of_many_cells_share_a_bound_on_changes(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact_ranks, "PAIRS_MAX", 5 * 30)
+    board = await deployment.create("b", *columns(Best.HIGH))
+    rng = random.Random(4)
+    await fill(deployment, board, rng)
+    fitted = await fit(deployment, board, 1)
+    await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in OWNERS[:30]))
+    ranking = deployment.entries(board).rankings[1]
+    cells = [(ranking.padding.pad(value), "") for value in (-20, -5, 0, 5, 20)]
+
+    def count(changes_max: int) -> Program[list[int | None]]:
+        start = fitted._replace(changes_max=changes_max)
+        found = yield from ranking.gaps.count_better(start, cells)
+        assert list(found) == cells
+        return [None if each is None else each.better_count for each in found.values()]
+
+    def count_plainly() -> Program[list[int]]:
+        counts = []
+        for cell, _ in cells:
+            counts.append((yield from ranking.count_better(cell)))
+        return counts
+
+    assert await deployment.store.read(lambda: count(30)) == await deployment.store.read(count_plainly)
+    assert await deployment.store.read(lambda: count(29)) == [None] * 5
+    monkeypatch.setattr(exact_ranks, "PAIRS_MAX", 5 * 30 - 1)
+    assert await deployment.store.read(lambda: count(30)) == [None] * 5
+
+
 async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(deployment: Deployment) -> None:
     store, log = deployment.store, change_log
     board = await deployment.create("b", *columns(Best.HIGH))
@@ -126,8 +157,11 @@ async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(d
         return sum(bool(change.next) for bundle in bundles for change in bundle.changes())
 
     logged = await store.read(counted)
+    gaps = deployment.entries(board).rankings[1].gaps
     assert await asked(deployment, board, fitted._replace(changes_max=logged)) is not None
+    assert gaps.passed_mark != fitted.mark
     assert await asked(deployment, board, fitted._replace(changes_max=logged - 1)) is None, "too many changes"
+    assert gaps.passed_mark == fitted.mark
     await fill(deployment, board, rng, posts=30)
     before_us = deployment.clock.now_us + 1_000
     await store.write(lambda: log.prune(before_us=before_us, keep_from=None, rows_max=1_000))

@@ -22,12 +22,17 @@ from storage.leases.batcher import CROWD, LeaseBatcher
 from storage.leases.lease_records import LeaseRequest, RegionCounts, Release
 from storage.leases.lease_transaction import LeaseTransactions
 from storage.store import Program, Rows, Store
+from tests.storage.backends import OpenStore
+from tests.storage.deployment import Deployment
 from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools
 from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore
 from tests.storage.processes import Processes
 
 T = TypeVar("T")
+on_postgres = pytest.mark.parametrize("backend", ["partitions", "postgres"], indirect=True)
+# The stores of `partitions` write a lease in a transaction of several statements, as stores on Citus do.
+in_one_statement = pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 LIMITS = Settings(lease_requests_waiting_max=50, lease_wait_s_max=30).model_copy(
     update={"lease_group_max": 10, "lease_groups_in_flight_max": 2, "point_read_lanes": 2}
 )
@@ -226,21 +231,22 @@ async def test_a_key_that_asks_two_processes_at_once_gets_one_resource(processes
 
 
 @pytest.fixture
-async def direct(processes: Processes) -> AsyncIterator[GatedBatcher]:
+async def direct(open_store: OpenStore) -> AsyncIterator[GatedBatcher]:
     """Provide a batcher on PostgreSQL and the store's clock. It grants a lease by one statement if possible."""
-    made = await open_direct_batcher(processes)
+    made = await open_direct_batcher(open_store)
     await made.pools.create(partitions=1)
     yield made
     made.store.gate.set()
     await made.batcher.close()
 
 
-async def open_direct_batcher(processes: Processes) -> GatedBatcher:
-    pools = Pools(await processes.start_process())
+async def open_direct_batcher(open_store: OpenStore) -> GatedBatcher:
+    pools = Pools(await Deployment.on(await open_store()))
     pools.groups = LeaseTransactions(pools.dialect, None, margin_us=MARGIN_US, attempts_max=5, rng=pools.rng)
     return GatedBatcher(pools, lease_us=3_600_000_000)  # an hour, because the clock of the store moves
 
 
+@in_one_statement
 async def test_one_statement_gives_and_counts_a_resource_that_was_seen_ahead(direct: GatedBatcher) -> None:
     pools, names = direct.pools, [f"n{number:03}" for number in range(200)]
     await pools.add(*names)
@@ -259,9 +265,12 @@ async def test_one_statement_gives_and_counts_a_resource_that_was_seen_ahead(dir
     assert (again.resource, again.version, again.acquired) == ("n008", 1, False)
 
 
-async def test_the_batcher_looks_again_if_another_process_was_first(direct: GatedBatcher, processes: Processes) -> None:
+@on_postgres
+async def test_the_batcher_looks_again_if_another_process_was_first(
+    direct: GatedBatcher, open_store: OpenStore
+) -> None:
     await direct.pools.add("a", "b", "c", "d")
-    other = await open_direct_batcher(processes)
+    other = await open_direct_batcher(open_store)
     assert (await direct.ask("x")).resource == "a"
     assert (await other.ask("y")).resource == "b"
     assert (await direct.ask("z")).resource == "c"
@@ -271,9 +280,10 @@ async def test_the_batcher_looks_again_if_another_process_was_first(direct: Gate
     await other.batcher.close()
 
 
-async def test_a_key_keeps_a_resource_that_another_process_gave_it(direct: GatedBatcher, processes: Processes) -> None:
+@on_postgres
+async def test_a_key_keeps_a_resource_that_another_process_gave_it(direct: GatedBatcher, open_store: OpenStore) -> None:
     await direct.pools.add("a", "b", "c", "d")
-    other = await open_direct_batcher(processes)
+    other = await open_direct_batcher(open_store)
     await direct.ask("x")
     direct.store.gate.clear()
     late = direct.ask("k")
@@ -288,6 +298,7 @@ async def test_a_key_keeps_a_resource_that_another_process_gave_it(direct: Gated
     await other.batcher.close()
 
 
+@in_one_statement
 async def test_the_batcher_finds_a_lease_whose_write_got_no_answer(direct: GatedBatcher) -> None:
     await direct.pools.add("a", "b", "c")
     await direct.ask("x")

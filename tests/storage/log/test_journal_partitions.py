@@ -274,7 +274,7 @@ async def test_a_board_that_was_moved_is_rebuilt_from_both_partitions(deployment
         yield update(BOARDS).set(partition=3).where(col("board_key").eq(param("key"))).bind(key=board.key)
         yield from in_partition(3, create_row_table(layout_of(board)))
         yield from store_states([replace(board, partition=3)])
-        yield from journal.log_moved(board, deployment.clock())
+        yield from journal.log_event(board, ChangeKind.MOVED, deployment.clock())
 
     await deployment.store.write(move)
     deployment.store = deployment.store.at(3)

@@ -1,9 +1,9 @@
 """Test posts to boards of several partitions, and processes that do not know yet that a board has moved."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from storage.boards.boards import find_board
 from storage.errors import BoardChangedError, PostIdConflictError, UnknownBoardError
@@ -60,7 +60,7 @@ async def test_a_post_with_an_old_copy_of_a_moved_board_is_refused_alone(deploym
     assert await deployment.find("moving") == moved
     again = deployment.post("ada", part(moved, {"xp": 1}), post_id="first")
     later = deployment.post("ada", part(moved, {"xp": 4}))
-    outcomes = [parts[0] for parts in await deployment.apply(replace(again, fingerprint="x"), later)]
+    outcomes = [parts[0] for parts in await deployment.apply(structs.replace(again, fingerprint="x"), later)]
     assert isinstance(outcomes[0].error, PostIdConflictError)
     assert await xp_of(deployment, moved, "ada") == 5
 

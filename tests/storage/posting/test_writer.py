@@ -77,6 +77,7 @@ async def open_held_writer(
 async def test_posts_that_wait_during_a_commit_go_into_the_next_transaction(deployment: Deployment) -> None:
     async with open_held_writer(deployment) as held:
         tasks = await held.submit_behind_write(["ada"], ["bob", "ada"], ["cyd"])
+        await asyncio.sleep(0)  # the writer reports the posts when it finds them
         assert held.observed.depth == 4
         held.store.release()
         outcomes = await asyncio.gather(*tasks)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 import pytest
+from msgspec import structs
 
 from querybuilder import Bound
 from storage.errors import LeaseLostError, PeriodClosedError, PostRejectedError, StoreFullError, UnknownBoardError
@@ -31,7 +32,7 @@ async def make_board(desk: QueueDesk, board_id: str = "b") -> Board:
 
 def make_post(desk: QueueDesk, board: Board, owner: str, xp: int, *, last: int = 0, post_id: str | None = None) -> Post:
     made = desk.deployment.post(owner, part(board, {"xp": xp, "last": last}), post_id=post_id)
-    return replace(made, post_id=post_id)
+    return structs.replace(made, post_id=post_id)
 
 
 async def start_worker(desk: QueueDesk, name: str = "ada", *, store: Store | None = None) -> Worker:
@@ -74,7 +75,7 @@ async def test_posts_that_waited_while_their_board_was_emptied_or_deleted_are_vo
     await desk.enqueue(
         make_post(desk, emptied, "ada", 1, post_id="e"),
         make_post(desk, deleted, "ada", 1),
-        replace(both, post_id="both"),
+        structs.replace(both, post_id="both"),
         make_post(desk, kept, "ada", 2),
     )
     await desk.deployment.reset("e")
@@ -107,8 +108,12 @@ async def test_a_closed_period_rejects_only_its_own_board(desk: QueueDesk) -> No
     assert bounds is not None
     year, everybody = await desk.deployment.make_boards("2023", "all")
     desk.clock.now_us = bounds[1] - 100
-    said = [replace(make_family_post(desk.deployment, family, "ada", 5, everybody, year, post_id=name), post_id=name)
-            for name in ("in time", "late")]  # fmt: skip
+    said = [
+        structs.replace(
+            make_family_post(desk.deployment, family, "ada", 5, everybody, year, post_id=name), post_id=name
+        )
+        for name in ("in time", "late")
+    ]
     await desk.enqueue(said[0])
     worker = await start_worker(desk)
     assert await desk.run_round(worker) is not None

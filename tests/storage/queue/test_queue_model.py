@@ -3,10 +3,10 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from msgspec import structs
 
 from storage.errors import LeaseLostError
 from storage.queue.post_blocks import shard_of
@@ -53,7 +53,7 @@ class Queueing(RuleBasedStateMachine):
     def _post(self, owner: str, xp: int, post_id: str | None) -> Post:
         self.number += 1
         parts = part(self.board, {"xp": xp, "last": self.number})
-        return replace(self.desk.deployment.post(owner, parts, post_id=post_id), post_id=post_id)
+        return structs.replace(self.desk.deployment.post(owner, parts, post_id=post_id), post_id=post_id)
 
     @rule(
         asked=st.lists(

@@ -4,10 +4,10 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TypeVar
 
 import pytest
+from msgspec import structs
 
 from config.settings import QueueSettings, Settings
 from querybuilder import Bound
@@ -64,7 +64,7 @@ async def everywhere(deployment: Deployment) -> QueueDesk:
 
 def make_post(desk: QueueDesk, owner: str, *boards: Board, post_id: str | None = None) -> Post:
     made = desk.deployment.post(owner, *(part(board, {"xp": 1}) for board in boards), post_id=post_id)
-    return replace(made, post_id=post_id)
+    return structs.replace(made, post_id=post_id)
 
 
 async def read_xp(desk: QueueDesk, board: Board, owner: str) -> int:
@@ -147,7 +147,7 @@ async def test_a_family_post_waits_and_is_remembered_in_the_partition_of_the_fam
     desk = everywhere
     family = await make_family(desk.deployment)
     [board] = await desk.deployment.make_boards("all")
-    post = replace(make_family_post(desk.deployment, family, "ada", 5, board, post_id="p"), post_id="p")
+    post = structs.replace(make_family_post(desk.deployment, family, "ada", 5, board, post_id="p"), post_id="p")
     await desk.enqueue(post)
     assert await count_by_queue(desk) == {family.partition: 1}
     await desk.drain_queue()
@@ -307,6 +307,22 @@ async def test_workers_share_the_shards_of_all_partitions(everywhere: QueueDesk)
     for _ in range(2):
         await desk.update_share(bob)
     assert bob.share.shards.keys() == every, "released shards are free before their leases would have ended"
+
+
+@several_partitions
+async def test_a_worker_loses_only_the_shards_of_a_partition_that_is_away(everywhere: QueueDesk) -> None:
+    desk = everywhere
+    ada = desk.worker("ada")
+    await desk.update_share(ada)
+    every = ada.share.shards.keys()
+    desk.store = recorder = Recorder(desk.store)
+    recorder.away = 1
+    await desk.update_share(ada)
+    assert every - ada.share.shards.keys() == {Shard(1, number) for number in range(SHARDS)}
+    recorder.away = None
+    desk.clock.now_us += LEASE_US
+    await desk.update_share(ada)
+    assert ada.share.shards.keys() == every
 
 
 async def test_posts_to_several_partitions_wait_in_partition_0_if_that_is_the_control_partition(place: str) -> None:

@@ -152,7 +152,7 @@ async def read_together(
 ) -> list[tuple[list[object] | None, int]]:
     entries = [deployment.entries(board) for board in boards]
     found = await deployment.store.read(lambda: read_owner_on_boards(entries, owner))
-    return [(None if entry is None else list(entry.cells), totals.get(-1, 0)) for entry, totals in found]
+    return [(None if entry is None else list(entry.cells), totals.get(-1, 0)) for entry, totals, _ in found]
 
 
 async def read_alone(deployment: Deployment, boards: list[Board], owner: str) -> list[tuple[list[object] | None, int]]:
