@@ -1,8 +1,13 @@
 """Makes the rows about settings that `rankcurve config`, docs/settings.md, the README and default.toml show."""
 
+import ast
+import inspect
 import json
+from functools import cache
+from itertools import pairwise
 from typing import Literal, NamedTuple, get_args, get_origin
 
+from config import settings as declarations
 from config.masking import masked
 from config.settings import Settings
 
@@ -29,10 +34,10 @@ def describe(settings: Settings) -> list[SettingRow]:
             value=_shown(getattr(settings, name)),
             unit=_unit(name),
             bounds=_bounds(name),
-            description=" ".join((field.description or "").split()),
+            description=_descriptions().get(name, ""),
             source=settings._sources.get(name, "default"),
         )
-        for name, field in Settings.model_fields.items()
+        for name in Settings.model_fields
     ]
 
 
@@ -57,6 +62,19 @@ def default_toml() -> str:
         value = _toml_value(getattr(defaults, row.name))
         lines += ["", f"# {row.description}{unit}{bounds}", f"{row.name} = {value}"]
     return "\n".join(lines) + "\n"
+
+
+@cache
+def _descriptions() -> dict[str, str]:
+    """Return the text under each setting in the source of `config.settings`, on one line."""
+    # pydantic could collect these texts too, but it would read them at each start of a service.
+    found: dict[str, str] = {}
+    groups = [each for each in ast.parse(inspect.getsource(declarations)).body if isinstance(each, ast.ClassDef)]
+    for declared, text in (pair for group in groups for pair in pairwise(group.body)):
+        match declared, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(description))):
+                found[name] = " ".join(description.split())
+    return found
 
 
 def _unit(name: str) -> str:

@@ -27,9 +27,8 @@ _ORDERED_PAIRS = (
 class _Group(BaseModel):
     """Settings that belong together."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, use_attribute_docstrings=True
-    )
+    # A process validates all settings together, as `Settings`. The validator of a group alone is built on demand.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, defer_build=True)
 
 
 class ListeningSettings(_Group):
@@ -206,8 +205,8 @@ class ReadingSettings(_Group):
     """Connections for counts, walks and refreshes, in each process."""
     reads_waiting_max: int = _number(20_000, 1, 1_000_000, "reads")
     """Maximum number of reads waiting for a connection; more are refused with 503."""
-    exact_gap_rows_max: int = _number(50, 0, 10_000_000, "rows")
-    """With `auto`, a rank is counted if the gap of the curve around it holds at most this many entries."""
+    exact_gap_rows_max: int = _number(10_000, 0, 10_000_000, "rows")
+    """With `auto`, a rank is never counted if the gap of the curve around it holds more entries than this."""
     statement_cache: int = _number(512, 0, 100_000, "statements")
     """Prepared statements kept for each connection."""
 
@@ -257,7 +256,12 @@ class SqliteSettings(_Group):
     # Constants, because no operator needs to turn them:
     # Pages in SQLite's write-ahead log at which it is checkpointed, even under load.
     checkpoint_pages: ClassVar[int] = 40_000
-    checkpoint_idle_s: ClassVar[float] = 0.2  # pause in writing after which SQLite's write-ahead log is checkpointed
+    # SQLite's write-ahead log is checkpointed in a pause in writing of at least `checkpoint_idle_s`. A checkpoint of
+    # many pages makes posts wait long, but each checkpoint has its price. So the next one waits for
+    # `checkpoint_every_s`, and for `checkpoint_rest_ratio` times as long as the last one took.
+    checkpoint_idle_s: ClassVar[float] = 0.005
+    checkpoint_every_s: ClassVar[float] = 0.05
+    checkpoint_rest_ratio: ClassVar[float] = 3
 
 
 class PostgresSettings(_Group):
@@ -329,9 +333,9 @@ class JobSettings(_Group):
     """Largest part of a worker's time that scheduled refreshes may take. Refresh requests are not delayed by it."""
     refresh_wait_s_max: float = _number(30, 0.1, 3_600, "s")
     """Longest wait of a refresh request for its new curve; then 503. The refresh goes on."""
-    gap_rows_max: int = _number(10_000, 100, 100_000_000, "rows")
-    """Maximum number of entries between two knots of a sampled curve, and so of the rows that an exact count reads.
-    Larger boards get more knots."""
+    gap_rows_max: int = _number(1_000, 100, 100_000_000, "rows")
+    """Maximum number of entries between two knots of a curve, and so of the rows that an exact count reads. Larger
+    boards get up to 10,000 knots more, then larger gaps."""
     scan_memory_values_max: int = _number(4_000_000, 1_000, 1_000_000_000, "values")
     """Maximum number of distinct values that a scan keeps in memory. Beyond that, it writes them to a temporary
     file."""

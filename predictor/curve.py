@@ -12,7 +12,14 @@ from typing import Literal, NamedTuple
 from .errors import KnotsInvalidError
 from .locate import SHAPE_UNIT, KnotRanks
 
+GAP_KNOTS_MAX = 10_000  # most knots that a curve has only because of the limit on the rows of a gap
+
 FitMethod = Literal["skip", "scan"]
+
+
+def limit_gap_rows(total: int, gap_rows_max: int) -> int:
+    """Return how many of `total` entries a gap may hold: `gap_rows_max`, or more if that took too many knots."""
+    return max(gap_rows_max, -(-total // GAP_KNOTS_MAX))
 
 
 class Knot(NamedTuple):

@@ -17,7 +17,7 @@ from math import gcd
 import numpy as np
 
 from .cubic import fit_cubics
-from .curve import Curve, Knot
+from .curve import Curve, Knot, limit_gap_rows
 from .greedy import DistinctKeys, Floats, Integers, choose_knots
 from .locate import SHAPE_UNIT
 from .tally import Tally
@@ -43,6 +43,7 @@ def fit_curve(tally: Tally, *, knots_max: int, gap_rows_max: int, as_of_us: int)
         return Curve((), total=0, as_of_us=as_of_us, method="scan", certificate=0.0, errors=())
     distinct = DistinctKeys(tally)
     step = _step(distinct)
+    gap_rows_max = limit_gap_rows(tally.total, gap_rows_max)
     indexes = choose_knots(distinct, step, knots_max=knots_max, gap_rows_max=gap_rows_max)
     knots = []
     for index in indexes:

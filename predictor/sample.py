@@ -19,7 +19,7 @@ from heapq import heapify, heappop, heappush
 from math import isqrt, log, log1p
 from typing import NamedTuple
 
-from .curve import Knot
+from .curve import Knot, limit_gap_rows
 from .errors import WalkInconsistentError
 
 # `Stride.ratio_ppm` is a ratio times RATIO_UNIT. It is an integer, so that every store skips the same rows.
@@ -86,6 +86,7 @@ def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max:
     """
     if knots_max < 2:
         raise ValueError("a curve needs 2 knots, for the best and the worst value")
+    gap_rows_max = limit_gap_rows(total, gap_rows_max)
     knots_max += max(0, total) // gap_rows_max
     knots = yield from _geometric(total, knots_max, gap_rows_max, stride_max)
     if 0 < len(knots) < knots_max:

@@ -73,9 +73,10 @@ _READS = [
         has_own_metrics=True, query=queries.ProfilesQuery, response=EntryAnswer,
         problems=("unknown_board", "unknown_owner"), description="The entry of a hidden owner says that it is hidden."),
     Route("GET", _RANKING, rankings.get_page, Role.READER, "page", summary="A page of a ranking", tag="Rankings",
-        has_own_metrics=True, query=queries.PageQuery, response=Page,
+        has_own_metrics=True, query=queries.PageQuery, response=Page, statuses=(200, 304), response_headers=("ETag",),
         problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries", "archived"),
-        description="An archived leaderboard has the top that its archive holds; what follows is answered with 410."),
+        description="An archived leaderboard has the top that its archive holds; what follows is answered with 410."
+        " A page without profiles has an `ETag`, and `If-None-Match` is answered without reading rows."),
     Route("GET", _RANKING + "/positions", rankings.get_value_positions, Role.READER, "value_positions",
         summary="Positions of values", tag="Rankings", query=queries.ValuePositionsQuery, response=Positions,
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values", "too_many_boards"),

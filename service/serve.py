@@ -18,13 +18,13 @@ import structlog
 from aiohttp import web
 
 from config import Settings
-from service.http.malformed import ProblemRunner
+from service.http.malformed import ProblemRunner, ProblemServer
 from service.telemetry.logs import configure_logging
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.terminal import show_urls
 
 from .api import ROUTES
-from .app import make_app
+from .app import make_server
 from .wiring import open_context
 
 log = structlog.get_logger(__name__)
@@ -69,6 +69,7 @@ def run_process(
     # Reference counting frees most objects at the end of their request, and the parts of the process are never freed.
     # So rare garbage collections waste little memory.
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.freeze()  # a collection need not look at what the imports have made
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -130,7 +131,9 @@ async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool
         context.keyring.check_binding(settings.host)
         if context.keyring.open:
             log.warning("open_to_this_machine", detail="no API key is configured: every caller is ops")
-        async with _open_port(make_app(ROUTES, context), settings, settings.port, reuse_port=reuse_port) as addresses:
+        async with _open_port(
+            make_server(ROUTES, context), settings, settings.port, reuse_port=reuse_port
+        ) as addresses:
             yield addresses
 
 
@@ -145,17 +148,17 @@ async def open_jobs(settings: Settings, metrics: Metrics) -> AsyncIterator[list[
             yield []
             return
         context.keyring.check_binding(settings.host)
-        async with _open_port(make_app((), context), settings, settings.jobs_port) as addresses:
+        async with _open_port(make_server((), context), settings, settings.jobs_port) as addresses:
             yield addresses
 
 
 @asynccontextmanager
 async def _open_port(
-    app: web.Application, settings: Settings, port: int, *, reuse_port: bool = False
+    server: ProblemServer, settings: Settings, port: int, *, reuse_port: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Serve an application within the block, and provide its addresses. At the end, finish the open requests."""
+    """Run a server within the block, and provide its addresses. At the end, finish the open requests."""
     # At shutdown aiohttp closes idle connections immediately, and waits up to `shutdown_timeout` for open requests.
-    runner = ProblemRunner(app, access_log=None, handle_signals=False, shutdown_timeout=settings.shutdown_s)
+    runner = ProblemRunner(server, shutdown_timeout=settings.shutdown_s)
     await runner.setup()
     gc.collect()
     gc.freeze()

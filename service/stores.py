@@ -1,11 +1,11 @@
-"""Opens the store that a URL names. Only this module decides which kind of store a URL means."""
+"""Opens the store that a URL names. Only this module decides which kind of store a URL means.
+
+A process imports the driver of its own store only.
+"""
 
 from pathlib import Path
 
 from config import Settings
-from storage.engines.postgres import PostgresStore
-from storage.engines.replica import ReplicaFirst
-from storage.engines.sqlite import SqliteStore
 from storage.engines.store_observer import StoreObserver
 from storage.store import Store
 
@@ -25,9 +25,13 @@ async def open_store(settings: Settings, observer: StoreObserver | None = None) 
         StoreUnsupportedError: the database can't be opened, or it is not a store of the expected kind.
         StoreAwayError: the database server can't be reached.
     """
-    if settings.store.startswith(SQLITE_PREFIX):
+    if not is_shared(settings.store):
+        from storage.engines.sqlite import SqliteStore
+
         path = Path(settings.store.removeprefix(SQLITE_PREFIX))
         return await SqliteStore.open(path, settings, observer=observer)
+    from storage.engines.postgres import PostgresStore
+
     return await PostgresStore.open(settings.store, settings, observer=observer)
 
 
@@ -37,7 +41,12 @@ async def open_sampling_store(settings: Settings, store: Store, observer: StoreO
     Raises:
         StoreUnsupportedError, StoreAwayError: see `open_store`.
     """
-    if not settings.sampling_store or not isinstance(store, PostgresStore):
+    if not settings.sampling_store:
+        return store
+    from storage.engines.postgres import PostgresStore
+    from storage.engines.replica import ReplicaFirst
+
+    if not isinstance(store, PostgresStore):
         return store
     limits = settings.model_copy(update={"pools": "", "writer_connections": 1})
     replica = await PostgresStore.open(settings.sampling_store, limits, observer=observer)

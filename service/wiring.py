@@ -16,9 +16,11 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+
+import structlog
 
 from config import Settings
 from config.peers import parse_peers
@@ -35,6 +37,7 @@ from service.http.openapi import service_version
 from service.monitoring.jolokia.answering import JolokiaAgent
 from service.monitoring.managed.wiring import manage_objects
 from service.ranks.rank_context import RankContext
+from service.ranks.read_load import READS_FULL, ReadLoad, make_thread_clock
 from service.streams.feed import Feeds
 from service.streams.journal_lane import JournalLane
 from service.telemetry.logs import RequestLog
@@ -45,6 +48,7 @@ from storage.boards.catalog import Catalog
 from storage.curves.memcached import Memcached
 from storage.curves.shared_curves import Envelopes, SharedCurves
 from storage.curves.stored_curves import CurveBook
+from storage.errors import StoreBusyError
 from storage.leases.batcher import LeaseBatcher
 from storage.leases.claims import store_clock
 from storage.leases.lease_transaction import LeaseTransactions
@@ -62,6 +66,8 @@ from storage.store import Store
 from .context import Context, CurveContext, PostingContext
 from .stores import open_sampling_store, open_store
 
+log = structlog.get_logger(__name__)
+
 
 def now_us() -> int:
     """Return the service's time in microseconds since 1970."""
@@ -70,18 +76,23 @@ def now_us() -> int:
 
 @asynccontextmanager
 async def open_context(
-    settings: Settings, metrics: Metrics, *, clock: Callable[[], int] = now_us
+    settings: Settings,
+    metrics: Metrics,
+    *,
+    clock: Callable[[], int] = now_us,
+    busy_clocks: Sequence[Callable[[], float]] = (),
 ) -> AsyncIterator[Context]:
     """Build and start all parts that handlers and jobs use. At the end, finish the accepted work and stop the parts.
 
-    `clock` returns microseconds since 1970. Leases use the store's own clock instead.
+    `clock` returns microseconds since 1970. Leases use the store's own clock instead. `busy_clocks` replace those of
+    the thread and the store, by which `ReadLoad` knows the load.
 
     Raises:
         StoreLockedError, StoreUnsupportedError, StoreAwayError, SchemaUnknownError: the store can't be opened.
     """
     async with AsyncExitStack() as stack:
         refresh_queue = RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
-        context = await _make_context(settings, metrics, clock, refresh_queue, stack)
+        context = await _make_context(settings, metrics, clock, busy_clocks, refresh_queue, stack)
         store = context.store
         sizes = metrics.watch_store(version=service_version(), store=store.dialect.name)
         measuring = sizes.measure_periodically(store, asyncio.sleep, wait_s_max=settings.connect_timeout_s)
@@ -96,7 +107,12 @@ async def open_context(
 
 
 async def _make_context(
-    settings: Settings, metrics: Metrics, clock: Callable[[], int], refresh_queue: RefreshQueue, stack: AsyncExitStack
+    settings: Settings,
+    metrics: Metrics,
+    clock: Callable[[], int],
+    busy_clocks: Sequence[Callable[[], float]],
+    refresh_queue: RefreshQueue,
+    stack: AsyncExitStack,
 ) -> Context:
     store = await open_store(settings, metrics)
     stack.push_async_callback(store.close)
@@ -122,7 +138,9 @@ async def _make_context(
         point_reads_per_batch_max=settings.point_reads_per_batch_max,
         reads_waiting_max=settings.reads_waiting_max,
         lanes=settings.point_read_lanes,
+        gap_rows_max=settings.exact_gap_rows_max,
     )
+    load = await _watch_load(point_reads, metrics, busy_clocks, stack)
     return Context(
         settings=settings,
         metrics=metrics,
@@ -139,11 +157,23 @@ async def _make_context(
         feeds=Feeds(store, settings, metrics, monotonic=time.monotonic, sleep=asyncio.sleep),
         lease_batcher=lease_batcher,
         cursors=cursors,
-        ranks=RankContext(store, boards, curves.book, settings, cursors, now_us=clock),
+        ranks=RankContext(store, boards, curves.book, settings, cursors, load=load, now_us=clock),
         journal_lane=JournalLane(reads_waiting_max=settings.reads_waiting_max),
         now_us=clock,
         tracer=tracer,
     )
+
+
+async def _watch_load(
+    reads: PointReads, metrics: Metrics, busy_clocks: Sequence[Callable[[], float]], stack: AsyncExitStack
+) -> ReadLoad:
+    load = ReadLoad(
+        monotonic=time.monotonic,
+        busy_clocks=busy_clocks or (make_thread_clock(), lambda: reads.read_unanswered_s() / READS_FULL),
+        on_share=metrics.counted_share,
+    )
+    await stack.enter_async_context(load.watch(asyncio.sleep))
+    return load
 
 
 async def _open_curves(
@@ -162,8 +192,7 @@ async def _open_curves(
         metrics.watch_servers(lambda: cache.servers_left_alone)
         shared = SharedCurves(cache, Envelopes(salt), metrics)
     book = CurveBook(store, shared, poll_rows_max=settings.curve_poll_rows_max, on_corrupt=metrics.curve_corrupt)
-    await book.poll()
-    await book.poll_live()
+    await _load_curves(store, book)
     metrics.watch_curves(
         lambda: [
             ServingCurve(served.curve.as_of_us, len(served.fit.knots), served.live_version > 0)
@@ -177,6 +206,16 @@ async def _open_curves(
     remote = settings.jobs == "none" and not store.sole_writer
     refreshes = RemoteRefresher(store, book, settings, sleep=asyncio.sleep) if remote else refresh_queue
     return CurveContext(book, refreshes, auditor)
+
+
+async def _load_curves(store: Store, book: CurveBook) -> None:
+    """Load the curves of each partition. If a partition is away, its curves are loaded by the first poll after that."""
+    for partition in range(store.partitions):
+        try:
+            await book.poll(partition)
+            await book.poll_live(partition)
+        except StoreBusyError as error:
+            log.warning("curves_not_loaded", partition=partition, detail=error.detail)
 
 
 async def _open_posting(

@@ -81,7 +81,8 @@ def parse_posts(
     if list_keys + keys != count_key_colons(body):
         for text, prefix, where in lines or [(body, "", "")]:
             refuse_duplicates(text, prefix=prefix, where=where)
-    _check_parts(posts, settings)
+    if kind is PostTarget.BOARDS:
+        _check_parts(posts, settings)
     return posts, single
 
 
@@ -115,7 +116,7 @@ def _check_parts(posts: list[ReceivedPost], settings: RequestSettings) -> None:
     The time to apply a post grows with the number of its boards. All posts of a request are applied in one transaction,
     and no other post is written while this transaction runs.
     """
-    parts = sum(1 if post.boards is None else len(post.boards) for post in posts)
+    parts = sum([len(post.boards or ()) for post in posts])
     if parts > settings.parts_per_request_max:
         detail = f"{parts} posts, counted once for each board; a request carries at most"
         raise ProblemError("too_many_boards", f"{detail} {settings.parts_per_request_max}", pointer="/posts")

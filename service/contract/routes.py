@@ -23,9 +23,16 @@ class Reply(msgspec.Struct, frozen=True):
     media_type: str = JSON_TYPE
 
 
-# The result of a handler: bytes of JSON, a struct to encode as JSON, a `Reply`, a response that was already sent, or
-# None for an answer 204 without a body.
-Answer = bytes | msgspec.Struct | Reply | web.StreamResponse | None
+class Tagged(msgspec.Struct, frozen=True):
+    """An answer in JSON with an `ETag`: the bytes of the body, or None if the caller has the body already (304)."""
+
+    body: bytes | None
+    etag: str
+
+
+# The result of a handler: bytes of JSON, a struct to encode as JSON, a `Reply`, a `Tagged`, a response that was already
+# sent, or None for an answer 204 without a body.
+Answer = bytes | msgspec.Struct | Reply | Tagged | web.StreamResponse | None
 
 
 class Call(msgspec.Struct):
@@ -36,7 +43,7 @@ class Call(msgspec.Struct):
     body: Any  # an instance of the route's `body`; bytes if the route has `raw_body`; or None
     media_type: str  # the media type of the body, without parameters
     identity: Identity
-    request: web.Request
+    request: web.BaseRequest
     request_id: str
     # The time (of `perf_counter()`) at which the request counts as answered; None: when the handler returns. A
     # handler of a stream sets it when the stream begins.

@@ -1,11 +1,11 @@
 """The work around every handler: the bytes of a request become a parsed `Call`, and an answer becomes bytes.
 
-    bytes ──malformed──> aiohttp routes ──> endpoint ──> handler of a view
-                                             │  foreign_pages  refuse requests that foreign web pages send
-                                             │  keys           identify the caller and check the role
-                                             │  key_limits     check the rate of the API key
-                                             │  bodies         read the body, within its bounds
-                                             └─ fast_json      write the answer
+    bytes ──malformed──> route_table ──> endpoint ──> handler of a view
+                                          │  foreign_pages  refuse requests that foreign web pages send
+                                          │  keys           identify the caller and check the role
+                                          │  key_limits     check the rate of the API key
+                                          │  bodies         read the body, within its bounds
+                                          └─ fast_json      write the answer
 
 The room may import `contract` and `telemetry`, and storage and jobs where a module needs them. It knows no handler and
 no board. The most important rule: when something goes wrong, the caller gets a problem document, and the log never

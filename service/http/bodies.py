@@ -62,7 +62,7 @@ class BodyReader:
         self._arriving: set[asyncio.Timeout] = set()
         self._stopping = False
 
-    async def read_body(self, request: web.Request) -> bytes:
+    async def read_body(self, request: web.BaseRequest) -> bytes:
         """Return the whole body of a request.
 
         The caller must call `release_body` when the request has ended, even if this method raised an error.
@@ -86,12 +86,12 @@ class BodyReader:
         except (HttpProcessingError, ClientError, web.RequestPayloadError) as error:
             raise ProblemError("bad_request", "the body is not what its headers announce") from error
 
-    def release_body(self, request: web.Request) -> None:
+    def release_body(self, request: web.BaseRequest) -> None:
         """Stop counting the body of a request. Do nothing if it was not counted."""
         if self._held:
             self._held_bytes -= self._held.pop(id(request), 0)
 
-    def _hold(self, request: web.Request, size: int) -> None:
+    def _hold(self, request: web.BaseRequest, size: int) -> None:
         """Count `size` bytes for a body, unless more are already counted. Raises ProblemError `too_many_bodies`."""
         held = self._held.get(id(request), 0)
         if size > held:
@@ -101,7 +101,7 @@ class BodyReader:
             self._held_bytes += size - held
             self._held[id(request)] = size
 
-    async def _arrived(self, request: web.Request) -> bytes:
+    async def _arrived(self, request: web.BaseRequest) -> bytes:
         gathered = _Gathered(request.content_length or self._limits.body_bytes_max)
         async with asyncio.timeout(None) as limit:
             self._arriving.add(limit)
@@ -112,7 +112,7 @@ class BodyReader:
                 gathered.close()
                 self._arriving.discard(limit)
 
-    async def _gather(self, request: web.Request, gathered: _Gathered, limit: asyncio.Timeout) -> None:
+    async def _gather(self, request: web.BaseRequest, gathered: _Gathered, limit: asyncio.Timeout) -> None:
         now_s = asyncio.get_running_loop().time
         deadline_s = now_s() + self._limits.body_wait_s_max
         while True:

@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import ceil
@@ -31,7 +31,7 @@ from service.contract.lease_messages import parse_client_or_pool_id, parse_lease
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import JSON_TYPE, PROBLEM_TYPE, ProblemError, clip_text, problem_of
 from service.contract.queries import query_parser
-from service.contract.routes import Answer, Call, Reply, Route
+from service.contract.routes import Answer, Call, Reply, Route, Tagged
 from service.contract.strict_json import decode_strictly
 from service.contract.values import parse_board_id, parse_column, parse_family_id, parse_owner, parse_post_id
 from service.telemetry.logs import RequestLog
@@ -107,7 +107,7 @@ class RequestIds:
 
 
 class Endpoint:
-    """Serves one route; aiohttp calls `serve`."""
+    """Serves one route."""
 
     def __init__(self, route: Route, context: EndpointContext, ids: RequestIds, bodies: BodyReader) -> None:
         self.route = route
@@ -130,7 +130,8 @@ class Endpoint:
             self._decoder = msgspec.json.Decoder(route.body)
         self._takes = (JSON_TYPE, NDJSON_TYPE) if route.ndjson else (JSON_TYPE,)
 
-    async def serve(self, request: web.Request) -> web.StreamResponse:
+    async def serve(self, request: web.BaseRequest, parameters: Sequence[str]) -> web.StreamResponse:
+        """Answer a request. `parameters` are the values of the path's parameters, in the order of the path."""
         started_s = perf_counter()
         headers = request.headers
         request_id = self._ids.begin_request(headers)
@@ -153,11 +154,11 @@ class Endpoint:
                 body, media_type = await self._body(request)
                 if self.route.role is not None:
                     self._keyring.check_valid(identity)  # the key may have been revoked while the body arrived
-            call = self._call(request, body, media_type, identity, request_id)
+            call = self._call(request, parameters, body, media_type, identity, request_id)
             response = _response(await self._handler(self._context, call), request_id)
             ended_s = call.answered_s or perf_counter()
         except asyncio.CancelledError:
-            self._end(request, span, _CUT_OFF, "cut_off", perf_counter() - started_s, identity)
+            self._end(request, parameters, span, _CUT_OFF, "cut_off", perf_counter() - started_s, identity)
             raise
         except Exception as error:
             if request.transport is None:
@@ -168,11 +169,18 @@ class Endpoint:
         finally:
             if self._has_body:
                 self._bodies.release_body(request)
-        self._end(request, span, response.status, code, ended_s - started_s, identity)
+        self._end(request, parameters, span, response.status, code, ended_s - started_s, identity)
         return response
 
     def _end(
-        self, request: web.Request, span: Span | None, status: int, code: str, seconds: float, identity: Identity
+        self,
+        request: web.BaseRequest,
+        parameters: Sequence[str],
+        span: Span | None,
+        status: int,
+        code: str,
+        seconds: float,
+        identity: Identity,
     ) -> None:
         self._answered(status, seconds)
         if span is not None:
@@ -181,33 +189,40 @@ class Endpoint:
             self._context.request_log.log_request(
                 view=self.route.view,
                 method=request.method,
-                path=self._logged_path(request),
+                path=self._logged_path(parameters),
                 status=status,
                 code=code,
                 seconds=seconds,
                 key_id=identity.key_id,
             )
 
-    def _logged_path(self, request: web.Request) -> str:
+    def _logged_path(self, parameters: Sequence[str]) -> str:
         """Return the path for the log, with the name of a parameter instead of any value that may name a person."""
-        found = request.match_info
+        found = dict(zip(_PARAMETER.findall(self.route.path), parameters, strict=True))
         return _PARAMETER.sub(
             lambda part: clip_text(found[part[1]]) if part[1] in _LOGGED_PARAMETERS else part[0], self.route.path
         )
 
-    async def _body(self, request: web.Request) -> tuple[Any, str]:
+    async def _body(self, request: web.BaseRequest) -> tuple[Any, str]:
         if self.route.body_optional and not request.can_read_body:
             return msgspec.json.decode(b"{}", type=self.route.body), JSON_TYPE
         media_type = "" if self.route.foreign_protocol else self._media_type(request)
         body = await self._bodies.read_body(request)
         return (body if self._decoder is None else decode_strictly(body, self._decoder)), media_type
 
-    def _call(self, request: web.Request, body: Any, media_type: str, identity: Identity, request_id: str) -> Call:
+    def _call(
+        self,
+        request: web.BaseRequest,
+        parameters: Sequence[str],
+        body: Any,
+        media_type: str,
+        identity: Identity,
+        request_id: str,
+    ) -> Call:
         raw = request.raw_path
         if "%" in raw:
             _check_utf8(raw.partition("?")[0])
-        found = request.match_info
-        path = {name: parse(found[name]) for name, parse in self._path}
+        path = {name: parse(value) for (name, parse), value in zip(self._path, parameters, strict=True)}
         query_text = request.rel_url.raw_query_string if "?" in raw else ""
         query = None
         if self._query is not None:
@@ -216,7 +231,7 @@ class Endpoint:
             raise ProblemError("unknown_field", "this path takes no query parameters")
         return Call(path, query, body, media_type, identity, request, request_id)
 
-    def _media_type(self, request: web.Request) -> str:
+    def _media_type(self, request: web.BaseRequest) -> str:
         media_type = parse_media_type(request.headers.get(hdrs.CONTENT_TYPE, JSON_TYPE))
         if media_type not in self._takes:
             detail = f"the body is {clip_text(media_type)!r}; the path takes {' or '.join(self._takes)} in UTF-8"
@@ -251,6 +266,8 @@ def _response(answer: Answer, request_id: str) -> web.StreamResponse:
         return answer
     if answer is None:
         return PlainResponse(status=204, headers={X_REQUEST_ID: request_id})
+    if isinstance(answer, Tagged):
+        return FastJsonResponse(answer.body, request_id, answer.etag)
     if not isinstance(answer, Reply):
         return FastJsonResponse(answer if isinstance(answer, bytes) else _encode(answer), request_id)
     headers = {X_REQUEST_ID: request_id, **(answer.headers or {})}

@@ -1,6 +1,6 @@
 """Responses without aiohttp's `Server` header, which would show callers the versions of aiohttp and Python.
 
-`FastJsonResponse` writes the most common answer in one piece: a 200 with JSON on a connection that stays open. It
+`FastJsonResponse` writes the most common answers in one piece: JSON on a connection that stays open, and a 304. It
 builds no header dictionary, because that would take a noticeable part of the time of a small request. In any other case
 (HEAD, HTTP/1.0, a connection that closes, a large body), aiohttp writes the answer through `PlainResponse`.
 """
@@ -36,42 +36,50 @@ def _format_date(second: int) -> bytes:
 
 
 class FastJsonResponse(web.Response):
-    """A 200 with a JSON body; `request_id` is sent as X-Request-Id."""
+    """A 200 with a JSON body, or a 304 if the body is None; `request_id` is sent as X-Request-Id."""
 
-    def __init__(self, body: bytes, request_id: str) -> None:
+    def __init__(self, body: bytes | None, request_id: str, etag: str = "") -> None:
         # The constructor of the base class is not called, because it would make the header dictionary. If `prepare`
         # needs a dictionary, it makes a `PlainResponse`.
         self._json = body
-        self._request_id = request_id
+        self._request_id, self._etag = request_id, etag
         self._full: web.Response | None = None
 
     @property
     def status(self) -> int:
-        return 200
+        return 200 if self._json is not None else 304
 
     @property
     def keep_alive(self) -> bool | None:
         return True if self._full is None else self._full.keep_alive
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        body = self._json
+        body = self._json or b""
         if (
             not request.keep_alive
             or request.version != HttpVersion11
             or request.method == hdrs.METH_HEAD
             or len(body) > BODY_BYTES_MAX
         ):
-            headers = {hdrs.CONTENT_TYPE: "application/json", "X-Request-Id": self._request_id}
-            self._full = PlainResponse(body=body, headers=headers)
+            headers = {"X-Request-Id": self._request_id}
+            if self._json is not None:
+                headers[hdrs.CONTENT_TYPE] = "application/json"
+            if self._etag:
+                headers[hdrs.ETAG] = self._etag
+            self._full = PlainResponse(body=self._json, status=self.status, headers=headers)
             return await self._full.prepare(request)
         transport = request.transport
         if transport is None or transport.is_closing():
             raise ClientConnectionResetError("Cannot write to closing transport")
-        transport.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-            b"X-Request-Id: %b\r\nDate: %b\r\nContent-Length: %d\r\n\r\n%b"
-            % (self._request_id.encode(), _format_date(int(time())), len(body), body)
-        )
+        etag = b"ETag: %b\r\n" % self._etag.encode() if self._etag else b""
+        ids = b"X-Request-Id: %b\r\nDate: %b\r\n%b" % (self._request_id.encode(), _format_date(int(time())), etag)
+        if self._json is None:
+            transport.write(b"HTTP/1.1 304 Not Modified\r\n%b\r\n" % ids)
+        else:
+            transport.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n%b"
+                % (ids, len(body), body)
+            )
         # A caller that reads no answers has to wait. Otherwise `write` would buffer the answers without a bound.
         if transport.get_write_buffer_size() > BODY_BYTES_MAX:
             await request.writer.drain()

@@ -6,7 +6,8 @@ A connection that sends nothing is closed without an answer, because browsers op
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTooLong
@@ -16,8 +17,6 @@ from aiohttp.web_protocol import _ErrInfo
 # A `Refuse` function answers a request that aiohttp could not read or failed to answer. Its argument is the error
 # from reading the request, or None if aiohttp failed to answer. The connection is closed after the answer.
 Refuse = Callable[[HttpProcessingError | None], web.Response]
-REFUSE: web.AppKey[Refuse] = web.AppKey("refuse")
-HEAD_WAIT_S_MAX: web.AppKey[float] = web.AppKey("head_wait_s_max")
 
 
 class HeadTimeoutError(HttpProcessingError):
@@ -29,39 +28,45 @@ class HeadTimeoutError(HttpProcessingError):
         super().__init__(message=f"the headers of the request took more than {wait_s:g} s")
 
 
-class ProblemRunner(web.AppRunner):
-    """Runs an application in which `REFUSE` and `HEAD_WAIT_S_MAX` are set.
+class ProblemServer(web.Server):
+    """Serves requests, and answers what can't be read with `refuse`. `stop` ends what would not end by itself."""
 
-    It overrides the private method `_make_server`, because aiohttp has no public way to change its refusals.
-    """
-
-    async def _make_server(self) -> web.Server:
-        made = await super()._make_server()
-        return _ProblemServer(made, self.app[REFUSE], self.app[HEAD_WAIT_S_MAX])
-
-
-class _ProblemServer(web.Server):
-    def __init__(self, made: web.Server, refuse: Refuse, head_wait_s_max: float) -> None:
-        super().__init__(
-            made.request_handler,
-            request_factory=made.request_factory,
-            handler_cancellation=made.handler_cancellation,
-            **made._kwargs,
-        )
-        self.refuse, self.head_wait_s_max = refuse, head_wait_s_max
+    def __init__(
+        self,
+        serve: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        refuse: Refuse,
+        stop: Callable[[], None],
+        *,
+        head_wait_s_max: float,
+        **options: Any,
+    ) -> None:
+        super().__init__(serve, **options)
+        self.refuse, self.stop, self.head_wait_s_max = refuse, stop, head_wait_s_max
 
     def __call__(self) -> web.RequestHandler:
         return _ProblemHandler(self, loop=asyncio.get_running_loop(), **self._kwargs)
 
 
-class _ProblemHandler(web.RequestHandler):
-    __slots__ = ("_head_begun", "_head_timer", "_head_wait_s_max", "_refuse")
+class ProblemRunner(web.ServerRunner):
+    """Runs a `ProblemServer`."""
 
-    def __init__(self, manager: _ProblemServer, *, loop: asyncio.AbstractEventLoop, **options: object):
-        super().__init__(manager, loop=loop, **options)  # type: ignore[arg-type]  # the application's handler_args
+    def __init__(self, server: ProblemServer, *, shutdown_timeout: float = 60) -> None:
+        super().__init__(server, shutdown_timeout=shutdown_timeout)
+        self._stop = server.stop
+
+    async def shutdown(self) -> None:
+        self._stop()
+
+
+class _ProblemHandler(web.RequestHandler):
+    __slots__ = ("_head_begun", "_head_timer", "_head_wait_s_max", "_refuse", "_was_paused")
+
+    def __init__(self, manager: ProblemServer, *, loop: asyncio.AbstractEventLoop, **options: object):
+        super().__init__(manager, loop=loop, **options)  # type: ignore[arg-type]
         self._refuse, self._head_wait_s_max = manager.refuse, manager.head_wait_s_max
         self._head_begun = False
         self._head_timer: asyncio.TimerHandle | None = None
+        self._was_paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -86,6 +91,20 @@ class _ProblemHandler(web.RequestHandler):
             self._head_begun = True
             if self._head_timer is None:
                 self._head_timer = self._loop.call_later(self._head_wait_s_max, self._head_late)
+
+    def pause_reading(self) -> None:
+        self._was_paused = True
+        super().pause_reading()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Parse what a pause left unparsed, and read on.
+
+        aiohttp calls this whenever a body is read, and parses again, which takes a tenth of the time of a single post.
+        On most connections, no body ever fills its buffer, so nothing was paused. After the first pause, the parser may
+        hold bytes back at any time, so nothing is left out from then on.
+        """
+        if self._was_paused:
+            super().resume_reading(resume_parser)
 
     def _stop_head_timer(self) -> None:
         self._head_begun = False

@@ -1,7 +1,7 @@
 """Finding ranks on one leaderboard: positions, pages of a ranking, the next better entry, a distribution.
 
-    request ──> RankContext (a Locator for each board) ───> curve: where its bracket is good enough
-                                                        └─> count: near the top, in a short gap, or without a curve
+    request ──> RankContext (a Locator for each board) ───> count: near the top, without a curve, or if there is room
+                                                        └─> curve: everywhere else
 
 Every rank is returned with its bracket `low … high` and with the method that found it. Ranking is expensive without a
 curve: the lower an owner stands, the more entries must be counted.

@@ -2,13 +2,14 @@
 
 A rank comes from the curve or from a count. The mode of the request decides which:
 
-    auto      counts near the top, in gaps with few entries, and where there is no curve; else reads the curve
+    auto      counts near the top, in short gaps, where there is no curve, and in longer gaps if this process has room
     exact     always counts
     estimate  never counts where a curve exists
 
 A count may start at the anchor knot, which is the nearest knot of the curve that is better than the value. Such a count
 is as short for a bad rank as for a good one. It is possible only while the change log still holds every change since
-the curve's mark. If a curve exists, a count in the mode `auto` reads a bounded number of rows.
+the curve's mark. If a curve exists, a count in the mode `auto` reads a bounded number of rows. The more
+ranks a request wants, the shorter the gaps in which it counts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,12 +27,19 @@ from storage.curves.stored_curves import CurveBook
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CountStart, GapCount
 from storage.entries.rankings import Ranking
+from storage.log.cells import TIME_DIGITS
+from storage.reads.point_reads import NO_STARTS, EntryRead
 from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
 
+from .read_load import ReadLoad
+
 COUNT_SLACK = 2  # `auto` counts up to this many times `exact_top` rows before it falls back to the curve
+SHORT_GAP_ROWS = 50  # `auto` counts in gaps of up to this many entries, even if the process is busy
+DEFAULT_CHANGES_MAX = 100  # most changes since the curve that a count for `auto` in a longer gap adds up
 COUNTED_METHODS = ("count", "gap")  # with these methods, the rank is exact in the snapshot that was read
 CountStarts = Mapping[int, CountStart]  # by column index
+RankMethod = Literal["count", "knot", "gap", "curve"]
 
 
 class WantedRank(NamedTuple):
@@ -46,7 +54,7 @@ class LocatedRank(NamedTuple):
     rank: int
     low: int
     high: int
-    method: Literal["count", "knot", "gap", "curve"]
+    method: RankMethod
     as_of_us: int
 
     @property
@@ -87,14 +95,21 @@ class _CellForm(NamedTuple):
 
 class Locator:
     def __init__(
-        self, store: Store, entries: Entries, book: CurveBook, limits: ReadingSettings, now_us: Callable[[], int]
+        self,
+        store: Store,
+        entries: Entries,
+        book: CurveBook,
+        limits: ReadingSettings,
+        load: ReadLoad,
+        now_us: Callable[[], int],
     ) -> None:
         board = self.board = entries.board
         self.entries = entries
-        self._store, self._book, self._limits, self._now_us = store, book, limits, now_us
+        self._store, self._book, self._limits, self._load, self._now_us = store, book, limits, load, now_us
         # An archive counts every rank exactly, as of the time when the board was closed. So no curve is used.
         self._archived = board.archived_us is not None
         self._exact_top = board.spec.predictor.exact_top
+        self.short_gap_rows = min(limits.exact_gap_rows_max, SHORT_GAP_ROWS)
         self._columns: dict[int, _Column] = {}
         for index, ranking in entries.rankings.items():
             column, padding = board.spec.columns[index], ranking.padding
@@ -127,23 +142,36 @@ class Locator:
             return None
         return [self._ranked_indexes[name] for name in names]
 
-    def find_position_by_curve(
-        self, column_index: int, cell: str, mode: RankMode, totals: dict[int, int]
+    def find_position(
+        self, column_index: int, cell: str, mode: RankMode, read: EntryRead, as_of_us: int
     ) -> Position | None:
-        """Return the position that the curve gives an owner's cell; None if the caller must use `find_positions`.
+        """Return the position of an owner's cell that `read` counted, or else the position that the curve gives it.
+
+        Return None if the caller must use `find_positions`. `as_of_us`: a time before the read.
 
         Nearly every request for a position is answered here. For speed, this function does the work of
-        `locate_without_count` and `make_position`. It handles only columns in which equal values share a rank.
+        `locate_without_count` and `make_position`. Without a count, it handles only columns in which equal values share
+        a rank.
         """
-        column = self._columns[column_index]
-        curve = None if self._archived else self._book.find_curve(self.board, column_index)
-        if curve is None or column.timed or mode == "exact":
-            return None
-        text = int(cell)
-        rank, low, high, method = curve.locate(-text if column.high else text)
-        if mode == "auto" and (low <= self._exact_top or (low != high and self._is_short(curve, column_index, cell))):
-            return None
-        total = totals.get(column_index, 0)
+        column, count = self._columns[column_index], read.counts.get(column_index)
+        method: RankMethod
+        if count is not None:
+            total = count.totals.get(column_index, 0)
+            rank = low = high = 1 + count.better_count + count.ties_before
+            method = "gap" if count.from_anchor else "count"
+            text = int(cell[:-TIME_DIGITS] if column.timed else cell)
+        else:
+            curve = None if self._archived else self._book.find_curve(self.board, column_index)
+            if curve is None or column.timed or mode == "exact":
+                return None
+            text = int(cell)
+            rank, low, high, method = curve.locate(-text if column.high else text)
+            if mode == "auto" and (
+                low <= self._exact_top
+                or (low != high and self._is_short(curve, column_index, cell, self.short_gap_rows))
+            ):
+                return None
+            total, as_of_us = read.totals.get(column_index, 0), curve.as_of_us
         return Position(
             column=column.name,
             value=to_wire_number(text - column.offset, column.scale),
@@ -154,14 +182,22 @@ class Locator:
             method=method,
             total=total,
             percentile=percentile(rank, total),
-            as_of=_as_of(curve.as_of_us),
+            as_of=_as_of(as_of_us),
         )
 
     def find_curve(self, index: int) -> RankCurve | None:
         return None if self._archived else self._book.find_curve(self.board, index)
 
-    def locate_without_count(self, wanted: WantedRank, mode: RankMode) -> LocatedRank | None:
-        """Return the rank that the curve gives the cell; None if the rank must be counted."""
+    def find_gap_rows_max(self, ranks: int) -> int:
+        """Return how many entries a gap may hold that `auto` counts in, if a request wants this many ranks."""
+        short = self.short_gap_rows
+        return max(short, self._limits.exact_gap_rows_max // max(1, ranks)) if self._load.admit_count() else short
+
+    def locate_without_count(self, wanted: WantedRank, mode: RankMode, gap_rows_max: int) -> LocatedRank | None:
+        """Return the rank that the curve gives the cell; None if the rank must be counted.
+
+        `gap_rows_max`: see `find_gap_rows_max`.
+        """
         if mode == "exact":
             return None
         curve = self.find_curve(wanted.column_index)
@@ -172,28 +208,40 @@ class Locator:
             return located
         if located.low <= self._exact_top:
             return None
-        short = not located.exact and self._is_short(curve, wanted.column_index, wanted.cell)
+        short = not located.exact and self._is_short(curve, wanted.column_index, wanted.cell, gap_rows_max)
         return None if short else located
 
-    def _is_short(self, curve: RankCurve, column_index: int, cell: str) -> bool:
-        """Return whether a count from the anchor knot is possible and reads few enough rows for the mode `auto`."""
+    def _is_short(self, curve: RankCurve, column_index: int, cell: str, gap_rows_max: int) -> bool:
+        """Return whether a count from the anchor knot is possible and reads at most `gap_rows_max` rows."""
         anchor = curve.find_anchor_above(self.entries.rankings[column_index].padding.key_of_cell(cell))
-        return anchor.gap_rows <= self._limits.exact_gap_rows_max and self.find_count_start(column_index) is not None
+        return anchor.gap_rows <= gap_rows_max and self.find_count_start(column_index) is not None
 
     def find_count_start(self, column_index: int) -> CountStart | None:
         """Return the curve and the mark from which a count in a column can start, or None.
 
         Call this before the read begins: the mark must not be newer than the snapshot of the read.
         """
-        served = None if self._archived else self._book.find_served(self.board, column_index)
-        if served is None or served.mark is None:
+        found = None if self._archived else self._book.find_curve_and_mark(self.board, column_index)
+        if found is None:
             return None
-        return CountStart(served.curve, served.mark, self._limits.exact_changes_max)
+        curve, mark = found
+        return None if mark is None else CountStart(curve, mark, self._limits.exact_changes_max)
 
     def find_count_starts(self, indexes: Iterable[int]) -> CountStarts:
         """Return the start of a count for each of these columns that has one, by column index."""
         found = {index: self.find_count_start(index) for index in indexes}
         return {index: start for index, start in found.items() if start is not None}
+
+    def find_starts_with_room(self, indexes: Iterable[int], mode: RankMode) -> CountStarts:
+        """Return the start of a count for each column in which there is room to count for a request in this mode."""
+        if mode != "auto" or not self._load.admit_count():
+            return NO_STARTS
+        changes_max = min(DEFAULT_CHANGES_MAX, self._limits.exact_changes_max)
+        return {
+            index: start._replace(changes_max=changes_max)
+            for index, start in self.find_count_starts(indexes).items()
+            if self.entries.rankings[index].gaps.passed_mark != start.mark
+        }
 
     def may_read_many_rows(self, wanted: WantedRank, mode: RankMode, starts: CountStarts) -> bool:
         """Return whether counting this rank may read more than `light_read_rows_max` rows."""
@@ -207,7 +255,7 @@ class Locator:
 
     def locate_rank(self, wanted: WantedRank, mode: RankMode, starts: CountStarts) -> Program[LocatedRank]:
         """Return the rank that the curve gives the cell. If it must be counted, count it."""
-        located = self.locate_without_count(wanted, mode)
+        located = self.locate_without_count(wanted, mode, self.find_gap_rows_max(1))
         if located is None:
             located = yield from self.count_rank(wanted, mode, starts)
         return located
@@ -219,7 +267,7 @@ class Locator:
         if start is not None:
             found = yield from ranking.count_from_anchor(start, wanted.cell, owner=owner)
             if found is not None:
-                return _rank_from_anchor(found, as_of_us)
+                return rank_from_anchor(found, as_of_us)
         curve = None if mode == "exact" else self.find_curve(wanted.column_index)
         if curve is None:
             better_count = yield from ranking.count_better(wanted.cell)
@@ -248,7 +296,8 @@ class Locator:
         A caller that has already read the board's totals passes them as `totals`. If this function counts a rank, all
         positions show the totals from the snapshot of the count instead.
         """
-        located = [self.locate_without_count(each, mode) for each in wanted]
+        gap_rows_max = self.find_gap_rows_max(len(wanted))
+        located = [self.locate_without_count(each, mode, gap_rows_max) for each in wanted]
         missing = [each for each, at in zip(wanted, located, strict=True) if at is None]
         counted: list[LocatedRank] = []
         if missing or totals is None:
@@ -270,7 +319,7 @@ class Locator:
             alone = await read_single(self._store, lambda: count(start, each.cell, owner=owner))
             if alone is not None:
                 check_copy(self.board, alone.totals)
-                return [_rank_from_anchor(alone, as_of_us)], alone.totals
+                return [rank_from_anchor(alone, as_of_us)], alone.totals
             # The change log can't confirm that the start is usable, so count from the top.
             starts, far = {}, mode == "exact"
 
@@ -300,7 +349,7 @@ class Locator:
         )
 
 
-def _rank_from_anchor(found: GapCount, as_of_us: int) -> LocatedRank:
+def rank_from_anchor(found: GapCount, as_of_us: int) -> LocatedRank:
     rank = 1 + found.better_count + found.ties_before
     return LocatedRank(rank, rank, rank, "gap" if found.from_anchor else "count", as_of_us)
 

@@ -13,12 +13,13 @@ import msgspec
 
 from service.contract.cursors import CursorCodec, RowCursor
 from service.contract.responses.boards import Page, RankedEntry
+from service.contract.routes import Tagged
 from service.contract.values import Number, format_us
-from storage.boards.boards import CHANGES
+from storage.boards.boards import CHANGES, STATE
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
 from storage.errors import BadCursorError
-from storage.records import Entry
+from storage.records import Board, Entry
 from storage.store import Program, Store
 
 from .locator import Locator, count_rows_before, read_board_totals
@@ -60,9 +61,9 @@ def cell_of(ranking: Ranking, entry: Entry) -> str:
 
 
 class FirstPage(NamedTuple):
-    """The first page of a ranking, encoded as JSON, and its number of rows."""
+    """The first page of a ranking, encoded as JSON, with its tag and its number of rows."""
 
-    body: bytes
+    tagged: Tagged
     rows: int
 
 
@@ -70,8 +71,13 @@ async def read_first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
     """Read the first page of a ranking once for several callers, who asked for the same ranking and limit."""
     pager, limit = asked[0]
     window = await pager.read_first(limit)
-    page = FirstPage(msgspec.json.encode(pager.make_page(window)), len(window.rows))
+    page = FirstPage(pager.tag_page(window), len(window.rows))
     return [page] * len(asked)
+
+
+def make_entity_tag(board: Board, totals: dict[int, int]) -> str:
+    """Return the `ETag` of answers that change only with the board's rows and columns."""
+    return f'W/"{board.key}-{board.epoch}-{totals.get(CHANGES, 0)}-{totals.get(STATE, 0)}"'
 
 
 class Pager:
@@ -157,6 +163,10 @@ class Pager:
             next=self._cursor(rows[-1], last_number, window, forward=True) if window.more_after and rows else None,
             prev=self._cursor(rows[0], first_number, window, forward=False) if window.more_before and rows else None,
         )
+
+    def tag_page(self, window: Window) -> Tagged:
+        """Return the rows of a window as a page, encoded as JSON."""
+        return Tagged(msgspec.json.encode(self.make_page(window)), make_entity_tag(self._board, window.totals))
 
     def _ranked_entries(self, window: Window, exact: list[bool]) -> list[RankedEntry]:
         name = self._board.spec.columns[self._index].name

@@ -13,6 +13,7 @@ from storage.store import Store
 
 from .locator import Locator
 from .pages import FirstPage, Pager, read_first_pages
+from .read_load import ReadLoad
 
 
 class RankContext:
@@ -26,8 +27,10 @@ class RankContext:
         limits: ReadingSettings,
         cursors: CursorCodec,
         *,
+        load: ReadLoad,
         now_us: Callable[[], int],
     ) -> None:
+        self.load = load
         self._store, self._boards, self._book, self._limits = store, boards, book, limits
         self._cursors, self._now_us = cursors, now_us
         self._locators: OrderedDict[int, Locator] = OrderedDict()
@@ -44,7 +47,7 @@ class RankContext:
         if found is not None and found.board is board:
             return found
         entries = self._boards.open_board(board)
-        found = Locator(self._store.for_board(board), entries, self._book, self._limits, self._now_us)
+        found = Locator(self._store.for_board(board), entries, self._book, self._limits, self.load, self._now_us)
         self._locators[board.key] = found
         self._locators.move_to_end(board.key)
         if len(self._locators) > self._limits.open_boards_max:

@@ -230,7 +230,8 @@ def running_fake() -> Iterator[FakeService]:
 
 def run(*arguments: str, fake: FakeService | None = None, stdin: str | None = None, code: int | None = None) -> Result:
     """Run `rankcurve` in this process, against `fake` if that is given. Fail if the exit code is not `code`."""
-    environ = {"RANKCURVE_URL": fake.url if fake else "", "RANKCURVE_KEY": "", "COLUMNS": "200"}
+    environ: dict[str, str | None] = {"RANKCURVE_URL": fake.url if fake else "", "RANKCURVE_KEY": "", "COLUMNS": "200"}
+    environ["RANKCURVE_TEST_STORE"] = None  # the variable of the tests is no setting
     result = CliRunner().invoke(cli_app, list(arguments), input=stdin, env=environ)
     assert code in (None, result.exit_code), result.output
     return result

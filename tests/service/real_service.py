@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from yarl import URL
 
 from config import Settings, load
 from service.api import ROUTES
-from service.app import make_app
+from service.app import make_server
 from service.context import Context
 from service.contract.post_bodies import NDJSON_TYPE
 from service.http.malformed import ProblemRunner
@@ -172,10 +173,12 @@ def escaped(text: str) -> str:
 class Service(Caller):
     """The service in this process, on a SQLite file in a folder. A test can stop the service and start it again.
 
-    Before the start, a test may replace `clock`.
+    Before the start, a test may replace `clock` and `make_metrics`. The service is busy with reads if `busy` is set.
     """
 
     clock: Callable[[], int] = staticmethod(now_us)
+    make_metrics: Callable[[], Metrics] = Metrics
+    busy = False
 
     def __init__(self, folder: Path, **settings: object) -> None:
         super().__init__("")
@@ -189,14 +192,24 @@ class Service(Caller):
         constants = {name: value for name, value in self.settings.items() if name not in Settings.model_fields}
         named = {name: value for name, value in self.settings.items() if name not in constants}
         settings = load(named, {}, None).model_copy(update=constants)
-        self.context = await self._stack.enter_async_context(open_context(settings, Metrics(), clock=self.clock))
+        self.context = await self._stack.enter_async_context(
+            open_context(settings, self.make_metrics(), clock=self.clock, busy_clocks=[self._read_busy_s])
+        )
         # `serve` does not cancel handlers, but the test server of aiohttp does. So this runner is used.
-        runner = ProblemRunner(make_app(ROUTES, self.context), access_log=None)
+        runner = ProblemRunner(make_server(ROUTES, self.context))
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         self.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
         await self._stack.enter_async_context(self)
+
+    def _read_busy_s(self) -> float:
+        return time.monotonic() if self.busy else 0.0
+
+    def keep_busy(self) -> None:
+        """Be so busy with reads from now on that the process counts no default rank."""
+        self.busy = True
+        self.context.ranks.load.set_share(0.0)
 
     async def stop(self) -> None:
         """Finish the accepted requests, stop the service, and close the database."""

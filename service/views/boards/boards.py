@@ -35,6 +35,7 @@ from storage.boards.closed_boards import is_closed
 from storage.boards.families import find_families_by_key
 from storage.errors import FamilyBoardError, SpecInvalidError, UnknownBoardError
 from storage.log.journal import journal
+from storage.log.log_record import ChangeKind
 from storage.records import (
     INT64_MAX,
     Best,
@@ -49,7 +50,7 @@ from storage.records import (
     TableSharing,
     Ties,
 )
-from storage.store import Program, in_partition
+from storage.store import Program
 
 # By default, the range of a column is from minus this value to plus this value. The range is smaller if these values,
 # at the column's scale, do not fit into 64 bits.
@@ -176,7 +177,7 @@ async def remove_board(context: Context, call: Call) -> None:
 
     def program() -> Program[Board]:
         gone = yield from delete_board(board_id=board_id)
-        yield from in_partition(gone.partition, journal.log_deleted([gone], context.now_us()))
+        yield from journal.log_deleted([gone], context.now_us())
         return gone
 
     board = await _change_alone(context, board_id, program)
@@ -204,7 +205,7 @@ async def empty_board(context: Context, call: Call) -> BoardAnswer:
 
     def program() -> Program[Board]:
         emptied = yield from reset_board(board_id=board_id)
-        yield from in_partition(emptied.partition, journal.log_reset(emptied, context.now_us()))
+        yield from journal.log_event(emptied, ChangeKind.RESET, context.now_us())
         return emptied
 
     board = await _change_alone(context, board_id, program)

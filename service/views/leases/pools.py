@@ -9,7 +9,7 @@ import random
 import msgspec
 from msgspec import UNSET
 
-from jobs.leases.rebalance_plan import Load, forecast_headroom
+from jobs.leases.rebalance_plan import decode_load, forecast_headroom
 from service.context import Context
 from service.contract.cursors import ClientCursor, PoolCursor, ResourceCursor
 from service.contract.keys import Role
@@ -182,7 +182,7 @@ async def _answer(context: Context, pool: Pool) -> PoolAnswer:
             available = counted.total - leased
             stored = loads.get((pool.key, region))
             left = None
-            if stored is not None and (load := msgspec.json.decode(stored, type=Load)).has_averages:
+            if stored is not None and (load := decode_load(stored)).has_averages:
                 left = forecast_headroom(load, available, settings.balance_horizon_s)
             regions[region] = RegionAnswer(total=counted.total, leased=leased, available=available, headroom=left)
         return regions

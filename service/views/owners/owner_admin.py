@@ -18,7 +18,7 @@ from functools import partial
 from service.context import Context
 from service.contract.routes import Call
 from storage.archive.archive_reader import ArchivedEntries, list_archives_of_owner
-from storage.boards.boards import by_partition, hold_boards_by_key
+from storage.boards.boards import by_partition, find_boards_by_key
 from storage.boards.closed_boards import hold_boards_with_rows
 from storage.boards.profiles import profiles
 from storage.entries.entries import Entries, Move, lock_boards_with_owner, log_moves
@@ -202,7 +202,7 @@ async def erase_from_archives(context: Context, owner: str) -> None:
 
 
 def _erase_archived(context: Context, keys: list[int], owner: str) -> Program[None]:
-    boards = yield from hold_boards_by_key(keys)
+    boards = yield from find_boards_by_key(keys, held=True)
     # Skip an archive that is still being written. Its writer begins again, because the owner's row was erased.
     for partition, theirs in by_partition(board for board in boards.values() if board.archived_us is not None):
         for board in theirs:

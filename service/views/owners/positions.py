@@ -92,14 +92,15 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
         indexes = named
     if query.next:
         return await _positions_with_next(context, locator, owner, indexes, query.rank)
-    read = await context.reads.read_entry(board, owner)
+    as_of_us = context.now_us()
+    read = await context.reads.read_entry(board, owner, locator.find_starts_with_room(indexes, query.rank))
     if read.entry is None:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
-    cells, totals, mode = read.entry.cells, read.totals, query.rank
+    cells, mode = read.entry.cells, query.rank
     answers: list[Position] = []
     for index in indexes:
         cell = cells[index]
-        position = locator.find_position_by_curve(index, cell, mode, totals) if isinstance(cell, str) else None
+        position = locator.find_position(index, cell, mode, read, as_of_us) if isinstance(cell, str) else None
         if position is None:
             break
         answers.append(position)
@@ -108,7 +109,7 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
             context.metrics.count_ranks_read("positions", position.method)
         return OwnerPositions(owner, [*answers])
     wanted = list_wanted_ranks(read.entry, indexes)
-    ranked = await locator.find_positions(wanted, mode, totals)
+    ranked = await locator.find_positions(wanted, mode, read.totals)
     found = {each.column_index: position for each, position in zip(wanted, ranked, strict=True)}
     return _owner_positions(context, board, owner, indexes, found)
 
@@ -186,13 +187,13 @@ async def _of_store(
     found: list[Position | None] = [None] * len(asked)
     counts: dict[int, tuple[Locator, WantedRank, CountStarts]] = {}  # ranks for which no curve is good enough
     far = False
-    for number, (entry, totals) in enumerate(await store.read(lambda: read_owner_on_boards(boards, owner))):
+    for number, (entry, totals, _) in enumerate(await store.read(lambda: read_owner_on_boards(boards, owner))):
         board, index = asked[number]
         cell = None if entry is None else entry.cells[index]
         if not isinstance(cell, str):
             continue
         locator, wanted = context.ranks.find_locator(board), WantedRank(index, cell, owner)
-        located = locator.locate_without_count(wanted, mode)
+        located = locator.locate_without_count(wanted, mode, locator.find_gap_rows_max(len(asked)))
         if located is not None:
             found[number] = locator.make_position(wanted, located, totals)
             continue

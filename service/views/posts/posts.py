@@ -93,10 +93,10 @@ async def _take_posts(context: Context, call: Call, kind: PostTarget, only_board
     posts, single = parse_request_posts(context, call, kind)
 
     async def resolve() -> list[Post]:
-        asked = _Asked({}, set())
+        asked, board = _Asked({}, set()), _find_plain_board(context, only_board)
         found: list[Post] = []
         for index, post in enumerate(posts):
-            each = _resolved_here(context, post, only_board) or await _resolved(context, post, only_board, asked)
+            each = _resolved_here(context, post, board) or await _resolved(context, post, only_board, asked)
             if isinstance(each, PostOutcome):
                 raise make_refusal(each.find_cause(), None if single else index)
             found.append(each)
@@ -110,7 +110,7 @@ async def _take_posts(context: Context, call: Call, kind: PostTarget, only_board
 async def _settle(context: Context, posts: list[ReceivedPost], only_board: str | None) -> list[PostOutcome]:
     """Apply posts. Apply those again that were rejected because this process had outdated copies of their boards."""
     outcomes = await _apply(context, posts, only_board)
-    if any(outcome.status is PostStatus.REJECTED for outcome in outcomes):
+    if PostStatus.REJECTED in [outcome.status for outcome in outcomes]:
         again = await _find_outdated(context.catalog, outcomes)
         for index, outcome in zip(
             again, await _apply(context, [posts[index] for index in again], only_board), strict=True
@@ -120,21 +120,23 @@ async def _settle(context: Context, posts: list[ReceivedPost], only_board: str |
 
 
 async def _apply(context: Context, posts: Sequence[ReceivedPost], only_board: str | None) -> list[PostOutcome]:
-    asked = _Asked({}, set())
+    asked, board = _Asked({}, set()), _find_plain_board(context, only_board)
     resolved = [
-        _resolved_here(context, post, only_board) or await _resolved(context, post, only_board, asked) for post in posts
+        _resolved_here(context, post, board) or await _resolved(context, post, only_board, asked) for post in posts
     ]
     accepted = [post for post in resolved if isinstance(post, Post)]
     applied = iter(await context.posting.writer.submit(accepted) if accepted else [])
-    return [
-        _outcome(each, next(applied), named=only_board is None) if isinstance(each, Post) else each for each in resolved
-    ]
-
-
-def _outcome(post: Post, parts: list[PartOutcome], *, named: bool) -> PostOutcome:
-    if not named:
-        return PostOutcome([(post.parts[0].board, parts[0])], parts[0].status, False)
-    return name_boards([(target.board, part) for target, part in zip(post.parts, parts, strict=True)])
+    outcomes = []
+    for each in resolved:
+        if isinstance(each, PostOutcome):
+            outcomes.append(each)
+            continue
+        parts = next(applied)
+        if only_board is None:
+            outcomes.append(name_boards([(target.board, part) for target, part in zip(each.parts, parts, strict=True)]))
+        else:
+            outcomes.append(PostOutcome([(each.parts[0].board, parts[0])], parts[0].status, False))
+    return outcomes
 
 
 async def _find_outdated(catalog: Catalog, outcomes: Sequence[PostOutcome]) -> list[int]:
@@ -148,18 +150,24 @@ async def _find_outdated(catalog: Catalog, outcomes: Sequence[PostOutcome]) -> l
     return [index for index, boards in enumerate(unknown) if any(board.id in outdated for board in boards)]
 
 
-def _resolved_here(context: Context, post: ReceivedPost, only_board: str | None) -> Post | None:
+def _find_plain_board(context: Context, board_id: str | None) -> Board | None:
+    """Return this process's copy of a board; None if it has none, or if the board belongs to a family."""
+    board = None if board_id is None else context.catalog.find_known(board_id)
+    return None if board is None or board.family_key is not None else board
+
+
+def _resolved_here(context: Context, post: ReceivedPost, board: Board | None) -> Post | None:
     """Return the post if nothing has to be read from the store, else None. Nearly every post takes this fast path."""
-    if only_board is None or post.at_us is not None:
-        return None
-    board = context.catalog.find_known(only_board)
-    if board is None or board.family_key is not None:
+    if board is None or post.at_us is not None:
         return None
     try:
         changes = parse_changes(board, post.stats, post.overwrite)
     except (PostError, ProblemError):
         return None
-    return make_post(context, post, board, changes, [BoardPost(board, changes)])
+    parts = [BoardPost(board, changes)]
+    if post.post_id is None:
+        return Post(post.owner, parts, None, None, "")
+    return make_post(context, post, board, changes, parts)
 
 
 class _Asked(NamedTuple):
@@ -225,27 +233,28 @@ def parse_changes(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str
     Raises:
         UnknownColumnError, ValueOutOfRangeError, ProblemError: the board can't take the post.
     """
-    changes = [_change(board, name, raw, overwrite=False) for name, raw in stats.items()]
-    if overwrite:
-        changes += [_change(board, name, raw, overwrite=True) for name, raw in overwrite.items()]
+    changes = []
+    for values in (stats, overwrite) if overwrite else (stats,):
+        overwrites = values is overwrite
+        for name, raw in values.items():
+            index = board.column_index.get(name)
+            if index is None:
+                raise UnknownColumnError(f"no column {name!r} in {board.id!r}", pointer=_pointer(name, overwrites))
+            column = board.spec.columns[index]
+            try:
+                value = parse_text(raw) if column.kind is ColumnKind.TEXT else parse_decimal(raw, column.scale)
+            except ProblemError as problem:
+                raise ProblemError(problem.code, problem.detail, pointer=_pointer(name, overwrites)) from None
+            if column.merge is not Merge.SUM and isinstance(value, int):
+                _check_range(column, value, overwrites)
+            changes.append(ColumnChange(index, value, overwrites))
     return changes
 
 
-def _change(board: Board, name: str, raw: Raw, *, overwrite: bool) -> ColumnChange:
-    index = board.column_index.get(name)
-    if index is None:
-        raise UnknownColumnError(f"no column {name!r} in {board.id!r}", pointer=_pointer(name, overwrite))
-    column = board.spec.columns[index]
-    try:
-        if column.kind is ColumnKind.TEXT:
-            return ColumnChange(index, parse_text(raw), overwrite)
-        value = parse_decimal(raw, column.scale)
-    except ProblemError as problem:
-        raise ProblemError(problem.code, problem.detail, pointer=_pointer(name, overwrite)) from None
-    if column.merge is not Merge.SUM and not column.min_scaled <= value <= column.max_scaled:
+def _check_range(column: ColumnSpec, value: int, overwrite: bool) -> None:
+    if not column.min_scaled <= value <= column.max_scaled:
         bounds = f"{column.min_scaled / 10**column.scale:g} to {column.max_scaled / 10**column.scale:g}"
-        raise ValueOutOfRangeError(f"{name} is outside {bounds}", pointer=_pointer(name, overwrite))
-    return ColumnChange(index, value, overwrite)
+        raise ValueOutOfRangeError(f"{column.name} is outside {bounds}", pointer=_pointer(column.name, overwrite))
 
 
 def _pointer(name: str, overwrite: bool) -> str:
@@ -335,10 +344,13 @@ def make_results(
     Raises:
         ProblemError: the body was a single post, which is rejected.
     """
+    statuses = [outcome.status for outcome in outcomes]
+    for status in _BEST_FIRST:
+        if count := statuses.count(status):
+            context.metrics.posts_settled(status._value_, count)  # `value` would call a function of Python
     results = []
     for post, outcome in zip(posts, outcomes, strict=True):
-        name: StatusName = outcome.status.value
-        context.metrics.posts_settled(name)
+        name: StatusName = outcome.status._value_
         if outcome.status is PostStatus.REJECTED:
             problem = post_problem_of(outcome.find_cause())
             if single:

@@ -38,7 +38,7 @@ class StreamClient:
         self._chunked = False
         self._ended = asyncio.Event()
 
-    async def serve(self, request: web.Request, response: web.StreamResponse, retry_ms: int) -> None:
+    async def serve(self, request: web.BaseRequest, response: web.StreamResponse, retry_ms: int) -> None:
         """Send the events that wait, and let `send_event` write later events directly. Return when the stream ends."""
         await response.prepare(request)
         await response.write(b"retry: %d\n\n" % retry_ms + b"".join(self._first))
@@ -104,7 +104,7 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
         feed.leave_topic(key, client)
 
 
-def _last_seen(request: web.Request, board: Board) -> int | None:
+def _last_seen(request: web.BaseRequest, board: Board) -> int | None:
     text = request.headers.get(LAST_EVENT_ID, "").strip()
     if not text:
         return None

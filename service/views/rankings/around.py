@@ -1,8 +1,8 @@
 """Handlers of the rows around an owner or a value.
 
 Only the rank of the owner or value is looked up. The ranks of the other rows follow from it, row by row, so all ranks
-agree. If the curve gives an owner's rank, the rows come from a read that many requests share. If the rank must be
-counted, the count and the rows come from one snapshot.
+agree. The rows around an owner come from a read that many requests share, and so does the count of the owner's rank. If
+the rank must be counted in another way, a further read does it. The count and the rows come from one snapshot.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,15 @@ from service.context import Context
 from service.contract.queries import AroundOwnerQuery, AroundValueQuery
 from service.contract.responses.boards import Page
 from service.contract.routes import Call
-from service.ranks.locator import COUNTED_METHODS, CountStarts, LocatedRank, Locator, WantedRank, read_board_totals
+from service.ranks.locator import (
+    COUNTED_METHODS,
+    CountStarts,
+    LocatedRank,
+    Locator,
+    WantedRank,
+    rank_from_anchor,
+    read_board_totals,
+)
 from service.ranks.pages import Pager, Window, cell_of, rank_rows
 from service.views.owners.owners import find_column
 from service.views.owners.profiles import add_profiles
@@ -34,13 +42,22 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page:
     board, index = await find_column(context, call.path["board"], query.column)
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
     around = _RowsAround(locator, pager, query.better, query.worse + 1)
+    as_of_us = context.now_us()
     found = await context.reads.read_around_owner(
-        board, index, owner, better_rows=around.better + MORE, worse_rows=around.worse + MORE
+        board,
+        index,
+        owner,
+        better_rows=around.better + MORE,
+        worse_rows=around.worse + MORE,
+        start=locator.find_starts_with_room([index], "auto").get(index),
     )
     if found is not None:
-        near, totals = found
+        near, totals, counted = found
         wanted = WantedRank(index, cell_of(pager.ranking, near.after[0]), owner)
-        known = locator.locate_without_count(wanted, "auto")
+        if counted is not None:
+            known: LocatedRank | None = rank_from_anchor(counted, as_of_us)
+        else:
+            known = locator.locate_without_count(wanted, "auto", locator.short_gap_rows)
         if known is not None:
             return await _answer(context, query, pager, wanted, known, around.make_window(wanted, known, near, totals))
     starts = locator.find_count_starts([index])

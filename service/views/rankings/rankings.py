@@ -6,16 +6,19 @@ from functools import partial
 from itertools import pairwise
 from math import floor
 
+from aiohttp import hdrs
+
 from predictor import BoundedRank, RankCurve, add_up_ranks
 from service.context import Context
 from service.contract.problems import ProblemError
 from service.contract.queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
 from service.contract.responses.boards import Bucket, Buckets, Page, PercentileValue, RankValue, Values
 from service.contract.responses.positions import Position, PositionMethod, Positions
-from service.contract.routes import Call
+from service.contract.routes import Call, Tagged, match_entity_tag
 from service.contract.values import Number, parse_decimal, to_wire_number
 from service.ranks.curve_buckets import estimate_buckets, split_range
 from service.ranks.locator import Locator, WantedRank, percentile, read_board_totals
+from service.ranks.pages import make_entity_tag
 from service.views.owners.owners import find_column
 from service.views.owners.profiles import add_profiles
 from storage.entries.rankings import Ranking
@@ -28,12 +31,17 @@ from storage.store import Program
 _METHODS: tuple[PositionMethod, ...] = ("count", "knot", "gap", "curve")
 
 
-async def get_page(context: Context, call: Call) -> Page | bytes:
+async def get_page(context: Context, call: Call) -> Page | Tagged:
     query: PageQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
     limit = query.limit or context.settings.page_entries_default
     pager = context.ranks.make_pager(board, index)
     store = context.store_for_board(board)
+    known = call.request.headers.get(hdrs.IF_NONE_MATCH)
+    if known is not None and not query.profiles:
+        etag = make_entity_tag(board, await context.reads.read_totals(board))
+        if match_entity_tag(known, etag):
+            return Tagged(None, etag)
     if query.cursor is not None or query.from_rank is not None:
         start = pager.find_count_start()
         if query.cursor is not None:
@@ -51,11 +59,12 @@ async def get_page(context: Context, call: Call) -> Page | bytes:
         kind = (board.key, board.epoch, len(board.spec.columns), index, limit)
         first = await context.ranks.first_pages.ask(store, kind, (pager, limit))
         context.metrics.count_ranks_read("page", "count", first.rows)
-        return first.body
+        return first.tagged
     context.metrics.count_ranks_read("page", "count", len(window.rows))
+    if not query.profiles:
+        return pager.tag_page(window)
     found = pager.make_page(window)
-    if query.profiles:
-        await add_profiles(context, found.entries)
+    await add_profiles(context, found.entries)
     return found
 
 

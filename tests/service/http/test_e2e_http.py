@@ -49,6 +49,24 @@ async def test_pipelined_requests_are_answered_in_order(b: Service) -> None:
     assert statuses == [404 if path.endswith("nobody") else 200 for path in paths] + [200]
 
 
+def _encode_chunks(body: str, size: int) -> str:
+    pieces = (body[start : start + size] for start in range(0, len(body), size))
+    return "".join([*(f"{len(piece):x}\r\n{piece}\r\n" for piece in pieces), "0\r\n\r\n"])
+
+
+async def test_requests_behind_bodies_that_fill_their_buffers_are_answered(b: Service) -> None:
+    small, large = (
+        json.dumps({"posts": [{"owner": f"p{i}-{'x' * 100}", "stats": {"xp": 1}} for i in range(count)]})
+        for count in (3, 900)
+    )
+    plain, long = (request_text(f"{B}/posts", f"Content-Length: {len(body)}", method="POST") for body in (small, large))
+    chunked = request_text(f"{B}/posts", "Transfer-Encoding: chunked", method="POST")
+    slow = [chunked + _encode_chunks(small, 1), chunked + _encode_chunks(large, 7), long + large]
+    texts = [plain + small] * 40 + slow * 3
+    answer = await send_requests(b, *texts, plain + small, request_text("/readyz", "Connection: close"))
+    assert re.findall(rb"HTTP/1\.1 (\d+) ", answer) == [b"200"] * (len(texts) + 2)
+
+
 @pytest.mark.parametrize("path", [f"{B}/entries/a/positions", f"{B}/rankings/xp?limit=900", f"{B}/entries/nobody"])
 async def test_the_service_closes_connections_of_http_1_0_and_of_connection_close(b: Service, path: str) -> None:
     whole = (await b.call("GET", path)).status

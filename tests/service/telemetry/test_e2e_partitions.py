@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
+from config import Settings
 from storage.engines.postgres import PostgresStore
 from storage.entries.hidden_owners import hidden_statements
 from tests.service.real_service import Service
@@ -36,10 +37,11 @@ async def measure(service: Service) -> None:
     await metrics.partitions.scan(store)
 
 
-async def lose_partition(url: str, number: int) -> None:
+async def lose_partition(url: str, number: int, *, back: bool = False) -> None:
     [schema] = parse_qs(urlsplit(url).query)["search_path"]
+    there, away = f"{schema}_p{number}", f"{schema}_p{number + 10}"
     connection = await asyncpg.connect(url)
-    await connection.execute(f"ALTER SCHEMA {schema}_p{number} RENAME TO {schema}_p{number + 10}")
+    await connection.execute(f"ALTER SCHEMA {away if back else there} RENAME TO {there if back else away}")
     await connection.close()
 
 
@@ -54,6 +56,30 @@ async def test_a_service_is_ready_while_one_of_its_partitions_is_away(service: S
     await lose_partition(store_url, 1)
     assert await service.get("/readyz") == {"status": "ok", "partitions_away": [1]}
     await service.post_xp("b0", ada=1)
+
+
+async def test_a_process_starts_while_a_partition_is_away_and_loads_its_curves_later(
+    tmp_path: Path, store_url: str
+) -> None:
+    store = await PostgresStore.open(store_url, Settings())
+    await store.create_apart(2)
+    await store.close()
+    service = Service(tmp_path, store=store_url)
+    async with service.running():
+        for number in range(2):
+            await service.board(f"b{number}", XP, partition=number)
+            await service.post_xp(f"b{number}", ada=1, eve=2)
+            await service.refresh(f"b{number}", "xp")
+    await lose_partition(store_url, 0)
+    await service.start()
+    assert await service.get("/readyz") == {"status": "ok", "partitions_away": [0]}
+    book = service.context.curves.book
+    assert [each.partition for each in book.list_served()] == [1]
+    await service.post_xp("b1", ada=3)
+    await lose_partition(store_url, 0, back=True)
+    await book.poll(0)
+    assert sorted(each.partition for each in book.list_served()) == [0, 1]
+    await service.stop()
 
 
 async def test_the_metrics_show_each_partition_by_its_number(service: Service, store_url: str) -> None:
@@ -75,13 +101,16 @@ async def test_the_metrics_show_each_partition_by_its_number(service: Service, s
 
 
 async def test_each_partition_is_a_managed_object(service: Service, store_url: str) -> None:
+    store = service.context.store
+    assert isinstance(store, PostgresStore)
     await service.post_xp("b1", ada=1, eve=1)
     await measure(service)
     names = (await service.call("GET", "/jolokia/search/rankcurve:type=Partition,*")).body["value"]
-    assert names == [f"rankcurve:number={number},type=Partition" for number in range(2)]
+    assert names == [f"rankcurve:number={number},type=Partition" for number in range(store.partitions)]
     one = await read_object(service, 1)
     assert one["PostsApplied"]["Count"] == 2
-    assert (one["Boards"], one["Entries"], one["LogNext"], one["Reachable"], one["Node"]) == (1, 2, 2, True, None)
+    assert (one["Boards"], one["Entries"], one["LogNext"], one["Reachable"]) == (1, 2, 2, True)
+    assert (one["Node"] is not None) is await store.has_citus()
     assert one["StoreBytes"] > 0
     await lose_partition(store_url, 1)
     await measure(service)

@@ -19,6 +19,7 @@ from service.telemetry.metrics.process import Metrics
 from storage.queue.ingest_queue import ShardBacklog
 from storage.queue.queue_application import DrainedRound
 from storage.reads.partition_figures import PartitionFigures
+from storage.schema.tables import BOARDS
 from storage.store import PartitionSize, StoreSize
 from tests.memcached import OpenMemcached
 from tests.service.every_route import BODIES, KEY, NAMES, QUERIES
@@ -119,7 +120,7 @@ def read_rank_labels() -> dict[str, tuple[str, ...]]:
 
 
 async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
-    """Add `boards` boards to a store: a board `b`, and copies of another board in a shared table, inserted by SQL.
+    """Add `boards` boards to a store: a board `b`, and copies of the row of another board in a shared table.
 
     Return the text of an operator's key, and the id of another key, which a request will revoke.
     """
@@ -129,11 +130,16 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
         operator = await service.must("POST", "/v1/keys", KEY)
         service.headers = {"Authorization": f"Bearer {operator['key']}"}
         other = await service.must("POST", "/v1/keys", KEY)
+        schema = service.context.store.dialect.schema_of(BOARDS)
     connection = await asyncpg.connect(url)
-    await connection.execute(
-        "INSERT INTO boards (board_key, id, spec, created_at, epoch, table_key, rows_key) "
-        "SELECT 1000000 + n, 'b' || n, spec, created_at, epoch, table_key, 1000000 + n "
-        f"FROM boards, generate_series(1, {boards - 2}) AS n WHERE id = 'b0'"
+    catalog = BOARDS if schema is None else f"{schema}.{BOARDS}"
+    copied = ("table_key", "partition", "spec", "created_at", "epoch")
+    copy = tuple(await connection.fetchrow(f"SELECT {', '.join(copied)} FROM {catalog} WHERE id = 'b0'"))
+    await connection.copy_records_to_table(
+        BOARDS,
+        schema_name=schema,
+        columns=("board_key", "rows_key", "id", *copied),
+        records=((10**6 + number, 10**6 + number, f"b{number}", *copy) for number in range(1, boards - 1)),
     )
     await connection.close()
     return operator["key"], other["id"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from jobs.request_origin import REQUEST_ID
-from service.app import make_app
+from service.app import make_server
 from service.contract.keys import KeyRing, NewApiKey, make_api_key
 from service.contract.routes import Call, Route
 from service.http.malformed import ProblemRunner
@@ -49,7 +49,7 @@ class Toy:
     @asynccontextmanager
     async def serve(self, routes: list[Route] = ROUTES, *, shutdown_s: float = 60) -> AsyncIterator[Toy]:
         """Run the service inside the `with` block. After the block, every log line is written."""
-        runner = ProblemRunner(make_app(routes, self.context), access_log=None, shutdown_timeout=shutdown_s)
+        runner = ProblemRunner(make_server(routes, self.context), shutdown_timeout=shutdown_s)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         self.port = runner.addresses[0][1]

@@ -5,6 +5,7 @@ The service applies each accepted post once, soon and in order, and never applie
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -148,6 +149,9 @@ async def test_a_post_and_the_journal_tell_of_a_rejection_that_came_after_the_an
     state = await wait_settled(service, "700")
     assert (state["status"], state["error"]["code"]) == ("rejected", "value_out_of_range")
     assert state["error"]["status"] == 422
+    async with asyncio.timeout(WAIT_S):  # other partitions settle their posts at other times
+        while (await service.get("/v1/queue"))["posts"]:
+            continue
     told = (await service.get("/v1/owners/ada/posts"))["posts"]
     found = {(line["post_id"], line["board"], line["status"], line.get("error", {}).get("code")) for line in told}
     assert found == {
@@ -204,7 +208,7 @@ async def test_operators_see_the_waiting_posts_and_the_worker_of_each_shard(serv
     await queue_posts(service, BOARD + QUEUED, {"posts": posts})
     state = await service.get("/v1/queue")
     assert (state["posts"], state["workers"], state["workers_max"], state["capacity"]) == (50, 0, 3, None)
-    assert len(state["shards"]) == 10
+    assert set(Counter(shard.get("partition") for shard in state["shards"]).values()) == {10}
     assert sum(shard["posts"] for shard in state["shards"]) == 50
     assert all(shard["posts"] == 0 or shard["age_seconds"] > 0 for shard in state["shards"])
     assert {shard["worker"] for shard in state["shards"]} == {None}

@@ -10,7 +10,8 @@ import pytest
 from tests.service.plain_board import EPOCH_US, PlainBoard, PlainColumn
 from tests.service.real_service import Service, escaped
 
-XP = "/v1/leaderboards/b/rankings/xp"
+B = "/v1/leaderboards/b"
+XP = f"{B}/rankings/xp"
 COLUMN = PlainColumn("xp", "last", "high", 0, -20, 20)
 AT = "2026-01-01T00:00:00Z"
 
@@ -201,3 +202,36 @@ async def test_the_rows_around_an_owner_have_the_requested_and_bounded_sizes(ser
     rows = (await service.get(around))["entries"]
     assert all(row["rank"] == ranks[row["owner"]] for row in rows)
     assert all(before["rank"] <= after["rank"] for before, after in pairwise(rows))
+
+
+async def test_an_unchanged_page_is_answered_304_until_the_board_changes(service: Service) -> None:
+    board = await full_board(service, "shared", owners=30)
+    first = await service.call("GET", f"{XP}?limit=5")
+    etag, later = first.headers["ETag"], f"{XP}?limit=5&cursor={first.body['next']}"
+    for path in (f"{XP}?limit=5", later, f"{XP}?limit=5&from_rank=7"):
+        for known in (etag, etag.removeprefix("W/"), f'"older", {etag}'):
+            again = await service.call("GET", path, headers={"If-None-Match": known})
+            assert (again.status, again.body, again.headers["ETag"]) == (304, None, etag)
+        other = await service.call("GET", path, headers={"If-None-Match": '"older"'})
+        assert (other.status, other.headers["ETag"]) == (200, etag)
+    head = await service.call("HEAD", XP, headers={"If-None-Match": etag})
+    assert (head.status, head.headers["ETag"]) == (304, etag)
+    tags = {etag}
+    wider = [column.body() for column in (*board.columns, PlainColumn("most", least=0))]
+    for method, path, body in (
+        ("POST", f"{B}/posts", {"owner": "unranked", "stats": {"more": 2}}),
+        ("PUT", "/v1/owners/p3/hidden", None),
+        ("PUT", B, {"columns": wider, "ties": "shared"}),
+        ("POST", f"{B}/reset", None),
+    ):
+        await service.must(method, path, body)
+        changed = await service.call("GET", f"{XP}?limit=5", headers={"If-None-Match": ", ".join(tags)})
+        assert changed.status == 200, path
+        tags.add(changed.headers["ETag"])
+    assert len(tags) == 5
+
+
+async def test_a_page_with_profiles_has_no_entity_tag(service: Service) -> None:
+    await full_board(service, "shared", owners=3)
+    found = await service.call("GET", f"{XP}?profiles=true", headers={"If-None-Match": "*"})
+    assert (found.status, "ETag" in found.headers) == (200, False)

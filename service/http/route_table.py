@@ -1,0 +1,69 @@
+"""Finds the handler of a request by its method and its path."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+H = TypeVar("H")
+_PARAMETER, _HANDLER = "{}", "{handler}"  # keys of a tree beside the words of paths; neither is a word of a route
+
+
+class FoundRoute(msgspec.Struct, Generic[H]):  # made in a third of the time of a named tuple
+    handler: H
+    parameters: Sequence[str]  # the values of the path's parameters, decoded, in the order of the path
+
+
+class RouteTable(Generic[H]):
+    """The handlers of all routes.
+
+    aiohttp compares a path with one pattern after the other. This table takes a step for each word of the path, so the
+    time does not depend on the number of routes.
+    """
+
+    def __init__(self) -> None:
+        # One tree for each method and number of words: a word of a short route may be the value of a longer one.
+        self._trees: dict[tuple[str, int], dict[str, Any]] = {}
+        self._open_ended: dict[tuple[str, str], H] = {}
+
+    def add_route(self, methods: Iterable[str], path: str, handler: H, *, open_ended: bool = False) -> None:
+        """Add a route. Each `{name}` in its path matches one word, or if `open_ended`, the last one the whole rest."""
+        for method in methods:
+            if open_ended and path.endswith("}"):
+                self._open_ended[method, path[: path.rindex("{")]] = handler
+                continue
+            words = path.split("/")
+            tree = self._trees.setdefault((method, len(words)), {})
+            for word in words:
+                tree = tree.setdefault(_PARAMETER if word.startswith("{") else word, {})
+            tree[_HANDLER] = handler
+
+    def find_route(self, method: str, path: str) -> FoundRoute[H] | None:
+        """Return the route of a request. `path` is yarl's `path_safe`: decoded, except for `%2F` and `%25`."""
+        words = path.split("/")
+        tree = self._trees.get((method, len(words)))
+        if tree is not None:
+            parameters = []
+            for word in words:
+                below = tree.get(word)
+                if below is None:
+                    below = tree.get(_PARAMETER) if word else None
+                    if below is None:
+                        break
+                    parameters.append(_decode(word) if "%" in word else word)
+                tree = below
+            else:
+                return FoundRoute(tree[_HANDLER], parameters)
+        for (known, begin), handler in self._open_ended.items():
+            if known == method and path.startswith(begin):
+                return FoundRoute(handler, [_decode(path[len(begin) :])])
+        return None
+
+    def find_methods(self, path: str) -> list[str]:
+        """Return the methods that have a route for this path, in alphabetical order."""
+        methods = {method for method, _ in (*self._trees, *self._open_ended)}
+        return sorted(method for method in methods if self.find_route(method, path) is not None)
+
+
+def _decode(word: str) -> str:
+    return word.replace("%2F", "/").replace("%25", "%")

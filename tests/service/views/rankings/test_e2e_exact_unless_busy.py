@@ -1,0 +1,68 @@
+"""Test that default ranks are counted while the process has room, and come from the curve while it is busy."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.real_service import Service
+
+B = "/v1/leaderboards/b"
+OWNERS = 300
+LATER = 7  # owners who come after the fit, with the best values
+
+
+@pytest.fixture(params=["shared", "earliest"])
+async def service(
+    request: pytest.FixtureRequest, tmp_path: Path, either_store: dict[str, Any]
+) -> AsyncIterator[Service]:
+    """Start a service with a curve of few knots. The owner `p<n>` has rank `OWNERS` + `LATER` - n."""
+    async with Service(tmp_path, **either_store).running() as made:
+        await made.board("b", {"name": "xp"}, ties=request.param, predictor={"samples": 5, "exact_top": 5})
+        await made.post("b", *({"owner": f"p{i}", "stats": {"xp": i * i}} for i in range(OWNERS)))
+        await made.refresh("b", "xp")
+        await made.post("b", *({"owner": f"late{i}", "stats": {"xp": OWNERS**2 + i}} for i in range(LATER)))
+        yield made
+
+
+async def read_in_the_middle(service: Service, number: int) -> list[dict[str, Any]]:
+    """Return the default answers for an owner in the middle of a gap: two positions and a row."""
+    (position,) = (await service.get(f"{B}/entries/p{number}/positions"))["positions"]
+    (with_next,) = (await service.get(f"{B}/entries/p{number}/positions?next=true"))["positions"]
+    around = await service.get(f"{B}/entries/p{number}/around?column=xp&better=1&worse=1")
+    (row,) = (row for row in around["entries"] if row["owner"] == f"p{number}")
+    return [position, with_next, row]
+
+
+@pytest.mark.parametrize("number", [40, 222])
+async def test_default_ranks_are_exact_while_there_is_room(service: Service, number: int) -> None:
+    for answer in await read_in_the_middle(service, number):
+        assert answer["exact"], answer
+        assert answer["rank"] == OWNERS + LATER - number
+    assert (await service.figures())["rankcurve_reads_busy",] == 0
+
+
+async def test_default_ranks_have_brackets_while_the_process_is_busy(service: Service) -> None:
+    service.keep_busy()
+    await service.wait_folded("b", "xp")
+    truth = OWNERS + LATER - 111
+    position, with_next, row = await read_in_the_middle(service, 111)
+    for answer in (position, with_next):
+        assert answer["method"] == "curve"
+        assert answer["low"] <= truth <= answer["high"]
+    assert not row["exact"]
+    (exact,) = (await service.get(f"{B}/entries/p111/positions?rank=exact"))["positions"]
+    assert exact["rank"] == truth
+    assert (await service.figures())["rankcurve_reads_busy",] == 1
+
+
+async def test_owners_who_ask_together_get_their_own_counts(service: Service) -> None:
+    numbers = range(OWNERS)
+    found = await asyncio.gather(*(service.get(f"{B}/entries/p{number}/positions") for number in numbers))
+    for number, answer in zip(numbers, found, strict=True):
+        (position,) = answer["positions"]
+        assert position["exact"]
+        if position["method"] != "knot":  # a knot has the rank as of the curve
+            assert position["rank"] == OWNERS + LATER - number
