@@ -10,6 +10,9 @@ ARGS ?=
 # only once.
 TEST_PROCESSES ?= $(if $(RANKCURVE_TEST_STORE),1,3)
 
+# Tests and benchmarks start hundreds of processes. Without bytecode, each compiles its modules for a third of a second.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install demo test quick check bench lock clean
@@ -46,8 +49,8 @@ check: $(STAMP) ## Check format, lint, types, import contracts and tidiness
 	$(BIN)/python -m pytest -q tests/test_tidy.py
 	$(BIN)/python tests/report_sizes.py
 
-bench: $(STAMP) ## Measure every bar of benchmarks/README.md
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: $(STAMP) ## Measure the speed and write docs/performance.md, in about 25 minutes (ARGS="--only positions": only that)
+	$(BIN)/python -m benchmarks.performance $(ARGS)
 
 # Only this target needs uv, so the lock does not have it. --universal makes one lock for every platform and Python from 3.11.
 lock: ## Renew requirements.lock from pyproject.toml (ARGS=--upgrade: to the newest versions)

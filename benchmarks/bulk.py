@@ -6,13 +6,15 @@ is usual in bulk loads. The change log has no changes for these rows, so every c
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.boards import BOARD, COLUMN, board_spec, copy_store, create_board, kept_path, owner_at
 from benchmarks.options import Options
-from benchmarks.servers import serve_store
+from benchmarks.report import Bar
+from benchmarks.servers import POSTGRES_SETTINGS, serve_store
 from config import load
 from querybuilder import Query, drop_index
 from service.stores import SQLITE_PREFIX, open_store
@@ -22,6 +24,7 @@ from storage.entries.entries import Entries, add_totals
 from storage.log.cells import Padding
 from storage.records import Board, Entry
 from storage.store import Program, Store
+from tests.servers import postgres
 
 _BATCH_ROWS = 50_000
 _FIRST_POST_US = 1_760_000_000_000_000
@@ -60,6 +63,20 @@ def prepare_bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
         kept.parent.mkdir(parents=True, exist_ok=True)
         copy_store(store, kept)
     return store
+
+
+def measure_bulk_stores(options: Options, folder: Path, measure_on: Callable[[str, str], list[Bar]]) -> list[Bar]:
+    """Measure on a board of `options.rows` rows, on SQLite and then on PostgreSQL.
+
+    `measure_on` gets the name and the address of each store.
+    """
+    store = prepare_bulk_store(options, folder, rows=options.rows)
+    bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}")
+    store.unlink()
+    with postgres(POSTGRES_SETTINGS) as cluster:
+        load_bulk_board(cluster.url(), folder, options.rows)
+        cluster.run_sql("VACUUM ANALYZE")
+        return bars + measure_on("PostgreSQL", cluster.url())
 
 
 async def _load(store_url: str, rows: int) -> None:

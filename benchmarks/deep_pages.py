@@ -18,13 +18,11 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, board_spec, fill_board, owner_at, refresh_columns
-from benchmarks.bulk import draw_scores, load_bulk_board, prepare_bulk_store
+from benchmarks.bulk import draw_scores, measure_bulk_stores
 from benchmarks.client import BadAnswerError, Connection
 from benchmarks.exact_anywhere import Board
 from benchmarks.options import Options, parse_options
 from benchmarks.servers import serve_store
-from service.stores import SQLITE_PREFIX
-from tests.servers import DURABLE, postgres
 
 _SMALL = "small"
 _SMALL_ROWS = 3_000
@@ -32,7 +30,6 @@ _AROUND_ROWS = 5  # rows better than the owner, and as many worse rows
 _PAGE_ROWS = 100
 _RANKS = 50  # number of ranks requested at the top, and as many in the middle
 _RATIO_MAX = 3.0
-_SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 
 Place = tuple[str, str, str]  # the view, "top" or "middle", and the id of the board
 
@@ -101,13 +98,7 @@ def measure_on(name: str, url: str, folder: Path, boards: dict[str, Board], roun
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     boards = {_SMALL: Board(_SMALL_ROWS), BOARD: Board(options.rows)}
-    store = prepare_bulk_store(options, folder, rows=options.rows)
-    bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}", folder, boards, options.rounds)
-    store.unlink()
-    with postgres(_SERVER) as cluster:
-        load_bulk_board(cluster.url(), folder, options.rows)
-        cluster.run_sql("VACUUM ANALYZE")
-        return bars + measure_on("PostgreSQL", cluster.url(), folder, boards, options.rounds)
+    return measure_bulk_stores(options, folder, lambda name, url: measure_on(name, url, folder, boards, options.rounds))
 
 
 def main() -> int:

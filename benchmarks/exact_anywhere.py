@@ -23,12 +23,12 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, batch_body, owner_at, refresh_columns, send_batches
-from benchmarks.bulk import draw_scores, load_bulk_board, prepare_bulk_store
+from benchmarks.bulk import draw_scores, measure_bulk_stores
 from benchmarks.client import BadAnswerError, Connection
 from benchmarks.options import Options, parse_options
 from benchmarks.servers import serve_store
 from config import load
-from service.stores import SQLITE_PREFIX, open_store
+from service.stores import open_store
 from storage.boards.boards import find_board
 from storage.curves.sampling import sample_curve
 from storage.entries.entries import Entries
@@ -36,7 +36,6 @@ from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
 from storage.log.change_log import change_log
 from storage.store import Program, Store, read_single
-from tests.servers import DURABLE, postgres
 
 _NEAR = 1_000
 _OWNERS = 50  # number of owners requested near rank 1,000, and as many in the middle
@@ -44,7 +43,6 @@ _ROUNDS = 6
 _FULL_COUNTS = 5
 _CHANGES_MAX = 20_000
 _UNFOLDED = 1_000  # this many of the worst owners get posts before the measurement
-_SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 _STORE_MS = {"SQLite": 1.0, "PostgreSQL": 3.0}
 
 
@@ -178,13 +176,7 @@ def measure_on(name: str, url: str, folder: Path, board: Board) -> list[report.B
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     board = Board(options.rows)
-    store = prepare_bulk_store(options, folder, rows=options.rows)
-    bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}", folder, board)
-    store.unlink()
-    with postgres(_SERVER) as cluster:
-        load_bulk_board(cluster.url(), folder, options.rows)
-        cluster.run_sql("VACUUM ANALYZE")
-        return bars + measure_on("PostgreSQL", cluster.url(), folder, board)
+    return measure_bulk_stores(options, folder, lambda name, url: measure_on(name, url, folder, board))
 
 
 def main() -> int:

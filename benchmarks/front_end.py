@@ -22,8 +22,9 @@ from config import Settings, load
 from jobs.curves.refresh_requests import RefreshQueue
 from jobs.wiring import JobParts, start_jobs
 from service.api import ROUTES
-from service.app import make_app
+from service.app import make_server
 from service.context import Context
+from service.http.malformed import ProblemRunner
 from service.serve import SWITCH_INTERVAL_S
 from service.telemetry.metrics.process import Metrics
 from service.wiring import make_holder, make_work_leases, now_us, open_context
@@ -66,7 +67,7 @@ async def serve_until_stopped(settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         context = await stack.enter_async_context(open_context(settings, Metrics()))
         await start_job_side(context, settings, stack)
-        runner = web.AppRunner(make_app(ROUTES, context), access_log=None)
+        runner = ProblemRunner(make_server(ROUTES, context))
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, settings.host, settings.port, backlog=1024).start()

@@ -19,7 +19,7 @@ from storage.leases.lease_resources import RESOURCE_COLUMNS
 from storage.leases.pools import lease_pools
 from storage.leases.region_counts import lease_counts
 from storage.schema.creation import create_schema
-from storage.schema.lease_tables import LEASE_RESOURCES, create_resource_tables
+from storage.schema.lease_tables import LEASE_RESOURCES, RESOURCE_TABLES
 
 CLIENT, REGION, PARTITIONS = "bench", "eu", 10
 FAR_US = 4_000_000_000_000_000  # the time at which the leases end: long after the measurement
@@ -49,7 +49,7 @@ async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[st
     try:
         dialect = store.dialect
         await store.write(lambda: create_schema(dialect))
-        _, *indexes = create_resource_tables()
+        _, *indexes = RESOURCE_TABLES
         for name in ("lease_resources_holder", "lease_resources_free", "lease_resources_leased"):
             await run_statement(store, drop_index(name, LEASE_RESOURCES))
         for pool_id, size in sizes.items():

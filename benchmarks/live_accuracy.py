@@ -39,8 +39,8 @@ from benchmarks.curve_boards import (
 from benchmarks.options import Options, parse_options
 from benchmarks.servers import serve_file
 from benchmarks.skip_quality import Answers
-from config import Settings
 from predictor import AsOf, Bracket, Curve, LiveCounts, LiveCurve
+from service.ranks.locator import SHORT_GAP_ROWS
 from tests.predictor.quality import Quality, count_by_key, measure_quality
 
 FROM_RANK = 1_001
@@ -55,11 +55,11 @@ BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
 
 
 class ShortGapsCounted:
-    """A live curve that counts the entries of short gaps, as `rank=auto` does. Ranks in short gaps are exact."""
+    """A live curve that counts in short gaps, as `rank=auto` does in a busy process. Ranks in short gaps are exact."""
 
     def __init__(self, live: LiveCurve, sorted_keys: Keys) -> None:
         self._live, self._keys = live, sorted_keys
-        self.step, self._rows_max = live.step, Settings().exact_gap_rows_max
+        self.step, self._rows_max = live.step, SHORT_GAP_ROWS
 
     def locate(self, key: int) -> Bracket:
         if self._live.find_anchor_above(key).gap_rows > self._rows_max:

@@ -34,7 +34,8 @@ class Target:
 
     If `rows` is 0, every request is `GET path`. Otherwise every request is for a random owner of a board with `rows`
     owners. If `column` is None, such a request is a `GET`, and its path is `path`, the owner and `after` joined. If
-    `column` is given, the request is a post that adds 1 to 1,000 to that column.
+    `column` is given, the request is a post that adds 1 to 1,000 to that column. Each connection pauses before such a
+    request, at random and for `pause_ms` on average.
     """
 
     url: str
@@ -42,12 +43,14 @@ class Target:
     after: str = ""
     column: str | None = None
     rows: int = 0
+    known: str = ""  # the entity tag of the answer that the client has already
+    pause_ms: float = 0.0
 
     def arguments(self, seed: int) -> list[str]:
         if not self.rows:
             return ["fixed"]
         kind = ["post", self.path, self.column] if self.column else ["get", self.path, self.after]
-        return [*kind, str(self.rows), str(seed)]
+        return [*kind, str(self.rows), str(seed), str(self.pause_ms)]
 
 
 def run_wrk(target: Target, *, connections: int, seconds: float, seed: int) -> Figure:
@@ -55,6 +58,8 @@ def run_wrk(target: Target, *, connections: int, seconds: float, seed: int) -> F
     whole_s = max(1, round(seconds))
     address = target.url + ("/" if target.rows else target.path)
     command = [require_program("wrk", "wrk"), "-t1", f"-c{connections}", f"-d{whole_s}s", "--timeout", "10s"]
+    if target.known:
+        command += ["-H", f"If-None-Match: {target.known}"]
     command += ["-s", str(_SCRIPT), address, "--", *target.arguments(seed)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=whole_s + 60)
     figures = [line for line in ran.stdout.splitlines() if line.startswith("{")]

@@ -23,8 +23,9 @@ class Options:
     data: Path | None  # folder with the CSV files of the real boards
     kills: int
     store: str | None  # the database that a benchmark of partitions runs on; None: a PostgreSQL server of its own
-    during: str  # the shell command that `partitions_disturbed` runs; empty: none
+    during: str  # the shell command that runs meanwhile; empty: none
     commit: str  # the commit with which `against_commit` compares this tree
+    figures: Path | None  # the file that gets the bars as JSON; None: they are only printed
 
 
 def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.0, rounds: int = 5) -> Options:
@@ -43,8 +44,10 @@ def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.
         "--kills", type=_positive(int), default=100, help="how many times kill9 kills the service (100)"
     )
     parser.add_argument("--store", metavar="URL", help="the database that a benchmark of partitions runs on")
-    parser.add_argument("--during", metavar="COMMAND", default="", help="what disturbs partitions_disturbed")
+    meanwhile = "run this shell command meanwhile (partitions_disturbed, queued_posts)"
+    parser.add_argument("--during", metavar="COMMAND", default="", help=meanwhile)
     parser.add_argument("--commit", default="HEAD~1", help="the commit that against_commit compares with (HEAD~1)")
+    parser.add_argument("--figures", type=Path, metavar="FILE", help="write the measured bars to this file, as JSON")
     given = parser.parse_args()
     return Options(**vars(given))
 

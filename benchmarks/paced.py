@@ -77,7 +77,7 @@ class PacedClient:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._idle: list[_Connection] = []
+        self._idle: deque[_Connection] = deque()  # used in turn, so that the server closes none for being idle
         self._due: deque[tuple[float, bytes]] = deque()  # requests that wait for a connection
         self._took_ms: list[float] = []
         self._failure: str | None = None
@@ -111,7 +111,7 @@ class PacedClient:
             if pause > 0:
                 await asyncio.sleep(pause)
             if self._idle:
-                self._send(self._idle.pop(), at, ask())
+                self._send(self._idle.popleft(), at, ask())
             else:
                 self._due.append((at, ask()))
                 await asyncio.sleep(0)  # without this pause, a client that is behind would never read answers
@@ -123,7 +123,7 @@ class PacedClient:
         self._took_ms, self._again = [], ask
         begun = time.perf_counter()
         while self._idle:
-            self._send(self._idle.pop(), time.perf_counter(), ask())
+            self._send(self._idle.popleft(), time.perf_counter(), ask())
         await asyncio.sleep(seconds)
         self._again = None
         await self._finished()

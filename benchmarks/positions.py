@@ -1,17 +1,20 @@
-"""Measure the rate of `positions` for random owners of a board with 1 M rows against a hello-world route.
+"""Measure the rates of reads on a board with 1 M rows against a hello-world route.
 
 python -m benchmarks.positions [--rows N] [--seconds S] [--rounds N]
 
-Rounds have 32 or 256 connections. Before anything is timed, answers are compared with ranks that are computed without
-the service.
+The reads are `positions` and `around` for random owners, and the ten best rows, also by clients that have them already
+(`If-None-Match`). Rounds have 32 connections, or 256 for `positions`. Before anything is timed, positions are compared
+with ranks that are computed without the service.
 
-Bars: with 32 connections the rate is at least 50 % of the rate of hello-world. With 256 connections it is at least 90 %
-of the rate with 32 connections.
+Bars: with 32 connections the rate of `positions` is at least 60 % of the rate of hello-world, that of `around` 30 %,
+that of the ten best rows 75 %, and 80 % if they are unchanged. With 256 connections the rate of `positions` is at least
+90 % of that with 32.
 """
 
 import asyncio
 import random
 import sys
+import urllib.request
 from bisect import bisect_right
 from pathlib import Path
 
@@ -23,6 +26,12 @@ from benchmarks.servers import serve_file, serve_hello
 
 _CHECKED = 500
 FEW, MANY = 32, 256
+_BARS = {
+    "positions": 0.6,
+    "around": 0.3,
+    "top 10": 0.75,
+    "top 10 unchanged": 0.8,
+}  # by what is read: the least share of hello-world's rate
 
 
 async def check_positions(port: int, rows: int) -> dict[str, int]:
@@ -50,27 +59,45 @@ async def check_positions(port: int, rows: int) -> dict[str, int]:
     return methods
 
 
+def _read_tag(url: str) -> str:
+    with urllib.request.urlopen(url) as answer:
+        return str(answer.headers["ETag"])
+
+
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     store = prepare_store(options, folder, rows=options.rows)
     with serve_file(store) as server, serve_hello(folder) as baseline:
         methods = asyncio.run(check_positions(server.port, options.rows))
         print(f"   {sum(methods.values())} answers checked against ranks computed apart; methods: {methods}")
-        ours = load.Target(server.url, f"/v1/leaderboards/{BOARD}/entries/", "/positions", rows=options.rows)
-        theirs = load.Target(baseline.url, "/hello")
+        entries = f"/v1/leaderboards/{BOARD}/entries/"
+        positions = load.Target(server.url, entries, "/positions", rows=options.rows)
+        top = f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}?limit=10"
+        targets = {
+            f"positions, {FEW}": positions,
+            f"around, {FEW}": load.Target(
+                server.url, entries, f"/around?column={COLUMN}&better=5&worse=5", rows=options.rows
+            ),
+            f"top 10, {FEW}": load.Target(server.url, top),
+            f"top 10 unchanged, {FEW}": load.Target(server.url, top, known=_read_tag(server.url + top)),
+            f"hello, {FEW}": load.Target(baseline.url, "/hello"),
+            f"positions, {MANY}": positions,
+        }
         contestants = {
-            f"{name}, {connections}": load.wrk_contestant(target, connections=connections, seconds=options.seconds)
-            for connections in (FEW, MANY)
-            for name, target in (("positions", ours), ("hello", theirs))
+            name: load.wrk_contestant(
+                target, connections=MANY if name.endswith(str(MANY)) else FEW, seconds=options.seconds
+            )
+            for name, target in targets.items()
         }
         figures = load.run_alternately(contestants, rounds=options.rounds)
         resident_mib = server.resident_mib()
     report.print_table(load.COLUMNS, [load.table_row(f"{name} connections", found) for name, found in figures.items()])
-    few, many = figures[f"positions, {FEW}"], figures[f"positions, {MANY}"]
+    few, many, hello = (figures[name] for name in (f"positions, {FEW}", f"positions, {MANY}", f"hello, {FEW}"))
     return [
-        report.Bar(
-            f"positions ({COLUMN}) / hello-world, {FEW} connections",
-            load.median_ratio(few, figures[f"hello, {FEW}"]),
-            0.5,
+        *(
+            report.Bar(
+                f"{name} / hello-world, {FEW} connections", load.median_ratio(figures[f"{name}, {FEW}"], hello), bar
+            )
+            for name, bar in _BARS.items()
         ),
         report.Bar(f"positions at {MANY} / at {FEW} connections", load.median_ratio(many, few), 0.9),
         report.Bar("service resident memory", resident_mib, None, " MiB"),

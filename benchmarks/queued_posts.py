@@ -1,11 +1,12 @@
 """Measure the sustained rate of queued posts on PostgreSQL, while a worker of the queue is killed every 10 seconds.
 
-    python -m benchmarks.queued_posts [--rows N] [--seconds S]     (the variable QUEUED_POSTS_PER_S sets the rate)
+    python -m benchmarks.queued_posts [--rows N] [--seconds S] [--during COMMAND]
 
+The variable QUEUED_POSTS_PER_S sets the rate. A shell command may run meanwhile, for example to keep a core busy.
 By default 15,300 posts a second are sent for 100,000 owners, for 30 minutes. Four job processes with short leases apply
 them. Every post adds one to its owner's count and stores its serial number. In the end the board is compared with the
 accepted posts. The comparison finds lost posts, posts applied twice, and owners whose posts were applied in the wrong
-order.
+order. The posts that wait are those that were accepted and not applied.
 
 Bars: at least 15,000 posts/s are applied, and in every second at least half of the mean. A post is visible at most 5 s
 after it was sent (p99). Nothing is lost, applied twice, or out of order.
@@ -18,10 +19,12 @@ import os
 import random
 import signal
 import statistics
+import subprocess
 import sys
 import time
 from collections import deque
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +49,7 @@ PROBES = 20  # number of probes: owners whose posts are all timed
 _PROBE_EVERY_S = 0.1
 _LOOK_EVERY_S = 0.05
 _DRAIN_S_MAX = 60.0
+_WAITING_EVERY_S = 0.15
 _AGE_S_MAX = 5.0
 _SECONDS_MIN = 3.0  # shorter runs have no whole second to measure, so they become as long as this
 _SPEC: dict[str, Any] = {
@@ -78,6 +82,8 @@ class Seen:
     latency_s: list[float] = field(default_factory=list)  # seconds until visible, for each post of a probe
     disordered: int = 0  # how often a read found a lower serial number than an earlier read
     kills: int = 0
+    probed: int = 0  # accepted posts of probes
+    waiting_most: int = 0  # the most posts that were accepted and not applied
 
 
 async def send_posts(port: int, part: int, posted: Posted, until_s: float) -> None:
@@ -128,6 +134,7 @@ async def probe_latency(port: int, seen: Seen, until_s: float) -> None:
             at_s = time.monotonic()
             status, _ = await connection.call("POST", _PATH, json.dumps({"posts": posts}).encode())
             if status == 202:
+                seen.probed += len(names)
                 for name in names:
                     sent[name].append((number, at_s))
             await asyncio.sleep(_PROBE_EVERY_S)
@@ -161,6 +168,16 @@ async def record_applied(database: Any, seen: Seen, until_s: float) -> None:
         before, at_s = applied, now_s
 
 
+async def record_waiting(url: str, posted: Posted, seen: Seen, until_s: float) -> None:
+    """Record the most posts that waited. Look at random moments, because the senders send in a steady rhythm."""
+    database, rng = await asyncpg.connect(url), random.Random(0)
+    while time.monotonic() < until_s:
+        accepted = posted.accepted + seen.probed  # read first: a post that is applied meanwhile does not wait
+        seen.waiting_most = max(seen.waiting_most, accepted - await database.fetchval(_APPLIED))
+        await asyncio.sleep(rng.uniform(0, 2 * _WAITING_EVERY_S))
+    await database.close()
+
+
 async def kill_workers(workers: list[Server], seen: Seen, until_s: float) -> None:
     """Kill the job processes in turn, and start each again, as a supervisor would."""
     for worker in itertools.cycle(workers):
@@ -186,6 +203,7 @@ async def run_attack(
             group.create_task(send_posts(port, part, posted, until_s))
         group.create_task(probe_latency(port, seen, until_s))
         group.create_task(record_applied(database, seen, until_s))
+        group.create_task(record_waiting(url, posted, seen, until_s))
         group.create_task(kill_workers(workers, seen, until_s))
     await wait_until_empty(database)
     faults = await audit_board(database, posted)
@@ -218,13 +236,29 @@ async def audit_board(database: Any, posted: Posted) -> dict[str, int]:
     return faults
 
 
+@contextmanager
+def run_meanwhile(command: str) -> Iterator[None]:
+    """Run a shell command during the block, if it is not empty. Then end the command and its children."""
+    if not command:
+        yield
+        return
+    process = subprocess.Popen(command, shell=True, start_new_session=True)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):  # the command may have ended
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(POSTGRES_SETTINGS) as cluster, ExitStack() as stack:
         url = cluster.url()
         server = stack.enter_context(serve_store(url, folder, jobs="none"))
         leases = {"RANKCURVE_LEASE_S": str(LEASE_S)}
         workers = [stack.enter_context(serve_jobs(url, folder, environment=leases)) for _ in range(PROCESSES)]
-        posted, seen, faults = asyncio.run(run_attack(server.port, url, workers, options))
+        with run_meanwhile(options.during):
+            posted, seen, faults = asyncio.run(run_attack(server.port, url, workers, options))
     steady = seen.per_s[2:] or seen.per_s  # the first two seconds do not count, because the queue fills first
     mean = statistics.fmean(steady)
     latency = sorted(seen.latency_s)
@@ -249,6 +283,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         report.Bar("posts applied a second", mean, BAR),
         report.Bar("lowest second / mean", min(steady) / mean, 0.5),
         report.Bar("accepted to visible, p99", latency[-len(latency) // 100], _AGE_S_MAX, " s", at_most=True),
+        report.Bar("most posts that waited", seen.waiting_most, None),
         report.Bar("accepted posts lost", faults["lost"], 0, at_most=True),
         report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
         report.Bar("owners whose last post is not the last accepted", faults["disordered"], 0, at_most=True),

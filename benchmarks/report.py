@@ -5,6 +5,7 @@ A figure is never printed without the machine, the size and the baseline that it
 
 import contextlib
 import importlib.metadata
+import json
 import os
 import platform
 import sqlite3
@@ -42,15 +43,16 @@ class Bar:
 
     def line(self) -> str:
         if self.target is None:
-            return f"reported    {self.name}: {_plain(self.measured)}{self.unit}"
+            return f"reported    {self.name}: {plain(self.measured)}{self.unit}"
         sign = "<=" if self.at_most else ">="
         verdict = "met       " if self.met else "FELL SHORT"
         return (
-            f"{verdict}  {self.name}: {_plain(self.measured)}{self.unit} (bar: {sign} {_plain(self.target)}{self.unit})"
+            f"{verdict}  {self.name}: {plain(self.measured)}{self.unit} (bar: {sign} {plain(self.target)}{self.unit})"
         )
 
 
-def _plain(number: float) -> str:
+def plain(number: float) -> str:
+    """Return a figure as text, with about three digits."""
     if number == int(number) or abs(number) >= 1000:
         return f"{number:,.0f}"
     return f"{number:.1f}" if abs(number) >= 100 else f"{number:.3g}"
@@ -111,7 +113,7 @@ def _sync_ms(folder: Path) -> float:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> None:
     """Print rows under their column names: text to the left, numbers to the right."""
-    cells = [[cell if isinstance(cell, str) else _plain(cell) for cell in row] for row in rows]
+    cells = [[cell if isinstance(cell, str) else plain(cell) for cell in row] for row in rows]
     widths = [max(len(line[i]) for line in [list(columns), *cells]) for i in range(len(columns))]
     print()
     for line in [list(columns), *cells]:
@@ -126,7 +128,10 @@ def run_benchmark(options: Options, title: str, measure: Callable[[Options, Path
     """Run one benchmark in a new folder, and print heading, figures and bars. Return the exit status."""
     with working_folder(options) as folder:
         print_heading(title, folder)
-        return print_verdict(measure(options, folder))
+        bars = measure(options, folder)
+        if options.figures is not None:
+            options.figures.write_text(json.dumps({bar.name: bar.measured for bar in bars}), encoding="utf-8")
+        return print_verdict(bars)
 
 
 def print_verdict(bars: Sequence[Bar]) -> int:

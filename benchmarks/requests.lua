@@ -1,5 +1,6 @@
 -- Requests for wrk: a path with a random owner in it, or one post for a random owner; figures as one line of JSON.
--- Arguments: "get" PATH_BEFORE PATH_AFTER | "post" PATH COLUMN, then ROWS SEED; or "fixed". Owners as in boards.py.
+-- Arguments: "get" PATH_BEFORE PATH_AFTER | "post" PATH COLUMN, then ROWS SEED PAUSE_MS; or "fixed". Owners as in boards.py.
+-- Each connection pauses at random before a request, for PAUSE_MS on average.
 local threads = 0
 
 function setup(thread)
@@ -14,7 +15,11 @@ end
 function init(args)
   if args[1] == "fixed" then return end
   local rows = tonumber(args[4])
+  local pause_ms = tonumber(args[6])
   math.randomseed(tonumber(args[5]) * 1000 + number)
+  if pause_ms > 0 then
+    delay = function() return math.floor(0.5 - pause_ms * math.log(1 - math.random())) end
+  end
   if args[1] == "get" then
     local before, after = args[2], args[3]
     request = function() return wrk.format("GET", before .. owner(rows) .. after) end

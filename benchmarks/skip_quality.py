@@ -20,9 +20,9 @@ from benchmarks import report
 from benchmarks.boards import COLUMN, REAL_BOARDS, RealBoard, fill_board, owner_at, read_real_board, refresh_columns
 from benchmarks.bulk import draw_scores
 from benchmarks.client import Connection, for_each
+from benchmarks.curve_boards import GAP_ROWS_MAX
 from benchmarks.options import Options, parse_options
 from benchmarks.servers import serve_file
-from config import Settings
 from predictor import Bracket
 from tests.predictor import quality
 from tests.predictor.quality import Quality
@@ -93,7 +93,7 @@ async def ask_board(port: int, board: RealBoard) -> BoardQuality:
 
 async def check_board(port: int, board: RealBoard) -> BoardQuality:
     # By default the service may scan a board that is at rest. Long gaps get knots on top of `samples`.
-    samples = _KNOTS - len(board.values) // Settings().gap_rows_max
+    samples = _KNOTS - len(board.values) // GAP_ROWS_MAX
     spec = board.spec() | {"predictor": {"method": "skip", "samples": samples}}
     await fill_board(port, board.name, owners=board.owners, named={COLUMN: board.texts}, body=spec)
     await refresh_columns(port, board.name, [COLUMN])
@@ -102,7 +102,7 @@ async def check_board(port: int, board: RealBoard) -> BoardQuality:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     found: dict[str, BoardQuality] = {}
-    with serve_file(folder / "quality.db") as server:
+    with serve_file(folder / "quality.db", environment={"RANKCURVE_GAP_ROWS_MAX": str(GAP_ROWS_MAX)}) as server:
         if options.data is not None:
             for name in REAL_BOARDS:
                 found[name] = asyncio.run(check_board(server.port, read_real_board(options.data, name)))

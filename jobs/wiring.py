@@ -28,7 +28,8 @@ from storage.leases.peers.exchange import LeaseExchange
 from storage.queue.ingest_queue import list_queues
 from storage.queue.queue_application import Drainer
 from storage.queue.workers import ShardLeases
-from storage.store import CONTROL, Store, is_control_apart
+from storage.schema.creation import is_apart
+from storage.store import CONTROL, Store
 
 from .controls import Sleep
 from .job_context import JobContext
@@ -67,7 +68,7 @@ def start_jobs(parts: JobParts) -> Jobs:
     for number in range(parts.limits.refresh_concurrency):
         runner.start(f"refresh worker {number + 1}", refresh.work, job=JOB)
     start_by_partition(runner, parts, partial(_start_partition_jobs, runner, parts))
-    if is_control_apart(parts.store):
+    if is_apart(parts.store.dialect):
         runner.start("prune control", PruneJob(parts, CONTROL).run_forever, job="prune")
     if parts.auditor is not None and parts.limits.audit_interval_s:
         runner.start("audit", AuditJob(parts, parts.auditor).run_forever)

@@ -15,7 +15,10 @@ PARTITIONS = 4  # of a store with several partitions
 
 @asynccontextmanager
 async def fresh_schema(url: str) -> AsyncIterator[str]:
-    """Create an empty schema and yield a connection string to this schema. Drop the schema at the end."""
+    """Create an empty schema and yield a connection string to this schema. Drop the schema at the end.
+
+    Citus never distributes this schema, so a store with one partition is an ordinary one there, too.
+    """
     name = f"test_{secrets.token_hex(8)}"
     await _run(url, f"CREATE SCHEMA {name}")
     try:
@@ -51,7 +54,7 @@ async def _drop(url: str, name: str) -> None:
 async def _run(url: str, sql: str) -> list[asyncpg.Record]:
     connection = await asyncpg.connect(url)
     try:
-        await connection.execute("SET client_min_messages = error")
+        await connection.execute("SET client_min_messages = error; SET citus.enable_schema_based_sharding = off")
         rows: list[asyncpg.Record] = await connection.fetch(sql)
         return rows
     finally:

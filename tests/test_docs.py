@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks import performance
 from benchmarks.bucket_study import take_study
 from config import Settings
 from service.api import ROUTES
@@ -110,3 +111,16 @@ def test_the_curve_page_quotes_the_figures_that_the_study_of_buckets_computes() 
         errors = found[players, frozenset(re.findall(r"\w+", name))]
         for quoted, measured in zip(percents, (errors.mean, errors.p99, errors.worst), strict=True):
             assert float(quoted) == pytest.approx(100 * measured, rel=0.05, abs=0.005)
+
+
+def test_the_page_and_the_chart_of_the_speed_are_what_the_command_wrote() -> None:
+    figures = performance.read_figures()
+    assert figures.keys() == set(performance.PROGRAMS)
+    assert all(row.bar in figures[row.program]["bars"] for row in performance.ROWS)
+    assert text_of(ROOT / "docs" / "performance.md") == performance.render_page(figures)
+    assert text_of(ROOT / "docs" / "performance.svg") == performance.render_chart(figures)
+
+
+def test_the_readme_has_no_figure_of_speed_of_its_own() -> None:
+    told = text_of(ROOT / "README.md").partition("## Settings")[0]
+    assert re.findall(r"\d[\d,.]*k? ?(?:ms|us|µs|posts/s|reads/s|requests/s|/s|times as fast|x faster)\b", told) == []

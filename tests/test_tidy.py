@@ -173,11 +173,16 @@ def _called(node: ast.AST) -> str:
 
 
 def _yielded(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield each expression that a `yield` below `node` may yield. A conditional expression counts as both branches."""
+    """Yield each expression that a `yield` below `node` may yield. A conditional expression counts as both branches.
+
+    Instead of `query.at(partition)`, yield `query`.
+    """
     for each in ast.walk(node):
         if isinstance(each, ast.Yield) and each.value is not None:
             either = isinstance(each.value, ast.IfExp)
-            yield from (each.value.body, each.value.orelse) if either else (each.value,)  # type: ignore[attr-defined]
+            for query in (each.value.body, each.value.orelse) if either else (each.value,):  # type: ignore[attr-defined]
+                placed = _called(query) == "at"
+                yield query.func.value if placed else query  # type: ignore[union-attr]
 
 
 def test_no_program_is_called_without_yield_from() -> None:

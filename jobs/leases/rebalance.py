@@ -18,7 +18,7 @@ from storage.leases.upkeep import lease_upkeep
 from storage.store import Program
 
 from .liberate import LOOK_S_MAX, read_pool_pages
-from .rebalance_plan import Load, Move, RegionMeasurement, RegionState, plan_moves, start_load, update_load
+from .rebalance_plan import Move, RegionMeasurement, RegionState, decode_load, plan_moves, start_load, update_load
 
 log = structlog.get_logger(__name__)
 
@@ -66,7 +66,7 @@ class BalanceJob:
             load = (
                 start_load(found)
                 if known is None
-                else update_load(msgspec.json.decode(known, type=Load), found, self._limits.balance_half_life_s)
+                else update_load(decode_load(known), found, self._limits.balance_half_life_s)
             )
             regions[key][region] = RegionState(found.available, load)
         yield from lease_upkeep.set_loads(

@@ -55,6 +55,10 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
         return self.level > 0 or self.freed > 0
 
 
+# A decoder analyses its type when it is made. Done later, in two threads at once, that would crash the process.
+decode_load = msgspec.json.Decoder(Load).decode
+
+
 class RegionState(NamedTuple):
     available: int  # resources that are free, or whose lease has expired
     load: Load

@@ -20,7 +20,7 @@ import structlog
 
 from jobs.controls import Sleep, sleep_until_set
 from jobs.job_context import JobContext
-from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreDamagedError
+from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreAwayError, StoreDamagedError
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.queue import ingest_queue
 from storage.queue.ingest_queue import ShardBacklog
@@ -100,9 +100,7 @@ class DrainWorker:
             if await self._is_empty():
                 await self._measure(empty=True)
                 return False
-            self._share = await self._store.write(lambda: self._leases.keep_share(self._share))
-            if self._leases.lacks(self._share):
-                self._share = await self._store.write(lambda: self._leases.claim_shards(self._share))
+            self._share = await self._leases.update_share(self._store, self._share)
             self._renewed_s = self._monotonic()
         if self._share.permit is not None:
             await self._measure(empty=False)
@@ -157,13 +155,19 @@ class DrainWorker:
         await self._sleep(pause_s)
 
     async def _is_empty(self) -> bool:
-        for partition in self._leases.queues():
+        """Return whether no posts wait in the partitions that answer."""
+        queues = self._leases.queues()
+        for partition in queues:
 
             def look(partition: int = partition) -> Program[bool]:
                 return (yield from in_partition(partition, ingest_queue.is_empty()))
 
-            if not await read_single(self._store, look):
-                return False
+            try:
+                if not await read_single(self._store, look):
+                    return False
+            except StoreAwayError:
+                if partition == queues[0]:  # the worker needs the control partition
+                    raise
         return True
 
     @property
