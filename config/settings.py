@@ -215,6 +215,8 @@ class ReadingSettings(_Group):
     # Maximum number of point-read statements at the same time. A further one starts only once as many reads wait as are
     # under way.
     point_read_lanes: ClassVar[int] = 2
+    # While this many point reads are answered together on average, only short counts are made for default ranks.
+    crowd_min: ClassVar[int] = 16
     # A read that passes more rows than this uses the connections for counts, walks and refreshes.
     light_read_rows_max: ClassVar[int] = 100_000
     # Maximum number of changes that an exact rank adds up. With more changes since the curve's mark, all better rows
@@ -333,7 +335,7 @@ class JobSettings(_Group):
     """Largest part of a worker's time that scheduled refreshes may take. Refresh requests are not delayed by it."""
     refresh_wait_s_max: float = _number(30, 0.1, 3_600, "s")
     """Longest wait of a refresh request for its new curve; then 503. The refresh goes on."""
-    gap_rows_max: int = _number(1_000, 100, 100_000_000, "rows")
+    gap_rows_max: int = _number(500, 100, 100_000_000, "rows")
     """Maximum number of entries between two knots of a curve, and so of the rows that an exact count reads. Larger
     boards get up to 10,000 knots more, then larger gaps."""
     scan_memory_values_max: int = _number(4_000_000, 1_000, 1_000_000_000, "values")

@@ -178,6 +178,11 @@ class KnotRanks:
         j = bisect_left(self._keys, key)
         return self._lows[j + 1] - self._highs[j] if j < len(self._keys) and self._keys[j] == key else 0
 
+    def count_gap_rows(self, key: int) -> int:
+        """Return the number of entries in the gap that ends with the first knot at this key or a worse one."""
+        j = bisect_left(self._keys, key)
+        return self._highs[j] - self._lows[j]
+
     def find_anchor_above(self, key: int) -> AnchorKnot:
         """Return the last knot that is strictly better than a key.
 

@@ -16,7 +16,7 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
@@ -37,7 +37,6 @@ from service.http.openapi import service_version
 from service.monitoring.jolokia.answering import JolokiaAgent
 from service.monitoring.managed.wiring import manage_objects
 from service.ranks.rank_context import RankContext
-from service.ranks.read_load import READS_FULL, ReadLoad, make_thread_clock
 from service.streams.feed import Feeds
 from service.streams.journal_lane import JournalLane
 from service.telemetry.logs import RequestLog
@@ -45,6 +44,7 @@ from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.views import ServingCurve
 from service.telemetry.tracing import make_tracer
 from storage.boards.catalog import Catalog
+from storage.coalesce import Crowd
 from storage.curves.memcached import Memcached
 from storage.curves.shared_curves import Envelopes, SharedCurves
 from storage.curves.stored_curves import CurveBook
@@ -80,19 +80,17 @@ async def open_context(
     metrics: Metrics,
     *,
     clock: Callable[[], int] = now_us,
-    busy_clocks: Sequence[Callable[[], float]] = (),
 ) -> AsyncIterator[Context]:
     """Build and start all parts that handlers and jobs use. At the end, finish the accepted work and stop the parts.
 
-    `clock` returns microseconds since 1970. Leases use the store's own clock instead. `busy_clocks` replace those of
-    the thread and the store, by which `ReadLoad` knows the load.
+    `clock` returns microseconds since 1970. Leases use the store's own clock instead.
 
     Raises:
         StoreLockedError, StoreUnsupportedError, StoreAwayError, SchemaUnknownError: the store can't be opened.
     """
     async with AsyncExitStack() as stack:
         refresh_queue = RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
-        context = await _make_context(settings, metrics, clock, busy_clocks, refresh_queue, stack)
+        context = await _make_context(settings, metrics, clock, refresh_queue, stack)
         store = context.store
         sizes = metrics.watch_store(version=service_version(), store=store.dialect.name)
         measuring = sizes.measure_periodically(store, asyncio.sleep, wait_s_max=settings.connect_timeout_s)
@@ -110,7 +108,6 @@ async def _make_context(
     settings: Settings,
     metrics: Metrics,
     clock: Callable[[], int],
-    busy_clocks: Sequence[Callable[[], float]],
     refresh_queue: RefreshQueue,
     stack: AsyncExitStack,
 ) -> Context:
@@ -132,15 +129,16 @@ async def _make_context(
         stack.push_async_callback(asyncio.to_thread, tracer.close)
         metrics.tracer = tracer
     cursors = CursorCodec(salt)
+    crowd = Crowd(settings.crowd_min)
     point_reads = PointReads(
         store,
         boards,
         point_reads_per_batch_max=settings.point_reads_per_batch_max,
         reads_waiting_max=settings.reads_waiting_max,
         lanes=settings.point_read_lanes,
+        crowd=crowd,
         gap_rows_max=settings.exact_gap_rows_max,
     )
-    load = await _watch_load(point_reads, metrics, busy_clocks, stack)
     return Context(
         settings=settings,
         metrics=metrics,
@@ -157,23 +155,11 @@ async def _make_context(
         feeds=Feeds(store, settings, metrics, monotonic=time.monotonic, sleep=asyncio.sleep),
         lease_batcher=lease_batcher,
         cursors=cursors,
-        ranks=RankContext(store, boards, curves.book, settings, cursors, load=load, now_us=clock),
+        ranks=RankContext(store, boards, curves.book, settings, cursors, crowd=crowd, now_us=clock),
         journal_lane=JournalLane(reads_waiting_max=settings.reads_waiting_max),
         now_us=clock,
         tracer=tracer,
     )
-
-
-async def _watch_load(
-    reads: PointReads, metrics: Metrics, busy_clocks: Sequence[Callable[[], float]], stack: AsyncExitStack
-) -> ReadLoad:
-    load = ReadLoad(
-        monotonic=time.monotonic,
-        busy_clocks=busy_clocks or (make_thread_clock(), lambda: reads.read_unanswered_s() / READS_FULL),
-        on_share=metrics.counted_share,
-    )
-    await stack.enter_async_context(load.watch(asyncio.sleep))
-    return load
 
 
 async def _open_curves(

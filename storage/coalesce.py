@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextvars import Context
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from .errors import StoreBusyError
@@ -16,6 +17,37 @@ from .store import Store
 Q = TypeVar("Q")
 A = TypeVar("A")
 GATHER_TURNS = 2  # number of turns of the event loop that a batch waits for more questions
+CROWD_WEIGHT = 0.1  # of the newest number in the average
+CROWD_ENDS = 0.2
+CROWD_FORGOTTEN_S = 0.25  # a crowd is over if nobody has come for so long after the last one left
+
+
+class Crowd:
+    """Knows whether many questions are usually answered at the same time. Several coalescers can share one.
+
+    Whenever questions come, the number of questions present enters a moving average. A crowd begins when the average
+    reaches `crowd_min`. It ends when the average has fallen by the part CROWD_ENDS.
+    """
+
+    def __init__(self, crowd_min: int, *, clock: Callable[[], float] = monotonic) -> None:
+        self._crowd_min, self._clock = crowd_min, clock
+        self._crowded = False
+        self._present, self._average, self._entered_s = 0, 0.0, 0.0
+
+    def enter(self, questions: int) -> None:
+        self._present += questions
+        self._entered_s = self._clock()
+        average = self._average = self._average + CROWD_WEIGHT * (self._present - self._average)
+        if average >= self._crowd_min:
+            self._crowded = True
+        elif average < self._crowd_min * (1 - CROWD_ENDS):
+            self._crowded = False
+
+    def leave(self, questions: int) -> None:
+        self._present -= questions
+
+    def is_crowded(self) -> bool:
+        return self._crowded and (self._present > 0 or self._clock() - self._entered_s < CROWD_FORGOTTEN_S)
 
 
 class Coalescer(Generic[Q, A]):
@@ -27,16 +59,20 @@ class Coalescer(Generic[Q, A]):
     """
 
     def __init__(
-        self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], *, batch_max: int, waiting_max: int, lanes: int
+        self,
+        answer: Callable[[list[Q]], Awaitable[Sequence[A]]],
+        *,
+        batch_max: int,
+        waiting_max: int,
+        lanes: int,
+        crowd: Crowd | None = None,
     ) -> None:
-        self._answer = answer
+        self._answer, self._crowd = answer, crowd
         self._batch_max, self._waiting_max, self._idle_lanes = batch_max, waiting_max, lanes
         self._under_way = 0  # how many questions are currently being answered
+        self._gathering = False  # whether a task waits for more questions of its next batch
         self._asked: deque[tuple[Hashable, Q, asyncio.Future[A]]] = deque()
         self._loop = asyncio.get_running_loop()
-        self._unanswered = 0
-        self._unanswered_s = 0.0  # the number of unanswered questions, summed up over time until `_summed_up_s`
-        self._summed_up_s = self._loop.time()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, kind: Hashable, question: Q) -> asyncio.Future[A]:
@@ -44,48 +80,47 @@ class Coalescer(Generic[Q, A]):
         if len(self._asked) >= self._waiting_max:
             raise StoreBusyError(f"{len(self._asked)} reads are waiting")
         future: asyncio.Future[A] = self._loop.create_future()
-        self._add_unanswered(1)
         self._asked.append((kind, question, future))
-        if self._idle_lanes and len(self._asked) >= self._under_way:
+        if self._idle_lanes and not self._gathering and len(self._asked) >= self._under_way:
             self._idle_lanes -= 1
+            self._gathering = True
             # The task serves many callers, so it gets an empty context: its log events belong to no single request.
             task = asyncio.create_task(self._drain(), name="coalesced-reads", context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return future
 
-    def read_unanswered_s(self) -> float:
-        """Return the times that the questions so far have waited for their answers, summed up, in seconds."""
-        self._add_unanswered(0)
-        return self._unanswered_s
-
-    def _add_unanswered(self, number: int) -> None:
-        now_s = self._loop.time()
-        self._unanswered_s += self._unanswered * (now_s - self._summed_up_s)
-        self._unanswered += number
-        self._summed_up_s = now_s
-
     async def _drain(self) -> None:
         try:
-            while self._asked:
+            while True:
                 # In each turn, the event loop reads all sockets, so requests that have already arrived join this batch.
                 # This wait pays off, because a hop to a store's thread costs as much as ten point reads.
                 for _ in range(GATHER_TURNS):
                     await asyncio.sleep(0)
-                batch: dict[Hashable, list[tuple[Q, asyncio.Future[A]]]] = {}
-                taken = min(len(self._asked), self._batch_max)
-                for _ in range(taken):
-                    kind, question, future = self._asked.popleft()
-                    batch.setdefault(kind, []).append((question, future))
-                self._under_way += taken
-                try:
-                    for group in batch.values():
-                        await self._settle(group)
-                finally:
-                    self._under_way -= taken
-                    self._add_unanswered(-taken)
+                self._gathering = False
+                await self._answer_batch()
+                if self._gathering or not self._asked:
+                    break
+                self._gathering = True
         finally:
             self._idle_lanes += 1
+
+    async def _answer_batch(self) -> None:
+        batch: dict[Hashable, list[tuple[Q, asyncio.Future[A]]]] = {}
+        taken = min(len(self._asked), self._batch_max)
+        for _ in range(taken):
+            kind, question, future = self._asked.popleft()
+            batch.setdefault(kind, []).append((question, future))
+        self._under_way += taken
+        if self._crowd is not None:
+            self._crowd.enter(taken)
+        try:
+            for group in batch.values():
+                await self._settle(group)
+        finally:
+            self._under_way -= taken
+            if self._crowd is not None:
+                self._crowd.leave(taken)
 
     async def _settle(self, group: list[tuple[Q, asyncio.Future[A]]]) -> None:
         outcome: Any
@@ -104,16 +139,14 @@ class Coalescer(Generic[Q, A]):
 class StoreCoalescers(Generic[Q, A]):
     """One `Coalescer` for each store. If one connection pool is exhausted, only the reads that use that pool wait."""
 
-    def __init__(self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], **limits: int) -> None:
-        self._answer, self._limits = answer, limits
+    def __init__(
+        self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], *, crowd: Crowd | None = None, **limits: int
+    ) -> None:
+        self._answer, self._limits, self._crowd = answer, limits, crowd
         self._by_store: dict[Store, Coalescer[Q, A]] = {}
 
     def ask(self, store: Store, kind: Hashable, question: Q) -> asyncio.Future[A]:
         coalescer = self._by_store.get(store)
         if coalescer is None:
-            coalescer = self._by_store[store] = Coalescer(self._answer, **self._limits)
+            coalescer = self._by_store[store] = Coalescer(self._answer, crowd=self._crowd, **self._limits)
         return coalescer.ask(kind, question)
-
-    def read_unanswered_s(self) -> float:
-        """Return the sum of what `Coalescer.read_unanswered_s` returns for each store."""
-        return sum(each.read_unanswered_s() for each in self._by_store.values())

@@ -23,6 +23,7 @@ from service.contract.responses.boards import Stats
 from service.contract.responses.positions import Position
 from service.contract.values import format_us, to_wire_number
 from storage.boards.boards import check_copy, find_totals
+from storage.coalesce import Crowd
 from storage.curves.stored_curves import CurveBook
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CountStart, GapCount
@@ -31,8 +32,6 @@ from storage.log.cells import TIME_DIGITS
 from storage.reads.point_reads import NO_STARTS, EntryRead
 from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
-
-from .read_load import ReadLoad
 
 COUNT_SLACK = 2  # `auto` counts up to this many times `exact_top` rows before it falls back to the curve
 SHORT_GAP_ROWS = 50  # `auto` counts in gaps of up to this many entries, even if the process is busy
@@ -100,12 +99,12 @@ class Locator:
         entries: Entries,
         book: CurveBook,
         limits: ReadingSettings,
-        load: ReadLoad,
+        crowd: Crowd,
         now_us: Callable[[], int],
     ) -> None:
         board = self.board = entries.board
         self.entries = entries
-        self._store, self._book, self._limits, self._load, self._now_us = store, book, limits, load, now_us
+        self._store, self._book, self._limits, self._crowd, self._now_us = store, book, limits, crowd, now_us
         # An archive counts every rank exactly, as of the time when the board was closed. So no curve is used.
         self._archived = board.archived_us is not None
         self._exact_top = board.spec.predictor.exact_top
@@ -165,10 +164,11 @@ class Locator:
             if curve is None or column.timed or mode == "exact":
                 return None
             text = int(cell)
-            rank, low, high, method = curve.locate(-text if column.high else text)
+            key = -text if column.high else text
+            rank, low, high, method = curve.locate(key)
             if mode == "auto" and (
                 low <= self._exact_top
-                or (low != high and self._is_short(curve, column_index, cell, self.short_gap_rows))
+                or (low != high and self._is_short(curve, column_index, key, self.short_gap_rows))
             ):
                 return None
             total, as_of_us = read.totals.get(column_index, 0), curve.as_of_us
@@ -191,7 +191,7 @@ class Locator:
     def find_gap_rows_max(self, ranks: int) -> int:
         """Return how many entries a gap may hold that `auto` counts in, if a request wants this many ranks."""
         short = self.short_gap_rows
-        return max(short, self._limits.exact_gap_rows_max // max(1, ranks)) if self._load.admit_count() else short
+        return short if self._crowd.is_crowded() else max(short, self._limits.exact_gap_rows_max // max(1, ranks))
 
     def locate_without_count(self, wanted: WantedRank, mode: RankMode, gap_rows_max: int) -> LocatedRank | None:
         """Return the rank that the curve gives the cell; None if the rank must be counted.
@@ -208,13 +208,13 @@ class Locator:
             return located
         if located.low <= self._exact_top:
             return None
-        short = not located.exact and self._is_short(curve, wanted.column_index, wanted.cell, gap_rows_max)
+        key = self.entries.rankings[wanted.column_index].padding.key_of_cell(wanted.cell)
+        short = not located.exact and self._is_short(curve, wanted.column_index, key, gap_rows_max)
         return None if short else located
 
-    def _is_short(self, curve: RankCurve, column_index: int, cell: str, gap_rows_max: int) -> bool:
+    def _is_short(self, curve: RankCurve, column_index: int, key: int, gap_rows_max: int) -> bool:
         """Return whether a count from the anchor knot is possible and reads at most `gap_rows_max` rows."""
-        anchor = curve.find_anchor_above(self.entries.rankings[column_index].padding.key_of_cell(cell))
-        return anchor.gap_rows <= gap_rows_max and self.find_count_start(column_index) is not None
+        return curve.count_gap_rows(key) <= gap_rows_max and self.find_count_start(column_index) is not None
 
     def find_count_start(self, column_index: int) -> CountStart | None:
         """Return the curve and the mark from which a count in a column can start, or None.
@@ -234,7 +234,7 @@ class Locator:
 
     def find_starts_with_room(self, indexes: Iterable[int], mode: RankMode) -> CountStarts:
         """Return the start of a count for each column in which there is room to count for a request in this mode."""
-        if mode != "auto" or not self._load.admit_count():
+        if mode != "auto" or self._crowd.is_crowded():
             return NO_STARTS
         changes_max = min(DEFAULT_CHANGES_MAX, self._limits.exact_changes_max)
         return {
@@ -251,7 +251,7 @@ class Locator:
         if start is None:
             return mode == "exact" or self.find_curve(wanted.column_index) is None
         key = self.entries.rankings[wanted.column_index].padding.key_of_cell(wanted.cell)
-        return start.curve.find_anchor_above(key).gap_rows > self._limits.light_read_rows_max
+        return start.curve.count_gap_rows(key) > self._limits.light_read_rows_max
 
     def locate_rank(self, wanted: WantedRank, mode: RankMode, starts: CountStarts) -> Program[LocatedRank]:
         """Return the rank that the curve gives the cell. If it must be counted, count it."""
@@ -296,12 +296,16 @@ class Locator:
         A caller that has already read the board's totals passes them as `totals`. If this function counts a rank, all
         positions show the totals from the snapshot of the count instead.
         """
-        gap_rows_max = self.find_gap_rows_max(len(wanted))
-        located = [self.locate_without_count(each, mode, gap_rows_max) for each in wanted]
-        missing = [each for each, at in zip(wanted, located, strict=True) if at is None]
-        counted: list[LocatedRank] = []
-        if missing or totals is None:
-            counted, totals = await self._count_ranks(missing, mode)
+        self._crowd.enter(1)
+        try:
+            gap_rows_max = self.find_gap_rows_max(len(wanted))
+            located = [self.locate_without_count(each, mode, gap_rows_max) for each in wanted]
+            missing = [each for each, at in zip(wanted, located, strict=True) if at is None]
+            counted: list[LocatedRank] = []
+            if missing or totals is None:
+                counted, totals = await self._count_ranks(missing, mode)
+        finally:
+            self._crowd.leave(1)
         rest = iter(counted)
         return [self.make_position(each, at or next(rest), totals) for each, at in zip(wanted, located, strict=True)]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from config.settings import ReadingSettings
 from service.contract.cursors import CursorCodec
-from storage.coalesce import StoreCoalescers
+from storage.coalesce import Crowd, StoreCoalescers
 from storage.curves.stored_curves import CurveBook
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board
@@ -13,7 +13,6 @@ from storage.store import Store
 
 from .locator import Locator
 from .pages import FirstPage, Pager, read_first_pages
-from .read_load import ReadLoad
 
 
 class RankContext:
@@ -27,12 +26,11 @@ class RankContext:
         limits: ReadingSettings,
         cursors: CursorCodec,
         *,
-        load: ReadLoad,
+        crowd: Crowd,
         now_us: Callable[[], int],
     ) -> None:
-        self.load = load
         self._store, self._boards, self._book, self._limits = store, boards, book, limits
-        self._cursors, self._now_us = cursors, now_us
+        self._cursors, self.crowd, self._now_us = cursors, crowd, now_us
         self._locators: OrderedDict[int, Locator] = OrderedDict()
         self.first_pages: StoreCoalescers[tuple[Pager, int], FirstPage] = StoreCoalescers(
             read_first_pages,
@@ -47,7 +45,7 @@ class RankContext:
         if found is not None and found.board is board:
             return found
         entries = self._boards.open_board(board)
-        found = Locator(self._store.for_board(board), entries, self._book, self._limits, self.load, self._now_us)
+        found = Locator(self._store.for_board(board), entries, self._book, self._limits, self.crowd, self._now_us)
         self._locators[board.key] = found
         self._locators.move_to_end(board.key)
         if len(self._locators) > self._limits.open_boards_max:

@@ -144,6 +144,9 @@ class Connector:
             "idle_in_transaction_session_timeout": round(self._timeout_s * 1000),
             "client_min_messages": "warning",  # a warning is the only sign of an unsafe COMMIT
             "cursor_tuple_fraction": 0,  # a cursor follows an index and never sorts, however many rows it skips
+            # Planning a statement for its parameters takes as long as running it. A general plan is good enough: every
+            # statement here is written for an index.
+            "plan_cache_mode": "force_generic_plan",
             "jit": "off",  # compiling a statement takes longer than the compiled code saves
             # Every join of this service should look up keys in an index. If statistics are missing or old, the planner
             # assumes that a table is small. It would then read the whole table to join a few thousand rows.

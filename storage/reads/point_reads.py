@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from storage.boards.boards import ALL_ENTRIES, check_copy, find_totals, state_of
-from storage.coalesce import StoreCoalescers
+from storage.coalesce import Crowd, StoreCoalescers
 from storage.entries.entries import Entries, find_on_shared_tables
 from storage.entries.exact_ranks import CountStart, GapCount
 from storage.entries.rankings import OwnersNeighbours, Ranking
@@ -45,14 +45,18 @@ class PointReads:
         point_reads_per_batch_max: int,
         reads_waiting_max: int,
         lanes: int,
+        crowd: Crowd | None = None,
         gap_rows_max: int = 0,
     ) -> None:
         self._store, self._boards, self._gap_rows_max = store, boards, gap_rows_max
+        self._crowd = crowd = crowd or Crowd(reads_waiting_max)
         batch_max, waiting_max = point_reads_per_batch_max, reads_waiting_max
-        self._entries = StoreCoalescers(self._read_entries, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
+        self._entries = StoreCoalescers(
+            self._read_entries, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes, crowd=crowd
+        )
         self._totals = StoreCoalescers(self._read_totals, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
         self._around_owners = StoreCoalescers(
-            self._read_owners, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes
+            self._read_owners, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes, crowd=crowd
         )
 
     def read_totals(self, board: Board) -> asyncio.Future[dict[int, int]]:
@@ -65,7 +69,7 @@ class PointReads:
         """Return a future for an owner's entry, which may be None, and the board's totals.
 
         In the columns of `starts`, count the entries better than the owner's cell, unless the curve knows its rank
-        exactly, or the gap around it holds more than `gap_rows_max` entries.
+        exactly, or the gap around it holds more than `gap_rows_max` entries. Count nothing in a crowd.
         """
         return self._entries.ask(self._store.for_board(board), (*_shape(board), *starts), (board, owner, starts))
 
@@ -88,10 +92,6 @@ class PointReads:
         kind = (*_shape(board), column_index, better_rows, worse_rows, start is None)
         return self._around_owners.ask(self._store.for_board(board), kind, asked)
 
-    def read_unanswered_s(self) -> float:
-        """Return how long all point reads have waited for their answers, summed up, in seconds."""
-        return self._entries.read_unanswered_s() + self._around_owners.read_unanswered_s()
-
     async def _read_entries(self, asked: list[tuple[Board, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
         # All starts are older than this read, so one of them serves all questions.
         board, _, starts = asked[0]
@@ -100,7 +100,7 @@ class PointReads:
         store = self._store.for_board(entries.board)
         if entries.board.archived_us is not None:
             found, totals = await store.read(lambda: _read_archive(entries, owners))
-        elif starts:
+        elif starts and not self._crowd.is_crowded():
             read = await read_steps(store, lambda: _read_and_count(entries, owners, starts, self._gap_rows_max))
             return [read[owner] for _, owner, _ in asked]
         else:
@@ -120,8 +120,9 @@ class PointReads:
         entries = self._boards.open_board(first.board)
         ranking = entries.rankings[first.column_index]
         owners = [each.owner for each in asked]
+        start = None if self._crowd.is_crowded() else first.start
         found = await self._store.for_board(first.board).read(
-            lambda: _read_around(ranking, owners, first, self._gap_rows_max)
+            lambda: _read_around(ranking, owners, first, start, self._gap_rows_max)
         )
         if found:
             check_copy(first.board, next(iter(found.values())).totals)
@@ -178,16 +179,16 @@ def _read_and_count(
 
 
 def _read_around(
-    ranking: Ranking, owners: Sequence[str], asked: _Around, gap_rows_max: int
+    ranking: Ranking, owners: Sequence[str], asked: _Around, start: CountStart | None, gap_rows_max: int
 ) -> Program[dict[int, OwnersNeighbours]]:
     found = yield from ranking.read_around_owners(owners, better_rows=asked.better_rows, worse_rows=asked.worse_rows)
-    if asked.start is None:
+    if start is None:
         return found
     cells = {}
     for number, (near, _, _) in found.items():
         own = near.after[0]
         cells[number] = str(own.cells[ranking.index]), own.owner if ranking.timed else ""
-    counted = yield from ranking.count_all_from_anchors(asked.start, set(cells.values()), gap_rows_max)
+    counted = yield from ranking.count_all_from_anchors(start, set(cells.values()), gap_rows_max)
     return {number: each._replace(counted=counted.get(cells[number])) for number, each in found.items()}
 
 

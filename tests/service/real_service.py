@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -35,12 +34,14 @@ from service.contract.post_bodies import NDJSON_TYPE
 from service.http.malformed import ProblemRunner
 from service.telemetry.metrics.process import Metrics
 from service.wiring import now_us, open_context
+from storage.coalesce import CROWD_WEIGHT
 from tests.service.openapi_checks import check_answer
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120.0  # no test waits longer; on a shared disk, a start can take half a minute
 SERVE = ("serve", "--port", "0")
 Figures = dict[tuple[str, ...], float]
+NEVER_BUSY = {"crowd_min": 1_000_000}  # only a test that wants it makes its service busy
 RARELY = {"refresh_seconds": 86_400}  # longer than any test, so curves are refreshed only on request
 
 
@@ -173,18 +174,17 @@ def escaped(text: str) -> str:
 class Service(Caller):
     """The service in this process, on a SQLite file in a folder. A test can stop the service and start it again.
 
-    Before the start, a test may replace `clock` and `make_metrics`. The service is busy with reads if `busy` is set.
+    Before the start, a test may replace `clock` and `make_metrics`.
     """
 
     clock: Callable[[], int] = staticmethod(now_us)
     make_metrics: Callable[[], Metrics] = Metrics
-    busy = False
 
     def __init__(self, folder: Path, **settings: object) -> None:
         super().__init__("")
         self.folder = folder
         self.store = f"sqlite:///{folder}/rankcurve.db"
-        self.settings = {"store": self.store, "sqlite_cache_mib": 8, "checkpoint_idle_s": 60, **settings}
+        self.settings = {"store": self.store, "sqlite_cache_mib": 8, "checkpoint_idle_s": 60, **NEVER_BUSY, **settings}
         self.context: Context
         self._stack = AsyncExitStack()
 
@@ -193,7 +193,7 @@ class Service(Caller):
         named = {name: value for name, value in self.settings.items() if name not in constants}
         settings = load(named, {}, None).model_copy(update=constants)
         self.context = await self._stack.enter_async_context(
-            open_context(settings, self.make_metrics(), clock=self.clock, busy_clocks=[self._read_busy_s])
+            open_context(settings, self.make_metrics(), clock=self.clock)
         )
         # `serve` does not cancel handlers, but the test server of aiohttp does. So this runner is used.
         runner = ProblemRunner(make_server(ROUTES, self.context))
@@ -203,13 +203,9 @@ class Service(Caller):
         self.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
         await self._stack.enter_async_context(self)
 
-    def _read_busy_s(self) -> float:
-        return time.monotonic() if self.busy else 0.0
-
     def keep_busy(self) -> None:
         """Be so busy with reads from now on that the process counts no default rank."""
-        self.busy = True
-        self.context.ranks.load.set_share(0.0)
+        self.context.ranks.crowd.enter(round(self.context.settings.crowd_min / CROWD_WEIGHT))
 
     async def stop(self) -> None:
         """Finish the accepted requests, stop the service, and close the database."""

@@ -39,7 +39,6 @@ FAMILIES: Sequence[Family] = (
            "Posts applied in the partition, counted once for each board", {"partition": ("0",)}),
     Family("rankcurve_reads", "counter", "Ranks and rows in answers, by route and by how the rank was found",
            {"route": (), "method": ()}),
-    Family("rankcurve_reads_busy", "gauge", "Processes that are too busy to count the ranks of all default answers"),
     Family("rankcurve_rate_limit", "counter", "Reads and posts checked against the rate limit of their API key",
            {"kind": ("reads", "posts"), "outcome": ("passed", "refused")}),
     Family("rankcurve_write_refused_posts", "counter",

@@ -70,10 +70,6 @@ class Metrics(StoreObserver, JobObserver, Collector):
         """Count ranks or rows in answers, by `route` (its name in the metrics) and by the method that found them."""
         self._numbers.add("rankcurve_reads", count, route, method)
 
-    def counted_share(self, share: float) -> None:
-        """Set the share of the default answers whose ranks this process counts."""
-        self._numbers.set("rankcurve_reads_busy", share < 1)
-
     def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
         """Count reads or posts, as `kind` says. `passed` says whether the key's rate allowed them."""
         self._numbers.add("rankcurve_rate_limit", count, kind, "passed" if passed else "refused")

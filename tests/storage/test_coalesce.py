@@ -1,0 +1,132 @@
+"""Test how questions share reads, and when many questions at the same time count as a crowd."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from storage.coalesce import CROWD_ENDS, CROWD_FORGOTTEN_S, CROWD_WEIGHT, Coalescer, Crowd
+
+CROWD_MIN = 16
+
+
+class Answers:
+    """Answers questions when the test says so, and keeps the groups in which they came."""
+
+    def __init__(self, *, lanes: int, crowd: Crowd | None = None) -> None:
+        self.groups: list[list[int]] = []
+        self.began: asyncio.Queue[None] = asyncio.Queue()
+        self.may_answer = asyncio.Event()
+        self.coalescer = Coalescer(self._answer, batch_max=100, waiting_max=100, lanes=lanes, crowd=crowd)
+
+    async def _answer(self, questions: list[int]) -> Sequence[int]:
+        self.groups.append(questions)
+        self.began.put_nowait(None)
+        await self.may_answer.wait()
+        return [-question for question in questions]
+
+    def ask(self, *questions: int) -> list[asyncio.Future[int]]:
+        return [self.coalescer.ask("kind", question) for question in questions]
+
+    async def wait_for_group(self) -> None:
+        async with asyncio.timeout(30):
+            await self.began.get()
+
+
+def count_tasks() -> int:
+    return sum(task.get_name() == "coalesced-reads" for task in asyncio.all_tasks())
+
+
+async def test_questions_that_come_together_take_one_task_and_one_read() -> None:
+    answers = Answers(lanes=2)
+    asked = answers.ask(1, 2, 3)
+    assert count_tasks() == 1
+    answers.may_answer.set()
+    assert await asyncio.gather(*asked) == [-1, -2, -3]
+    assert answers.groups == [[1, 2, 3]]
+
+
+async def test_a_second_read_begins_once_as_many_questions_wait_as_are_being_answered() -> None:
+    answers = Answers(lanes=2)
+    asked = answers.ask(1, 2)
+    await answers.wait_for_group()
+    asked += answers.ask(3)
+    assert count_tasks() == 1
+    asked += answers.ask(4, 5)
+    assert count_tasks() == 2
+    await answers.wait_for_group()
+    asked += answers.ask(6, 7, 8, 9, 10, 11)
+    assert count_tasks() == 2
+    answers.may_answer.set()
+    assert await asyncio.gather(*asked) == [-number for number in range(1, 12)]
+    assert answers.groups == [[1, 2], [3, 4, 5], [6, 7, 8, 9, 10, 11]]
+
+
+class Visits:
+    """A crowd on a clock that only the test advances."""
+
+    def __init__(self) -> None:
+        self.now_s = 5.0
+        self.crowd = Crowd(CROWD_MIN, clock=lambda: self.now_s)
+
+    def come_and_go(self, questions: int, times: int = 100) -> None:
+        for _ in range(times):
+            self.crowd.enter(questions)
+            self.crowd.leave(questions)
+
+
+@pytest.fixture
+def visits() -> Visits:
+    return Visits()
+
+
+def test_a_crowd_begins_when_many_questions_come_together_on_average(visits: Visits) -> None:
+    visits.come_and_go(CROWD_MIN - 1)
+    assert not visits.crowd.is_crowded()
+    visits.come_and_go(2 * CROWD_MIN)
+    assert visits.crowd.is_crowded()
+
+
+def test_one_large_group_is_no_crowd(visits: Visits) -> None:
+    visits.come_and_go(CROWD_MIN // 2)
+    visits.come_and_go(3 * CROWD_MIN, times=1)
+    assert not visits.crowd.is_crowded()
+
+
+def test_a_crowd_stays_between_its_two_bounds(visits: Visits) -> None:
+    visits.come_and_go(2 * CROWD_MIN)
+    visits.come_and_go(CROWD_MIN - 1)
+    assert visits.crowd.is_crowded()
+    visits.come_and_go(int(CROWD_MIN * (1 - CROWD_ENDS)))
+    assert not visits.crowd.is_crowded()
+    visits.come_and_go(CROWD_MIN - 1)
+    assert not visits.crowd.is_crowded()
+
+
+def test_questions_under_way_count_with_those_that_come(visits: Visits) -> None:
+    visits.crowd.enter(CROWD_MIN)
+    visits.come_and_go(1)
+    assert visits.crowd.is_crowded()
+
+
+def test_a_crowd_is_forgotten_when_nobody_comes_any_more(visits: Visits) -> None:
+    visits.crowd.enter(round(CROWD_MIN / CROWD_WEIGHT))
+    visits.now_s += CROWD_FORGOTTEN_S
+    assert visits.crowd.is_crowded()
+    visits.crowd.leave(round(CROWD_MIN / CROWD_WEIGHT))
+    assert not visits.crowd.is_crowded()
+
+
+async def test_a_coalescer_tells_the_crowd_how_many_questions_are_being_answered() -> None:
+    crowd = Crowd(1)
+    crowded = [crowd.is_crowded()]
+    answers = Answers(lanes=1, crowd=crowd)
+    asked = answers.ask(*range(20))
+    await answers.wait_for_group()
+    crowded.append(crowd.is_crowded())
+    answers.may_answer.set()
+    await asyncio.gather(*asked)
+    for _ in range(100):
+        crowd.enter(0)
+    crowded.append(crowd.is_crowded())
+    assert crowded == [False, True, False]
