@@ -40,7 +40,7 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import serve_file
 from benchmarks.skip_quality import Answers
 from predictor import AsOf, Bracket, Curve, LiveCounts, LiveCurve
-from service.ranks.locator import SHORT_GAP_ROWS
+from storage.entries.exact_ranks import SHORT_GAP_ROWS
 from tests.predictor.quality import Quality, count_by_key, measure_quality
 
 FROM_RANK = 1_001
@@ -62,7 +62,7 @@ class ShortGapsCounted:
         self.step, self._rows_max = live.step, SHORT_GAP_ROWS
 
     def locate(self, key: int) -> Bracket:
-        if self._live.find_anchor_above(key).gap_rows > self._rows_max:
+        if self._live.find_gap(key).rows > self._rows_max:
             return self._live.locate(key)
         rank = 1 + int(np.searchsorted(self._keys, key))
         return Bracket(rank, rank, rank, "knot")

@@ -64,16 +64,17 @@ class KeyBracket(NamedTuple):
         return self.low == self.high
 
 
-class AnchorKnot(NamedTuple):
-    """A knot next to a given key. A short count from the knot gives the number of entries better than that key."""
+class Gap(NamedTuple):
+    """The entries strictly between two neighbouring knots. A short count within the gap of a key gives the key's rank.
 
-    # The key of the knot. `find_anchor_above` sets it to None if no knot is better than the given key; the count then
-    # starts at the top of the board. `find_anchor_below` sets it to None if every knot is better than the given key.
-    key: int | None
-    # The number of entries strictly better than the knot. If `find_anchor_above` returned this anchor, the entries tied
-    # with the knot are included.
-    counted: int
-    gap_rows: int  # the number of entries in the gap between the knot and the key; a count reads at most that many
+    The number of entries strictly better than a key is `better_count` plus the entries between the better knot and the
+    key. It is also `better_count` + `rows` minus the entries from the key (included) to the worse knot (excluded).
+    """
+
+    better_key: int | None  # the last knot that is strictly better than the key; None: the gap begins at the top
+    worse_key: int | None  # the first knot with the key or a worse one; None: the gap ends with the last entry
+    better_count: int  # the entries better than the gap; those tied with the better knot are included
+    rows: int  # the number of entries in the gap
 
 
 class Drift(NamedTuple):
@@ -178,29 +179,10 @@ class KnotRanks:
         j = bisect_left(self._keys, key)
         return self._lows[j + 1] - self._highs[j] if j < len(self._keys) and self._keys[j] == key else 0
 
-    def count_gap_rows(self, key: int) -> int:
-        """Return the number of entries in the gap that ends with the first knot at this key or a worse one."""
-        j = bisect_left(self._keys, key)
-        return self._highs[j] - self._lows[j]
-
-    def find_anchor_above(self, key: int) -> AnchorKnot:
-        """Return the last knot that is strictly better than a key.
-
-        The number of entries strictly better than the key is `counted` plus the entries strictly between the knot and
-        the key.
-        """
-        j = bisect_left(self._keys, key)
-        return AnchorKnot(self._keys[j - 1] if j else None, self._lows[j] - 1, self._highs[j] - self._lows[j])
-
-    def find_anchor_below(self, key: int) -> AnchorKnot:
-        """Return the first knot that has the given key or a worse one. Its key is None if every knot is better.
-
-        The number of entries strictly better than the given key is `counted` minus the number of entries from this key
-        (included) to the knot (excluded).
-        """
-        j = bisect_left(self._keys, key)
-        below = self._keys[j] if j < len(self._keys) else None
-        return AnchorKnot(below, self._highs[j] - 1, self._highs[j] - self._lows[j])
+    def find_gap(self, key: int) -> Gap:
+        """Return the gap that holds a key, or that ends with the knot of this key."""
+        j, keys, low = bisect_left(self._keys, key), self._keys, self._lows
+        return Gap(keys[j - 1] if j else None, keys[j] if j < len(keys) else None, low[j] - 1, self._highs[j] - low[j])
 
     def estimate_drift(self, from_rank: int) -> Drift:
         """Return the largest errors that estimated ranks may currently have, from rank `from_rank` (at least 1) on."""

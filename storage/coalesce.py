@@ -17,37 +17,38 @@ from .store import Store
 Q = TypeVar("Q")
 A = TypeVar("A")
 GATHER_TURNS = 2  # number of turns of the event loop that a batch waits for more questions
-CROWD_WEIGHT = 0.1  # of the newest number in the average
+CROWD_QUESTIONS, CROWD_MEMORY_S = 200, 0.1  # after so many questions, or so long, an earlier average counts little
 CROWD_ENDS = 0.2
-CROWD_FORGOTTEN_S = 0.25  # a crowd is over if nobody has come for so long after the last one left
 
 
 class Crowd:
     """Knows whether many questions are usually answered at the same time. Several coalescers can share one.
 
-    Whenever questions come, the number of questions present enters a moving average. A crowd begins when the average
+    Each question that comes adds the number of questions present to a moving average. A crowd begins when the average
     reaches `crowd_min`. It ends when the average has fallen by the part CROWD_ENDS.
     """
 
     def __init__(self, crowd_min: int, *, clock: Callable[[], float] = monotonic) -> None:
         self._crowd_min, self._clock = crowd_min, clock
         self._crowded = False
-        self._present, self._average, self._entered_s = 0, 0.0, 0.0
+        self._present, self._average, self._entered_s = 0, 0.0, clock()
 
     def enter(self, questions: int) -> None:
         self._present += questions
-        self._entered_s = self._clock()
-        average = self._average = self._average + CROWD_WEIGHT * (self._present - self._average)
-        if average >= self._crowd_min:
+        now_s = self._clock()
+        weight = min(1.0, questions / CROWD_QUESTIONS + (now_s - self._entered_s) / CROWD_MEMORY_S)
+        self._entered_s = now_s
+        self._average += weight * (self._present - self._average)
+        if self._average >= self._crowd_min:
             self._crowded = True
-        elif average < self._crowd_min * (1 - CROWD_ENDS):
+        elif self._average < self._crowd_min * (1 - CROWD_ENDS):
             self._crowded = False
 
     def leave(self, questions: int) -> None:
         self._present -= questions
 
     def is_crowded(self) -> bool:
-        return self._crowded and (self._present > 0 or self._clock() - self._entered_s < CROWD_FORGOTTEN_S)
+        return self._crowded and (self._present > 0 or self._clock() - self._entered_s < CROWD_MEMORY_S)
 
 
 class Coalescer(Generic[Q, A]):

@@ -26,7 +26,7 @@ from storage.boards.boards import check_copy, find_totals
 from storage.coalesce import Crowd
 from storage.curves.stored_curves import CurveBook
 from storage.entries.entries import Entries
-from storage.entries.exact_ranks import CountStart, GapCount
+from storage.entries.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
 from storage.entries.rankings import Ranking
 from storage.log.cells import TIME_DIGITS
 from storage.reads.point_reads import NO_STARTS, EntryRead
@@ -34,7 +34,6 @@ from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
 
 COUNT_SLACK = 2  # `auto` counts up to this many times `exact_top` rows before it falls back to the curve
-SHORT_GAP_ROWS = 50  # `auto` counts in gaps of up to this many entries, even if the process is busy
 DEFAULT_CHANGES_MAX = 100  # most changes since the curve that a count for `auto` in a longer gap adds up
 COUNTED_METHODS = ("count", "gap")  # with these methods, the rank is exact in the snapshot that was read
 CountStarts = Mapping[int, CountStart]  # by column index
@@ -109,6 +108,7 @@ class Locator:
         self._archived = board.archived_us is not None
         self._exact_top = board.spec.predictor.exact_top
         self.short_gap_rows = min(limits.exact_gap_rows_max, SHORT_GAP_ROWS)
+        self._default_changes_max = min(limits.exact_changes_max, DEFAULT_CHANGES_MAX)
         self._columns: dict[int, _Column] = {}
         for index, ranking in entries.rankings.items():
             column, padding = board.spec.columns[index], ranking.padding
@@ -142,11 +142,12 @@ class Locator:
         return [self._ranked_indexes[name] for name in names]
 
     def find_position(
-        self, column_index: int, cell: str, mode: RankMode, read: EntryRead, as_of_us: int
+        self, column_index: int, cell: str, mode: RankMode, starts: CountStarts, read: EntryRead, as_of_us: int
     ) -> Position | None:
         """Return the position of an owner's cell that `read` counted, or else the position that the curve gives it.
 
-        Return None if the caller must use `find_positions`. `as_of_us`: a time before the read.
+        Return None if the caller must use `find_positions`. `starts`: those that `read` got. `as_of_us`: a time before
+        the read.
 
         Nearly every request for a position is answered here. For speed, this function does the work of
         `locate_without_count` and `make_position`. Without a count, it handles only columns in which equal values share
@@ -166,11 +167,10 @@ class Locator:
             text = int(cell)
             key = -text if column.high else text
             rank, low, high, method = curve.locate(key)
-            if mode == "auto" and (
-                low <= self._exact_top
-                or (low != high and self._is_short(curve, column_index, key, self.short_gap_rows))
-            ):
-                return None
+            if mode == "auto" and (column_index not in starts or column_index in read.counts):  # no count was possible
+                short = low != high and self._is_short(curve, column_index, key, self.short_gap_rows)
+                if short or low <= self._exact_top:
+                    return None
             total, as_of_us = read.totals.get(column_index, 0), curve.as_of_us
         return Position(
             column=column.name,
@@ -214,34 +214,37 @@ class Locator:
 
     def _is_short(self, curve: RankCurve, column_index: int, key: int, gap_rows_max: int) -> bool:
         """Return whether a count from the anchor knot is possible and reads at most `gap_rows_max` rows."""
-        return curve.count_gap_rows(key) <= gap_rows_max and self.find_count_start(column_index) is not None
+        return curve.find_gap(key).rows <= gap_rows_max and self.find_count_start(column_index) is not None
 
-    def find_count_start(self, column_index: int) -> CountStart | None:
+    def find_count_start(self, column_index: int, changes_max: int | None = None) -> CountStart | None:
         """Return the curve and the mark from which a count in a column can start, or None.
 
+        `changes_max`: the most changes that the count adds up; if None, `exact_changes_max`.
         Call this before the read begins: the mark must not be newer than the snapshot of the read.
         """
         found = None if self._archived else self._book.find_curve_and_mark(self.board, column_index)
         if found is None:
             return None
         curve, mark = found
-        return None if mark is None else CountStart(curve, mark, self._limits.exact_changes_max)
+        if mark is None:
+            return None
+        return CountStart(curve, mark, self._limits.exact_changes_max if changes_max is None else changes_max)
 
     def find_count_starts(self, indexes: Iterable[int]) -> CountStarts:
         """Return the start of a count for each of these columns that has one, by column index."""
         found = {index: self.find_count_start(index) for index in indexes}
         return {index: start for index, start in found.items() if start is not None}
 
-    def find_starts_with_room(self, indexes: Iterable[int], mode: RankMode) -> CountStarts:
-        """Return the start of a count for each column in which there is room to count for a request in this mode."""
-        if mode != "auto" or self._crowd.is_crowded():
+    def find_default_starts(self, indexes: Iterable[int], mode: RankMode) -> CountStarts:
+        """Return the start of a count for each column whose default ranks can be counted; none in other modes."""
+        if mode != "auto":
             return NO_STARTS
-        changes_max = min(DEFAULT_CHANGES_MAX, self._limits.exact_changes_max)
-        return {
-            index: start._replace(changes_max=changes_max)
-            for index, start in self.find_count_starts(indexes).items()
-            if self.entries.rankings[index].gaps.passed_mark != start.mark
-        }
+        starts: dict[int, CountStart] = {}
+        for index in indexes:
+            start = self.find_count_start(index, self._default_changes_max)
+            if start is not None and self.entries.rankings[index].gaps.passed_mark != start.mark:
+                starts[index] = start
+        return starts
 
     def may_read_many_rows(self, wanted: WantedRank, mode: RankMode, starts: CountStarts) -> bool:
         """Return whether counting this rank may read more than `light_read_rows_max` rows."""
@@ -251,7 +254,7 @@ class Locator:
         if start is None:
             return mode == "exact" or self.find_curve(wanted.column_index) is None
         key = self.entries.rankings[wanted.column_index].padding.key_of_cell(wanted.cell)
-        return start.curve.count_gap_rows(key) > self._limits.light_read_rows_max
+        return start.curve.find_gap(key).rows > self._limits.light_read_rows_max
 
     def locate_rank(self, wanted: WantedRank, mode: RankMode, starts: CountStarts) -> Program[LocatedRank]:
         """Return the rank that the curve gives the cell. If it must be counted, count it."""

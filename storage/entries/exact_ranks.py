@@ -23,7 +23,7 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from predictor import AnchorKnot, KnotRanks
+from predictor import Gap, KnotRanks
 from querybuilder import (
     INTEGER,
     TEXT,
@@ -50,6 +50,7 @@ _PIECE = "m"
 _PAST = "p"
 _PLACE = "q"
 BETTER_THAN_ANY = {True: ":", False: ""}  # by whether high values win; ":" sorts after all digits, and "" before them
+SHORT_GAP_ROWS = 50  # a default rank in a gap of up to this many entries is counted even in a crowd
 PAIRS_MAX = 50_000  # a statement for many cells compares each with each change, at most so many pairs
 _NEXT_TEXT = ":"  # a cell with this suffix sorts after the cell, and before every cell that sorts after it
 
@@ -74,9 +75,10 @@ class GapCount(NamedTuple):
 
 
 class _Place(NamedTuple):
-    anchor: AnchorKnot
-    below: bool  # whether the cell is better than the anchor or equal to it
-    cell: str  # empty: nothing but the entries up to the anchor is counted
+    knot: int | None  # where the count starts; None: at the top
+    counted: int  # the entries better than the knot; if the knot is better than the cell, those tied with it as well
+    below: bool  # whether the cell is better than the knot or equal to it
+    cell: str  # empty: nothing but the entries up to the knot is counted
     owner: str
 
 
@@ -95,38 +97,36 @@ class GapCounts:
         """Count the entries better than each cell, and the entries with this cell that stand before its owner.
 
         Each count starts at the knot that is probably nearer. It is None if the log cannot confirm the knot's count.
-        Cells in a gap with more than `gap_rows_max` entries are left out. So are cells past rank `exact_top` whose rank
-        the curve knows exactly.
+        Past rank `exact_top`, cells are left out whose rank the curve knows exactly, or whose gap has more than
+        `gap_rows_max` entries.
         """
-        curve = start.curve
         asked: list[_Place] = []
+        find_gap, key_of_cell = start.curve.find_gap, self._padding.key_of_cell
         for cell, owner in cells:
-            key = self._padding.key_of_cell(cell)
-            rank, low, high, _ = curve.locate(key)
-            anchor = curve.find_anchor_above(key)
-            if anchor.gap_rows > gap_rows_max or (low == high and low > exact_top):
+            key = key_of_cell(cell)
+            better, worse, better_count, rows = find_gap(key)
+            if better_count >= exact_top and (rows > gap_rows_max or not rows or key == worse):
                 continue
-            below = False
-            if 2 * (rank - 1 - anchor.counted) > anchor.gap_rows:
-                worse = curve.find_anchor_below(key)
-                if worse.key is not None:
-                    anchor, below = worse, True
-            asked.append(_Place(anchor, below, cell, owner))
+            if better is not None and worse is not None and key - better > worse - key:
+                asked.append(_Place(worse, better_count + rows, True, cell, owner))
+            else:
+                asked.append(_Place(better, better_count, False, cell, owner))
         counted = (yield from self._count(start, asked)) if asked else []
         return {(each.cell, each.owner): count for each, count in zip(asked, counted, strict=True)}
 
-    def count_up_to_anchor(self, anchor: AnchorKnot, start: CountStart) -> Program[GapCount | None]:
-        """Count the entries that are better than a knot or tied with it. Return None as `count_better` does."""
-        [found] = yield from self._count(start, [_Place(anchor, below=False, cell="", owner="")])
+    def count_up_to_gap(self, gap: Gap, start: CountStart) -> Program[GapCount | None]:
+        """Count the entries better than a gap. Return None as `count_better` does."""
+        place = _Place(gap.better_key, gap.better_count, below=False, cell="", owner="")
+        [found] = yield from self._count(start, [place])
         return found
 
     def _count(self, start: CountStart, asked: Sequence[_Place]) -> Program[list[GapCount | None]]:
         padding, mark = self._padding, start.mark
         changes_max = min(start.changes_max, max(start.changes_max, PAIRS_MAX) // len(asked))
         places = []
-        for number, (anchor, below, cell, owner) in enumerate(asked):
-            edge = BETTER_THAN_ANY[padding.high] if anchor.key is None else padding.cell_of_key(anchor.key)
-            if below is padding.high and anchor.key is not None:
+        for number, (knot, _, below, cell, owner) in enumerate(asked):
+            edge = BETTER_THAN_ANY[padding.high] if knot is None else padding.cell_of_key(knot)
+            if below is padding.high and knot is not None:
                 edge += _NEXT_TEXT
             end = cell + _NEXT_TEXT if padding.high else cell
             least, past = (edge, edge) if not cell else (edge, end) if edge < end else (end, edge)
@@ -140,9 +140,9 @@ class GapCounts:
             elif changes > changes_max:
                 self.passed_mark = mark
             elif pruned_before <= mark <= following:
-                anchor, below, _, _ = asked[number]
-                better_count = anchor.counted + counted + (-between if below else between)
-                found[number] = GapCount(better_count, ties, totals, anchor.key is not None)
+                knot, better_count, below, _, _ = asked[number]
+                better_count += counted + (-between if below else between)
+                found[number] = GapCount(better_count, ties, totals, knot is not None)
         return found
 
 

@@ -239,15 +239,15 @@ class Ranking:
         curve, sought = start.curve, rank
         for _ in range(ANCHORS_MAX):
             near = curve.key_at(sought)
-            anchor = None if near is None else curve.find_anchor_above(near.low)
-            if anchor is None or anchor.key is None:
+            gap = None if near is None else curve.find_gap(near.low)
+            if gap is None or gap.better_key is None:
                 break
-            found = yield from self.gaps.count_up_to_anchor(anchor, start)
+            found = yield from self.gaps.count_up_to_gap(gap, start)
             if found is None:
                 break
             skip_rows = rank - 1 - found.better_count
             if skip_rows >= 0:
-                return self.padding.cell_of_key(anchor.key), skip_rows
+                return self.padding.cell_of_key(gap.better_key), skip_rows
             sought = max(1, sought + skip_rows)  # the row stands before this knot, because entries came since the fit
         return None, rank - 1
 

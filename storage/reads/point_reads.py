@@ -13,7 +13,7 @@ from typing import NamedTuple
 from storage.boards.boards import ALL_ENTRIES, check_copy, find_totals, state_of
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.entries.entries import Entries, find_on_shared_tables
-from storage.entries.exact_ranks import CountStart, GapCount
+from storage.entries.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
 from storage.entries.rankings import OwnersNeighbours, Ranking
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry
@@ -69,7 +69,7 @@ class PointReads:
         """Return a future for an owner's entry, which may be None, and the board's totals.
 
         In the columns of `starts`, count the entries better than the owner's cell, unless the curve knows its rank
-        exactly, or the gap around it holds more than `gap_rows_max` entries. Count nothing in a crowd.
+        exactly, or the gap around it holds more than `gap_rows_max` entries. In a crowd, count only in short gaps.
         """
         return self._entries.ask(self._store.for_board(board), (*_shape(board), *starts), (board, owner, starts))
 
@@ -92,16 +92,19 @@ class PointReads:
         kind = (*_shape(board), column_index, better_rows, worse_rows, start is None)
         return self._around_owners.ask(self._store.for_board(board), kind, asked)
 
+    def _find_gap_rows_max(self) -> int:
+        return min(self._gap_rows_max, SHORT_GAP_ROWS) if self._crowd.is_crowded() else self._gap_rows_max
+
     async def _read_entries(self, asked: list[tuple[Board, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
         # All starts are older than this read, so one of them serves all questions.
         board, _, starts = asked[0]
         entries = self._boards.open_board(board)
         owners = list({owner for _, owner, _ in asked})
-        store = self._store.for_board(entries.board)
+        store, gap_rows_max = self._store.for_board(entries.board), self._find_gap_rows_max()
         if entries.board.archived_us is not None:
             found, totals = await store.read(lambda: _read_archive(entries, owners))
-        elif starts and not self._crowd.is_crowded():
-            read = await read_steps(store, lambda: _read_and_count(entries, owners, starts, self._gap_rows_max))
+        elif starts:
+            read = await read_steps(store, lambda: _read_and_count(entries, owners, starts, gap_rows_max))
             return [read[owner] for _, owner, _ in asked]
         else:
             found, totals = await read_single(store, lambda: entries.find_entries_with_totals(owners))
@@ -120,9 +123,9 @@ class PointReads:
         entries = self._boards.open_board(first.board)
         ranking = entries.rankings[first.column_index]
         owners = [each.owner for each in asked]
-        start = None if self._crowd.is_crowded() else first.start
+        gap_rows_max = self._find_gap_rows_max()
         found = await self._store.for_board(first.board).read(
-            lambda: _read_around(ranking, owners, first, start, self._gap_rows_max)
+            lambda: _read_around(ranking, owners, first, gap_rows_max)
         )
         if found:
             check_copy(first.board, next(iter(found.values())).totals)
@@ -162,6 +165,7 @@ def _read_and_count(
     found, totals = yield from entries.find_entries_with_totals(owners)
     check_copy(entries.board, totals)
     counts: dict[str, dict[int, GapCount | None]] = {owner: {} for owner in owners}
+    rows_max = max(gap_rows_max // len(starts), min(gap_rows_max, SHORT_GAP_ROWS))
     for index, start in starts.items():
         ranking = entries.rankings[index]
         cells = {
@@ -169,7 +173,7 @@ def _read_and_count(
             for owner, entry in found.items()
             if isinstance(cell := entry.cells[index], str)
         }
-        counted = yield from ranking.count_all_from_anchors(start, set(cells.values()), gap_rows_max // len(starts))
+        counted = yield from ranking.count_all_from_anchors(start, set(cells.values()), rows_max)
         for owner, asked in cells.items():
             if asked in counted:
                 count = counts[owner][index] = counted[asked]
@@ -179,16 +183,16 @@ def _read_and_count(
 
 
 def _read_around(
-    ranking: Ranking, owners: Sequence[str], asked: _Around, start: CountStart | None, gap_rows_max: int
+    ranking: Ranking, owners: Sequence[str], asked: _Around, gap_rows_max: int
 ) -> Program[dict[int, OwnersNeighbours]]:
     found = yield from ranking.read_around_owners(owners, better_rows=asked.better_rows, worse_rows=asked.worse_rows)
-    if start is None:
+    if asked.start is None:
         return found
     cells = {}
     for number, (near, _, _) in found.items():
         own = near.after[0]
         cells[number] = str(own.cells[ranking.index]), own.owner if ranking.timed else ""
-    counted = yield from ranking.count_all_from_anchors(start, set(cells.values()), gap_rows_max)
+    counted = yield from ranking.count_all_from_anchors(asked.start, set(cells.values()), gap_rows_max)
     return {number: each._replace(counted=counted.get(cells[number])) for number, each in found.items()}
 
 

@@ -66,7 +66,7 @@ async def assert_live(world: World, board: Board, column_index: int = 0) -> Live
         better_count = bisect_left(keys, knot.key)
         assert (knot.better_count, knot.ties) == (better_count, bisect_right(keys, knot.key) - better_count)
     for key in {*keys, *edges, *(key + 1 for key in keys)}:
-        anchor, bracket = live.find_anchor_above(key), live.locate(key)
-        assert anchor.counted == (0 if anchor.key is None else bisect_right(keys, anchor.key))
+        gap, bracket = live.find_gap(key), live.locate(key)
+        assert gap.better_count == (0 if gap.better_key is None else bisect_right(keys, gap.better_key))
         assert bracket.low <= 1 + bisect_left(keys, key) <= bracket.high
     return live

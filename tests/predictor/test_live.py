@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from predictor import (
     SHAPE_UNIT,
-    AnchorKnot,
     AsOf,
     Bracket,
     Curve,
     CurveCorruptError,
+    Gap,
     Knot,
     KnotsInvalidError,
     LiveCounts,
@@ -122,14 +122,11 @@ def test_live_counts_equal_a_recount(seed: int) -> None:
     assert live.knots == [Knot(knot.key, bisect_left(now, knot.key), now.count(knot.key)) for knot in fit.knots]
     for key in (*now, *(knot.key for knot in fit.knots)):
         assert live.ties_at(key) == (now.count(key) if any(knot.key == key for knot in fit.knots) else 0)
-        anchor = live.find_anchor_above(key)
-        between = [one for one in now if (anchor.key is None or one > anchor.key) and one < key]
-        assert 1 + anchor.counted + len(between) == rank_of(now, key)
-        assert len(between) <= anchor.gap_rows
-        below = live.find_anchor_below(key)
-        rest = [one for one in now if one >= key and (below.key is None or one < below.key)]
-        assert 1 + below.counted - len(rest) == rank_of(now, key)
-        assert len(rest) <= below.gap_rows == anchor.gap_rows
+        gap = live.find_gap(key)
+        between = [one for one in now if (gap.better_key is None or one > gap.better_key) and one < key]
+        assert 1 + gap.better_count + len(between) == rank_of(now, key)
+        rest = [one for one in now if one >= key and (gap.worse_key is None or one < gap.worse_key)]
+        assert len(between) + len(rest) == gap.rows
 
 
 @given(seed=SEEDS)
@@ -229,10 +226,8 @@ def test_ranks_beyond_the_best_and_the_worst_arrival_are_exact() -> None:
     exact = {key: live.locate(key).exact for key in (-51, -50, -49, 0, 101, 140, 141)}
     assert exact == {-51: True, -50: True, -49: False, 0: True, 101: False, 140: False, 141: True}
     assert live.locate(141) == Bracket(6, 6, 6, "knot")
-    assert live.find_anchor_above(-50) == AnchorKnot(None, 0, 2)
-    assert live.find_anchor_above(150) == AnchorKnot(100, 4, 1)
-    assert live.find_anchor_below(-50) == AnchorKnot(0, 2, 2)
-    assert live.find_anchor_below(150) == AnchorKnot(None, 5, 1)
+    assert live.find_gap(-50) == Gap(None, 0, better_count=0, rows=2)
+    assert live.find_gap(150) == Gap(100, None, better_count=4, rows=1)
 
 
 def test_a_key_off_the_lattice_ends_the_snapping() -> None:

@@ -34,7 +34,6 @@ from service.contract.post_bodies import NDJSON_TYPE
 from service.http.malformed import ProblemRunner
 from service.telemetry.metrics.process import Metrics
 from service.wiring import now_us, open_context
-from storage.coalesce import CROWD_WEIGHT
 from tests.service.openapi_checks import check_answer
 
 ROOT = Path(__file__).parents[2]
@@ -205,7 +204,7 @@ class Service(Caller):
 
     def keep_busy(self) -> None:
         """Be so busy with reads from now on that the process counts no default rank."""
-        self.context.ranks.crowd.enter(round(self.context.settings.crowd_min / CROWD_WEIGHT))
+        self.context.ranks.crowd.enter(self.context.settings.crowd_min)
 
     async def stop(self) -> None:
         """Finish the accepted requests, stop the service, and close the database."""

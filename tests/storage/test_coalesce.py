@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from storage.coalesce import CROWD_ENDS, CROWD_FORGOTTEN_S, CROWD_WEIGHT, Coalescer, Crowd
+from storage.coalesce import CROWD_ENDS, CROWD_MEMORY_S, CROWD_QUESTIONS, Coalescer, Crowd
 
 CROWD_MIN = 16
 
@@ -89,7 +89,7 @@ def test_a_crowd_begins_when_many_questions_come_together_on_average(visits: Vis
 
 def test_one_large_group_is_no_crowd(visits: Visits) -> None:
     visits.come_and_go(CROWD_MIN // 2)
-    visits.come_and_go(3 * CROWD_MIN, times=1)
+    visits.come_and_go(2 * CROWD_MIN, times=1)
     assert not visits.crowd.is_crowded()
 
 
@@ -105,28 +105,36 @@ def test_a_crowd_stays_between_its_two_bounds(visits: Visits) -> None:
 
 def test_questions_under_way_count_with_those_that_come(visits: Visits) -> None:
     visits.crowd.enter(CROWD_MIN)
-    visits.come_and_go(1)
+    visits.come_and_go(1, times=1000)
     assert visits.crowd.is_crowded()
 
 
 def test_a_crowd_is_forgotten_when_nobody_comes_any_more(visits: Visits) -> None:
-    visits.crowd.enter(round(CROWD_MIN / CROWD_WEIGHT))
-    visits.now_s += CROWD_FORGOTTEN_S
+    visits.crowd.enter(CROWD_QUESTIONS)
+    visits.now_s += 2 * CROWD_MEMORY_S
     assert visits.crowd.is_crowded()
-    visits.crowd.leave(round(CROWD_MIN / CROWD_WEIGHT))
+    visits.crowd.leave(CROWD_QUESTIONS)
+    assert not visits.crowd.is_crowded()
+    visits.come_and_go(1, times=1)
     assert not visits.crowd.is_crowded()
 
 
-async def test_a_coalescer_tells_the_crowd_how_many_questions_are_being_answered() -> None:
-    crowd = Crowd(1)
-    crowded = [crowd.is_crowded()]
-    answers = Answers(lanes=1, crowd=crowd)
-    asked = answers.ask(*range(20))
+def test_single_questions_between_large_groups_hardly_change_the_average(visits: Visits) -> None:
+    for _ in range(100):
+        visits.come_and_go(2 * CROWD_MIN, times=1)
+        visits.come_and_go(1, times=2)
+    assert visits.crowd.is_crowded()
+
+
+async def test_a_coalescer_tells_the_crowd_how_many_questions_are_being_answered(visits: Visits) -> None:
+    answers = Answers(lanes=1, crowd=visits.crowd)
+    visits.now_s += CROWD_MEMORY_S
+    asked = answers.ask(*range(CROWD_MIN))
     await answers.wait_for_group()
-    crowded.append(crowd.is_crowded())
+    assert visits.crowd.is_crowded()
     answers.may_answer.set()
     await asyncio.gather(*asked)
-    for _ in range(100):
-        crowd.enter(0)
-    crowded.append(crowd.is_crowded())
-    assert crowded == [False, True, False]
+    visits.now_s += CROWD_MEMORY_S / 2
+    assert visits.crowd.is_crowded()
+    visits.come_and_go(1)
+    assert not visits.crowd.is_crowded()

@@ -93,14 +93,15 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
     if query.next:
         return await _positions_with_next(context, locator, owner, indexes, query.rank)
     as_of_us = context.now_us()
-    read = await context.reads.read_entry(board, owner, locator.find_starts_with_room(indexes, query.rank))
+    starts = locator.find_default_starts(indexes, query.rank)
+    read = await context.reads.read_entry(board, owner, starts)
     if read.entry is None:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
     cells, mode = read.entry.cells, query.rank
     answers: list[Position] = []
     for index in indexes:
         cell = cells[index]
-        position = locator.find_position(index, cell, mode, read, as_of_us) if isinstance(cell, str) else None
+        position = locator.find_position(index, cell, mode, starts, read, as_of_us) if isinstance(cell, str) else None
         if position is None:
             break
         answers.append(position)

@@ -49,7 +49,7 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page:
         owner,
         better_rows=around.better + MORE,
         worse_rows=around.worse + MORE,
-        start=locator.find_starts_with_room([index], "auto").get(index),
+        start=locator.find_default_starts([index], "auto").get(index),
     )
     if found is not None:
         near, totals, counted = found

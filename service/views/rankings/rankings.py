@@ -230,7 +230,7 @@ class _ValueFinder:
         near = None if self._start is None else self._start.curve.key_at(rank)
         if self._start is None or near is None:
             return False
-        self._rows_left -= self._start.curve.find_anchor_above(near.low).gap_rows
+        self._rows_left -= self._start.curve.find_gap(near.low).rows
         return self._rows_left >= 0
 
 
