@@ -44,6 +44,7 @@ _ALL = (
     "family_posts",
     "hot_owner",
     "queued_posts",
+    "queued_latency",
     "cold_queue",
     "simulated_year",
     "archives",

@@ -57,6 +57,8 @@ ROWS = (
     Row("busy_season", "positions, p99", 10, unit=" ms", at_most=True),
     Row("busy_season", "around, p99", 10, unit=" ms", at_most=True),
     Row("busy_season", "top page, p99", 10, unit=" ms", at_most=True),
+    Row("queued_latency", "quiet: accepted to visible, p99", 0.8, unit=" s", at_most=True),
+    Row("queued_latency", "one core busy: most posts that waited", 50_000, at_most=True),
     Row("exact_unless_busy", "SQLite: exact at half of the saturating rate", 99, unit=" %"),
     Row("exact_unless_busy", "SQLite: rate at saturation / rate of rank=estimate", 0.9),
     Row("exact_unless_busy", "SQLite: p99 at saturation / p99 of rank=estimate", 1.2, at_most=True),

@@ -2,11 +2,11 @@
 
     python -m benchmarks.queued_posts [--rows N] [--seconds S] [--during COMMAND]
 
-The variable QUEUED_POSTS_PER_S sets the rate. A shell command may run meanwhile, for example to keep a core busy.
-By default 15,300 posts a second are sent for 100,000 owners, for 30 minutes. Four job processes with short leases apply
-them. Every post adds one to its owner's count and stores its serial number. In the end the board is compared with the
-accepted posts. The comparison finds lost posts, posts applied twice, and owners whose posts were applied in the wrong
-order. The posts that wait are those that were accepted and not applied.
+A shell command may run meanwhile, for example to keep a core busy. 15,300 posts a second are sent for 100,000 owners
+for 30 minutes. Four job processes with short leases apply them. Every post adds one to its owner's count and stores its
+serial number. In the end the board is compared with the accepted posts. The comparison finds lost posts, posts applied
+twice, and owners whose posts were applied in the wrong order. The posts that wait are those that were accepted and not
+applied.
 
 Bars: at least 15,000 posts/s are applied, and in every second at least half of the mean. A post is visible at most 5 s
 after it was sent (p99). Nothing is lost, applied twice, or out of order.
@@ -40,7 +40,7 @@ from tests.servers import postgres
 
 PROCESSES = 4  # number of job processes; each has one worker of the queue
 KILL_EVERY_S = 10.0
-RATE = int(os.environ.get("QUEUED_POSTS_PER_S", "15300"))  # posts sent per second; the bar is 15,000
+SENT_PER_S = 15_300
 LEASE_S = 3  # length of work leases; the default length equals the time between two kills
 BAR = 15_000
 BATCH = 500  # posts per request
@@ -51,7 +51,7 @@ _LOOK_EVERY_S = 0.05
 _DRAIN_S_MAX = 60.0
 _WAITING_EVERY_S = 0.15
 _AGE_S_MAX = 5.0
-_SECONDS_MIN = 3.0  # shorter runs have no whole second to measure, so they become as long as this
+SECONDS_MIN = 3.0  # shorter runs have no whole second to measure, so they become as long as this
 _SPEC: dict[str, Any] = {
     "columns": [
         {"name": "xp", "sorted": True, "merge": "sum"},
@@ -86,7 +86,7 @@ class Seen:
     waiting_most: int = 0  # the most posts that were accepted and not applied
 
 
-async def send_posts(port: int, part: int, posted: Posted, until_s: float) -> None:
+async def send_posts(port: int, part: int, posted: Posted, until_s: float, sent_per_s: int) -> None:
     """Post at an even pace until `until_s`.
 
     All posts of an owner are sent on one connection, so that the order of these posts is known.
@@ -94,7 +94,7 @@ async def send_posts(port: int, part: int, posted: Posted, until_s: float) -> No
     connection, rng = Connection(port), random.Random(part)
     mine = range(part, posted.rows, CONNECTIONS)
     owners = [owner_at(index) for index in range(posted.rows)]
-    pause_s = BATCH * CONNECTIONS / RATE
+    pause_s = BATCH * CONNECTIONS / sent_per_s
     numbers = itertools.count(1)
     due_s = time.monotonic()
     while due_s < until_s:
@@ -190,7 +190,7 @@ async def kill_workers(workers: list[Server], seen: Seen, until_s: float) -> Non
 
 
 async def run_attack(
-    port: int, url: str, workers: list[Server], options: Options
+    port: int, url: str, workers: list[Server], options: Options, sent_per_s: int
 ) -> tuple[Posted, Seen, dict[str, int]]:
     """Run senders, probes and kills at the same time. Afterwards compare the board with the accepted posts."""
     posted, seen = Posted(options.rows), Seen()
@@ -200,7 +200,7 @@ async def run_attack(
     until_s = begun_s + options.seconds
     async with asyncio.TaskGroup() as group:
         for part in range(CONNECTIONS):
-            group.create_task(send_posts(port, part, posted, until_s))
+            group.create_task(send_posts(port, part, posted, until_s, sent_per_s))
         group.create_task(probe_latency(port, seen, until_s))
         group.create_task(record_applied(database, seen, until_s))
         group.create_task(record_waiting(url, posted, seen, until_s))
@@ -251,23 +251,33 @@ def run_meanwhile(command: str) -> Iterator[None]:
         process.wait()
 
 
-def measure(options: Options, folder: Path) -> list[report.Bar]:
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run showed. `steady_per_s` are the rates of its seconds without the first two, when the queue fills."""
+
+    steady_per_s: list[float]
+    latency_p99_s: float
+    waiting_most: int
+    faults: dict[str, int]
+
+
+def attack_queue(options: Options, folder: Path, *, sent_per_s: int, during: str) -> Outcome:
+    """Send posts to a new store, kill workers meanwhile, and print and return what came of it."""
     with postgres(POSTGRES_SETTINGS) as cluster, ExitStack() as stack:
         url = cluster.url()
         server = stack.enter_context(serve_store(url, folder, jobs="none"))
         leases = {"RANKCURVE_LEASE_S": str(LEASE_S)}
         workers = [stack.enter_context(serve_jobs(url, folder, environment=leases)) for _ in range(PROCESSES)]
-        with run_meanwhile(options.during):
-            posted, seen, faults = asyncio.run(run_attack(server.port, url, workers, options))
-    steady = seen.per_s[2:] or seen.per_s  # the first two seconds do not count, because the queue fills first
-    mean = statistics.fmean(steady)
+        with run_meanwhile(during):
+            posted, seen, faults = asyncio.run(run_attack(server.port, url, workers, options, sent_per_s))
+    steady = seen.per_s[2:] or seen.per_s
     latency = sorted(seen.latency_s)
     report.print_table(
         ("", "posts/s", "lowest second", "refused", "p50 s", "p99 s", "longest s"),
         [
             [
                 "queued",
-                mean,
+                statistics.fmean(steady),
                 min(steady),
                 posted.refused,
                 latency[len(latency) // 2],
@@ -279,22 +289,30 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     print(
         f"   {posted.accepted:,} accepted, {seen.kills} kills, senders at most {posted.late_s:.2f} s behind their pace"
     )
+    faults["went back"] = seen.disordered
+    return Outcome(steady, latency[-len(latency) // 100], seen.waiting_most, faults)
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    found = attack_queue(options, folder, sent_per_s=SENT_PER_S, during=options.during)
+    mean = statistics.fmean(found.steady_per_s)
     return [
         report.Bar("posts applied a second", mean, BAR),
-        report.Bar("lowest second / mean", min(steady) / mean, 0.5),
-        report.Bar("accepted to visible, p99", latency[-len(latency) // 100], _AGE_S_MAX, " s", at_most=True),
-        report.Bar("most posts that waited", seen.waiting_most, None),
-        report.Bar("accepted posts lost", faults["lost"], 0, at_most=True),
-        report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
-        report.Bar("owners whose last post is not the last accepted", faults["disordered"], 0, at_most=True),
-        report.Bar("probes that went back", seen.disordered, 0, at_most=True),
+        report.Bar("lowest second / mean", min(found.steady_per_s) / mean, 0.5),
+        report.Bar("accepted to visible, p99", found.latency_p99_s, _AGE_S_MAX, " s", at_most=True),
+        report.Bar("most posts that waited", found.waiting_most, None),
+        report.Bar("accepted posts lost", found.faults["lost"], 0, at_most=True),
+        report.Bar("posts applied twice", found.faults["twice"], 0, at_most=True),
+        report.Bar("owners whose last post is not the last accepted", found.faults["disordered"], 0, at_most=True),
+        report.Bar("probes that went back", found.faults["went back"], 0, at_most=True),
     ]
 
 
 def main() -> int:
     options = parse_options(__doc__, rows=100_000, seconds=1_800)
-    options = replace(options, seconds=max(options.seconds, _SECONDS_MIN))
-    title = f"queued posts: {options.rows:,} owners, {RATE:,}/s for {options.seconds:g} s, a worker killed every 10 s"
+    options = replace(options, seconds=max(options.seconds, SECONDS_MIN))
+    sent = f"{SENT_PER_S:,}/s for {options.seconds:g} s"
+    title = f"queued posts: {options.rows:,} owners, {sent}, a worker killed every 10 s"
     return report.run_benchmark(options, title, measure)
 
 
