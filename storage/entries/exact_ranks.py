@@ -6,7 +6,8 @@
         + entries strictly between the knot and the cell
 
 If the knot below the cell is nearer, the count starts at that knot. The result is then the number of entries better
-than the knot, minus the number of those among them that are not better than the cell.
+than the knot, minus the number of those among them that are not better than the cell. The knot at which a count starts
+is its anchor knot.
 
 One statement counts for many cells of a column.
 
@@ -75,7 +76,7 @@ class GapCount(NamedTuple):
 
 
 class _Place(NamedTuple):
-    knot: int | None  # where the count starts; None: at the top
+    knot: int | None  # the key of the anchor knot; None: the count starts at the top
     counted: int  # the entries better than the knot; if the knot is better than the cell, those tied with it as well
     below: bool  # whether the cell is better than the knot or equal to it
     cell: str  # empty: nothing but the entries up to the knot is counted
