@@ -49,7 +49,7 @@ check: $(STAMP) ## Check format, lint, types, import contracts and tidiness
 	$(BIN)/python -m pytest -q tests/test_tidy.py
 	$(BIN)/python tests/report_sizes.py
 
-bench: $(STAMP) ## Measure the speed and write docs/performance.md, in about 25 minutes (ARGS="--only positions": only that)
+bench: $(STAMP) ## Measure the speed and write docs/performance.md, in about 30 minutes (ARGS="--only positions": only that)
 	$(BIN)/python -m benchmarks.performance $(ARGS)
 
 # Only this target needs uv, so the lock does not have it. --universal makes one lock for every platform and Python from 3.11.

@@ -30,6 +30,10 @@ def _describe_array(oid: int, element_oid: int, element: str) -> dict[str, objec
     return {**named, "elemtype": element_oid, "elemtype_name": element, "elemdelim": ",", **dict.fromkeys(none)}
 
 
+# Planning a statement for its parameters takes as long as running it. A plan for any parameters is as good, because each
+# statement here is written for an index. Citus needs the parameters: it has to find the node.
+_GENERIC_PLANS = """SELECT set_config('plan_cache_mode', 'force_generic_plan', false)
+WHERE NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"""
 # The driver knows no arrays. For each connection it would ask the server, which takes seconds on a busy Citus cluster.
 _ARRAYS = [_describe_array(1016, 20, "int8"), _describe_array(1009, 25, "text"), _describe_array(1001, 17, "bytea")]
 
@@ -144,9 +148,6 @@ class Connector:
             "idle_in_transaction_session_timeout": round(self._timeout_s * 1000),
             "client_min_messages": "warning",  # a warning is the only sign of an unsafe COMMIT
             "cursor_tuple_fraction": 0,  # a cursor follows an index and never sorts, however many rows it skips
-            # Planning a statement for its parameters takes as long as running it. A general plan is good enough: every
-            # statement here is written for an index.
-            "plan_cache_mode": "force_generic_plan",
             "jit": "off",  # compiling a statement takes longer than the compiled code saves
             # Every join of this service should look up keys in an index. If statistics are missing or old, the planner
             # assumes that a table is small. It would then read the whole table to join a few thousand rows.
@@ -159,7 +160,7 @@ class Connector:
             # The server plans to read a small table as a whole, and keeps this plan until it updates the table's
             # statistics. If the table grows meanwhile, each query reads all of it, which takes milliseconds.
             settings["enable_seqscan"] = "off"
-        return "; ".join(f"SET {name} = {value}" for name, value in settings.items())
+        return "; ".join([*(f"SET {name} = {value}" for name, value in settings.items()), _GENERIC_PLANS])
 
 
 def _keep_alive(connection: PostgresConnection) -> None:

@@ -96,6 +96,22 @@ def _read_around(ranking: Ranking, cell: str, owner: str) -> Program[set[str]]:
     return {entry.owner for entry in near.before + near.after}
 
 
+async def explain(connection: PostgresConnection, query: Built, options: str) -> list[str]:
+    """Return the lines of the one plan that the session makes for a prepared statement, for any arguments."""
+    assert await connection.fetchval("SHOW plan_cache_mode") == "force_generic_plan"
+    arguments = f"({', '.join(map(_literal, query.arguments))})" if query.arguments else ""
+    await connection.execute(f"PREPARE explained AS {query.sql}")
+    lines = await connection.fetch(f"EXPLAIN ({options}) EXECUTE explained{arguments}")
+    await connection.execute("DEALLOCATE explained")
+    return [line[0] for line in lines]
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, list):
+        value = "{" + ",".join(json.dumps(each) for each in value) + "}"
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
+
+
 @pytest.fixture
 def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     """For each SELECT on entries, collect the largest number of rows that a step of its plan read, and its text."""
@@ -103,7 +119,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
 
     async def run(self: PostgresConnection, query: Built) -> Rows:
         if "entries_" in query.sql and query.sql.startswith("SELECT"):
-            [[plan]] = await self.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {query.sql}", *query.arguments)
+            [plan] = await explain(self, query, "ANALYZE, FORMAT JSON")
             found.append((_most_rows(json.loads(plan)[0]["Plan"]), query.sql))
         return await RUN(self, query)
 
@@ -195,8 +211,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     async def run(self: PostgresConnection, query: Built) -> Rows:
         if ("entries_shared" in query.sql or POST_IDS in query.sql) and query.sql.startswith(("SELECT", "UPDATE")):
-            lines = await self.fetch(f"EXPLAIN {query.sql}", *query.arguments)
-            found.append("\n".join(line[0] for line in lines))
+            found.append("\n".join(await explain(self, query, "COSTS")))
         return await RUN(self, query)
 
     monkeypatch.setattr(PostgresConnection, "run_query", run)
