@@ -17,15 +17,17 @@ from .store import Store
 Q = TypeVar("Q")
 A = TypeVar("A")
 GATHER_TURNS = 2  # number of turns of the event loop that a batch waits for more questions
-CROWD_QUESTIONS, CROWD_MEMORY_S = 200, 0.1  # after so many questions, or so long, an earlier average counts little
+CROWD_QUESTIONS = 200  # after so many questions, an earlier average counts little
+CROWD_MEMORY_S = 0.25  # after this time without a question, a crowd is over
 CROWD_ENDS = 0.2
 
 
 class Crowd:
     """Knows whether many questions are usually answered at the same time. Several coalescers can share one.
 
-    Each question that comes adds the number of questions present to a moving average. A crowd begins when the average
-    reaches `crowd_min`. It ends when the average has fallen by the part CROWD_ENDS.
+    Each question that comes adds the number of questions present to a moving average, and so does the time without new
+    ones. A crowd begins when the average reaches `crowd_min`. It ends when the average has fallen by the part
+    CROWD_ENDS.
     """
 
     def __init__(self, crowd_min: int, *, clock: Callable[[], float] = monotonic) -> None:
@@ -34,11 +36,11 @@ class Crowd:
         self._present, self._average, self._entered_s = 0, 0.0, clock()
 
     def enter(self, questions: int) -> None:
-        self._present += questions
         now_s = self._clock()
-        weight = min(1.0, questions / CROWD_QUESTIONS + (now_s - self._entered_s) / CROWD_MEMORY_S)
+        self._average += min(1.0, (now_s - self._entered_s) / CROWD_MEMORY_S) * (self._present - self._average)
         self._entered_s = now_s
-        self._average += weight * (self._present - self._average)
+        self._present += questions
+        self._average += questions / (questions + CROWD_QUESTIONS) * (self._present - self._average)
         if self._average >= self._crowd_min:
             self._crowded = True
         elif self._average < self._crowd_min * (1 - CROWD_ENDS):

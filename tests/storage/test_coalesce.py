@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from storage.coalesce import CROWD_ENDS, CROWD_MEMORY_S, CROWD_QUESTIONS, Coalescer, Crowd
+from storage.coalesce import CROWD_ENDS, CROWD_MEMORY_S, Coalescer, Crowd
 
 CROWD_MIN = 16
 
@@ -93,6 +93,14 @@ def test_one_large_group_is_no_crowd(visits: Visits) -> None:
     assert not visits.crowd.is_crowded()
 
 
+def test_a_burst_in_a_quiet_process_is_no_crowd(visits: Visits) -> None:
+    visits.come_and_go(1)
+    for _ in range(10):
+        visits.now_s += 2 * CROWD_MEMORY_S
+        visits.come_and_go(3 * CROWD_MIN, times=1)
+        assert not visits.crowd.is_crowded()
+
+
 def test_a_crowd_stays_between_its_two_bounds(visits: Visits) -> None:
     visits.come_and_go(2 * CROWD_MIN)
     visits.come_and_go(CROWD_MIN - 1)
@@ -110,10 +118,13 @@ def test_questions_under_way_count_with_those_that_come(visits: Visits) -> None:
 
 
 def test_a_crowd_is_forgotten_when_nobody_comes_any_more(visits: Visits) -> None:
-    visits.crowd.enter(CROWD_QUESTIONS)
+    visits.come_and_go(2 * CROWD_MIN)
+    visits.crowd.enter(CROWD_MIN)
     visits.now_s += 2 * CROWD_MEMORY_S
+    visits.come_and_go(1, times=1)
     assert visits.crowd.is_crowded()
-    visits.crowd.leave(CROWD_QUESTIONS)
+    visits.crowd.leave(CROWD_MIN)
+    visits.now_s += 2 * CROWD_MEMORY_S
     assert not visits.crowd.is_crowded()
     visits.come_and_go(1, times=1)
     assert not visits.crowd.is_crowded()
@@ -128,13 +139,10 @@ def test_single_questions_between_large_groups_hardly_change_the_average(visits:
 
 async def test_a_coalescer_tells_the_crowd_how_many_questions_are_being_answered(visits: Visits) -> None:
     answers = Answers(lanes=1, crowd=visits.crowd)
-    visits.now_s += CROWD_MEMORY_S
-    asked = answers.ask(*range(CROWD_MIN))
+    asked = answers.ask(*range(5 * CROWD_MIN))
     await answers.wait_for_group()
+    visits.now_s += 2 * CROWD_MEMORY_S
     assert visits.crowd.is_crowded()
     answers.may_answer.set()
     await asyncio.gather(*asked)
-    visits.now_s += CROWD_MEMORY_S / 2
-    assert visits.crowd.is_crowded()
-    visits.come_and_go(1)
     assert not visits.crowd.is_crowded()
