@@ -47,7 +47,8 @@ def unpack_commit(commit: str, folder: Path) -> Path:
     return tree
 
 
-def _contestants(port: int, options: Options) -> dict[str, Callable[[int], load.Figure]]:
+def contestants(port: int, options: Options) -> dict[str, Callable[[int], load.Figure]]:
+    """Return what saturates each path of the service on a port, by the path's name."""
     url, board = f"http://127.0.0.1:{port}", f"/v1/leaderboards/{BOARD}"
     positions = load.Target(url, f"{board}/entries/", "/positions", rows=options.rows)
     around = load.Target(url, f"{board}/entries/", f"/around?column={COLUMN}&better=5&worse=5", rows=options.rows)
@@ -61,7 +62,8 @@ def _contestants(port: int, options: Options) -> dict[str, Callable[[int], load.
     }
 
 
-async def _fill(port: int, rows: int) -> None:
+async def fill(port: int, rows: int) -> None:
+    """Create the board that `contestants` use, with its rows and its curve."""
     owners = [owner_at(index) for index in range(rows)]
     await fill_board(port, BOARD, owners=owners, named={COLUMN: draw_values(rows)}, body=board_spec([COLUMN]))
     await refresh_columns(port, BOARD, [COLUMN])
@@ -72,8 +74,8 @@ def _compare(
 ) -> list[report.Bar]:
     """Measure the paths in `bars`, whose values are the least ratios; without `bars`, all paths."""
     for server in servers.values():
-        asyncio.run(_fill(server.port, options.rows))
-    sides = {side: _contestants(server.port, options) for side, server in servers.items()}
+        asyncio.run(fill(server.port, options.rows))
+    sides = {side: contestants(server.port, options) for side, server in servers.items()}
     rows, found_bars = [], []
     # Paths are measured one after the other. If they took turns, the folding after a round of posts would disturb the
     # next round of another path.
