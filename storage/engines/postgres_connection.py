@@ -30,8 +30,8 @@ def _describe_array(oid: int, element_oid: int, element: str) -> dict[str, objec
     return {**named, "elemtype": element_oid, "elemtype_name": element, "elemdelim": ",", **dict.fromkeys(none)}
 
 
-# Planning a statement for its parameters takes as long as running it. A plan for any parameters is as good, because the
-# statements here are written for an index. Citus needs the parameters: it has to find the node.
+# Planning a short read for its parameters takes as long as running it. A plan for any parameters is as good, because the
+# short reads are written for an index. Citus needs the parameters: it has to find the node.
 _GENERIC_PLANS = """SELECT set_config('plan_cache_mode', 'force_generic_plan', false)
 WHERE NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"""
 # The driver knows no arrays. For each connection it would ask the server, which takes seconds on a busy Citus cluster.
@@ -160,7 +160,8 @@ class Connector:
             # The server plans to read a small table as a whole, and keeps this plan until it updates the table's
             # statistics. If the table grows meanwhile, each query reads all of it, which takes milliseconds.
             settings["enable_seqscan"] = "off"
-        return "; ".join([*(f"SET {name} = {value}" for name, value in settings.items()), _GENERIC_PLANS])
+        generic = [_GENERIC_PLANS] if self._kind == "read" else []
+        return "; ".join([*(f"SET {name} = {value}" for name, value in settings.items()), *generic])
 
 
 def _keep_alive(connection: PostgresConnection) -> None:

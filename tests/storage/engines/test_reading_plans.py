@@ -97,8 +97,13 @@ def _read_around(ranking: Ranking, cell: str, owner: str) -> Program[set[str]]:
 
 
 async def explain(connection: PostgresConnection, query: Built, options: str) -> list[str]:
-    """Return the lines of the one plan that the session makes for a prepared statement, for any arguments."""
-    assert await connection.fetchval("SHOW plan_cache_mode") == "force_generic_plan"
+    """Return the lines of the plan with which the session runs a prepared statement.
+
+    A session for short reads makes it for any arguments.
+    """
+    modes = [await connection.fetchval(f"SHOW {name}") for name in ("default_transaction_read_only", "enable_seqscan")]
+    generic = await connection.fetchval("SHOW plan_cache_mode") == "force_generic_plan"
+    assert generic == (modes == ["on", "off"])
     arguments = f"({', '.join(map(_literal, query.arguments))})" if query.arguments else ""
     await connection.execute(f"PREPARE explained AS {query.sql}")
     lines = await connection.fetch(f"EXPLAIN ({options}) EXECUTE explained{arguments}")
