@@ -30,8 +30,8 @@ def _describe_array(oid: int, element_oid: int, element: str) -> dict[str, objec
     return {**named, "elemtype": element_oid, "elemtype_name": element, "elemdelim": ",", **dict.fromkeys(none)}
 
 
-# Planning a short read for its parameters takes as long as running it. A plan for any parameters is as good, because the
-# short reads are written for an index. Citus needs the parameters: it has to find the node.
+# Planning a short read for its parameters takes as long as running it. A plan for any parameters is as good, because
+# the short reads are written for an index. Citus needs the parameters: it has to find the node.
 _GENERIC_PLANS = """SELECT set_config('plan_cache_mode', 'force_generic_plan', false)
 WHERE NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"""
 # The driver knows no arrays. For each connection it would ask the server, which takes seconds on a busy Citus cluster.
