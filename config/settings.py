@@ -256,14 +256,12 @@ class SqliteSettings(_Group):
     """Page cache of each SQLite connection. With only 2 MiB, scans run at half the speed."""
 
     # Constants, because no operator needs to turn them:
-    # Pages in SQLite's write-ahead log at which it is checkpointed, even under load.
+    # Pages in SQLite's write-ahead log at which a post makes a checkpoint and waits for it. It comes to that only if
+    # the checkpoints beside the posts are too slow.
     checkpoint_pages: ClassVar[int] = 40_000
-    # SQLite's write-ahead log is checkpointed in a pause in writing of at least `checkpoint_idle_s`. A checkpoint of
-    # many pages makes posts wait long, but each checkpoint has its price. So the next one waits for
-    # `checkpoint_every_s`, and for `checkpoint_rest_ratio` times as long as the last one took.
-    checkpoint_idle_s: ClassVar[float] = 0.005
-    checkpoint_every_s: ClassVar[float] = 0.05
-    checkpoint_rest_ratio: ClassVar[float] = 3
+    # The first write after a checkpoint is followed by the next one after this time. Each has its price: it waits for
+    # the disk, and it copies each changed page once, however often the page has changed.
+    checkpoint_after_s: ClassVar[float] = 1.0
 
 
 class PostgresSettings(_Group):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
+from io import FileIO
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -27,6 +28,7 @@ from storage.records import Board
 from storage.store import Program, Rows, StoreSize
 
 from .brief_reads import BriefReads, NotBriefError
+from .sqlite_checkpoints import Checkpoints, copy_log, copy_log_beside_writer
 from .sqlite_file import (
     NO_DATABASE,
     FileLock,
@@ -125,9 +127,9 @@ class SqliteStore:
         self._closed = self._full = False
         self._full_logged_s = -inf
         self._waiting = 0
-        self._writes = 0
-        self._idle_checkpoint: asyncio.TimerHandle | None = None
-        self._next_checkpoint_s = -inf  # not before this time of the event loop
+        self._checkpoints: Checkpoints | None = None  # begun after the connections are open
+        # Closed after the connections: with any descriptor of a file, a process closes its locks on the file.
+        self._file: FileIO | None = None
         self._background: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -165,8 +167,7 @@ class SqliteStore:
     async def _connect(self) -> None:
         uri = self._path.absolute().as_uri()
         self._writer = await self._open_connection(uri, self._prepare_writer)
-        # SQLite makes a checkpoint when the last connection closes, and only the writer may make checkpoints. With
-        # mode=ro, a reader can't make one.
+        # SQLite makes a checkpoint when the last connection closes. With mode=ro, a reader can't make one.
         reading_uri = uri + "?mode=ro"
         near = self._open_raw(reading_uri, timeout_s=0)
         self._prepare_reader(near)
@@ -174,6 +175,20 @@ class SqliteStore:
         for readers in (self._light, self._heavy):
             for _ in range(readers.connections):
                 readers.idle.put_nowait(await self._open_connection(reading_uri, self._prepare_reader))
+        self._file = FileIO(self._path)
+        copier = await self._open_connection(uri, self._prepare_reader)
+
+        def copy(raw: sqlite3.Connection) -> None:
+            assert self._file is not None
+            copy_log_beside_writer(raw, lambda: self._open_raw(reading_uri, timeout_s=0), self._file.fileno())
+
+        async def copy_beside_writer() -> None:
+            await copier.run(copy)
+
+        async def finish() -> None:
+            await self._writer.run(copy_log)
+
+        self._checkpoints = Checkpoints(copy_beside_writer, finish, after_s=self._limits.checkpoint_after_s)
 
     async def _open_connection(self, uri: str, prepare: Callable[[sqlite3.Connection], None]) -> _Connection:
         connection = _Connection(lambda: self._open_raw(uri, LOCK_WAIT_S_MAX), iter_chunk_size=1)
@@ -200,7 +215,6 @@ class SqliteStore:
         check_content(connection, self._limits.store_check, self._path)
 
     def _prepare_reader(self, connection: sqlite3.Connection) -> None:
-        # Only the writer makes checkpoints: two connections that reset a WAL at the same time can corrupt it.
         self._set(connection, "query_only=1", "wal_autocheckpoint=0")
 
     def _set(self, connection: sqlite3.Connection, *pragmas: str) -> None:
@@ -293,7 +307,6 @@ class SqliteStore:
         self._check_open()
         if self.damaged.is_set():
             raise StoreDamagedError
-        self._writes += 1
         try:
             result = await self._writer.run(lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", program, self._ran))
         except sqlite3.Error as error:
@@ -305,8 +318,9 @@ class SqliteStore:
             self._log_room()
             return result
         finally:
-            self._writes -= 1
-            self._checkpoint_when_idle()
+            if not self.damaged.is_set():
+                assert self._checkpoints is not None
+                self._checkpoints.plan()
 
     def _translated(self, error: sqlite3.Error) -> Exception:
         if isinstance(error, sqlite3.OperationalError) and "no such table: entries_" in str(error):
@@ -345,31 +359,6 @@ class SqliteStore:
         if self._closed:
             raise StoreBusyError("the store is closed")
 
-    def _checkpoint_when_idle(self) -> None:
-        # An automatic checkpoint makes a post wait. Small checkpoints between posts make automatic ones rare.
-        if self._idle_checkpoint is not None:
-            self._idle_checkpoint.cancel()
-        if self._closed:
-            return  # SQLite makes a checkpoint when the last connection closes
-        loop = asyncio.get_running_loop()
-        due_s = max(loop.time() + self._limits.checkpoint_idle_s, self._next_checkpoint_s)
-        self._idle_checkpoint = loop.call_at(due_s, self._start_checkpoint)
-
-    def _start_checkpoint(self) -> None:
-        if self._writes == 0 and not self.damaged.is_set():
-            self._in_background(self._checkpoint())
-
-    async def _checkpoint(self) -> None:
-        limits, time = self._limits, asyncio.get_running_loop().time
-        began_s = time()
-        try:
-            await self._writer.run(lambda raw: raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
-        except sqlite3.Error as error:
-            log.warning("checkpoint_failed", detail=str(error))  # no data is lost, but the write-ahead log stays long
-        ended_s = time()
-        rest_s = max(limits.checkpoint_every_s, limits.checkpoint_rest_ratio * (ended_s - began_s))
-        self._next_checkpoint_s = ended_s + rest_s
-
     async def size(self) -> StoreSize:
         try:
             return await asyncio.to_thread(size_of, self._path)
@@ -379,8 +368,8 @@ class SqliteStore:
     async def close(self) -> None:
         """Let running programs and accepted writes finish, refuse waiting reads, and release the lock."""
         self._closed = True
-        if self._idle_checkpoint is not None:
-            self._idle_checkpoint.cancel()
+        if self._checkpoints is not None:
+            await self._checkpoints.close()
         await asyncio.gather(*self._background)
         try:
             if self._brief is not None:
@@ -388,6 +377,8 @@ class SqliteStore:
             for connection in reversed(self._connections):
                 await connection.close()
         finally:
+            if self._file is not None:
+                self._file.close()
             self._lock.release()
 
 

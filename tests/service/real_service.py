@@ -183,7 +183,7 @@ class Service(Caller):
         super().__init__("")
         self.folder = folder
         self.store = f"sqlite:///{folder}/rankcurve.db"
-        self.settings = {"store": self.store, "sqlite_cache_mib": 8, "checkpoint_idle_s": 60, **NEVER_BUSY, **settings}
+        self.settings = {"store": self.store, "sqlite_cache_mib": 8, "checkpoint_after_s": 60, **NEVER_BUSY, **settings}
         self.context: Context
         self._stack = AsyncExitStack()
 

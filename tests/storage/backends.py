@@ -32,7 +32,7 @@ SQLITE_LIMITS = Settings(
     statement_cache=64,
     create_store=True,
     store_check="none",
-).model_copy(update={"checkpoint_pages": 1_000, "checkpoint_idle_s": 60})
+).model_copy(update={"checkpoint_pages": 1_000, "checkpoint_after_s": 60})
 
 POSTGRES_LIMITS = Settings(
     writer_connections=1,

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ async def test_a_cancelled_read_returns_its_connection_once_the_connection_is_id
 async def test_a_checkpoint_that_comes_due_during_closing_raises_nothing(path: Path) -> None:
     troubles: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
-    store = await SqliteStore.open(path, SQLITE_LIMITS.model_copy(update={"checkpoint_idle_s": 0}))
+    store = await SqliteStore.open(path, SQLITE_LIMITS.model_copy(update={"checkpoint_after_s": 0}))
     writing = asyncio.create_task(store.write(lambda: create_schema(store.dialect)))
     await asyncio.sleep(0)
     await store.close()
@@ -174,14 +175,47 @@ def size_of(path: Path) -> int:
     return path.stat().st_size
 
 
-async def test_the_store_checkpoints_its_log_once_writing_pauses(path: Path) -> None:
-    store = await SqliteStore.open(path, SQLITE_LIMITS.model_copy(update={"checkpoint_idle_s": 0.001}))
+async def test_the_store_checkpoints_its_log_after_a_write(path: Path) -> None:
+    store = await SqliteStore.open(path, SQLITE_LIMITS.model_copy(update={"checkpoint_after_s": 0.001}))
     size_before = size_of(path)
     await Deployment.on(store)
     async with asyncio.timeout(60):
         while size_of(path) == size_before:  # noqa: ASYNC110 - the store says nothing when a checkpoint is done
             await asyncio.sleep(0)
     await store.close()
+
+
+async def test_a_checkpoint_copies_the_log_while_a_transaction_is_open(opened: SqliteStore, path: Path) -> None:
+    loop, begun, ends = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def held() -> Program[None]:
+        loop.call_soon_threadsafe(begun.set)
+        assert ends.wait(60)
+        yield from ()
+
+    await opened.write(lambda: create_schema(opened.dialect))
+    size_before = size_of(path)
+    writing = asyncio.create_task(opened.write(held))
+    await begun.wait()
+    assert opened._checkpoints is not None
+    opened._checkpoints._start()
+    async with asyncio.timeout(60):
+        while size_of(path) == size_before:  # noqa: ASYNC110 - the store says nothing when a checkpoint is done
+            await asyncio.sleep(0)
+    ends.set()
+    await writing
+
+
+async def test_checkpoints_beside_many_writes_keep_the_file_whole(path: Path) -> None:
+    store = await SqliteStore.open(path, SQLITE_LIMITS.model_copy(update={"checkpoint_after_s": 0}))
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", XP)
+    for _ in range(100):
+        await deployment.apply(*(deployment.post(f"o{index}", part(board, {"xp": 1})) for index in range(50)))
+    assert [await deployment.stats(board, f"o{index}") for index in range(50)] == [{"xp": 100}] * 50
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 @pytest.mark.parametrize("best", list(Best))
