@@ -18,7 +18,6 @@ from storage.schema.tables import LOG_COUNTER, META
 
 from .postgres_connection import PostgresConnection
 
-_EXTENSION = select(lit(1)).from_("pg_extension").where(col("extname").eq("citus")).prepared()
 _PLACED = (
     select(lit(1))
     .from_("pg_dist_schema", "d")
@@ -49,10 +48,6 @@ class Node(NamedTuple):
 
     host: str
     port: int
-
-
-async def has_citus(connection: PostgresConnection) -> bool:
-    return bool(await connection.run_query(_EXTENSION.bind().build(POSTGRES)))
 
 
 async def is_distributed(connection: PostgresConnection, schema: str) -> bool:

@@ -15,7 +15,7 @@ from storage.schema.placement import place_tables
 from storage.schema.tables import META
 from storage.store import CONTROL, PartitionSize, StoreSize
 
-from .citus import has_citus, is_distributed
+from .citus import is_distributed
 from .postgres_connection import PostgresConnection
 
 DEFAULT_NAME = "rankcurve"
@@ -43,7 +43,7 @@ class Partitions:
         schema = await connection.fetchval("SELECT current_schema()") or DEFAULT_NAME
         found = cls(DEFAULT_NAME if schema == "public" else schema)
         found.apart = await _holds_store(connection, found.schema_named(CONTROL))
-        found.distributed = await has_citus(connection) and (found.apart or await is_distributed(connection, schema))
+        found.distributed = await connection.has_citus() and (found.apart or await is_distributed(connection, schema))
         found.exists = found.apart or await _holds_store(connection, schema)
         if found.exists:
             counting = next(count_partitions())

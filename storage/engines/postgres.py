@@ -24,7 +24,7 @@ from storage.records import Board
 from storage.schema.creation import add_partition, create_schema_apart
 from storage.store import CONTROL, Program, Rows, StoreSize
 
-from .citus import DefinitionNeededError, PlacementCheck, find_coordinator, has_citus
+from .citus import DefinitionNeededError, PlacementCheck, find_coordinator
 from .connection_pool import ConnectionPool
 from .partitions import Partitions
 from .postgres_connection import Connector, Kind, PostgresConnection, replace_host
@@ -124,7 +124,7 @@ class PostgresStore:
 
     async def has_citus(self) -> bool:
         """Return whether the database has the extension Citus."""
-        return await self._retrier.run(self._connections.light, has_citus)
+        return await self._retrier.run(self._connections.light, PostgresConnection.has_citus)
 
     async def create_apart(self, partitions: int, *, distributed: bool = False) -> str:
         """Create a store whose control partition and `partitions` others have schemas of their own. Return its salt.

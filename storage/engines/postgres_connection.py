@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 
 from config.settings import Settings
-from querybuilder import Built
+from querybuilder import POSTGRES, Built, col, lit, select
 from storage.store import Rows
 
 from .postgres_errors import DRIVER_ERRORS, is_lost
@@ -30,10 +30,7 @@ def _describe_array(oid: int, element_oid: int, element: str) -> dict[str, objec
     return {**named, "elemtype": element_oid, "elemtype_name": element, "elemdelim": ",", **dict.fromkeys(none)}
 
 
-# Planning a short read for its parameters takes as long as running it. A plan for any parameters is as good, because
-# the short reads are written for an index. Citus needs the parameters: it has to find the node.
-_GENERIC_PLANS = """SELECT set_config('plan_cache_mode', 'force_generic_plan', false)
-WHERE NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"""
+_CITUS = select(lit(1)).from_("pg_extension").where(col("extname").eq("citus")).prepared()
 # The driver knows no arrays. For each connection it would ask the server, which takes seconds on a busy Citus cluster.
 _ARRAYS = [_describe_array(1016, 20, "int8"), _describe_array(1009, 25, "text"), _describe_array(1001, 17, "bytea")]
 
@@ -61,6 +58,9 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
         status: str = await self.execute(query.sql, *query.arguments, timeout=timeout_s)
         touched = status.rpartition(" ")[2]
         return [(int(touched) if touched.isdigit() else -1,)]
+
+    async def has_citus(self) -> bool:
+        return bool(await self.run_query(_CITUS.bind().build(POSTGRES)))
 
 
 def hosts_of(url: str) -> list[str]:
@@ -133,6 +133,10 @@ class Connector:
             _keep_alive(connection)
             connection._protocol.get_settings().register_data_types(_ARRAYS)
             await connection.execute(self._session_settings())
+            if self._kind == "read" and not await connection.has_citus():
+                # Planning a short read for its parameters takes as long as running it. A plan for any parameters is as
+                # good, because the short reads are written for an index. Citus finds the node by the parameters.
+                await connection.execute("SET plan_cache_mode = force_generic_plan")
         except BaseException:
             connection.terminate()
             raise
@@ -160,8 +164,7 @@ class Connector:
             # The server plans to read a small table as a whole, and keeps this plan until it updates the table's
             # statistics. If the table grows meanwhile, each query reads all of it, which takes milliseconds.
             settings["enable_seqscan"] = "off"
-        generic = [_GENERIC_PLANS] if self._kind == "read" else []
-        return "; ".join([*(f"SET {name} = {value}" for name, value in settings.items()), *generic])
+        return "; ".join(f"SET {name} = {value}" for name, value in settings.items())
 
 
 def _keep_alive(connection: PostgresConnection) -> None:

@@ -37,7 +37,7 @@ def copy_log_beside_writer(
     """Copy what is logged while the writer writes, and sync the open file. Raises sqlite3.Error, OSError."""
     with closing(open_reader()) as reader:
         reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # the transaction begins with its first read
+        reader.execute("PRAGMA user_version").fetchall()  # the transaction begins with its first read
         copy_log(connection)
     os.fsync(file)  # then the writer waits for few pages only
 

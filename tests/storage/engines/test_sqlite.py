@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from querybuilder import SQLITE
+from storage.engines import sqlite_checkpoints
 from storage.engines.sqlite import SqliteStore
 from storage.errors import StoreBusyError, StoreLockedError, StoreUnsupportedError
 from storage.records import Best, Merge, Ties
@@ -204,6 +205,34 @@ async def test_a_checkpoint_copies_the_log_while_a_transaction_is_open(opened: S
             await asyncio.sleep(0)
     ends.set()
     await writing
+
+
+def test_the_log_does_not_begin_anew_during_a_copy_beside_the_writer(tmp_path: Path) -> None:
+    """The writer commits just before and after each copy. The second copy begins when the whole log is copied."""
+    path = tmp_path / "boards.db"
+
+    def connect(kind: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+        return sqlite3.connect(path, isolation_level=None, factory=kind)
+
+    class Copier(sqlite3.Connection):
+        def execute(self, *arguments: Any) -> sqlite3.Cursor:
+            writer.execute("PRAGMA user_version=1")
+            copied.append(super().execute(*arguments).fetchone()[1:])
+            writer.execute("PRAGMA user_version=1")
+            return super().execute("SELECT 1")
+
+    copied: list[tuple[int, int]] = []  # pages in the log, and pages that were copied
+    path.touch()
+    with closing(connect()) as writer, closing(connect(Copier)) as copier, path.open() as file:
+        writer.execute("PRAGMA journal_mode=WAL")
+        for _ in range(3):
+            writer.execute("PRAGMA user_version=1")
+        sqlite_checkpoints.copy_log_beside_writer(copier, connect, file.fileno())
+        assert copied == [(4, 3)]
+        assert writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone() == (0, 5, 5)
+        sqlite_checkpoints.copy_log_beside_writer(copier, connect, file.fileno())
+        assert copied == [(4, 3), (1, 0)], "the log began anew, and the copy wrote nothing"
+        assert writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone() == (0, 2, 2)
 
 
 async def test_checkpoints_beside_many_writes_keep_the_file_whole(path: Path) -> None:
