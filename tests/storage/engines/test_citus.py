@@ -40,6 +40,8 @@ class SchemaConnection:
     def __init__(self, *, distributed: bool) -> None:
         self._known = {"pg_extension": True, "pg_dist_schema": distributed, "pg_tables": False}
 
+    has_citus = PostgresConnection.has_citus
+
     async def fetchval(self, _query: str) -> str:
         return "apart"
 
