@@ -216,7 +216,7 @@ class ReadingSettings(_Group):
     # under way.
     point_read_lanes: ClassVar[int] = 2
     # While this many point reads are answered together on average, only short counts are made for default ranks.
-    crowd_min: ClassVar[int] = 20
+    crowd_min: ClassVar[int] = 22
     # A read that passes more rows than this uses the connections for counts, walks and refreshes.
     light_read_rows_max: ClassVar[int] = 100_000
     # Maximum number of changes that an exact rank adds up. With more changes since the curve's mark, all better rows
