@@ -14,6 +14,7 @@ _ADDRESS = re.compile(
     rf"postgres(?:ql)?://(?:[^@/?#\[\]]*@)?(?P<hosts>{_HOST}(?:,{_HOST})*)(?:/[^@?#]*)?"
     r"(?:\?(?:[\w%.-]+=[^&#]*(?:&[\w%.-]+=[^&#]*)*)?)?"
 )
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 _SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 
 
@@ -63,6 +64,13 @@ def _servers(servers: tuple[str, ...]) -> tuple[str, ...]:
     return servers
 
 
+def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in origins:
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
+            raise ValueError("should be SCHEME://HOST or SCHEME://HOST:PORT in lower case, or * for any origin")
+    return origins
+
+
 def number(default: float, low: float, high: float, unit: str) -> Any:
     """Declare a numeric setting from `low` to `high`, both included."""
     return Field(default=default, ge=low, le=high, json_schema_extra={"unit": unit})
@@ -106,4 +114,5 @@ ReplicaUrl = Annotated[str, AfterValidator(_replica_url)]
 PoolsText = Annotated[str, AfterValidator(_pools)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
+Origins = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_origins)]
 Operations = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_operations)]

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 
-from config.kinds import Operations, PeersText, PoolsText, ReplicaUrl, Servers, StoreUrl
+from config.kinds import Operations, Origins, PeersText, PoolsText, ReplicaUrl, Servers, StoreUrl
 from config.kinds import choice as _choice
 from config.kinds import number as _number
 from config.kinds import text as _text
@@ -194,6 +194,28 @@ class KeySettings(_Group):
     """Posts per second of one API key in each process; more are refused with 429. 0: no limit."""
     key_posts_burst: int = _number(10_000, 1, 10_000_000, "posts")
     """Posts that an API key may send at once after a pause."""
+
+
+class OpenReadingSettings(_Group):
+    """Reading without an API key, and from web pages of other sites."""
+
+    anonymous_role: Literal["none", "reader"] = _choice("none")
+    """Role of a caller without an API key, once a key exists. A reader without a key sees no owner's posts."""
+    anonymous_reads_per_s: float = _number(20, 0, 1e6, "reads/s")
+    """Reads per second of one address without an API key, in each process; more are refused with 429. 0: no limit."""
+    anonymous_reads_burst: int = _number(200, 1, 1_000_000, "reads")
+    """Reads that an address without an API key may make at once after a pause."""
+    anonymous_total_reads_per_s: float = _number(1_000, 0, 1e6, "reads/s")
+    """Reads per second of all callers without an API key, in each process; more are refused with 429. 0: no limit."""
+    anonymous_total_reads_burst: int = _number(2_000, 1, 1_000_000, "reads")
+    """Reads that all callers without an API key may make at once after a pause."""
+    anonymous_requests_max: int = _number(50, 1, 1_000_000, "requests")
+    """Requests, such as streams, that one address without an API key may have open; more are refused with 429."""
+    trusted_proxies: int = _number(0, 0, 10, "proxies")
+    """Reverse proxies in front of the service that each add their caller's address to X-Forwarded-For. The address of a
+    caller is the one that the first of them has added. 0: the header counts for nothing."""
+    cors_origins: Origins = _choice(())
+    """Origins whose web pages may read, such as https://game.example, with commas between; *: any; none: no page."""
 
 
 class ReadingSettings(_Group):
@@ -519,6 +541,7 @@ class Settings(
     SqliteSettings,
     StreamSettings,
     ReadingSettings,
+    OpenReadingSettings,
     KeySettings,
     QueueSettings,
     PostingSettings,

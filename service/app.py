@@ -10,9 +10,11 @@ from time import perf_counter
 from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from service.contract.keys import Role
 from service.contract.problems import ProblemError, clip_text, internal_problem
 from service.contract.routes import Route
 from service.http.bodies import BodyReader
+from service.http.cross_origin import Preflight
 from service.http.endpoint import Endpoint, EndpointContext, RequestIds, make_problem_response
 from service.http.malformed import HeadTimeoutError, ProblemServer, describe_fault
 from service.http.route_table import RouteTable
@@ -40,6 +42,9 @@ def make_server(routes: Sequence[Route], context: EndpointContext) -> ProblemSer
     for route in listed:
         endpoint = Endpoint(route, context, ids, bodies)
         table.add_route(_methods(route), route.path, endpoint.serve, open_ended=route.foreign_protocol)
+    if context.cross_origin is not None:
+        for path, methods in _read_methods(listed).items():
+            table.add_route((hdrs.METH_OPTIONS,), path, Preflight(context.cross_origin, methods).serve)
     unrouted = _Unrouted(table, listed, context, ids)
 
     def serve(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
@@ -75,6 +80,15 @@ async def _answer_expecting(request: web.BaseRequest, answering: Awaitable[web.S
 
 def _methods(route: Route) -> tuple[str, ...]:
     return (hdrs.METH_GET, hdrs.METH_HEAD) if route.method == hdrs.METH_GET else (route.method,)
+
+
+def _read_methods(routes: Sequence[Route]) -> dict[str, list[str]]:
+    """Return, by path, the methods of the routes that read."""
+    found: dict[str, list[str]] = {}
+    for route in routes:
+        if route.role is Role.READER:
+            found.setdefault(route.path, []).extend(_methods(route))
+    return found
 
 
 class _Unrouted:

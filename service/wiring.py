@@ -31,6 +31,8 @@ from jobs.queue.drain import QueueParts
 from jobs.wiring import JobParts, start_jobs, start_watch
 from service.client.lease_peers import open_peer_reader
 from service.contract.cursors import CursorCodec
+from service.http.anonymous_callers import AnonymousCallers
+from service.http.cross_origin import CrossOrigin
 from service.http.key_limits import KeyLimits
 from service.http.key_watch import watch_keys
 from service.http.openapi import service_version
@@ -145,6 +147,8 @@ async def _make_context(
         keyring=key_watch.keyring,
         key_watch=key_watch,
         key_limits=KeyLimits(settings, metrics, monotonic=time.monotonic),
+        anonymous=AnonymousCallers(settings, metrics, monotonic=time.monotonic),
+        cross_origin=CrossOrigin(settings.cors_origins) if settings.cors_origins else None,
         request_log=RequestLog(sample_ratio=settings.log_sample_ratio, slow_s=settings.slow_request_s),
         store=store,
         catalog=catalog,

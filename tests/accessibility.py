@@ -6,7 +6,7 @@ The check uses all rules of axe-core, best practices included.
 from functools import cache
 
 from tests.browser import Page
-from tests.jolokia_clients import javascript_modules
+from tests.installed_clients import javascript_modules
 
 _JUDGE = """axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) => violations.flatMap((rule) =>
   rule.nodes.map((node) => `${rule.id}: ${node.target.join(" ")}: ${node.failureSummary.replace(/\\s+/g, " ")}`)))"""

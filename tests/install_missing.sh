@@ -1,6 +1,7 @@
 #!/bin/sh
 # Install what the tests need and this machine lacks: servers and a browser from Debian's packages, and clients of Jolokia
-# from npm and PyPI, pinned with hashes, into build/clients. `make test` runs this script; pytest itself installs nothing.
+# and generators of clients from npm and PyPI, pinned with hashes, into build/clients. `make test` runs this script; pytest
+# itself installs nothing.
 #
 # usage: tests/install_missing.sh PYTHON        PYTHON: the interpreter of the environment that runs the tests
 set -eu
@@ -37,7 +38,7 @@ if [ -n "$missing" ]; then
 fi
 
 if ! cmp -s "$here/clients/package-lock.json" "$build/npm/.installed"; then
-  echo "Installing jolokia.js and axe-core by npm into build/clients/npm."
+  echo "Installing jolokia.js, axe-core and openapi-typescript by npm into build/clients/npm."
   mkdir -p "$build/npm"
   cp "$here/clients/package.json" "$here/clients/package-lock.json" "$build/npm/"
   (cd "$build/npm" && npm ci --ignore-scripts --no-audit --no-fund --silent)
@@ -52,4 +53,12 @@ if ! cmp -s "$here/clients/pyjolokia.txt" "$build/pip/.installed"; then
     "$python" -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes \
     --target "$build/pip" -r "$here/clients/pyjolokia.txt"
   cp "$here/clients/pyjolokia.txt" "$build/pip/.installed"
+fi
+
+if ! cmp -s "$here/clients/openapi_python_client.txt" "$build/generator/.installed"; then
+  echo "Installing openapi-python-client by pip into build/clients/generator."
+  rm -rf "$build/generator"
+  "$python" -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes \
+    --target "$build/generator" -r "$here/clients/openapi_python_client.txt"
+  cp "$here/clients/openapi_python_client.txt" "$build/generator/.installed"
 fi

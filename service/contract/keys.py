@@ -62,7 +62,8 @@ class NewApiKey:
     hash: str
 
 
-ANYONE = Identity("-", Role.OPS)
+ANYONE = Identity("-", Role.OPS)  # any caller, as long as no key was ever made
+ANONYMOUS = Identity("anonymous", Role.READER)  # a caller without a key, if the setting `anonymous_role` lets it read
 
 
 def make_api_key() -> NewApiKey:
@@ -82,11 +83,14 @@ class KeyRing:
 
         open (no key was ever made: every caller is `ops`) ──first key──> closed (every caller needs a valid key)
 
+    With `anonymous`, callers without a key may read while the ring is closed.
+
     Once the first key was made, the ring never opens again, even if the last key is revoked or the store no longer has
     any keys.
     """
 
-    def __init__(self, rows: Iterable[StoredKey] = ()) -> None:
+    def __init__(self, rows: Iterable[StoredKey] = (), *, anonymous: bool = False) -> None:
+        self._anonymous = anonymous
         self._identities: dict[str, Identity] = {}
         self._valid_ids: set[str] = set()
         self._sessions: dict[Callable[[], None], Identity] = {}  # function that ends a session -> the session's caller
@@ -127,10 +131,10 @@ class KeyRing:
     def check_valid(self, identity: Identity) -> None:
         """Raise ProblemError `unauthorized` if the caller's key was revoked after `identify_caller` accepted it."""
         if not self._is_valid(identity):
-            raise _unauthorized("the API key was revoked while the request arrived")
+            raise make_unauthorized("the API key was revoked while the request arrived")
 
     def _is_valid(self, identity: Identity) -> bool:
-        return identity.key_id in self._valid_ids or (self.open and identity is ANYONE)
+        return identity.key_id in self._valid_ids or identity is ANONYMOUS or (self.open and identity is ANYONE)
 
     def identify_caller(self, authorization: str | None) -> Identity:
         """Return the caller whose key is in the Authorization header, or ANYONE while the ring is open.
@@ -140,10 +144,12 @@ class KeyRing:
         if self.open:
             return ANYONE
         if authorization is None:
-            raise _unauthorized("the request has no API key; send Authorization: Bearer <key>")
+            if self._anonymous:
+                return ANONYMOUS
+            raise make_unauthorized("the request has no API key; send Authorization: Bearer <key>")
         identity = self._identities.get(hash_key(_key_text(authorization)))
         if identity is None:
-            raise _unauthorized("the API key is unknown or was revoked")
+            raise make_unauthorized("the API key is unknown or was revoked")
         return identity
 
     def check_binding(self, host: str) -> None:
@@ -154,6 +160,8 @@ class KeyRing:
 
 def require_role(identity: Identity, role: Role) -> None:
     if identity.role < role:
+        if identity is ANONYMOUS:
+            raise make_unauthorized(f"this needs an API key with the role {role.name.lower()}")
         have = identity.role.name.lower()
         raise ProblemError("forbidden", f"this needs the role {role.name.lower()}; the API key has {have}")
 
@@ -171,7 +179,7 @@ def is_loopback(host: str) -> bool:
 
 def _key_text(authorization: str) -> str:
     if len(authorization) > HEADER_CHARS_MAX:
-        raise _unauthorized("the Authorization header is too long for a key")
+        raise make_unauthorized("the Authorization header is too long for a key")
     scheme, _, credentials = authorization.partition(" ")
     credentials = credentials.strip()
     kind = scheme.lower()
@@ -181,9 +189,10 @@ def _key_text(authorization: str) -> str:
         try:
             return base64.b64decode(credentials, validate=True).decode("utf-8").partition(":")[2]
         except (binascii.Error, ValueError) as error:
-            raise _unauthorized("the Basic credentials are not base64 of name:key") from error
-    raise _unauthorized("the Authorization header is neither Bearer nor Basic")
+            raise make_unauthorized("the Basic credentials are not base64 of name:key") from error
+    raise make_unauthorized("the Authorization header is neither Bearer nor Basic")
 
 
-def _unauthorized(detail: str) -> ProblemError:
+def make_unauthorized(detail: str) -> ProblemError:
+    """Return the error for a caller that has to send an API key."""
     return ProblemError("unauthorized", detail, headers=_CHALLENGE)

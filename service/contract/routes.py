@@ -48,6 +48,7 @@ class Call(msgspec.Struct):
     # The time (of `perf_counter()`) at which the request counts as answered; None: when the handler returns. A
     # handler of a stream sets it when the stream begins.
     answered_s: float | None = None
+    answer_headers: Mapping[str, str] | None = None  # a handler that sends its answer itself adds these headers to it
 
 
 Handler = Callable[[Any, Call], Awaitable[Answer]]
@@ -62,8 +63,9 @@ class Route:
     path: str  # with parameters in braces, such as `{board}`
     handler: Handler
     role: Role | None  # the lowest role that may send the request; None: anyone may
-    view: str  # the name in logs, and the operationId
+    view: str  # the name in logs and metrics
     _: KW_ONLY
+    operation: str  # the operationId, after which generated clients name the function
     summary: str
     description: str = ""
     tag: str = ""
@@ -78,6 +80,7 @@ class Route:
     problems: tuple[str, ...] = ()  # codes that `openapi.list_codes` can't infer from the other fields
     media_type: str = JSON_TYPE  # the media type of the answer
     response_headers: tuple[str, ...] = ()  # the headers of the answer besides X-Request-Id
+    needs_key: bool = False  # callers without an API key are refused, even if they may read
     has_own_metrics: bool = False  # the route has its own name in the metrics, because it is requested very often
     # The route serves another protocol. Its handler parses the end of the path, the query, and a body of any type.
     foreign_protocol: bool = False

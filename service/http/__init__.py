@@ -4,7 +4,10 @@
                                           │  foreign_pages  refuse requests that foreign web pages send
                                           │  keys           identify the caller and check the role
                                           │  key_limits     check the rate of the API key
+                                          │  anonymous_callers  check the rate of callers without one
+                                          │  cross_origin   let web pages of other sites see an answer
                                           │  bodies         read the body, within its bounds
+                                          │  compression    compress a long answer
                                           └─ fast_json      write the answer
 
 The room may import `contract` and `telemetry`, and storage and jobs where a module needs them. It knows no handler and

@@ -3,6 +3,8 @@
     request ──> foreign pages ──> key and role ──> rate ──> body ──> path and query ──> handler ──> response
                   └───────────────┴──────────── any error ─────────────┴──────────────────┴──────> problem document
 
+An answer to a read may get the headers of CORS, and a long one is compressed.
+
 When something goes wrong, the caller gets a problem document. A document with the code `internal` says nothing about
 the cause, which is only in the log. `Endpoint.serve` runs for every request, so `Endpoint.__init__` prepares everything
 that is the same for all requests of a route.
@@ -26,7 +28,7 @@ from multidict import istr
 
 from config.settings import Settings
 from jobs.request_origin import REQUEST_ID, TRACEPARENT
-from service.contract.keys import ANYONE, Identity, KeyRing, Role, require_role
+from service.contract.keys import ANONYMOUS, ANYONE, Identity, KeyRing, Role, make_unauthorized, require_role
 from service.contract.lease_messages import parse_client_or_pool_id, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import JSON_TYPE, PROBLEM_TYPE, ProblemError, clip_text, problem_of
@@ -38,7 +40,10 @@ from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.tracing import Span, Tracer
 
+from .anonymous_callers import AnonymousCallers
 from .bodies import BodyReader
+from .compression import accepts_gzip, compress_answer
+from .cross_origin import CrossOrigin
 from .fast_json import FastJsonResponse, PlainResponse
 from .foreign_pages import refuse_foreign_page
 from .key_limits import KeyLimits
@@ -79,7 +84,9 @@ class EndpointContext:
     metrics: Metrics
     keyring: KeyRing
     key_limits: KeyLimits
+    anonymous: AnonymousCallers
     request_log: RequestLog
+    cross_origin: CrossOrigin | None = None  # None if no pages of other sites may read
     tracer: Tracer | None = None  # None if requests are not traced
 
     def end_endless_answers(self) -> None:
@@ -118,8 +125,10 @@ class Endpoint:
         self._ids = ids
         self._keyring = context.keyring
         self._tracer = context.tracer
+        self._is_read = route.role is Role.READER
+        self._cross_origin = context.cross_origin if self._is_read else None
         self._admit_read = None
-        if route.role is Role.READER and context.key_limits.limits_reads:
+        if self._is_read and context.key_limits.limits_reads:
             self._admit_read = context.key_limits.admit_read
         self._logged = context.request_log.should_log
         self._answered = context.metrics.make_request_timer(route.metrics_name)
@@ -137,7 +146,9 @@ class Endpoint:
         request_id = self._ids.begin_request(headers)
         identity = ANYONE
         code = ""
-        span = None
+        address = cors_headers = span = None
+        if self._cross_origin is not None:
+            cors_headers = self._cross_origin.find_headers(headers.get(hdrs.ORIGIN))
         if self._tracer is not None:
             span = self._tracer.start_request_span(request.method, self.route.path, request_id)
         try:
@@ -147,7 +158,9 @@ class Endpoint:
             if self.route.role is not None:
                 identity = self._keyring.identify_caller(headers.get(hdrs.AUTHORIZATION))
                 require_role(identity, self.route.role)
-                if self._admit_read is not None:
+                if identity is ANONYMOUS:
+                    address = self._admit_anonymous(request)
+                elif self._admit_read is not None:
                     self._admit_read(identity)
             body, media_type = None, ""
             if self._has_body:
@@ -155,7 +168,10 @@ class Endpoint:
                 if self.route.role is not None:
                     self._keyring.check_valid(identity)  # the key may have been revoked while the body arrived
             call = self._call(request, parameters, body, media_type, identity, request_id)
+            call.answer_headers = cors_headers
             response = _response(await self._handler(self._context, call), request_id)
+            if self._is_read and accepts_gzip(headers.get(hdrs.ACCEPT_ENCODING, "")):
+                await compress_answer(response)
             ended_s = call.answered_s or perf_counter()
         except asyncio.CancelledError:
             self._end(request, parameters, span, _CUT_OFF, "cut_off", perf_counter() - started_s, identity)
@@ -169,8 +185,17 @@ class Endpoint:
         finally:
             if self._has_body:
                 self._bodies.release_body(request)
+            if address is not None:
+                self._context.anonymous.end_request(address)
+        if cors_headers is not None and isinstance(response, FastJsonResponse | PlainResponse):
+            response.add_headers(cors_headers)
         self._end(request, parameters, span, response.status, code, ended_s - started_s, identity)
         return response
+
+    def _admit_anonymous(self, request: web.BaseRequest) -> str:
+        if self.route.needs_key:
+            raise make_unauthorized("this needs an API key")
+        return self._context.anonymous.begin_request(request)
 
     def _end(
         self,

@@ -5,6 +5,7 @@ builds no header dictionary, because that would take a noticeable part of the ti
 (HEAD, HTTP/1.0, a connection that closes, a large body), aiohttp writes the answer through `PlainResponse`.
 """
 
+from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
 from time import time
@@ -23,6 +24,12 @@ class _WithoutServerHeader(web.StreamResponse):
 
 class PlainResponse(_WithoutServerHeader, web.Response):
     """An answer in one piece, without a `Server` header."""
+
+    def add_headers(self, headers: Mapping[str, str]) -> None:
+        """Add headers before the answer is sent. A second `Vary` is added to the first."""
+        for name, value in headers.items():
+            known = self.headers.get(name) if name == hdrs.VARY else None
+            self.headers[name] = f"{known}, {value}" if known else value
 
 
 class PlainStream(_WithoutServerHeader):
@@ -43,11 +50,26 @@ class FastJsonResponse(web.Response):
         # needs a dictionary, it makes a `PlainResponse`.
         self._json = body
         self._request_id, self._etag = request_id, etag
+        self._more: dict[str, str] | None = None
         self._full: web.Response | None = None
 
     @property
     def status(self) -> int:
         return 200 if self._json is not None else 304
+
+    @property  # type: ignore[override]  # aiohttp's body may be of other types, too
+    def body(self) -> bytes | None:
+        return self._json
+
+    @body.setter
+    def body(self, body: bytes | None) -> None:
+        self._json = body
+
+    def add_headers(self, headers: Mapping[str, str]) -> None:
+        """Add headers before the answer is sent. A second `Vary` is added to the first."""
+        more = self._more = self._more or {}
+        for name, value in headers.items():
+            more[name] = f"{more[name]}, {value}" if name in more else value
 
     @property
     def keep_alive(self) -> bool | None:
@@ -66,13 +88,15 @@ class FastJsonResponse(web.Response):
                 headers[hdrs.CONTENT_TYPE] = "application/json"
             if self._etag:
                 headers[hdrs.ETAG] = self._etag
-            self._full = PlainResponse(body=self._json, status=self.status, headers=headers)
+            self._full = PlainResponse(body=self._json, status=self.status, headers={**headers, **(self._more or {})})
             return await self._full.prepare(request)
         transport = request.transport
         if transport is None or transport.is_closing():
             raise ClientConnectionResetError("Cannot write to closing transport")
         etag = b"ETag: %b\r\n" % self._etag.encode() if self._etag else b""
         ids = b"X-Request-Id: %b\r\nDate: %b\r\n%b" % (self._request_id.encode(), _format_date(int(time())), etag)
+        if self._more is not None:
+            ids += b"".join([b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in self._more.items()])
         if self._json is None:
             transport.write(b"HTTP/1.1 304 Not Modified\r\n%b\r\n" % ids)
         else:

@@ -74,6 +74,10 @@ class KeyLimits:
         wait_s = self._buckets[kind].take_tokens(identity.key_id, count)
         self._metrics.rate_checked(kind, count, passed=wait_s == 0)
         if wait_s > 0:
-            retry_after_s = max(self._settings.retry_after_s, min(self._settings.retry_after_s_max, ceil(wait_s)))
-            headers = {"Retry-After": str(retry_after_s)}
-            raise ProblemError("rate_limited", f"the API key has used up its rate of {kind}", headers=headers)
+            raise rate_limited(self._settings, wait_s, f"the API key has used up its rate of {kind}")
+
+
+def rate_limited(settings: Settings, wait_s: float, detail: str) -> ProblemError:
+    """Return the error for a caller that may try again after this wait."""
+    retry_after_s = max(settings.retry_after_s, min(settings.retry_after_s_max, ceil(wait_s)))
+    return ProblemError("rate_limited", detail, headers={"Retry-After": str(retry_after_s)})

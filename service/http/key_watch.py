@@ -73,7 +73,9 @@ class KeyWatch:
 
 async def watch_keys(settings: Settings, store: Store, stack: AsyncExitStack) -> KeyWatch:
     """Return a watch that has polled the store once, and continues to poll until the stack is closed."""
-    watch = KeyWatch(store, KeyRing(), keys_max=settings.keys_max, sleep=asyncio.sleep)
+    watch = KeyWatch(
+        store, KeyRing(anonymous=settings.anonymous_role == "reader"), keys_max=settings.keys_max, sleep=asyncio.sleep
+    )
     await watch.poll_keys()
     runner = Runner(settings, monotonic=time.monotonic, sleep=asyncio.sleep, rng=random.Random())
     stack.push_async_callback(runner.stop)

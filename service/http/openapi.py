@@ -21,6 +21,8 @@ from service.contract.routes import Route, Types
 from service.contract.values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN, REF_TEMPLATE, UNION_MEMBERS
 from storage.boards.family_ids import FAMILY_PATTERN
 
+from .openapi_examples import make_example
+
 Schema = dict[str, Any]
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -79,6 +81,7 @@ def build_document(routes: Sequence[Route], settings: object) -> Schema:
         "openapi": "3.1.0",
         "info": {"title": "rankcurve", "version": service_version(), "description": _DESCRIPTION},
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+        "servers": [{"url": "/", "description": "The service that this document comes from."}],
         "paths": paths,
         "components": {
             "schemas": components,
@@ -90,7 +93,23 @@ def build_document(routes: Sequence[Route], settings: object) -> Schema:
         "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes if route.tag)],
     }
     described: Schema = _with_bounds(document, settings)
+    _add_examples(described)
     return described
+
+
+def _add_examples(document: Schema) -> None:
+    """Give an example to each parameter, to each body that a caller sends, and to each successful answer in JSON."""
+    schemas = document["components"]["schemas"]
+    for operation in (each for methods in document["paths"].values() for each in methods.values()):
+        for parameter in operation.get("parameters", ()):
+            if parameter["required"]:
+                parameter["example"] = make_example(parameter["schema"], schemas, parameter["name"])
+        bodies = [operation["requestBody"]] if "requestBody" in operation else []
+        answers = [answer for status, answer in operation["responses"].items() if status < "300"]
+        for described in (*bodies, *answers):
+            for media in described.get("content", {}).values():
+                if media["schema"]:
+                    media["example"] = make_example(media["schema"], schemas)
 
 
 def service_version() -> str:
@@ -124,11 +143,12 @@ def _types(declared: Types) -> tuple[type[msgspec.Struct], ...]:
 def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
     role = "anyone" if route.role is None else route.role.name.lower()
     operation: Schema = {
-        "operationId": route.view,
+        "operationId": route.operation,
         "summary": route.summary,
         "description": f"{route.description}\n\nRole: {role}.".strip(),
         "security": [] if route.role is None else [{"bearer": []}, {"basic": []}],
         "x-role": role,
+        "x-view": route.view,
         "responses": _responses(route, refs),
     }
     parameters = [

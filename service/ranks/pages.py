@@ -86,27 +86,27 @@ class Pager:
     def __init__(self, store: Store, locator: Locator, cursors: CursorCodec, index: int) -> None:
         self._store, self._locator, self._cursors, self._index = store, locator, cursors, index
         self.ranking: Ranking = locator.entries.rankings[index]
-        self._board = locator.board
+        self.board = locator.board
 
     async def read_first(self, limit: int) -> Window:
         """Read the best rows in a snapshot of their own."""
         return await self._store.read(lambda: self.find_first_rows(limit))
 
     def find_first_rows(self, limit: int) -> Program[Window]:
-        totals = yield from read_board_totals(self._board)
+        totals = yield from read_board_totals(self.board)
         rows = yield from self.ranking.read_first_rows(limit + 1)
         return (yield from self._window(rows, limit, 1, totals))
 
     def has_rows_past(self, row_number: int, totals: dict[int, int]) -> bool:
         """Return whether the board is archived and has entries after this row. The archive may lack them."""
-        return self._board.archived_us is not None and row_number < totals.get(self._index, 0)
+        return self.board.archived_us is not None and row_number < totals.get(self._index, 0)
 
     def find_count_start(self) -> CountStart | None:
         return self._locator.find_count_start(self._index)
 
     def find_rows_from_rank(self, rank: int, limit: int, start: CountStart | None) -> Program[Window]:
         """Return the rows from row number `rank` on, or no rows if there are fewer. The first may be inside a tie."""
-        totals = yield from read_board_totals(self._board)
+        totals = yield from read_board_totals(self.board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
             landed = yield from self.ranking.find_row(start, rank)
@@ -121,7 +121,7 @@ class Pager:
         Raises:
             UnknownBoardError, BoardChangedError: the board was deleted or emptied; see `read_board_totals`.
         """
-        totals = yield from read_board_totals(self._board)
+        totals = yield from read_board_totals(self.board)
         row_number, changed = place.row_number, totals.get(CHANGES, 0) != place.changes
         if changed:
             row_number = 1 + (yield from count_rows_before(self.ranking, place.cell, place.owner, start))
@@ -157,7 +157,7 @@ class Pager:
         rows, first_number = window.rows, window.first_row_number
         last_number = first_number + len(rows) - 1
         return Page(
-            column=self._board.spec.columns[self._index].name,
+            column=self.board.spec.columns[self._index].name,
             total=window.totals.get(self._index, 0),
             entries=self._ranked_entries(window, exact or [window.exact] * len(rows)),
             next=self._cursor(rows[-1], last_number, window, forward=True) if window.more_after and rows else None,
@@ -166,10 +166,10 @@ class Pager:
 
     def tag_page(self, window: Window) -> Tagged:
         """Return the rows of a window as a page, encoded as JSON."""
-        return Tagged(msgspec.json.encode(self.make_page(window)), make_entity_tag(self._board, window.totals))
+        return Tagged(msgspec.json.encode(self.make_page(window)), make_entity_tag(self.board, window.totals))
 
     def _ranked_entries(self, window: Window, exact: list[bool]) -> list[RankedEntry]:
-        name = self._board.spec.columns[self._index].name
+        name = self.board.spec.columns[self._index].name
         ranked = []
         for entry, rank, is_exact in zip(window.rows, rank_rows(self.ranking, window), exact, strict=True):
             if not entry.owner:  # the owner was erased from the archive; the other rows keep their ranks
@@ -182,8 +182,8 @@ class Pager:
     def _cursor(self, entry: Entry, row_number: int, window: Window, *, forward: bool) -> str:
         return self._cursors.encode_cursor(
             RowCursor(
-                board_key=self._board.key,
-                epoch=self._board.epoch,
+                board_key=self.board.key,
+                epoch=self.board.epoch,
                 column_index=self._index,
                 forward=forward,
                 cell=cell_of(self.ranking, entry),
@@ -203,7 +203,7 @@ class Pager:
                 the cursor was made.
         """
         place = self._cursors.decode_cursor(cursor, RowCursor)
-        if (place.board_key, place.epoch, place.column_index) != (self._board.key, self._board.epoch, self._index):
+        if (place.board_key, place.epoch, place.column_index) != (self.board.key, self.board.epoch, self._index):
             raise BadCursorError(
                 "the cursor belongs to another leaderboard or column, or the leaderboard was emptied since"
             )

@@ -32,6 +32,9 @@ _PATHS = [
 
 def check_answer(method: str, path: str, status: int, media_type: str, content: Any) -> None:
     """Fail unless the document allows an answer with this status, media type and content. `path` has no query."""
+    if method == "OPTIONS" and status == 204:  # the answer to a browser, which no client asks for
+        assert content is None
+        return
     operation = _operation(method, path)
     if operation is None:
         assert status in (404, 405), f"{method} {path} is not a route and answered {status}"

@@ -67,7 +67,7 @@ RULES = (
 def positive_data_acceptance(ctx: Any, response: Any, case: Any) -> bool | None:
     """Fail if the service refuses a valid request, unless a rule of `RULES` permits the refusal."""
     problem = _json_of(response) if response.status_code in (400, 422) else None
-    name = case.operation.definition.raw.get("operationId")
+    name = case.operation.definition.raw.get("x-view")
     if problem and any(_is_by(rule, name, problem) for rule in RULES):
         return None
     outcome: bool | None = _accepts_valid(ctx, response, case)
@@ -115,7 +115,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     Requests that would delete or change the things in `NAMED` get other names. No request creates an API key for an
     operator: after that, a service that started without keys would require a key from every caller.
     """
-    meta, name = case.meta, case.operation.definition.raw["operationId"]
+    meta, name = case.meta, case.operation.definition.raw["x-view"]
     if name == "post_key" and isinstance(case.body, dict) and case.body.get("role") == "ops":
         case.body["role"] = "writer"
     if meta is None or meta.phase.name.value == "stateful":

@@ -12,6 +12,7 @@ from service.contract.requests import Lookup, PostBody, PostList
 from service.contract.responses.boards import EntryAnswer, LookupAnswer, Page, PostResults
 from service.contract.responses.positions import OwnerPositions
 from service.contract.routes import Call, Handler, Reply, Route
+from service.http.anonymous_callers import AnonymousCallers
 from service.http.endpoint import EndpointContext
 from service.http.key_limits import KeyLimits
 from service.telemetry.logs import RequestLog
@@ -63,6 +64,9 @@ class ToyContext(EndpointContext):
     keyring: KeyRing = field(default_factory=KeyRing)
     request_log: RequestLog = field(default_factory=lambda: RequestLog(sample_ratio=0, slow_s=60))
     key_limits: KeyLimits = field(default_factory=lambda: key_limits(Metrics()))
+    anonymous: AnonymousCallers = field(
+        default_factory=lambda: AnonymousCallers(Settings(), Metrics(), monotonic=lambda: 0)
+    )
     store_errors: list[Exception] = field(default_factory=list)
 
     async def ready(self) -> list[int]:
@@ -111,7 +115,9 @@ async def page(context: ToyContext, call: Call) -> Reply:
 
 def route(method: str, path: str, handler: Handler, role: Role, view: str, tag: str, **more: Any) -> Route:
     path = f"/v1/leaderboards/{{board}}/{path}"
-    return Route(method=method, path=path, handler=handler, role=role, view=view, summary=view, tag=tag, **more)
+    return Route(
+        method=method, path=path, handler=handler, role=role, view=view, operation=view, summary=view, tag=tag, **more
+    )
 
 
 POSITIONS = {"query": PositionsQuery, "response": OwnerPositions}

@@ -91,11 +91,13 @@ def _takes_gzip(accept_encoding: str) -> bool:
 
 
 DASHBOARD = [
-    Route("GET", "/", get_index, None, "dashboard", summary="The dashboard, a page for people", tag=_TAG,
+    Route("GET", "/", get_index, None, "dashboard",
+        operation="getDashboard", summary="The dashboard, a page for people", tag=_TAG,
         statuses=(200, 304), media_type="text/html", response_headers=("ETag",),
         description="The page shows boards, ranks, curves and the health of the node, by the requests of this"
         " document. It asks for a key if one is needed. The setting `dashboard` turns it off."),
-    Route("GET", "/dashboard/{file}", get_page_file, None, "dashboard_file", summary="A file of the dashboard",
+    Route("GET", "/dashboard/{file}", get_page_file, None, "dashboard_file",
+        operation="getDashboardFile", summary="A file of the dashboard",
         tag=_TAG, statuses=(200, 304), media_type="text/javascript", response_headers=("ETag",),
         problems=("not_found",)),
 ]  # fmt: skip

@@ -123,13 +123,16 @@ _DESCRIPTION = (
     " protocol's processing parameters, and `p` instead of a path."
 )
 JOLOKIA = [
-    Route(method, path, handler, Role.OPS, view, summary=summary, tag="Operating", foreign_protocol=True,
-        response=JolokiaAnswer, problems=("not_found",), description=_DESCRIPTION)
-    for method, path, handler, view, summary in (
-        ("GET", "/jolokia", get_jolokia, "jolokia", "Show the version of the Jolokia agent, or answer `p`"),
-        ("POST", "/jolokia", post_jolokia, "jolokia_post", "Read and operate managed objects, one request or a list"),
-        ("GET", "/jolokia/{operation}", get_jolokia, "jolokia_get", "Read and operate managed objects"),
-        ("POST", "/jolokia/{operation}", post_jolokia, "jolokia_post_to",
+    Route(method, path, handler, Role.OPS, view, operation=operation, summary=summary, tag="Operating",
+        foreign_protocol=True, response=JolokiaAnswer, problems=("not_found",), description=_DESCRIPTION)
+    for method, path, handler, view, operation, summary in (
+        ("GET", "/jolokia", get_jolokia, "jolokia", "getJolokiaVersion",
+         "Show the version of the Jolokia agent, or answer `p`"),
+        ("POST", "/jolokia", post_jolokia, "jolokia_post", "postToJolokia",
+         "Read and operate managed objects, one request or a list"),
+        ("GET", "/jolokia/{operation}", get_jolokia, "jolokia_get", "getFromJolokia",
+         "Read and operate managed objects"),
+        ("POST", "/jolokia/{operation}", post_jolokia, "jolokia_post_to", "postToJolokiaPath",
          "Read and operate managed objects, as without an operation in the path"),
     )
 ]  # fmt: skip

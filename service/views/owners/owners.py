@@ -10,9 +10,10 @@ from service.contract.queries import ProfilesQuery
 from service.contract.requests import Lookup
 from service.contract.responses.boards import EntryAnswer, LookupAnswer, LookupEntry
 from service.contract.responses.positions import Position
-from service.contract.routes import Call
+from service.contract.routes import Call, Tagged
 from service.contract.values import format_us, parse_owner
 from service.ranks.locator import Locator, WantedRank, read_board_totals
+from service.views.unchanged import find_unchanged, tag_answer
 from storage.archive.archive_reader import ArchivedEntries
 from storage.entries.hidden_owners import hidden_statements
 from storage.errors import UnknownColumnError, UnknownOwnerError
@@ -44,11 +45,13 @@ def find_ranked_column(board: Board, name: str) -> int:
     return index
 
 
-async def get_entry(context: Context, call: Call) -> EntryAnswer:
+async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     query: ProfilesQuery = call.query
     board = await context.catalog.find_board(call.path["board"])
     owner = call.path["owner"]
-    found = (await context.reads.read_entry(board, owner)).entry
+    if not query.profiles and (unchanged := await find_unchanged(context, call, board)) is not None:
+        return unchanged
+    found, totals, _ = await context.reads.read_entry(board, owner)
     unseen = False
     if found is None:
         found, unseen = (await find_hidden_entries(context, board, [owner])).get(owner), True
@@ -59,6 +62,8 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer:
     answer = EntryAnswer(found.owner, format_us(found.updated_at_us), stats, hidden=unseen or UNSET)
     if query.profiles:
         await add_profiles(context, [answer])
+    elif not unseen:  # a hidden entry changes without the board
+        return tag_answer(call, board, totals, answer)
     return answer
 
 

@@ -93,7 +93,7 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     client = StreamClient(board.partition, unread_bytes_max=settings.stream_unread_bytes_max)
     try:
         await feed.join_topic(key, make, client, last_seen=_last_seen(call.request, board))
-        response = PlainStream(headers={**_HEADERS, X_REQUEST_ID: call.request_id})
+        response = PlainStream(headers={**_HEADERS, X_REQUEST_ID: call.request_id, **(call.answer_headers or {})})
         call.answered_s = perf_counter()  # leave the stream out of the measured time: the client decides its length
         # A stream ends when its client leaves, or when the client's API key is revoked.
         with suppress(ConnectionError), context.keyring.end_when_revoked(call.identity, client.end_stream):

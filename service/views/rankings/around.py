@@ -10,7 +10,7 @@ from typing import NamedTuple
 from service.context import Context
 from service.contract.queries import AroundOwnerQuery, AroundValueQuery
 from service.contract.responses.boards import Page
-from service.contract.routes import Call
+from service.contract.routes import Call, Tagged
 from service.ranks.locator import (
     COUNTED_METHODS,
     CountStarts,
@@ -23,6 +23,7 @@ from service.ranks.locator import (
 from service.ranks.pages import Pager, Window, cell_of, rank_rows
 from service.views.owners.owners import find_column
 from service.views.owners.profiles import add_profiles
+from service.views.unchanged import find_unchanged, tag_answer
 from storage.entries.rankings import Neighbours
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.store import Program
@@ -36,10 +37,12 @@ MORE = 1
 _Located = tuple[WantedRank, LocatedRank, Window]
 
 
-async def get_rows_around_owner(context: Context, call: Call) -> Page:
+async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
     query: AroundOwnerQuery = call.query
     owner = call.path["owner"]
     board, index = await find_column(context, call.path["board"], query.column)
+    if not query.profiles and (unchanged := await find_unchanged(context, call, board)) is not None:
+        return unchanged
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
     around = _RowsAround(locator, pager, query.better, query.worse + 1)
     as_of_us = context.now_us()
@@ -59,7 +62,7 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page:
         else:
             known = locator.locate_without_count(wanted, "auto", locator.short_gap_rows)
         if known is not None:
-            return await _answer(context, query, pager, wanted, known, around.make_window(wanted, known, near, totals))
+            return await _answer(context, call, pager, wanted, known, around.make_window(wanted, known, near, totals))
     starts = locator.find_count_starts([index])
 
     def program() -> Program[_Located]:
@@ -72,12 +75,14 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page:
         return (yield from around.read(WantedRank(index, cell, owner), starts))
 
     located = await context.store_for_board(board).read(program, heavy=locator.find_curve(index) is None)
-    return await _answer(context, query, pager, *located)
+    return await _answer(context, call, pager, *located)
 
 
-async def get_rows_around_value(context: Context, call: Call) -> Page:
+async def get_rows_around_value(context: Context, call: Call) -> Page | Tagged:
     query: AroundValueQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
+    if not query.profiles and (unchanged := await find_unchanged(context, call, board)) is not None:
+        return unchanged
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
     wanted = parse_wanted_value(locator, index, query.value, "value")
     starts = locator.find_count_starts([index])
@@ -85,7 +90,7 @@ async def get_rows_around_value(context: Context, call: Call) -> Page:
     located = await context.store_for_board(board).read(
         lambda: around.read(wanted, starts), heavy=locator.find_curve(index) is None
     )
-    return await _answer(context, query, pager, *located)
+    return await _answer(context, call, pager, *located)
 
 
 class _RowsAround(NamedTuple):
@@ -142,17 +147,14 @@ class _RowsAround(NamedTuple):
 
 
 async def _answer(
-    context: Context,
-    query: AroundOwnerQuery | AroundValueQuery,
-    pager: Pager,
-    wanted: WantedRank,
-    located: LocatedRank,
-    window: Window,
-) -> Page:
+    context: Context, call: Call, pager: Pager, wanted: WantedRank, located: LocatedRank, window: Window
+) -> Page | Tagged:
+    query: AroundOwnerQuery | AroundValueQuery = call.query
     context.metrics.count_ranks_read("around" if wanted.owner is not None else "rankings", located.method)
     page = pager.make_page(window, _known(pager, window, located, wanted))
-    if query.profiles:
-        await add_profiles(context, page.entries)
+    if not query.profiles:
+        return tag_answer(call, pager.board, window.totals, page)
+    await add_profiles(context, page.entries)
     return page
 
 

@@ -6,21 +6,19 @@ from functools import partial
 from itertools import pairwise
 from math import floor
 
-from aiohttp import hdrs
-
 from predictor import BoundedRank, RankCurve, add_up_ranks
 from service.context import Context
 from service.contract.problems import ProblemError
 from service.contract.queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
 from service.contract.responses.boards import Bucket, Buckets, Page, PercentileValue, RankValue, Values
 from service.contract.responses.positions import Position, PositionMethod, Positions
-from service.contract.routes import Call, Tagged, match_entity_tag
+from service.contract.routes import Call, Tagged
 from service.contract.values import Number, parse_decimal, to_wire_number
 from service.ranks.curve_buckets import estimate_buckets, split_range
 from service.ranks.locator import Locator, WantedRank, percentile, read_board_totals
-from service.ranks.pages import make_entity_tag
 from service.views.owners.owners import find_column
 from service.views.owners.profiles import add_profiles
+from service.views.unchanged import find_unchanged, tag_answer
 from storage.entries.rankings import Ranking
 from storage.errors import UnknownColumnError
 from storage.records import Board
@@ -37,11 +35,8 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
     limit = query.limit or context.settings.page_entries_default
     pager = context.ranks.make_pager(board, index)
     store = context.store_for_board(board)
-    known = call.request.headers.get(hdrs.IF_NONE_MATCH)
-    if known is not None and not query.profiles:
-        etag = make_entity_tag(board, await context.reads.read_totals(board))
-        if match_entity_tag(known, etag):
-            return Tagged(None, etag)
+    if not query.profiles and (unchanged := await find_unchanged(context, call, board)) is not None:
+        return unchanged
     if query.cursor is not None or query.from_rank is not None:
         start = pager.find_count_start()
         if query.cursor is not None:
@@ -241,30 +236,34 @@ def rank_of_percentile(percentile: float, total: int) -> int:
     return max(1, floor(total - Fraction(str(percentile)) * (total - 1) / 100))
 
 
-async def get_buckets(context: Context, call: Call) -> Buckets:
+async def get_buckets(context: Context, call: Call) -> Tagged:
     query: BucketsQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
+    if (unchanged := await find_unchanged(context, call, board)) is not None:
+        return unchanged
     ranking = context.boards.open_board(board).rankings[index]
     store, to_wire = context.store_for_board(board), partial(to_wire_number, scale=board.spec.columns[index].scale)
     curve = context.curves.book.find_curve(board, index) if query.rank == "estimate" else None
     if curve is not None:
         # As in `get_curve`: this read raises an error if another process has emptied the board.
-        await store.read(lambda: read_board_totals(board))
+        totals = await store.read(lambda: read_board_totals(board))
         estimated = estimate_buckets(curve, ranking.padding, query.buckets)
         found = [
             Bucket(to_wire(least), to_wire(past), entries, low, high, low == high)
             for least, past, entries, low, high in estimated
         ]
     else:
-        counted = await store.read(lambda: _count_buckets(board, ranking, query.buckets), heavy=True)
+        counted, totals = await store.read(lambda: _count_buckets(board, ranking, query.buckets), heavy=True)
         found = [Bucket(to_wire(least), to_wire(past), entries) for least, past, entries in counted]
     context.metrics.count_ranks_read("rankings", "count" if curve is None else "curve", len(found))
-    return Buckets(found)
+    return tag_answer(call, board, totals, Buckets(found))
 
 
-def _count_buckets(board: Board, ranking: Ranking, buckets: int) -> Program[list[tuple[int, int, int]]]:
-    yield from read_board_totals(board)  # the board may have left the rows that the program counts
-    return (yield from count_buckets(ranking, buckets))
+def _count_buckets(
+    board: Board, ranking: Ranking, buckets: int
+) -> Program[tuple[list[tuple[int, int, int]], dict[int, int]]]:
+    totals = yield from read_board_totals(board)  # the board may have left the rows that the program counts
+    return (yield from count_buckets(ranking, buckets)), totals
 
 
 def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int, int]]]:

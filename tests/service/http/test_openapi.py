@@ -3,12 +3,14 @@
 import json
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pytest
 
 from config import Settings
+from service.http import openapi_examples
 from service.http.openapi import build_document, find_status, list_codes
 from tests.service.openapi_checks import DOCUMENT, ROUTE_TABLE, faults_of
 from tests.service.real_service import Service
@@ -165,9 +167,34 @@ def test_an_answer_that_does_not_fit_its_schema_is_found(value: Any, schema: dic
 
 
 async def test_the_service_serves_this_very_document(service: Service) -> None:
-    assert (await service.call("GET", "/openapi.json")).body == json.loads(json.dumps(DOCUMENT))
+    assert (await service.call("GET", "/openapi.json")).body == json.loads(json.dumps(DOCUMENT), parse_float=Decimal)
 
 
 def test_the_document_describes_request_headers() -> None:
     parameters = DOCUMENT["paths"]["/v1/leaderboards/{board}/stream"]["get"]["parameters"]
     assert {"name": "Last-Event-ID", "in": "header", "required": False, "schema": {"type": "string"}} in parameters
+
+
+def examples() -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """Yield each example with its place and its schema."""
+    for path, method, operation in operations():
+        for part in parts(operation):
+            if "example" in part:
+                yield f"{method} {path}", part["example"], part["schema"]
+
+
+def test_examples_are_made_of_types_that_exist() -> None:
+    assert set(openapi_examples._BY_TYPE) <= set(DOCUMENT["components"]["schemas"])
+
+
+def test_every_example_follows_its_schema() -> None:
+    faults = {place: list(faults_of(example, schema)) for place, example, schema in examples()}
+    assert {place: found for place, found in faults.items() if found} == {}
+
+
+def test_every_operation_has_an_example_of_what_it_takes_and_of_what_it_answers() -> None:
+    for path, method, operation in operations():
+        if path in ("/", "/metrics", "/openapi.json"):  # these take nothing, and answer no JSON or any
+            continue
+        described = [*operation.get("parameters", ()), operation.get("requestBody", {}), operation["responses"]]
+        assert '"example"' in json.dumps(described), f"{method} {path}"

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp import ClientSession
 
-from tests.jolokia_clients import CLIENTS, javascript_modules, node, python_modules
+from tests.installed_clients import CLIENTS, javascript_modules, node, python_modules
 from tests.service.real_service import WAIT_S, Process, Service, make_key
 
 MEMORY = "java.lang:type=Memory"

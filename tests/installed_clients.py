@@ -1,4 +1,4 @@
-"""Find Jolokia's own clients, jolokia.js and pyjolokia. `tests/install_missing.sh` puts them below `build/clients`.
+"""Find clients that others wrote, and generators of clients. `tests/install_missing.sh` puts them in `build/clients`.
 
 A test whose client is missing fails. It is never skipped.
 """
@@ -16,12 +16,17 @@ def node() -> Path:
 
 
 def javascript_modules() -> Path:
-    """Return the folder of the npm packages: jolokia.js, and axe-core, which checks accessibility."""
+    """Return the folder of the npm packages: jolokia.js, axe-core, openapi-typescript and typescript."""
     return _installed("npm", "package-lock.json") / "node_modules"
 
 
 def python_modules() -> Path:
     return _installed("pip", "pyjolokia.txt")
+
+
+def python_generator_modules() -> Path:
+    """Return the folder of the Python packages of openapi-python-client."""
+    return _installed("generator", "openapi_python_client.txt")
 
 
 def _installed(tool: str, lock: str) -> Path:

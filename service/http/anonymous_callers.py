@@ -1,0 +1,98 @@
+"""Bounds what callers without an API key may read, if the setting `anonymous_role` lets them read at all.
+
+Each address has a rate and a maximum number of open requests, and all addresses together have a rate. An IPv6 network
+of 64 bits counts as one address, because one caller has all of it.
+"""
+
+import ipaddress
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
+
+from aiohttp import hdrs, web
+
+from config.settings import Settings
+from service.telemetry.metrics.process import Metrics
+
+from .key_limits import TokenBuckets, rate_limited
+
+ADDRESSES_MAX = 10_000  # addresses whose rates are remembered
+IPV6_NETWORK_BITS = 64
+_ALL = "all"  # the caller of the bucket that all addresses share
+
+
+class AnonymousCallers:
+    """Counts the requests of callers without an API key."""
+
+    def __init__(self, settings: Settings, metrics: Metrics, *, monotonic: Callable[[], float]) -> None:
+        self._settings, self._metrics = settings, metrics
+        self._open: Counter[str] = Counter()  # open requests by address
+        self._by_address = self._total = None
+        if settings.anonymous_reads_per_s:
+            self._by_address = TokenBuckets(
+                rate_per_s=settings.anonymous_reads_per_s,
+                burst=settings.anonymous_reads_burst,
+                callers_max=ADDRESSES_MAX,
+                monotonic=monotonic,
+            )
+        if settings.anonymous_total_reads_per_s:
+            self._total = TokenBuckets(
+                rate_per_s=settings.anonymous_total_reads_per_s,
+                burst=settings.anonymous_total_reads_burst,
+                callers_max=1,
+                monotonic=monotonic,
+            )
+
+    def begin_request(self, request: web.BaseRequest) -> str:
+        """Count a request, and return its address for `end_request`.
+
+        Raises ProblemError `rate_limited` if the address has too many open requests, or if a rate is used up.
+        """
+        address = find_address(request, proxies=self._settings.trusted_proxies)
+        if self._open[address] >= self._settings.anonymous_requests_max:
+            self._metrics.rate_checked("anonymous reads", 1, passed=False)
+            detail = f"{self._open[address]} requests without an API key are open from this address"
+            raise rate_limited(self._settings, 0, detail)
+        wait_s = 0.0
+        if self._by_address is not None:
+            wait_s = self._by_address.take_tokens(address, 1)
+        if wait_s == 0 and self._total is not None:
+            wait_s = self._total.take_tokens(_ALL, 1)
+        self._metrics.rate_checked("anonymous reads", 1, passed=wait_s == 0)
+        if wait_s > 0:
+            raise rate_limited(self._settings, wait_s, "the rate of reads without an API key is used up")
+        self._open[address] += 1
+        return address
+
+    def end_request(self, address: str) -> None:
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+
+def find_address(request: web.BaseRequest, *, proxies: int) -> str:
+    """Return the address of the caller.
+
+    Each of the `proxies` in front of the service adds the address of its own caller to the end of `X-Forwarded-For`.
+    What stands before these addresses was sent by the caller, who may have invented it.
+    """
+    if proxies:
+        lines = request.headers.getall(hdrs.X_FORWARDED_FOR, ())
+        addresses = [part.strip() for line in lines for part in line.split(",")]
+        if len(addresses) >= proxies:
+            return _shorten(addresses[-proxies])
+    return _shorten(request.remote or "")
+
+
+@lru_cache(maxsize=ADDRESSES_MAX)
+def _shorten(address: str) -> str:
+    """Return the network of an IPv6 address, and any other address unchanged."""
+    try:
+        found = ipaddress.ip_address(address.strip("[]"))
+    except ValueError:
+        return address
+    if found.version == 4:
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((int(found) >> IPV6_NETWORK_BITS << IPV6_NETWORK_BITS, IPV6_NETWORK_BITS)))

@@ -1,0 +1,63 @@
+"""Lets web pages of other sites read, if the setting `cors_origins` names their origins (the CORS protocol).
+
+    browser ──OPTIONS, Access-Control-Request-Method──> Preflight ──> may the page send this request?
+            ──GET, Origin──────────────────────────────> Endpoint ──> the answer, which the page may see
+
+Only the reader's routes answer with such headers. Without them, a browser hides the answer from the page.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from aiohttp import hdrs, web
+
+from .fast_json import PlainResponse
+
+ANY_ORIGIN = "*"
+PREFLIGHT_S = 86_400  # how long a browser may remember the answer to a preflight request
+_REQUEST_HEADERS = "Authorization, Content-Type, If-None-Match, Last-Event-ID, X-Request-Id"
+_ANSWER_HEADERS = "ETag, Retry-After, X-Request-Id"
+
+
+class CrossOrigin:
+    """Knows the origins whose pages may read."""
+
+    def __init__(self, origins: Sequence[str]) -> None:
+        self._origins = frozenset(origins)
+
+    def find_headers(self, origin: str | None) -> Mapping[str, str] | None:
+        """Return the headers that show an answer to pages of an origin, or None if they may not see it."""
+        if origin is None:
+            return None
+        if ANY_ORIGIN in self._origins:
+            return {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: ANY_ORIGIN, hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: _ANSWER_HEADERS}
+        if origin.lower() not in self._origins:
+            return None
+        return {
+            hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: origin,
+            hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: _ANSWER_HEADERS,
+            hdrs.VARY: hdrs.ORIGIN,
+        }
+
+
+class Preflight:
+    """Answers preflight requests for one path."""
+
+    def __init__(self, cross_origin: CrossOrigin, methods: Sequence[str]) -> None:
+        """Allow the methods of the path's reader routes."""
+        self._cross_origin = cross_origin
+        self._methods = ", ".join(methods)
+
+    async def serve(self, request: web.BaseRequest, _: Sequence[str]) -> web.StreamResponse:
+        """Answer 204. For a page that may not read, the answer lacks the headers that would allow the request."""
+        allowed = self._cross_origin.find_headers(request.headers.get(hdrs.ORIGIN))
+        response = PlainResponse(status=204, headers={hdrs.ALLOW: self._methods, hdrs.VARY: hdrs.ORIGIN})
+        if allowed is not None:
+            response.add_headers(
+                {
+                    **allowed,
+                    hdrs.ACCESS_CONTROL_ALLOW_METHODS: self._methods,
+                    hdrs.ACCESS_CONTROL_ALLOW_HEADERS: _REQUEST_HEADERS,
+                    hdrs.ACCESS_CONTROL_MAX_AGE: str(PREFLIGHT_S),
+                }
+            )
+        return response

@@ -1,0 +1,177 @@
+"""Makes the examples of the OpenAPI document from its schemas.
+
+A member gets the example of its type or of its name, if that fits its schema, and otherwise the first value that the
+schema names. So one board, one owner and one pool appear in all examples.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Schema = dict[str, Any]
+
+_TIME = "2026-11-20T10:00:00.000000Z"
+_POSITION = {"rank": 12345, "low": 12301, "high": 12390, "exact": False, "total": 343000, "percentile": 96.401}
+# By the name of a member or parameter; the first value that has one of the types of the schema is taken.
+_BY_NAME: Mapping[str, tuple[Any, ...]] = {
+    **{name: (value,) for name, value in _POSITION.items()},
+    "board": ("game",),
+    "boards": (3,),
+    "client_id": ("lobby",),
+    "code": ("unknown_owner",),
+    "column": ("xp",),
+    "cursor": ("AbCdEf",),
+    "detail": ("'ada' has no entry in 'game'",),
+    "entries": (343000,),
+    "event": ("position",),
+    "facet": ("clan",),
+    "family": ("arena",),
+    "file": ("main.js",),
+    "from": (0,),
+    "id": ("game",),
+    "key": ("match-17",),
+    "kind": ("post",),
+    "low": (12301,),
+    "max": (1000000,),
+    "method": ("curve",),
+    "min": (0,),
+    "name": ("xp",),
+    "next": (None,),
+    "operation": ("version",),
+    "owner": ("ada",),
+    "partition": (0,),
+    "pointer": ("/posts/0/stats/xp",),
+    "pool_id": ("servers",),
+    "post_id": ("match-17/ada",),
+    "prefix": ("ga",),
+    "prev": (None,),
+    "region": ("eu",),
+    "resource": ("10.0.0.7:9000",),
+    "samples": (1000,),
+    "scale": (0,),
+    "seq": (4711,),
+    "status": (404, "applied", "ready"),
+    "time_zone": ("Europe/Berlin",),
+    "title": ("Unknown owner",),
+    "to": (1000,),
+    "type": ("number", "urn:rankcurve:problem:unknown_owner"),
+    "value": (600, "600"),
+    "version": (1,),
+}
+_ITEMS: Mapping[str, tuple[Any, ...]] = {
+    "boards": ("game",), "columns": ("xp",), "facets": ("clan",), "owners": ("ada", "bob"), "percentiles": (50, 99),
+    "periods": ("all", "week", "day"), "ranks": (1, 100), "resources": ("10.0.0.7:9000", "10.0.0.8:9000"),
+    "values": ("600", "700"), "with": ("game-2",), "missing": ("eve",),
+}  # fmt: skip
+_MEMBERS: Mapping[str, dict[str, Any]] = {  # of objects whose members have no names of their own
+    "facets": {"clan": "fox"},
+    "keep": {"day": 30},
+    "profile": {"name": "Ada"},
+    "stats": {"xp": 600},
+    "stored": {},
+}
+_KNOTS = [{"value": 9120, "rank": 1, "ties": 1}, {"value": 600, "rank": 12345, "ties": 28}]
+_BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single types
+    "AskLease": {"lease_seconds": 60},
+    "AuditAnswer": {
+        "outcome": "compared", "certificate": 0.004, "owners": 100, "mean_error": 0.0008, "p99_error": 0.003,
+        "worst_error": 0.0035, "brackets_broken": 0, "certificates_broken": 0, "broken": [], "seconds": 0.42,
+    },
+    "BoardAnswer": {"closed": False, "archived": False},
+    "ClientAnswer": {"name": "Lobby"},
+    "ColumnAnswer": {"merge": "sum"},
+    "ColumnBody": {"merge": "sum"},
+    "CreatedKey": {"id": "3f9a0c71de", "name": "match server", "role": "writer", "revoked_at": None,
+                   "key": "rk_3f9a0c71de_…"},
+    "CurveAnswer": {"certificate": 0.004, "knots": _KNOTS, "errors": [0, 3], "method": "skip"},
+    "FacetValue": {"value": "fox", "board": "arena:2026-W47:clan=fox"},
+    "FacetedPostBody": {"stats": {"xp": 25}, "post_id": "match-17/ada", "facets": {"clan": "fox"}},
+    "FamilyAnswer": {"id": "arena"},
+    "FamilyBoardAnswer": {"board": "arena:2026-W47", "previous": "arena:2026-W46", "archived": False},
+    "FanPostBody": {"stats": {"xp": 25}, "post_id": "match-17/ada"},
+    "Health": {"status": "ok"},
+    "JolokiaAnswer": {"status": 200, "timestamp": 1763632800, "request": {"type": "version"}},
+    "KeyAnswer": {"id": "3f9a0c71de", "name": "match server", "role": "writer", "revoked_at": None},
+    "LeaseAnswer": {"expires_in": 60},
+    "Lookup": {"column": "xp"},
+    "PastPosition": {"board": "arena:2026-W46"},
+    "PeriodAnswer": {"name": "week", "starts_at": "2026-11-15T23:00:00.000000Z",
+                     "ends_at": "2026-11-22T23:00:00.000000Z", "closed": False},
+    "PostBody": {"stats": {"xp": 25}, "post_id": "match-17/ada"},
+    "PostKey": {"name": "match server", "role": "writer"},
+    "PostResult": {"updated_at": _TIME, "stats": {"xp": 600}},
+    "PredictorAnswer": {"exact_top": 1000, "refresh_seconds": 300},
+    "PutFamily": {"periods": ["all", "week", "day"], "facets": [[], ["clan"]]},
+    "QueueAnswer": {"posts": 120, "age_seconds": 0.2, "workers": 1, "capacity": 500000, "speed": 12000},
+    "RankedEntry": {"rank": 1, "exact": True, "value": 600},
+    "Readiness": {"status": "ok"},
+    "RefreshAnswer": {"certificate": 0.004, "seconds": 0.04, "method": "skip"},
+    "StreamEvent": {"id": "4711", "data": '{"rank": 12345, "low": 12301, "high": 12390, "exact": false}'},
+}  # fmt: skip
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None),
+}  # fmt: skip
+_DEPTH_MAX = 12
+
+
+def make_example(schema: Schema, schemas: Mapping[str, Schema], name: str = "", depth: int = 0) -> Any:
+    """Return a value that the schema allows. `schemas` are the components by name, and `name` is the member's."""
+    if "$ref" in schema:
+        kind = schema["$ref"].rpartition("/")[2]
+        example = make_example(schemas[kind], schemas, name, depth)
+        return {**example, **_BY_TYPE[kind]} if kind in _BY_TYPE else example
+    if "const" in schema:
+        return schema["const"]
+    if "oneOf" in schema or "anyOf" in schema:
+        return _example_of_choices(schema.get("oneOf") or schema["anyOf"], schemas, name, depth)
+    if "enum" in schema:
+        named = _BY_NAME.get(name, ())
+        return next((each for each in named if each in schema["enum"]), schema["enum"][0])
+    kinds = schema.get("type", "object")
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if "object" in kinds:
+        return _example_of_object(schema, schemas, name, depth)
+    if "array" in kinds:
+        return _example_of_array(schema, schemas, name, depth)
+    return _example_of_scalar(schema, kinds, name)
+
+
+def _example_of_choices(choices: list[Schema], schemas: Mapping[str, Schema], name: str, depth: int) -> Any:
+    if {"type": "null"} in choices and (depth > _DEPTH_MAX or None in _BY_NAME.get(name, ())):
+        return None
+    return make_example(choices[0], schemas, name, depth)
+
+
+def _example_of_object(schema: Schema, schemas: Mapping[str, Schema], name: str, depth: int) -> Any:
+    if "properties" not in schema:
+        if name in _MEMBERS:
+            return _MEMBERS[name]
+        further = schema.get("additionalProperties")
+        return {"xp": make_example(further, schemas, "", depth + 1)} if isinstance(further, dict) else {}
+    required = schema.get("required", ())
+    return {
+        each: make_example(member, schemas, each, depth + 1)
+        for each, member in schema["properties"].items()
+        if each in required
+    }
+
+
+def _example_of_array(schema: Schema, schemas: Mapping[str, Schema], name: str, depth: int) -> list[Any]:
+    if "prefixItems" in schema:
+        return [make_example(each, schemas, "", depth + 1) for each in schema["prefixItems"]]
+    items = schema.get("items", {})
+    if items.get("type") in ("string", "integer", "number") and name in _ITEMS:
+        return list(_ITEMS[name])
+    return [make_example(items, schemas, "" if name in ("boards", "facets") else name, depth + 1)]
+
+
+def _example_of_scalar(schema: Schema, kinds: list[str], name: str) -> Any:
+    if schema.get("format") == "date-time":
+        return _TIME
+    for each in _BY_NAME.get(name, ()):
+        for kind in kinds:
+            if isinstance(each, _KINDS[kind]) and isinstance(each, bool) is (kind == "boolean"):
+                return each
+    if "default" in schema:
+        return schema["default"]
+    least = schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
+    return {"string": "text", "integer": least or 1, "number": least or 1, "boolean": True, "null": None}[kinds[0]]
