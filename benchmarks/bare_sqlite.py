@@ -19,7 +19,7 @@ _PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",
     "cache_size=-262144",
-    "wal_autocheckpoint=40000",
+    "wal_autocheckpoint=100000",
     "temp_store=MEMORY",
 )
 _ZERO = 10**15

@@ -279,11 +279,11 @@ class SqliteSettings(_Group):
 
     # Constants, because no operator needs to turn them:
     # Pages in SQLite's write-ahead log at which a post makes a checkpoint and waits for it. It comes to that only if
-    # the checkpoints beside the posts are too slow.
-    checkpoint_pages: ClassVar[int] = 40_000
+    # the checkpoints beside the posts are too slow. A page has 4 KiB, so the log takes up to 400 MB of the disk then.
+    checkpoint_pages: ClassVar[int] = 100_000
     # The first write after a checkpoint is followed by the next one after this time. Each has its price: it waits for
     # the disk, and it copies each changed page once, however often the page has changed.
-    checkpoint_after_s: ClassVar[float] = 1.0
+    checkpoint_after_s: ClassVar[float] = 3.0
 
 
 class PostgresSettings(_Group):
