@@ -15,10 +15,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test quick check bench lock clean
+.PHONY: help install demo test quick check bench typescript lock clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 install: $(STAMP) ## Set up .venv with the locked packages and the command rankcurve
 
@@ -51,6 +51,10 @@ check: $(STAMP) ## Check format, lint, types, import contracts and tidiness
 
 bench: $(STAMP) ## Measure the speed and write docs/performance.md, in about 30 minutes (ARGS="--only positions": only that)
 	$(BIN)/python -m benchmarks.performance $(ARGS)
+
+typescript: $(STAMP) ## Build the TypeScript client in clients/typescript/dist
+	tests/install_missing.sh $(BIN)/python
+	$(BIN)/python clients/typescript/build.py build/clients/npm/node_modules clients/typescript/dist
 
 # Only this target needs uv, so the lock does not have it. --universal makes one lock for every platform and Python from 3.11.
 lock: ## Renew requirements.lock from pyproject.toml (ARGS=--upgrade: to the newest versions)

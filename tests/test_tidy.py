@@ -16,7 +16,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
-PYTHON_FOLDERS = (*PACKAGES, "benchmarks", "tests")
+PYTHON_FOLDERS = (*PACKAGES, "benchmarks", "clients", "tests")
 FUNCTION_LINES_MAX = 60
 # These patterns also find DDL. PRAGMA and BEGIN only set up a connection, so they are not queries.
 SQL = re.compile(

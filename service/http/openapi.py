@@ -75,8 +75,11 @@ def build_document(routes: Sequence[Route], settings: object) -> Schema:
     schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
     refs = dict(zip(types, schemas, strict=True))
     paths: dict[str, Schema] = {}
+    anonymous = getattr(settings, "anonymous_role", "none") == "reader"
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refs)
+        operation = paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refs)
+        if anonymous and route.role is Role.READER and not route.needs_key:
+            operation["security"].append({})
     document = {
         "openapi": "3.1.0",
         "info": {"title": "rankcurve", "version": service_version(), "description": _DESCRIPTION},

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from config import Settings
+from service.contract.keys import Role
 from service.http import openapi_examples
 from service.http.openapi import build_document, find_status, list_codes
 from tests.service.openapi_checks import DOCUMENT, ROUTE_TABLE, faults_of
@@ -181,6 +182,14 @@ def examples() -> Iterator[tuple[str, Any, dict[str, Any]]]:
         for part in parts(operation):
             if "example" in part:
                 yield f"{method} {path}", part["example"], part["schema"]
+
+
+def test_a_service_that_lets_anyone_read_says_so_of_every_read_but_owners_posts() -> None:
+    document = build_document(ROUTE_TABLE, Settings(anonymous_role="reader"))
+    free = {
+        each["x-view"] for methods in document["paths"].values() for each in methods.values() if {} in each["security"]
+    }
+    assert free == {route.view for route in ROUTE_TABLE if route.role is Role.READER} - {"owner_posts"}
 
 
 def test_examples_are_made_of_types_that_exist() -> None:

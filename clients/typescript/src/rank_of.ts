@@ -1,0 +1,103 @@
+/** Computes ranks from a curve, as the service does with `rank=estimate`. It computes with whole numbers only. */
+
+import type { Bracket, Curve } from "./types.js";
+
+const SHAPE_UNIT = 65_536n;
+const TIME_LIMIT = 10n ** 16n; // microseconds since 1970; every time that the service stores is earlier
+const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?$/;
+const TIME = /^(.*?)(?:\.(\d{1,6})\d*)?(Z|[+-]\d\d:\d\d)$/;
+
+type Value = number | string;
+
+/** A curve with the keys of its knots: a smaller key is better. */
+export interface KeyedCurve {
+  curve: Curve;
+  keys: bigint[];
+  best: bigint | undefined;
+  worst: bigint | undefined;
+}
+
+export function makeKeyed(curve: Curve): KeyedCurve {
+  const keyOfEnd = (end: { value: Value; reached_at?: string } | null | undefined): bigint | undefined =>
+    end ? keyOf(curve, end.value, end.reached_at) : undefined;
+  return {
+    curve,
+    keys: curve.knots.map((knot) => keyOf(curve, knot.value, knot.reached_at)),
+    best: keyOfEnd(curve.outside?.best),
+    worst: keyOfEnd(curve.outside?.worst),
+  };
+}
+
+/** Return the rank of a value. Without `reachedAt`, the value counts as reached after all others. */
+export function rankOf({ curve, keys, best, worst }: KeyedCurve, value: Value, reachedAt?: string): Bracket {
+  const step = BigInt(curve.step);
+  let key = keyOf(curve, value, reachedAt);
+  const onLattice = keys[0] === undefined ? key : key + modulo(keys[0] - key, step);
+  // No entry lies between two lattice points, so a key between them has the same rank as the next point.
+  if (curve.snaps) key = onLattice;
+  const j = bisectLeft(keys, key); // the first knot that is not better; gap j lies before this knot
+  const [before, after] = [curve.knots[j - 1], curve.knots[j]];
+  const low = before ? before.rank + before.ties : 1;
+  const high = after ? after.rank : curve.total + 1;
+  if (low === high || (after && keys[j] === key)) return bracketOf(high, high, high);
+  if (!before && best !== undefined && key <= best) return bracketOf(low, low, low); // nobody is better
+  if (!after && worst !== undefined && key > worst) return bracketOf(high, high, high); // nobody is worse
+  const start = before ? keys[j - 1]! + step : best!;
+  const end = after ? keys[j]! : (worst! > start ? worst! : start) + step;
+  const shape = before && after ? curve.shapes?.[j - 1] : undefined;
+  const rank = estimate(low, high, onLattice - start, end - start, shape);
+  const errors = before && after ? curve.errors : curve.outside?.errors;
+  if (!errors) return bracketOf(rank, low, high);
+  const error = errors[before && after ? j - 1 : j === 0 ? 0 : 1]!;
+  return bracketOf(rank, Math.max(low, rank - error), Math.min(high, rank + error));
+}
+
+function bracketOf(rank: number, low: number, high: number): Bracket {
+  return { rank, low, high, exact: low === high };
+}
+
+function keyOf(curve: Curve, value: Value, reachedAt?: string): bigint {
+  const found = DECIMAL.exec(String(value));
+  if (!found) throw new RangeError(`${value} is not a decimal number`);
+  const [, sign, whole, part = ""] = found;
+  const digits = part.padEnd(curve.scale, "0");
+  if (digits.length > curve.scale) throw new RangeError(`${value} has more than ${curve.scale} digits after the point`);
+  let key = BigInt(`${whole}${digits}`);
+  if ((sign === "-") !== (curve.best === "high")) key = -key;
+  if (curve.ties === "shared") return key;
+  return key * TIME_LIMIT + (reachedAt === undefined ? TIME_LIMIT - 1n : microsecondsOf(reachedAt));
+}
+
+function microsecondsOf(time: string): bigint {
+  const found = TIME.exec(time);
+  if (!found) throw new RangeError(`${time} is no time with a zone`);
+  const [, second, part = "", zone] = found;
+  return BigInt(Date.parse(`${second}${zone}`)) * 1000n + BigInt(part.padEnd(6, "0"));
+}
+
+/** Return the rank at the place `at` of a gap, rounded half up, along a line or, with a shape, along a cubic. */
+function estimate(low: number, high: number, at: bigint, run: bigint, shape?: number[] | null): number {
+  if (at <= 0n) return low;
+  if (at >= run) return high;
+  let [part, whole] = [at, run];
+  if (shape) {
+    const [first, second] = [BigInt(shape[0]!), BigInt(shape[1]!)];
+    part = at * (3n * (run - at) * ((run - at) * first + at * second) + at * at * SHAPE_UNIT);
+    whole = run ** 3n * SHAPE_UNIT;
+  }
+  return low + Number((2n * BigInt(high - low) * part + whole) / (2n * whole));
+}
+
+function bisectLeft(keys: bigint[], key: bigint): number {
+  let [from, to] = [0, keys.length];
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (keys[middle]! < key) from = middle + 1;
+    else to = middle;
+  }
+  return from;
+}
+
+function modulo(a: bigint, b: bigint): bigint {
+  return ((a % b) + b) % b;
+}

@@ -1,0 +1,126 @@
+/** Sends requests, and tries again where that helps and does no harm. */
+
+import { ApiError, UnreachableError } from "./errors.js";
+import type { Options, Problem } from "./types.js";
+
+const TIMEOUT_MS = 10_000;
+const RETRIES = 4;
+const PAUSE_MS = 100; // before the first retry; it doubles with each further one
+export const PAUSE_MS_MAX = 30_000;
+const PROXY_STATUSES = [502, 504]; // a proxy got no answer of the service
+
+export interface Sent {
+  method?: "GET" | "POST";
+  query?: object;
+  body?: unknown;
+  headers?: Record<string, string>;
+  signal?: AbortSignal;
+}
+
+export class Transport {
+  readonly #url: string;
+  readonly #key: string | undefined;
+  readonly #timeoutMs: number;
+  readonly #retries: number;
+  readonly #fetch: typeof fetch;
+
+  constructor(url: string, options: Options) {
+    this.#url = url.replace(/\/+$/, "");
+    this.#key = options.key;
+    this.#timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
+    this.#retries = options.retries ?? RETRIES;
+    this.#fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init));
+  }
+
+  /**
+   * Send a request that may be sent twice, and return its answer: a success, or 304.
+   *
+   * After 429 and 503 it is tried again if the service says when. Throws ApiError and UnreachableError.
+   */
+  async send(path: string, sent: Sent = {}): Promise<Response> {
+    for (let tried = 0; ; tried += 1) {
+      const left = this.#retries - tried;
+      let pauseMs = drawPauseMs(tried);
+      try {
+        const answer = await this.open(path, sent, this.#timeoutMs);
+        if (answer.ok || answer.status === 304) return answer;
+        const after = Number(answer.headers.get("Retry-After") ?? Number.NaN);
+        const again = PROXY_STATUSES.includes(answer.status) || (isBusy(answer.status) && after >= 0);
+        if (!again || left <= 0) throw new ApiError(answer.status, await readProblem(answer));
+        await answer.body?.cancel();
+        if (after >= 0) pauseMs = Math.min(PAUSE_MS_MAX, after * 1000) * (1 + Math.random() / 4);
+      } catch (error) {
+        if (error instanceof ApiError || sent.signal?.aborted) throw error;
+        if (left <= 0) throw new UnreachableError(`no answer of ${this.#url}: ${String(error)}`, { cause: error });
+      }
+      await pause(pauseMs, sent.signal);
+    }
+  }
+
+  /** Send a request once. Without `timeoutMs`, the answer may take as long as it wants. */
+  open(path: string, sent: Sent, timeoutMs?: number): Promise<Response> {
+    const headers: Record<string, string> = { ...sent.headers };
+    if (this.#key !== undefined) headers["Authorization"] = `Bearer ${this.#key}`;
+    const init: RequestInit = { method: sent.method ?? "GET", headers };
+    if (sent.body !== undefined) {
+      headers["Content-Type"] = "application/json";
+      init.body = JSON.stringify(sent.body);
+    }
+    const signals = [sent.signal, timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs)];
+    const signal = anyOf(signals.filter((each) => each !== undefined));
+    if (signal !== undefined) init.signal = signal;
+    return this.#fetch(this.#url + path + queryText(sent.query), init);
+  }
+}
+
+/** Return a path in which each name is escaped. */
+export function pathOf(parts: TemplateStringsArray, ...names: string[]): string {
+  return parts.map((part, index) => part + encodeURIComponent(names[index] ?? "")).join("");
+}
+
+export async function readProblem(answer: Response): Promise<Problem | undefined> {
+  if (!answer.headers.get("Content-Type")?.startsWith("application/problem+json")) return undefined;
+  return (await answer.json()) as Problem;
+}
+
+/** Wait. Throws the reason of the signal if it is aborted before. */
+export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const end = (): void => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", end);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", end, { once: true });
+  });
+}
+
+/** Return a random pause before a retry, so that clients which failed together do not come back together. */
+export function drawPauseMs(tried: number): number {
+  return Math.random() * Math.min(PAUSE_MS_MAX, PAUSE_MS * 2 ** tried);
+}
+
+function isBusy(status: number): boolean {
+  return status === 429 || status === 503;
+}
+
+function queryText(query: object = {}): string {
+  const parts = Object.entries(query).flatMap(([name, value]) =>
+    value === undefined ? [] : [`${name}=${encodeURIComponent(Array.isArray(value) ? value.join(",") : String(value))}`],
+  );
+  return parts.length > 0 ? `?${parts.join("&")}` : "";
+}
+
+function anyOf(signals: AbortSignal[]): AbortSignal | undefined {
+  if (signals.length < 2) return signals[0];
+  const both = new AbortController(); // AbortSignal.any is younger than Node 18
+  for (const each of signals) {
+    if (each.aborted) both.abort(each.reason);
+    each.addEventListener("abort", () => both.abort(each.reason), { once: true, signal: both.signal });
+  }
+  return both.signal;
+}

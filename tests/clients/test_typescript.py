@@ -1,0 +1,134 @@
+"""Test the TypeScript client against a real service: in Node, and on a page of another site in a browser."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.browser import open_page
+from tests.installed_clients import CLIENTS, javascript_modules, node
+from tests.service.real_service import ROOT, WAIT_S, Service, environment, without
+
+OWNERS = 1_000
+SMALL = {"predictor": {"exact_top": 10, "samples": 40, "method": "skip"}}
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the client as `make typescript` does."""
+    folder = tmp_path_factory.mktemp("typescript") / "dist"
+    command = [sys.executable, str(ROOT / "clients/typescript/build.py"), str(javascript_modules()), str(folder)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return folder
+
+
+@pytest.fixture
+async def game(tmp_path: Path) -> AsyncIterator[Service]:
+    """Start a service with a key that pages may read without it. Board `low` has decimals, and the earliest wins."""
+    open_to_pages = {"anonymous_role": "reader", "anonymous_reads_per_s": 0, "cors_origins": ("*",)}
+    async with Service(tmp_path, **open_to_pages).running() as service:
+        await service.board("high", {"name": "xp", "merge": "sum"}, ties="shared", **SMALL)
+        await service.board("low", {"name": "xp", "merge": "min", "best": "low", "scale": 2}, ties="earliest", **SMALL)
+        for board, value in (("high", lambda index: index * 37 % 5_000), ("low", lambda index: f"{index % 300}.25")):
+            posts = [{"owner": f"p{index}", "stats": {"xp": value(index)}} for index in range(OWNERS)]
+            await service.post(board, *posts)
+            await service.refresh(board, "xp")
+        key = (await service.must("POST", "/v1/keys", {"name": "match server", "role": "ops"}))["key"]
+        service.headers = {"Authorization": f"Bearer {key}"}
+        yield service
+
+
+async def run_session(dist: Path, game: Service) -> dict[str, Any]:
+    key = game.headers["Authorization"].removeprefix("Bearer ")
+    session = await asyncio.create_subprocess_exec(
+        node(), CLIENTS / "typescript_session.mjs", dist, game.base, key, stdout=-1, stderr=-1
+    )
+    printed, errors = await asyncio.wait_for(session.communicate(), WAIT_S)
+    assert session.returncode == 0, errors.decode()
+    found: dict[str, Any] = json.loads(printed)
+    return found
+
+
+async def test_a_program_in_node_reads_posts_follows_and_ranks_offline(dist: Path, game: Service) -> None:
+    high = "/v1/leaderboards/high"
+    expected = {
+        "positions": await game.get(f"{high}/entries/p7/positions?columns=xp&rank=exact"),
+        "around": await game.get(f"{high}/entries/p7/around?column=xp&better=1&worse=1"),
+        "entry": await game.get(f"{high}/entries/p7"),
+        "lookup": await game.must("POST", f"{high}/entries/lookup", {"owners": ["p7", "nobody"], "column": "xp"}),
+        "onBoards": await game.must("POST", "/v1/owners/p7/positions", {"boards": ["high", "low"], "column": "xp"}),
+        "values": await game.get(f"{high}/rankings/xp/values?ranks=1,2"),
+        "valueAround": await game.get(f"{high}/rankings/xp/around?value=50&better=1&worse=1"),
+        "buckets": await game.get(f"{high}/rankings/xp/buckets?buckets=3"),
+        "owners": [
+            row["owner"] async for page in game.pages(f"{high}/rankings/xp?limit=100") for row in page["entries"]
+        ],
+    }
+    found = await run_session(dist, game)
+    for name, answer in expected.items():
+        plain = json.loads(json.dumps(answer, default=float))
+        assert without(found[name], "as_of") == without(plain, "as_of"), name
+    assert found["unknown"] == ["ApiError", 404, "unknown_owner"]
+    assert found["badKey"] == ["ApiError", 401, "unauthorized"]
+    assert found["nowhere"][0] == found["late"][0] == "UnreachableError"
+    for board in ("high", "low"):
+        assert len(found["offline"][board]) == 300
+        assert found["offline"][board] == found["service"][board], board
+        assert found["renewed"][board] is False
+
+
+async def test_a_post_whose_answers_are_lost_counts_once(dist: Path, game: Service) -> None:
+    found = await run_session(dist, game)
+    assert (found["tries"], [each["status"] for each in found["posted"]]) == (4, ["duplicate"])
+    assert (await game.get("/v1/leaderboards/high/entries/new"))["stats"] == {"xp": 5}
+    assert found["many"] == 1_500
+    assert (await game.get("/v1/leaderboards/high/entries/often"))["stats"] == {"xp": 1_500}
+
+
+async def test_a_stream_that_breaks_goes_on_where_it_stopped(dist: Path, game: Service) -> None:
+    found = await run_session(dist, game)
+    first, second = found["events"]
+    assert (first["event"], second["event"], second["data"]["rank"]) == ("position", "position", 1)
+    assert (found["opened"], found["resumedAt"]) == (2, first["id"])
+
+
+@asynccontextmanager
+async def site_of(dist: Path) -> AsyncIterator[str]:
+    """Serve the page and the client from an address of their own."""
+    app = web.Application()
+    app.router.add_static("/dist", dist)
+    app.router.add_static("/", CLIENTS)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+async def test_a_page_of_another_site_reads_and_follows_without_a_key(
+    dist: Path, game: Service, chromium_address: str
+) -> None:
+    top = [row["owner"] for row in (await game.get("/v1/leaderboards/high/rankings/xp?limit=10"))["entries"]]
+    async with site_of(dist) as site, open_page(chromium_address) as page:
+        await page.goto(f"{site}/typescript_page.html?service={game.base}")
+        await page.wait_for("document.querySelector('#top').children.length === 10")
+        assert await page.texts("#top li") == top
+        await page.wait_for_text("rank", within="#live")
+        await page.evaluate("again()")
+        figures = await game.figures()
+        assert figures["rankcurve_requests_total", "page", "3xx"] == 1, "the browser asks whether the page has changed"
+        assert await page.evaluate("refused()") == "UnreachableError", "the browser hides the answer to a post"
+        [position] = (await game.get("/v1/leaderboards/high/rankings/xp/positions?values=600&rank=estimate"))[
+            "positions"
+        ]
+        assert await page.evaluate("rank(600)") == position["rank"]
+        await game.post("high", {"owner": "p7", "stats": {"xp": 10_000}})
+        await page.wait_for("document.querySelector('#live').textContent === 'rank 1'")

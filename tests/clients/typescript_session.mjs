@@ -1,0 +1,75 @@
+// Use the TypeScript client against a service: node typescript_session.mjs DIST URL KEY. Prints what it found as JSON.
+const [dist, url, key] = process.argv.slice(2);
+const { ApiError, Client, UnreachableError } = await import(`${dist}/index.js`);
+
+const game = new Client(`${url}/`, { key });
+const found = {};
+const awake = setInterval(() => {}, 1000); // Node ends when only the timeout of a request is left to wait for
+
+const codeOf = async (asked) => asked.then(() => "no error", (error) => [error.constructor.name, error.status, error.code]);
+
+found.positions = await game.positions("high", "p7", { columns: ["xp"], rank: "exact" });
+found.around = await game.around("high", "p7", { column: "xp", better: 1, worse: 1 });
+found.entry = await game.entry("high", "p7");
+found.lookup = await game.lookup("high", ["p7", "nobody"], "xp");
+found.onBoards = await game.positionsOnBoards("p7", ["high", "low"], "xp");
+found.values = await game.values("high", "xp", { ranks: [1, 2] });
+found.valueAround = await game.valueAround("high", "xp", { value: "50", better: 1, worse: 1 });
+found.buckets = await game.buckets("high", "xp", { buckets: 3 });
+found.owners = [];
+for await (const page of game.pages("high", "xp", 400)) found.owners.push(...page.entries.map((entry) => entry.owner));
+
+found.unknown = await codeOf(game.entry("high", "nobody"));
+found.badKey = await codeOf(new Client(url, { key: "rk_0_0" }).entry("high", "p7"));
+found.nowhere = await codeOf(new Client("http://127.0.0.1:9", { retries: 1 }).entry("high", "p7"));
+found.late = await codeOf(new Client(url, { key, retries: 0, timeoutMs: 1, fetch: (_, init) =>
+  new Promise((_, reject) => init.signal.addEventListener("abort", () => reject(init.signal.reason))) }).entry("high", "p7"));
+
+[found.offline, found.service, found.renewed] = [{}, {}, {}];
+for (const [board, scale] of [["high", 0], ["low", 2]]) {
+  const curve = await game.curve(board, "xp");
+  const values = Array.from({ length: 300 }, (_, index) => (scale ? (index * 1.25).toFixed(scale) : String(index * 19)));
+  found.offline[board] = values.map((value) => curve.rank(value));
+  found.service[board] = [];
+  for (let from = 0; from < values.length; from += 50) {
+    const asked = { values: values.slice(from, from + 50), rank: "estimate" };
+    const { positions } = await game.valuePositions(board, "xp", asked);
+    found.service[board].push(...positions.map(({ rank, low, high, exact }) => ({ rank, low, high, exact })));
+  }
+  found.renewed[board] = await curve.renew();
+}
+
+// The answers of the first tries are lost on the way, and one is a 503 of a busy service.
+let tries = 0;
+const lossy = async (...request) => {
+  tries += 1;
+  if (tries === 3) return new Response("{}", { status: 503, headers: { "Retry-After": "0" } });
+  const answer = await fetch(...request);
+  if (tries < 3) throw new TypeError("the answer was lost");
+  return answer;
+};
+found.posted = await new Client(url, { key, fetch: lossy }).post("high", [{ owner: "new", stats: { xp: 5 } }]);
+found.tries = tries;
+found.many = (await game.post("high", Array.from({ length: 1500 }, () => ({ owner: "often", stats: { xp: 1 } })))).length;
+
+// The first connection of the stream breaks after its first event. Over the second one comes what is posted then.
+const breaking = new AbortController();
+found.opened = 0;
+const broken = new Client(url, {
+  key,
+  fetch: async (request, init) => {
+    found.opened += 1;
+    found.resumedAt = init.headers["Last-Event-ID"];
+    const answer = await fetch(request, found.opened === 1 ? { ...init, signal: breaking.signal } : init);
+    if (found.opened === 2) game.post("high", [{ owner: "p7", stats: { xp: 10_000 } }]);
+    return answer;
+  },
+});
+found.events = [];
+for await (const event of broken.stream("high", { column: "xp", owner: "p7" })) {
+  found.events.push(event);
+  if (found.events.length === 2) break;
+  breaking.abort(new TypeError("the connection broke"));
+}
+clearInterval(awake);
+console.log(JSON.stringify(found));
