@@ -50,8 +50,10 @@ class Preflight:
     async def serve(self, request: web.BaseRequest, _: Sequence[str]) -> web.StreamResponse:
         """Answer 204. For a page that may not read, the answer lacks the headers that would allow the request."""
         allowed = self._cross_origin.find_headers(request.headers.get(hdrs.ORIGIN))
-        response = PlainResponse(status=204, headers={hdrs.ALLOW: self._methods, hdrs.VARY: hdrs.ORIGIN})
-        if allowed is not None:
+        response = PlainResponse(status=204, headers={hdrs.ALLOW: self._methods})
+        if allowed is None:
+            response.add_headers({hdrs.VARY: hdrs.ORIGIN})
+        else:
             response.add_headers(
                 {
                     **allowed,

@@ -70,6 +70,7 @@ async def test_a_preflight_allows_reads_only(game: Service) -> None:
     asked = {"Origin": GAME, "Access-Control-Request-Method": "GET"}
     answer = await game.call("OPTIONS", f"{B}/entries/o1/positions", headers=asked)
     assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (204, GAME)
+    assert answer.headers["Vary"] == "Origin"
     assert answer.headers["Access-Control-Allow-Methods"] == "GET, HEAD"
     assert "If-None-Match" in answer.headers["Access-Control-Allow-Headers"]
     lookup = await game.call("OPTIONS", f"{B}/entries/lookup", headers=asked)
@@ -77,7 +78,11 @@ async def test_a_preflight_allows_reads_only(game: Service) -> None:
     board = await game.call("OPTIONS", B, headers=asked)
     assert board.headers["Access-Control-Allow-Methods"] == "GET, HEAD", "a page may not delete the board"
     other = await game.call("OPTIONS", f"{B}/entries/o1", headers={**asked, "Origin": "https://other.example"})
-    assert (other.status, "Access-Control-Allow-Origin" in other.headers) == (204, False)
+    assert (other.status, "Access-Control-Allow-Origin" in other.headers, other.headers["Vary"]) == (
+        204,
+        False,
+        "Origin",
+    )
     assert (await game.call("OPTIONS", f"{B}/posts", headers=asked)).status == 405
 
 
