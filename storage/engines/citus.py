@@ -87,4 +87,4 @@ class PlacementCheck:
 
     async def _find_last_placement(self, connection: PostgresConnection) -> int:
         rows = await connection.run_query(_LAST_PLACEMENT.bind(shards=self._shards).build(POSTGRES))
-        return int(rows[0][0])
+        return int(rows[0][0] or 0)  # without the option --citus, no partition is placed

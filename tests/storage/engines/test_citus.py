@@ -71,3 +71,15 @@ def test_the_coordinator_is_reached_with_the_same_user_and_database(url: str, th
 
 def test_an_address_of_ipv6_is_written_in_brackets() -> None:
     assert replace_host("postgresql://u@a/d", "::1", 5432) == "postgresql://u@[::1]:5432/d"
+
+
+class UnplacedConnection:
+    """A connection to a server with Citus, where no partition is distributed."""
+
+    async def run_query(self, query: Built, **_: Any) -> Rows:
+        return [(None,)] if "max(" in query.sql else []
+
+
+async def test_a_store_that_citus_does_not_place_is_never_moved() -> None:
+    connection, check = cast(PostgresConnection, UnplacedConnection()), PlacementCheck()
+    await check.end(connection, await check.begin(connection))
