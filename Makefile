@@ -23,11 +23,11 @@ help: ## Show this list
 install: $(STAMP) ## Set up .venv with the locked packages and the command rankcurve
 
 # --clear: a package that left the lock leaves the environment too.
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml clients/python/pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankcurve needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
 	"$(PYTHON)" -m venv --clear $(VENV)
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable . --editable clients/python
 	@touch $(STAMP)
 
 demo: $(STAMP) ## Import a season of 100,000 players and serve it on http://127.0.0.1:8080 (RANKCURVE_PORT: another port; ARGS=--once: stop after set-up)
@@ -61,9 +61,9 @@ lock: ## Renew requirements.lock from pyproject.toml (ARGS=--upgrade: to the new
 	"$(PYTHON)" -m venv build/lock
 	build/lock/bin/python -m pip --disable-pip-version-check install --quiet uv
 	build/lock/bin/uv pip compile pyproject.toml --no-config --group dev --extra plots --extra tracing --universal --python-version 3.11 \
-	  --generate-hashes --no-header --quiet --output-file requirements.lock $(ARGS)
+	  --no-emit-package rankcurve-client --generate-hashes --no-header --quiet --output-file requirements.lock $(ARGS)
 	build/lock/bin/uv pip compile pyproject.toml --no-config --group image --extra tracing --universal --python-version 3.11 \
-	  --constraint requirements.lock --generate-hashes --no-header --no-annotate --quiet --output-file deploy/requirements.lock
+	  --no-emit-package rankcurve-client --constraint requirements.lock --generate-hashes --no-header --no-annotate --quiet --output-file deploy/requirements.lock
 
 clean: ## Remove .venv and what the tools made; data/ stays
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -2,11 +2,9 @@
 
 Each room may import the rooms that stand before it in this list:
 
-    agent        a client for leasing resources; other programs may copy it, so it imports no other room
     contract     the types, names and errors that travel over the wire
     telemetry    logs, traces and metrics
     http         what the service does with every request before and after its handler
-    client       the HTTP client that commands and the demo use
     ranks        finding ranks and pages of a ranking
     streams      the feed that server-sent events come from
     monitoring   managed objects, Jolokia and the dashboard
@@ -14,6 +12,7 @@ Each room may import the rooms that stand before it in this list:
     key_store    API keys in the store
     views        one handler for each route; `health_routes` adds the routes of operators and monitors
     api, app     the route table, and the aiohttp application that serves it
+    lease_peers  reads the lease journals of other stores, for a job
     wiring       builds the context of one process; handlers never import it
     serve        one serving process from start to stop; `processes` runs several of them
     commands     the commands that `cli` assembles; `demo` sets up a sample season

@@ -105,7 +105,7 @@ _READS = [
     Route("GET", _RANKING + "/curve", curves.get_curve, Role.READER, "curve", operation="getCurve",
         summary="The curve that ranks are read off", tag="Rankings", response=CurveAnswer, statuses=(200, 304),
         problems=(*_COLUMN_CODES, "no_curve"), response_headers=("ETag",),
-        description="The answer is enough to rank offline with the same results as the service. docs/rank_offline.py"
+        description="The answer is enough to rank offline with the same results as the service. docs/curve.md"
         " is an example."),
     Route("GET", _RANKING + "/buckets", rankings.get_buckets, Role.READER, "buckets", operation="getBuckets",
         summary="The distribution of values", tag="Rankings", query=queries.BucketsQuery, response=Buckets,

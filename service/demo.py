@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rankcurve import AsyncClient, RankcurveError, Retries
 from rich.console import Console
 
-from service.client.client import ClientError, Patience, Record, ServiceClient, board_path
-from service.commands.boards.families import family_path
 from service.commands.imports.import_lines import Post
 from service.commands.imports.importing import make_progress_bar
 from service.commands.target import KEY_VARIABLE, explain_error, fail
@@ -93,13 +92,12 @@ def arena_posts(players: int, rng: random.Random) -> list[Post]:
     ]
 
 
-async def set_up_family(client: ServiceClient, players: int) -> None:
+async def set_up_family(client: AsyncClient, players: int) -> None:
     """Create the family and post to it. Posts that an earlier run sent are duplicates and count only once."""
-    await client.request_answer("PUT", family_path(FAMILY), Record, body=FAMILY_SPEC)
+    await client.create_family(FAMILY, FAMILY_SPEC)
     posts = arena_posts(players, random.Random(SEED))
     for start in range(0, len(posts), BATCH_POSTS):
-        body = {"posts": posts[start : start + BATCH_POSTS]}
-        await client.request_answer("POST", f"{family_path(FAMILY)}/posts", Record, body=body)
+        await client.post_to_family(FAMILY, posts[start : start + BATCH_POSTS])
     typer.echo(f"{FAMILY}: {len(posts):,} games by day, by week and for all time, for everybody and by clan")
 
 
@@ -107,14 +105,15 @@ async def set_up(url: str, players: int, server: subprocess.Popen[bytes], log: P
     """Wait for the service, then set up the board, its posts, its curves and the family.
 
     Raises:
-        ClientError: the service refused a request or could not be reached.
+        RankcurveError: the service refused a request or could not be reached.
     """
-    async with ServiceClient(url, os.environ.get(KEY_VARIABLE)) as client:
+    quick = Retries(attempts_max=1)
+    async with AsyncClient(url, os.environ.get(KEY_VARIABLE), retries=quick) as client:
         await wait_ready(client, server, log)
-    patience = Patience(attempts_max=20, reconnects=True, timeout_s=REFRESH_TIMEOUT_S)
-    async with ServiceClient(url, os.environ.get(KEY_VARIABLE), patience=patience) as client:
-        await client.request_answer("PUT", board_path(BOARD), Record, body=SPEC)
-        board = await client.get_board(BOARD)
+    patient = Retries(attempts_max=20)
+    async with AsyncClient(url, os.environ.get(KEY_VARIABLE), retries=patient, timeout_s=REFRESH_TIMEOUT_S) as client:
+        await client.create_board(BOARD, SPEC)
+        board = await client.board(BOARD)
         if board.entries is not None and board.entries >= players:
             typer.echo(f"{BOARD} already has {board.entries:,} players")
         else:
@@ -125,13 +124,13 @@ async def set_up(url: str, players: int, server: subprocess.Popen[bytes], log: P
         await set_up_family(client, players)
 
 
-async def wait_ready(client: ServiceClient, server: subprocess.Popen[bytes], log: Path) -> None:
+async def wait_ready(client: AsyncClient, server: subprocess.Popen[bytes], log: Path) -> None:
     """Return when the service is ready. End the demo if the service has exited or takes longer than 30 s."""
     for _ in range(int(READY_WAIT_S / READY_POLL_S)):
         if server.poll() is not None:
             fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")
-        with contextlib.suppress(ClientError):
-            await client.send_request("GET", "/readyz")
+        with contextlib.suppress(RankcurveError):
+            await client.request("GET", "/readyz", bytes)
             return
         await asyncio.sleep(READY_POLL_S)
     fail(f"the service is not ready after {READY_WAIT_S:.0f} s; see {log}")
@@ -142,18 +141,18 @@ def last_line(log: Path) -> str:
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "-")
 
 
-async def post_season(client: ServiceClient, players: int) -> None:
+async def post_season(client: AsyncClient, players: int) -> None:
     posts = season_posts(players, random.Random(SEED))
     batches = iter(lambda: list(islice(posts, BATCH_POSTS)), [])
     outcomes = Counter[str]()
     with make_progress_bar(Console(stderr=True, highlight=False)) as bar:
         task = bar.add_task(f"{players:,} players", total=players, lines=0)
         while sent := list(islice(batches, CONCURRENCY)):
-            for results in await asyncio.gather(*(client.apply_posts(BOARD, batch) for batch in sent)):
+            for results in await asyncio.gather(*(client.post(BOARD, batch) for batch in sent)):
                 outcomes.update(result.status for result in results)
                 for result in results:
                     if result.error is not None:
-                        fail(f"the service rejected a player: {result.error.one_line_text()}")
+                        fail(f"the service rejected a player: {result.error.text()}")
             bar.update(task, completed=outcomes.total(), lines=outcomes.total())
     applied, duplicate = outcomes["applied"], outcomes["duplicate"]
     typer.echo(f"{outcomes.total():,} players posted: {applied:,} applied, {duplicate:,} were there before")
@@ -224,7 +223,7 @@ def demo(
             typer.echo("\nCtrl-C ends it; the season stays for the next time")
             server.wait()
             fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")
-    except ClientError as error:
+    except RankcurveError as error:
         fail(explain_error(error))
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)

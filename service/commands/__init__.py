@@ -7,11 +7,11 @@
 The groups share these modules: `target` (which service to call, and how failures reach the shell), `tables` (what a
 command prints) and `settings` (how settings are read).
 
-A command talks to a service over HTTP, through `service.client`, so that only the service opens its SQLite file. Only
+A command talks to a service over HTTP, through the Python client, so that only the service opens its SQLite file. Only
 the commands of `operating` open a store or read settings. They import the server and the drivers inside their
 functions, so that `--help` and all other commands start quickly.
 
-Most commands are coroutine functions that take a `ServiceClient` first; `target.service_command` gives them --url and
+Most commands are coroutine functions that take a `AsyncClient` first; `target.service_command` gives them --url and
 --key. A command turns its arguments into a request, and the response into text. It refuses arguments that it cannot
 parse, and checks nothing that the service checks. Begin with `target`, then read `reading.ranks`.
 """

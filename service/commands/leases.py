@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rankcurve import AsyncClient
+from rankcurve.answers import Record
+from rankcurve.client import PAGE_ENTRIES
+from rankcurve.paths import path_of
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from service.client.client import Record, ServiceClient, quote_segment
 from service.commands.tables import cell_text, make_console, show_json, show_records, show_table
 from service.commands.target import (
     DEFAULT_URL,
@@ -23,6 +26,7 @@ from service.commands.target import (
     call_service,
     delete_command,
     service_command,
+    take,
 )
 
 RESOURCES_A_REQUEST = 1_000
@@ -48,35 +52,37 @@ lease_app = typer.Typer(no_args_is_help=True, help="Leases of resources.")
 
 
 def client_path(client_id: str) -> str:
-    return f"/v1/clients/{quote_segment(client_id)}"
+    return path_of("v1", "clients", client_id)
 
 
 @client_app.command("create")
 @service_command()
 async def create_client(
-    client: ServiceClient,
+    client: AsyncClient,
     client_id: ClientArgument,
     name: Annotated[str | None, typer.Option(help="Name of the client, for people.")] = None,
 ) -> None:
     """Create a client, or give it another name. Creating a pool also creates its client."""
     body = {} if name is None else {"name": name}
-    show_json(await client.request_answer("PUT", client_path(client_id), Record, body=body))
+    show_json(await client.request("PUT", client_path(client_id), Record, body=body))
 
 
 @client_app.command("list")
 @service_command()
-async def list_clients(client: ServiceClient, limit: LimitOption = 1000, as_json: JsonOption = False) -> None:
+async def list_clients(client: AsyncClient, limit: LimitOption = 1000, as_json: JsonOption = False) -> None:
     """List clients by id."""
-    found = await client.list_records("/v1/clients", "clients", list[Record], limit=limit)
+    found = await take(
+        client.list_records("/v1/clients", "clients", Record, {"limit": min(limit, PAGE_ENTRIES)}), limit
+    )
     columns = {"client_id": "client", "name": "name", "pools": "pools", "created_at": "created"}
     show_records(found, columns, as_json=as_json, numeric=("pools",))
 
 
 @client_app.command("show")
 @service_command()
-async def show_client(client: ServiceClient, client_id: ClientArgument) -> None:
+async def show_client(client: AsyncClient, client_id: ClientArgument) -> None:
     """Show a client, as JSON."""
-    show_json(await client.request_answer("GET", client_path(client_id), Record))
+    show_json(await client.request("GET", client_path(client_id), Record))
 
 
 @client_app.command("delete")
@@ -102,22 +108,22 @@ def read_names(words: list[str] | None, path: Path | None) -> list[str]:
 
 
 def pool_path(client_id: str, pool_id: str) -> str:
-    return f"/v1/pools/{quote_segment(client_id)}/{quote_segment(pool_id)}"
+    return path_of("v1", "pools", client_id, pool_id)
 
 
-async def send_names(client: ServiceClient, method: str, pool: str, names: list[str], more: Record) -> None:
+async def send_names(client: AsyncClient, method: str, pool: str, names: list[str], more: Record) -> None:
     """Send the names of resources, with `more` members, in as many requests as needed. Print the added-up figures."""
     total = Counter[str]()
     for start in range(0, len(names), RESOURCES_A_REQUEST):
         body = {"resources": names[start : start + RESOURCES_A_REQUEST], **more}
-        total.update(await client.request_answer(method, f"{pool}/resources", dict[str, int], body=body))
+        total.update(await client.request(method, f"{pool}/resources", dict[str, int], body=body))
     show_json(total)
 
 
 @pool_app.command("create")
 @service_command()
 async def create_pool(
-    client: ServiceClient,
+    client: AsyncClient,
     client_id: ClientArgument,
     pool_id: PoolArgument,
     partitions: Annotated[int | None, typer.Option(min=1, help="Parts of each region.")] = None,
@@ -130,20 +136,20 @@ async def create_pool(
         rankcurve pool watch acme numbers
     """
     body = {} if partitions is None else {"partitions": partitions}
-    show_json(await client.request_answer("PUT", pool_path(client_id, pool_id), Record, body=body))
+    show_json(await client.request("PUT", pool_path(client_id, pool_id), Record, body=body))
 
 
 @pool_app.command("list")
 @service_command()
 async def list_pools(
-    client: ServiceClient,
+    client: AsyncClient,
     client_id: Annotated[str | None, typer.Option("--client", help="Show only pools of this client.")] = None,
     limit: LimitOption = 1000,
     as_json: JsonOption = False,
 ) -> None:
     """List pools by client and id."""
-    query = {"client_id": client_id}
-    found = await client.list_records("/v1/pools", "pools", list[Record], limit=limit, query=query)
+    query = {"client_id": client_id, "limit": min(limit, PAGE_ENTRIES)}
+    found = await take(client.list_records("/v1/pools", "pools", Record, query), limit)
     columns = {"client_id": "client", "pool_id": "pool", "partitions": "partitions", "created_at": "created"}
     show_records(found, columns, as_json=as_json, numeric=("partitions",))
 
@@ -151,10 +157,10 @@ async def list_pools(
 @pool_app.command("show")
 @service_command()
 async def show_pool(
-    client: ServiceClient, client_id: ClientArgument, pool_id: PoolArgument, as_json: JsonOption = False
+    client: AsyncClient, client_id: ClientArgument, pool_id: PoolArgument, as_json: JsonOption = False
 ) -> None:
     """Show each region of a pool: how many resources it has, how many are leased or available, and the headroom."""
-    pool = await client.request_answer("GET", pool_path(client_id, pool_id), Record)
+    pool = await client.request("GET", pool_path(client_id, pool_id), Record)
     if as_json:
         show_json(pool)
         return
@@ -191,10 +197,10 @@ def watch_pool(
 ) -> None:
     """Watch a pool's regions until interrupted."""
 
-    async def action(client: ServiceClient) -> None:
+    async def action(client: AsyncClient) -> None:
         with Live(console=make_console(), auto_refresh=False) as live:
             for seen in count(1):
-                pool = await client.request_answer("GET", pool_path(client_id, pool_id), Record)
+                pool = await client.request("GET", pool_path(client_id, pool_id), Record)
                 title = f"{client_id} / {pool_id}   {datetime.now(UTC):%H:%M:%S} UTC"
                 live.update(regions_picture(pool, title), refresh=True)
                 if seen == looks:
@@ -210,7 +216,7 @@ def watch_pool(
 @pool_app.command("add")
 @service_command()
 async def add_resources(
-    client: ServiceClient,
+    client: AsyncClient,
     client_id: ClientArgument,
     pool_id: PoolArgument,
     region: RegionOption,
@@ -226,7 +232,7 @@ async def add_resources(
 @pool_app.command("remove")
 @service_command()
 async def remove_resources(
-    client: ServiceClient,
+    client: AsyncClient,
     client_id: ClientArgument,
     pool_id: PoolArgument,
     resources: NamesArgument = None,
@@ -242,7 +248,7 @@ async def remove_resources(
 @pool_app.command("resources")
 @service_command()
 async def list_resources(
-    client: ServiceClient,
+    client: AsyncClient,
     client_id: ClientArgument,
     pool_id: PoolArgument,
     limit: LimitOption = 1000,
@@ -250,7 +256,7 @@ async def list_resources(
 ) -> None:
     """List resources, each with its key and the end of its lease."""
     path = f"{pool_path(client_id, pool_id)}/resources"
-    found = await client.list_records(path, "resources", list[Record], limit=limit)
+    found = await take(client.list_records(path, "resources", Record, {"limit": min(limit, PAGE_ENTRIES)}), limit)
     columns = {name: name for name in ("resource", "region", "version", "key", "lease_expires")}
     show_records(found, columns, as_json=as_json, numeric=("version",))
 
@@ -263,13 +269,13 @@ def delete_pool(client_id: ClientArgument, pool_id: PoolArgument) -> str:
 
 
 def lease_path(client_id: str, pool_id: str, lease_key: str) -> str:
-    return f"/v1/leases/{quote_segment(client_id)}/{quote_segment(pool_id)}/{quote_segment(lease_key)}"
+    return path_of("v1", "leases", client_id, pool_id, lease_key)
 
 
 @lease_app.command("get")
 @service_command()
 async def get_lease(
-    client: ServiceClient,
+    client: AsyncClient,
     client_id: ClientArgument,
     pool_id: PoolArgument,
     lease_key: LeaseKeyArgument,
@@ -279,35 +285,35 @@ async def get_lease(
     """Get the resource of a key and extend its lease, or get a new resource."""
     names = {"client_id": client_id, "pool_id": pool_id, "key": lease_key}
     body = {**names, "region": region, "lease_seconds": seconds}
-    show_json(await client.request_answer("POST", "/v1/leases", Record, body=body))
+    show_json(await client.request("POST", "/v1/leases", Record, body=body))
 
 
 @lease_app.command("show")
 @service_command()
 async def show_lease(
-    client: ServiceClient, client_id: ClientArgument, pool_id: PoolArgument, lease_key: LeaseKeyArgument
+    client: AsyncClient, client_id: ClientArgument, pool_id: PoolArgument, lease_key: LeaseKeyArgument
 ) -> None:
     """Show the lease of a key."""
-    show_json(await client.request_answer("GET", lease_path(client_id, pool_id, lease_key), Record))
+    show_json(await client.request("GET", lease_path(client_id, pool_id, lease_key), Record))
 
 
 @lease_app.command("give-back")
 @service_command()
 async def give_back(
-    client: ServiceClient, client_id: ClientArgument, pool_id: PoolArgument, lease_key: LeaseKeyArgument
+    client: AsyncClient, client_id: ClientArgument, pool_id: PoolArgument, lease_key: LeaseKeyArgument
 ) -> None:
     """Give a lease back early."""
-    await client.send_request("DELETE", lease_path(client_id, pool_id, lease_key))
+    await client.request("DELETE", lease_path(client_id, pool_id, lease_key), bytes)
 
 
 @lease_app.command("journal")
 @service_command()
 async def show_journal(
-    client: ServiceClient,
+    client: AsyncClient,
     after: Annotated[int, typer.Option(min=0, help="Show only lines after this number.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of lines at most.")] = 100,
 ) -> None:
     """Print the journal of leases: the events of resources, one JSON object on each line."""
-    lines = await client.send_request("GET", "/v1/leases/journal", query={"after": after, "limit": limit})
+    lines = await client.request("GET", "/v1/leases/journal", bytes, query={"after": after, "limit": limit})
     for line in lines.splitlines():
         typer.echo(line.decode())

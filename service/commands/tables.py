@@ -5,16 +5,16 @@ Everything that comes from a service is printed as plain text, never as markup o
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 
 import msgspec
 import typer
+from rankcurve.answers import ENCODER
+from rankcurve.errors import one_line
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-
-from service.client.client import ENCODER
-from service.client.client_answers import one_line
 
 # A file or a pipe has no width of its own. This width is enough for every owner (128 characters at most).
 PIPED_WIDTH = 400
@@ -52,6 +52,8 @@ def cell_text(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, Decimal):
         return format(value, "f")
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%S.%fZ}"
     return one_line(str(value))
 
 

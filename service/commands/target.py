@@ -7,19 +7,21 @@ never cause a traceback.
 import asyncio
 import re
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
+from rankcurve import ApiError, AsyncClient, RankcurveError, Retries, UnreachableError
+from rankcurve.errors import one_line
 from typer.core import TyperCommand
-
-from service.client.client import ClientError, Patience, RefusedError, ServiceClient, UnreachableError
-from service.client.client_answers import one_line
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 URL_VARIABLE = "RANKCURVE_URL"
 KEY_VARIABLE = "RANKCURVE_KEY"
+RETRIES = Retries(attempts_max=3, before_first_answer=False)
+TIMEOUT_S = 120.0
 
 UrlOption = Annotated[str, typer.Option("--url", envvar=URL_VARIABLE, help="Address of the service.")]
 KeyOption = Annotated[
@@ -53,6 +55,7 @@ HINTS: Mapping[str, str] = {
     "no_job_process": "start the service with --jobs embedded, or a `rankcurve jobs` process",
     "no_curve": "to fit the first one: rankcurve refresh BOARD",
 }
+T = TypeVar("T")
 NEGATIVE_NUMBER = re.compile(r"-[0-9]+(\.[0-9]+)?")
 
 
@@ -71,29 +74,41 @@ def fail(message: str, *, code: int = 1) -> NoReturn:
     raise typer.Exit(code)
 
 
-def explain_error(error: ClientError, *, away_hint: str | None = None) -> str:
+def explain_error(error: RankcurveError, *, away_hint: str | None = None) -> str:
     """Return the error, followed by a hint of what to do. `away_hint` is the hint if no service answers."""
-    hint = HINTS.get(error.code) if isinstance(error, RefusedError) else None
+    hint = HINTS.get(error.code) if isinstance(error, ApiError) else None
     if isinstance(error, UnreachableError):
         hint = away_hint or f"start it with `rankcurve serve`, or name another with --url or {URL_VARIABLE}"
     return f"{error} — {hint}" if hint else str(error)
 
 
-def say_waiting(error: ClientError) -> None:
+def say_waiting(error: RankcurveError) -> None:
     typer.echo(f"waiting for the service: {one_line(str(error))}", err=True)
 
 
+async def take(records: AsyncGenerator[T, None], limit: int | None = None) -> list[T]:
+    """Return the first `limit` records, or all of them."""
+    found: list[T] = []
+    async with aclosing(records):
+        while limit is None or len(found) < limit:
+            try:
+                found.append(await anext(records))
+            except StopAsyncIteration:
+                break
+    return found
+
+
 def service_command(
-    patience: Patience | None = None,
+    retries: Retries = RETRIES, timeout_s: float = TIMEOUT_S
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Make a command of a coroutine function whose first parameter is a ServiceClient.
+    """Make a command of a coroutine function whose first parameter is an AsyncClient.
 
     The command takes the function's other parameters, and the options --url and --key.
     """
 
     def decorate(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         def command(*, url: str, key: str | None, **arguments: Any) -> None:
-            call_service(url, key, lambda client: function(client, **arguments), patience)
+            call_service(url, key, lambda client: function(client, **arguments), retries, timeout_s)
 
         return with_options(command, function, SERVICE_OPTIONS, without="client")
 
@@ -112,8 +127,8 @@ def delete_command(question: str) -> Callable[[Callable[..., str]], Callable[...
             if not yes and not typer.confirm(question.format(**arguments)):
                 raise typer.Exit(1)
 
-            async def action(client: ServiceClient) -> None:
-                await client.send_request("DELETE", function(**arguments))
+            async def action(client: AsyncClient) -> None:
+                await client.request("DELETE", function(**arguments), bytes)
                 typer.echo(f"deleted {' '.join(arguments.values())}", err=True)
 
             call_service(url, key, action)
@@ -137,20 +152,21 @@ def with_options(
 def call_service(
     url: str,
     key: str | None,
-    action: Callable[[ServiceClient], Awaitable[None]],
-    patience: Patience | None = None,
+    action: Callable[[AsyncClient], Awaitable[None]],
+    retries: Retries = RETRIES,
+    timeout_s: float = TIMEOUT_S,
     *,
     away_hint: str | None = None,
 ) -> None:
-    """Run `action` with a client of the service. On a ClientError, print it on one line and exit with code 1."""
+    """Run `action` with a client of the service. On a RankcurveError, print it on one line and exit with code 1."""
 
     async def session() -> None:
-        async with ServiceClient(url, key, patience=patience, on_away=say_waiting) as client:
+        async with AsyncClient(url, key, retries=retries, timeout_s=timeout_s, on_unreachable=say_waiting) as client:
             await action(client)
 
     try:
         asyncio.run(session())
-    except ClientError as error:
+    except RankcurveError as error:
         fail(explain_error(error, away_hint=away_hint))
     except BrokenPipeError:
         # In `rankcurve top … | head`, `head` has closed the pipe. Without the next line, Python would print another

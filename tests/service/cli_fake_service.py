@@ -89,7 +89,13 @@ class FakeService:
             case ["owners", owner, "history"]:
                 start = int(request.query.get("cursor", "0"))
                 held = position(request.query["column"], str(start)) if start != 1 else None
-                past = [{"board": f"{family}:2026-03-0{9 - start}", "period": {}, "position": held}]
+                past = [
+                    {
+                        "board": f"{family}:2026-03-0{9 - start}",
+                        "period": {"name": f"2026-03-0{9 - start}"},
+                        "position": held,
+                    }
+                ]
                 return answer({"owner": owner, "history": past, "next": str(start + 1) if start < 2 else None})
             case ["facets"]:
                 start = int(request.query.get("cursor", "0"))
@@ -127,7 +133,15 @@ class FakeService:
                 return page(request, held, column, exact=not self.estimates)
             case ["rankings", column, "refresh"]:
                 total = len(held.stats)
-                return answer({"column": column, "method": "skip", "total": total, "as_of": "", "seconds": 0.016})
+                return answer(
+                    {
+                        "column": column,
+                        "method": "skip",
+                        "total": total,
+                        "as_of": "2026-11-20T10:00:00Z",
+                        "seconds": 0.016,
+                    }
+                )
             case ["rankings", column, "positions"]:
                 return answer({"positions": [position(column, value) for value in request.query["values"].split(",")]})
             case ["entries", owner, "positions"]:
@@ -179,7 +193,7 @@ def page(request: web.Request, board: FakeBoard, column: str, *, exact: bool) ->
         for i, (owner, stats) in enumerate(rows[start:end])
     ]
     following = f'"{end + 1}"' if end < len(rows) else "null"
-    text = f'{{"total": {len(rows)}, "entries": [{",".join(entries)}], "next": {following}}}'
+    text = f'{{"column": "{column}", "total": {len(rows)}, "entries": [{",".join(entries)}], "next": {following}}}'
     return web.Response(text=text, content_type="application/json")
 
 

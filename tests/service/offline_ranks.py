@@ -1,17 +1,14 @@
-"""Load the function that docs/curve.md offers to clients, from the file that clients copy into their programs."""
+"""Rank offline with the Python client, from a document that the service has sent."""
 
-import importlib.util
-from collections.abc import Callable
+from datetime import datetime
+from typing import Any
 
-from tests.service.real_service import ROOT
+import msgspec
+from rankcurve import Bracket, OfflineCurve
+from rankcurve.answers import Curve, Value
 
 
-def rank_of() -> Callable[..., tuple[int, int, int]]:
-    """Return the function `rank_of(document, value, reached_at)`. The function returns (rank, low, high)."""
-    spec = importlib.util.spec_from_file_location("rank_offline", ROOT / "docs" / "rank_offline.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: Callable[..., tuple[int, int, int]] = module.rank_of
-    return found
+def rank_of(document: dict[str, Any], value: Value | str, reached_at: str | None = None) -> Bracket:
+    """Return the rank of a value from a curve's document."""
+    reached = None if reached_at is None else datetime.fromisoformat(reached_at)
+    return OfflineCurve(msgspec.convert(document, Curve)).rank(value, reached)

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rankcurve import AsyncClient, UnexpectedAnswerError
+from rankcurve.answers import Record, decode
+from rankcurve.client import PAGE_ENTRIES, board_path
 
-from service.client.client import NotTheContractError, Record, ServiceClient, board_path, decode_answer
 from service.commands.tables import show_json, show_table
-from service.commands.target import BoardArgument, JsonOption, LimitOption, delete_command, service_command
+from service.commands.target import BoardArgument, JsonOption, LimitOption, delete_command, service_command, take
 
 MERGES = ("sum", "max", "min", "last")
 MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}  # of a column, by word
@@ -79,7 +81,7 @@ def parse_number(option: str, text: str) -> object:
 @board_app.command("create")
 @service_command()
 async def create(
-    client: ServiceClient,
+    client: AsyncClient,
     board: BoardArgument,
     column: ColumnsOption = None,
     spec: SpecOption = None,
@@ -120,7 +122,7 @@ async def create(
     more: Record = {"opens_at": opens_at, "closes_at": closes_at, "ties": ties}
     more |= {"grace_seconds": grace_seconds, "keep_seconds": keep_seconds, "partition": partition}
     wanted |= {name: value for name, value in more.items() if value is not None}
-    show_json(await client.request_answer("PUT", board_path(board), Record, body=wanted))
+    show_json(await client.request("PUT", board_path(board), Record, body=wanted))
 
 
 def read_spec(path: Path | None, columns: list[str] | None) -> Record:
@@ -134,8 +136,8 @@ def read_spec(path: Path | None, columns: list[str] | None) -> Record:
     if path is None:
         return {"columns": [parse_column(text) for text in columns or []]}
     try:
-        document: Record = decode_answer(path.read_bytes(), Record)
-    except (OSError, NotTheContractError) as cause:
+        document: Record = decode(path.read_bytes(), Record)
+    except (OSError, UnexpectedAnswerError) as cause:
         raise typer.BadParameter(f"{path}: {cause.__cause__ or cause}") from cause
     return writable_members(document)
 
@@ -155,14 +157,15 @@ def writable_members(document: Record) -> Record:
 @board_app.command("list")
 @service_command()
 async def list_boards(
-    client: ServiceClient,
+    client: AsyncClient,
     prefix: Annotated[str, typer.Option(help="Show only ids that start with this.")] = "",
     limit: LimitOption = 1000,
     as_json: JsonOption = False,
 ) -> None:
     """List leaderboards by id."""
-    query = {"prefix": prefix or None}
-    documents = await client.list_records("/v1/leaderboards", "leaderboards", list[Record], limit=limit, query=query)
+    query = {"prefix": prefix or None, "limit": min(limit, PAGE_ENTRIES)}
+    found = client.list_records("/v1/leaderboards", "leaderboards", Record, query)
+    documents = await take(found, limit)
     if as_json:
         show_json(documents)
         return
@@ -185,15 +188,15 @@ def columns_text(document: Record) -> str:
 
 @board_app.command("show")
 @service_command()
-async def show(client: ServiceClient, board: BoardArgument) -> None:
+async def show(client: AsyncClient, board: BoardArgument) -> None:
     """Show a leaderboard's spec, its number of entries and the state of its curves, as JSON."""
-    show_json(await client.request_answer("GET", board_path(board), Record))
+    show_json(await client.request("GET", board_path(board), Record))
 
 
 @board_app.command("close")
 @service_command()
 async def close(
-    client: ServiceClient,
+    client: AsyncClient,
     board: BoardArgument,
     at: Annotated[
         str | None, typer.Option(help="The time to close, like 2026-12-31T23:00:00Z. Default: in a few seconds.")
@@ -205,9 +208,9 @@ async def close(
     Once the board is closed, this can't be undone. Boards of a family close by themselves.
     """
     when = at or (datetime.now(UTC) + CLOSES_IN).isoformat()
-    held = writable_members(await client.request_answer("GET", board_path(board), Record))
+    held = writable_members(await client.request("GET", board_path(board), Record))
     wanted = {**held, "closes_at": when, "grace_seconds": 0}
-    show_json(await client.request_answer("PUT", board_path(board), Record, body=wanted))
+    show_json(await client.request("PUT", board_path(board), Record, body=wanted))
 
 
 @board_app.command("delete")

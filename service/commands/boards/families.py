@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import typer
+from rankcurve import AsyncClient
+from rankcurve.answers import Position, Record
+from rankcurve.client import family_path
 
-from service.client.client import Record, ServiceClient, quote_segment
-from service.client.client_answers import PastPosition, Position
 from service.commands.boards.boards import (
     ColumnsOption,
     PartitionOption,
@@ -16,9 +17,8 @@ from service.commands.boards.boards import (
 )
 from service.commands.reading.ranks import bracket_text
 from service.commands.tables import show_json, show_records, show_table
-from service.commands.target import JsonOption, NumbersAreArguments, delete_command, service_command
+from service.commands.target import JsonOption, NumbersAreArguments, delete_command, service_command, take
 
-HISTORY_PAGE = 30  # periods that one request asks for; the service limits this number
 READ_ONLY_MEMBERS = ("id", "boards", "created_at")
 FamilyArgument = Annotated[str, typer.Argument(metavar="FAMILY", help="Id of the family.", show_default=False)]
 PeriodOption = Annotated[str, typer.Option(help="all, year, month, week or day.")]
@@ -48,7 +48,7 @@ def parse_pairs(texts: list[str] | None, what: str) -> dict[str, str]:
 @family_app.command("create")
 @service_command()
 async def create(
-    client: ServiceClient,
+    client: AsyncClient,
     family: FamilyArgument,
     column: ColumnsOption = None,
     period: Annotated[
@@ -91,14 +91,14 @@ async def create(
         wanted |= {"ties": ties} if ties else {}
         wanted |= {} if grace_seconds is None else {"grace_seconds": grace_seconds}
     wanted |= {} if partition is None else {"partition": partition}
-    show_json(await client.request_answer("PUT", family_path(family), Record, body=wanted))
+    show_json(await client.request("PUT", family_path(family), Record, body=wanted))
 
 
 @family_app.command("show")
 @service_command()
-async def show(client: ServiceClient, family: FamilyArgument) -> None:
+async def show(client: AsyncClient, family: FamilyArgument) -> None:
     """Show a family's spec and the number of its boards that have received posts, as JSON."""
-    show_json(await client.request_answer("GET", family_path(family), Record))
+    show_json(await client.request("GET", family_path(family), Record))
 
 
 @family_app.command("delete")
@@ -111,7 +111,7 @@ def delete(family: FamilyArgument) -> str:
 @family_app.command("board")
 @service_command()
 async def board(
-    client: ServiceClient,
+    client: AsyncClient,
     family: FamilyArgument,
     within: WithinArgument = None,
     period: PeriodOption = "all",
@@ -124,7 +124,7 @@ async def board(
         rankcurve top "$(rankcurve family board game --period week org=7)" -c xp
     """
     query = {**parse_pairs(within, "FACET=VALUE"), "period": period, "at": at or None}
-    found = await client.request_answer("GET", f"{family_path(family)}/boards", Record, query=query)
+    found = await client.request("GET", f"{family_path(family)}/boards", Record, query=query)
     if as_json:
         show_json(found)
     else:
@@ -134,7 +134,7 @@ async def board(
 @family_app.command("facets")
 @service_command()
 async def list_values(
-    client: ServiceClient,
+    client: AsyncClient,
     family: FamilyArgument,
     facet: Annotated[str, typer.Argument(help="The facet whose values are listed.", show_default=False)],
     within: WithinArgument = None,
@@ -144,7 +144,7 @@ async def list_values(
 ) -> None:
     """List the values of a facet in a period, each with the id of its board and that board's number of entries."""
     query = {**parse_pairs(within, "FACET=VALUE"), "period": period, "facet": facet, "at": at or None}
-    found = await client.list_records(f"{family_path(family)}/facets", "values", list[Record], query=query)
+    found = await take(client.list_records(f"{family_path(family)}/facets", "values", Record, query))
     columns = {"value": facet, "entries": "entries", "board": "board"}
     show_records(found, columns, as_json=as_json, numeric=("entries",))
 
@@ -152,7 +152,7 @@ async def list_values(
 @family_app.command("history", cls=NumbersAreArguments)
 @service_command()
 async def history(
-    client: ServiceClient,
+    client: AsyncClient,
     family: FamilyArgument,
     owner: Annotated[str, typer.Argument(metavar="OWNER", help="Whose positions.", show_default=False)],
     column: Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)],
@@ -162,11 +162,8 @@ async def history(
     as_json: JsonOption = False,
 ) -> None:
     """Show an owner's final positions in the closed periods, newest first."""
-    query = parse_pairs(within, "FACET=VALUE") | {"period": period, "column": column}
-    path = f"{family_path(family)}/owners/{quote_segment(owner)}/history"
-    found = await client.list_records(
-        path, "history", list[PastPosition], limit=limit, page_max=HISTORY_PAGE, query=query
-    )
+    facets = parse_pairs(within, "FACET=VALUE")
+    found = await take(client.history(family, owner, column, period=period, facets=facets), limit)
     if as_json:
         show_json(found)
         return
@@ -179,7 +176,3 @@ def position_cells(position: Position | None) -> tuple[object, ...]:
     if position is None:
         return None, None, "no value", None
     return position.value, position.rank, bracket_text(position), position.total
-
-
-def family_path(family: str) -> str:
-    return f"/v1/families/{quote_segment(family)}"

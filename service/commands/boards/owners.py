@@ -4,8 +4,10 @@ import json
 from typing import Annotated
 
 import typer
+from rankcurve import AsyncClient
+from rankcurve.answers import Record
+from rankcurve.client import owner_path
 
-from service.client.client import Record, ServiceClient, quote_segment
 from service.commands.tables import show_json
 from service.commands.target import (
     DEFAULT_URL,
@@ -24,23 +26,19 @@ owner_app = typer.Typer(
 OwnerArgument = Annotated[str, typer.Argument(metavar="OWNER", help="Whom.", show_default=False)]
 
 
-def owner_path(owner: str, rest: str = "") -> str:
-    return f"/v1/owners/{quote_segment(owner)}{rest}"
-
-
 @owner_app.command("hide", cls=NumbersAreArguments)
 @service_command()
-async def hide(client: ServiceClient, owner: OwnerArgument) -> None:
+async def hide(client: AsyncClient, owner: OwnerArgument) -> None:
     """Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged."""
-    await client.send_request("PUT", owner_path(owner, "/hidden"))
+    await client.hide_owner(owner)
     typer.echo(f"{owner} is hidden", err=True)
 
 
 @owner_app.command("show", cls=NumbersAreArguments)
 @service_command()
-async def show(client: ServiceClient, owner: OwnerArgument) -> None:
+async def show(client: AsyncClient, owner: OwnerArgument) -> None:
     """Show a hidden owner again (role `ops`)."""
-    await client.send_request("DELETE", owner_path(owner, "/hidden"))
+    await client.show_owner(owner)
     typer.echo(f"{owner} is shown", err=True)
 
 
@@ -55,8 +53,8 @@ def erase(
     if not yes:
         typer.confirm(f"Erasing can't be undone. Erase {owner} everywhere?", abort=True)
 
-    async def action(client: ServiceClient) -> None:
-        await client.send_request("DELETE", owner_path(owner))
+    async def action(client: AsyncClient) -> None:
+        await client.erase_owner(owner)
         typer.echo(f"{owner} is erased", err=True)
 
     call_service(url, key, action)
@@ -65,12 +63,12 @@ def erase(
 @owner_app.command("posts", cls=NumbersAreArguments)
 @service_command()
 async def posts(
-    client: ServiceClient,
+    client: AsyncClient,
     owner: OwnerArgument,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="So many.")] = 20,
 ) -> None:
     """Print an owner's newest posts, one JSON object on each line."""
-    answer = await client.request_answer("GET", owner_path(owner, "/posts"), Record, query={"limit": limit})
+    answer = await client.request("GET", owner_path(owner, "posts"), Record, query={"limit": limit})
     for post in answer["posts"]:
         show_json(post)
 
@@ -78,7 +76,7 @@ async def posts(
 @owner_app.command("profile", cls=NumbersAreArguments)
 @service_command()
 async def profile(
-    client: ServiceClient,
+    client: AsyncClient,
     owner: OwnerArgument,
     document: Annotated[
         str | None, typer.Argument(metavar="JSON", help="Store this object. Default: print the stored profile.")
@@ -92,5 +90,5 @@ async def profile(
         except ValueError as error:
             fail(f"the profile is not JSON: {error}")
     method = "GET" if document is None else "PUT"
-    answer = await client.request_answer(method, owner_path(owner, "/profile"), Record, body=body)
+    answer = await client.request(method, owner_path(owner, "profile"), Record, body=body)
     show_json(answer["profile"])

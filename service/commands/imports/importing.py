@@ -14,17 +14,19 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rankcurve import ApiError, AsyncClient, RankcurveError, Retries, UnexpectedAnswerError
+from rankcurve.answers import Board, PostResult
+from rankcurve.errors import Problem
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from service.client.client import ClientError, NotTheContractError, Patience, RefusedError, ServiceClient
-from service.client.client_answers import Board, PostResult, Problem
 from service.commands.imports.import_files import (
     RESUME_FORMAT,
     Imported,
@@ -57,9 +59,7 @@ CONCURRENCY_MAX = 64
 BATCH_POSTS_MAX = 10_000
 SHOWN_REJECTIONS_MAX = 20
 TOO_FINE = "more digits after the point"  # part of the service's message about a value with too many digits
-# With these statuses, the service refuses a whole request. Halving the request finds the post at fault.
-WHOLE_REQUEST_STATUSES = frozenset({400, 413, 422})
-Sender = Callable[[str, Sequence[Post]], Awaitable[list[PostResult]]]  # sends posts to a board; one result per post
+SendPosts = Callable[[Sequence[Post]], Coroutine[Any, Any, list[PostResult]]]  # returns one result for each post
 
 FileArgument = Annotated[
     Path,
@@ -214,9 +214,9 @@ def import_csv(
         queued=queued,
         rounds=rounds,
     )
-    patience = Patience(attempts_max=retries + 1, reconnects=True, awaits=wait)
+    patient = Retries(attempts_max=retries + 1, before_first_answer=wait)
     try:
-        call_service(url, key, lambda client: run_import(client, job), patience)
+        call_service(url, key, lambda client: run_import(client, job), patient)
     except UnusableFileError as cause:
         fail(str(cause))
     except OSError as cause:
@@ -231,9 +231,9 @@ def parse_delimiter(text: str) -> str:
     return delimiter
 
 
-async def run_import(client: ServiceClient, job: Job) -> None:
+async def run_import(client: AsyncClient, job: Job) -> None:
     """Run the whole import. Exit with code 1 if lines were rejected."""
-    board = await client.get_board(job.board)
+    board = await client.board(job.board)
     headings, heading = read_headings(job.path, job.delimiter)
     fields = map_fields(board, job, headings)
     digest = file_digest(job.path)
@@ -241,9 +241,9 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     plan = Plan(job.owner_heading, fields, job.delimiter, identity)
     # Without --round, an earlier run may have rejected lines with too many digits. A run with --round accepts them, so
     # it starts at the first line again. Post ids stay the same, so no line counts twice.
-    start = ResumeState(RESUME_FORMAT, f"{identity}{job.rounds * '+round'}", job.board, client.url)
+    start = ResumeState(RESUME_FORMAT, f"{identity}{job.rounds * '+round'}", job.board, client.transport.url)
     resume = ResumeFile(job.resume_path, start)
-    imported = Imported(digest, client.url, job.board, job.label, identity, summed_columns(board, fields))
+    imported = Imported(digest, client.transport.url, job.board, job.label, identity, summed_columns(board, fields))
     note = ImportNote(job.resume_path.with_name(f"{job.path.name}.{job.board}.imported"), imported)
     refuse_shared_files(files_by_purpose(job, note))
     if board.entries != 0:
@@ -264,7 +264,7 @@ async def run_import(client: ServiceClient, job: Job) -> None:
             await send_lines(
                 client, job, plan, resume, note, rejects, 1 if order_matters(board, fields) else job.concurrency
             )
-        except ClientError as error:
+        except RankcurveError as error:
             if may_succeed_later(error):
                 typer.echo("stopped; run the same command again to continue where it ended", err=True)
             raise
@@ -277,7 +277,7 @@ async def run_import(client: ServiceClient, job: Job) -> None:
 
 
 async def send_lines(
-    client: ServiceClient,
+    client: AsyncClient,
     job: Job,
     plan: Plan,
     resume: ResumeFile,
@@ -292,9 +292,9 @@ async def send_lines(
     state, tally = resume.state, resume.state.tally
     screen = Console(stderr=True, highlight=False)
     shown = itertools.count(1)
-    post = client.queue_posts if job.queued else client.apply_posts
+    send = partial(client.post, job.board, queued=job.queued, split=True)
     batches = read_batches(job.path, plan, FilePosition(state.offset, state.line), batch_posts_max=job.batch)
-    sending = contextlib.aclosing(send_batches(post, job.board, batches, concurrency=concurrency))
+    sending = contextlib.aclosing(send_batches(send, batches, concurrency=concurrency))
     with make_progress_bar(screen) as bar:
         size_bytes = job.path.stat().st_size
         task = bar.add_task(f"import {job.board}", total=size_bytes, completed=state.offset, lines=state.line)
@@ -319,20 +319,20 @@ async def send_lines(
 
 
 async def send_batches(
-    post: Sender, board: str, batches: Iterator[Batch], *, concurrency: int
+    send: SendPosts, batches: Iterator[Batch], *, concurrency: int
 ) -> AsyncGenerator[tuple[Batch, list[PostResult]], None]:
     """Send every batch, at most `concurrency` at a time, and yield each with its results, in order.
 
     Use it with `contextlib.aclosing`, which cancels the requests under way if the caller stops early.
 
     Raises:
-        ClientError: the service failed, and trying again did not help.
+        RankcurveError: the service failed, and trying again did not help.
         UnusableFileError: `batches` could not read the file.
     """
     flying: deque[tuple[Batch, asyncio.Task[list[PostResult]]]] = deque()
     try:
         for batch in batches:
-            flying.append((batch, asyncio.create_task(deliver_posts(post, board, batch.posts))))
+            flying.append((batch, asyncio.create_task(send(batch.posts))))
             if len(flying) == concurrency:
                 yield flying[0][0], await flying[0][1]
                 flying.popleft()
@@ -345,30 +345,12 @@ async def send_batches(
         await asyncio.gather(*(task for _, task in flying), return_exceptions=True)
 
 
-async def deliver_posts(post: Sender, board: str, posts: Sequence[Post]) -> list[PostResult]:
-    """Send posts, and return their results in the same order.
-
-    If the service refuses a whole request, halve the request until only the posts at fault are rejected.
-    """
-    if not posts:
-        return []
-    try:
-        return await post(board, posts)
-    except RefusedError as refusal:
-        if refusal.status not in WHOLE_REQUEST_STATUSES:
-            raise
-        if len(posts) == 1:
-            return [PostResult("rejected", error=refusal.problem)]
-    middle = len(posts) // 2
-    return await deliver_posts(post, board, posts[:middle]) + await deliver_posts(post, board, posts[middle:])
-
-
 def count_results(batch: Batch, results: list[PostResult], tally: Tally) -> list[Rejection]:
     """Count the lines of a batch, and return the rejected ones in the order of the file."""
     rejected = list(batch.rejected)
     for line, span, result in zip(batch.lines, batch.spans, results, strict=True):
         if result.status == "rejected":
-            rejected.append(Rejection(line, (result.error or Problem(code="rejected")).one_line_text(), span))
+            rejected.append(Rejection(line, (result.error or Problem(code="rejected")).text(), span))
         else:
             tally.count_line(result.status)
     tally.rejected += len(rejected)
@@ -417,10 +399,10 @@ def is_interactive() -> bool:
     return sys.stdin.isatty()
 
 
-def may_succeed_later(error: ClientError) -> bool:
+def may_succeed_later(error: RankcurveError) -> bool:
     """Return whether the same command may succeed later."""
-    own_fault = isinstance(error, RefusedError) and error.status < 500 and error.status not in (408, 429)
-    return not own_fault and not isinstance(error, NotTheContractError)
+    own_fault = isinstance(error, ApiError) and error.status < 500 and error.status not in (408, 429)
+    return not own_fault and not isinstance(error, UnexpectedAnswerError)
 
 
 def advice_after_many_rejections(tally: Tally, job: Job) -> str:

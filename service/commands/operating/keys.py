@@ -18,18 +18,21 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 import typer
+from rankcurve import AsyncClient
+from rankcurve.answers import Record
+from rankcurve.client import PAGE_ENTRIES
+from rankcurve.paths import path_of
 
 from config import Settings
-from service.client.client import Record, ServiceClient, quote_segment
 from service.commands.settings import ConfigOption, StoreOption, read_settings
 from service.commands.tables import show_table
-from service.commands.target import SERVICE_OPTIONS, URL_VARIABLE, call_service, fail, with_options
+from service.commands.target import SERVICE_OPTIONS, URL_VARIABLE, call_service, fail, take, with_options
 from storage.errors import StorageError, StoreLockedError
 
 if TYPE_CHECKING:
     from service.key_store import StoreKeys
 
-KEYS_PATH = "/v1/keys"
+KEYS_PATH = path_of("v1", "keys")
 LISTED_MAX = 1_000_000  # the largest value of the setting keys_max
 AWAY_HINT = f"name the service with --url or {URL_VARIABLE}; if none runs, name the store with --store"
 STORE_VARIABLES = ("RANKCURVE_STORE", "RANKCURVE_CONFIG")
@@ -81,18 +84,18 @@ class ListedKey(msgspec.Struct, frozen=True):
 class ServiceKeys:
     """The keys of a service. It has the methods of `service.key_store.StoreKeys`."""
 
-    def __init__(self, client: ServiceClient) -> None:
+    def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
     async def list_keys(self) -> list[ListedKey]:
-        return await self._client.list_records(KEYS_PATH, "keys", list[ListedKey], limit=LISTED_MAX)
+        return await take(self._client.list_records(KEYS_PATH, "keys", ListedKey, {"limit": PAGE_ENTRIES}), LISTED_MAX)
 
     async def create(self, name: str, role: str) -> tuple[Record, str]:
-        made = await self._client.request_answer("POST", KEYS_PATH, Record, body={"name": name, "role": role})
+        made = await self._client.request("POST", KEYS_PATH, Record, body={"name": name, "role": role})
         return made, str(made["key"])
 
     async def revoke(self, id: str) -> None:
-        await self._client.send_request("DELETE", f"{KEYS_PATH}/{quote_segment(id)}")
+        await self._client.request("DELETE", path_of("v1", "keys", id), bytes)
 
 
 Keys: TypeAlias = "ServiceKeys | StoreKeys"

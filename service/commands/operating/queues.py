@@ -1,11 +1,31 @@
 """`rankcurve queue`: the posts that wait to be applied, and the workers that apply them."""
 
+import msgspec
 import typer
+from rankcurve import AsyncClient
 
-from service.client.client import ServiceClient
-from service.client.client_answers import QueueState
 from service.commands.tables import show_json, show_table
 from service.commands.target import JsonOption, service_command
+
+
+class QueueShard(msgspec.Struct, frozen=True):
+    shard: int
+    posts: int
+    age_seconds: float
+    applied: int
+    worker: str | None = None
+    partition: int | None = 0  # None: posts to boards of several partitions
+
+
+class QueueState(msgspec.Struct, frozen=True):
+    posts: int
+    age_seconds: float
+    workers: int
+    workers_max: int
+    capacity: int | None
+    speed: int | None
+    shards: list[QueueShard]
+
 
 queue_app = typer.Typer(
     no_args_is_help=True, help="Show the ingest queue: posts that are accepted and not yet applied."
@@ -14,9 +34,9 @@ queue_app = typer.Typer(
 
 @queue_app.command("show")
 @service_command()
-async def show(client: ServiceClient, as_json: JsonOption = False) -> None:
+async def show(client: AsyncClient, as_json: JsonOption = False) -> None:
     """Show the posts that wait in each shard of the queue, and the queue workers (role `ops`)."""
-    state = await client.request_answer("GET", "/v1/queue", QueueState)
+    state = await client.request("GET", "/v1/queue", QueueState)
     if as_json:
         show_json(state)
         return

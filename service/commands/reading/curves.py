@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rankcurve import AsyncClient
+from rankcurve.answers import Audit, Board, Curve, Record, ValueAt
+from rankcurve.client import ranking_path
 
-from service.client.client import Patience, Record, ServiceClient, ranking_path
-from service.client.client_answers import AuditDone, Board, CurveDocument, ValueFor
 from service.commands.reading.ranks import (
     ColumnArgument,
     ColumnOption,
@@ -54,7 +55,7 @@ ColumnsArgument = Annotated[list[str] | None, typer.Argument(metavar="COLUMN…"
 
 @service_command()
 async def curve(
-    client: ServiceClient,
+    client: AsyncClient,
     board: BoardArgument,
     column_argument: ColumnArgument = None,
     column: ColumnOption = None,
@@ -68,29 +69,26 @@ async def curve(
     column = named_column(column_argument, column)
     if plot is not None and plot.suffix.lower() not in FORMATS:
         raise typer.BadParameter(f"{plot.name} should end in {' or '.join(FORMATS)}")
-    held = await client.get_board(board)
+    held = await client.board(board)
     name = column or first_ranked(board, held)
-    path = f"{ranking_path(board, name)}/curve"
     if as_json:
-        show_json(await client.request_answer("GET", path, Record))
+        show_json(await client.request("GET", ranking_path(board, name, "curve"), Record))
         return
-    found = await client.request_answer("GET", path, CurveDocument)
+    found = (await client.curve(board, name)).document
     if plot is not None:
         try:
             draw_curve(found, plot, title=f"{board}: {name}")
         except OSError as error:
             fail(str(error))
         return
-    wanted: list[ValueFor] = []
+    wanted: list[ValueAt] = []
     if ranks := [rank for rank in TOP_RANKS if rank <= found.total]:
-        query = {"ranks": ",".join(map(str, ranks)), "percentiles": ",".join(map(str, TOP_PERCENTILES))}
-        path = f"{ranking_path(board, name)}/values"
-        wanted = await client.list_records(path, "values", list[ValueFor], query=query)
+        wanted = await client.values(board, name, ranks=ranks, percentiles=TOP_PERCENTILES)
     show_curve(found, error_text(held, name))
     show_values(wanted, name)
 
 
-def show_curve(found: CurveDocument, error: str) -> None:
+def show_curve(found: Curve, error: str) -> None:
     headings = ("column", "method", "entries", "knots", "off by at most", "as of")
     row = (found.column, found.method, found.total, len(found.knots), error, found.as_of)
     show_table(headings, [row], numeric=("entries", "knots"))
@@ -107,7 +105,7 @@ def error_text(board: Board, column: str) -> str:
     return f"{100 * state.bound:.3g} % past rank {exact_top}"
 
 
-def show_values(wanted: list[ValueFor], column: str) -> None:
+def show_values(wanted: list[ValueAt], column: str) -> None:
     rows = [
         (
             f"top {each.rank}" if each.rank is not None else f"better than {each.percentile} %",
@@ -119,7 +117,7 @@ def show_values(wanted: list[ValueFor], column: str) -> None:
     show_table(("to be in the", column, "between"), rows, numeric=(column,))
 
 
-def draw_curve(curve: CurveDocument, path: Path, *, title: str) -> None:
+def draw_curve(curve: Curve, path: Path, *, title: str) -> None:
     """Write the picture to `path`, in the format of its ending. Raises OSError if the file cannot be written.
 
     End the command if the board is empty or the extra is not installed.
@@ -161,9 +159,9 @@ def new_figure() -> Figure:
     return Figure(figsize=SIZE_INCHES, layout="constrained")
 
 
-@service_command(Patience(timeout_s=REFRESH_TIMEOUT_S))
+@service_command(timeout_s=REFRESH_TIMEOUT_S)
 async def refresh(
-    client: ServiceClient,
+    client: AsyncClient,
     board: BoardArgument,
     columns: ColumnsArgument = None,
     column: ColumnsOption = None,
@@ -172,7 +170,7 @@ async def refresh(
     """Refresh the curves of a leaderboard now instead of at the scheduled time (role `ops`)."""
     if columns and column:
         raise typer.BadParameter("name the columns once, with --column")
-    names = column or columns or (await client.get_board(board)).ranked_columns()
+    names = column or columns or (await client.board(board)).ranked_columns()
     if not names:
         fail(f"{board} has no ranked column")
     done = [(name, await client.refresh_curve(board, name)) for name in names]
@@ -183,9 +181,9 @@ async def refresh(
     show_table(("column", "method", "entries", "ms", "as of"), rows, numeric=("entries", "ms"))
 
 
-@service_command(Patience(timeout_s=REFRESH_TIMEOUT_S))
+@service_command(timeout_s=REFRESH_TIMEOUT_S)
 async def audit(
-    client: ServiceClient,
+    client: AsyncClient,
     board: BoardArgument,
     column_argument: ColumnArgument = None,
     column: ColumnOption = None,
@@ -198,9 +196,7 @@ async def audit(
     """
     column = named_column(column_argument, column)
     name = await ranked_column(client, board, column)
-    done = await client.request_answer(
-        "POST", f"{ranking_path(board, name)}/audit", AuditDone, query={"owners": owners}
-    )
+    done = await client.audit_curve(board, name, owners=owners)
     if as_json:
         show_json(done)
     else:
@@ -209,7 +205,7 @@ async def audit(
         fail(f"{done.brackets_broken} brackets and {done.certificates_broken} certificates were wrong")
 
 
-def show_audit(done: AuditDone) -> None:
+def show_audit(done: Audit) -> None:
     headings = ("column", "owners", "mean error", "p99", "worst", "certified", "wrong brackets", "as of")
     errors = map(percent_text, (done.mean_error, done.p99_error, done.worst_error, done.certificate))
     row = (done.column, done.owners, *errors, done.brackets_broken, done.as_of)

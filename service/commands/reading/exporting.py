@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rankcurve import AsyncClient, Retries
+from rankcurve.answers import ENCODER
+from rankcurve.client import PAGE_ENTRIES
 
-from service.client.client import ENCODER, PAGE_ENTRIES_MAX, Patience, ServiceClient
 from service.commands.reading.ranks import ColumnOption, first_ranked
 from service.commands.tables import cell_text
 from service.commands.target import BoardArgument, fail, service_command
@@ -29,23 +31,23 @@ FormatOption = Annotated[
         "--format", help="csv: rank, owner, all columns, updated_at. ndjson: the entries as the service sends them."
     ),
 ]
-PageOption = Annotated[int, typer.Option(min=1, max=PAGE_ENTRIES_MAX, help="Entries in each request.")]
+PageOption = Annotated[int, typer.Option(min=1, max=PAGE_ENTRIES, help="Entries in each request.")]
 
 
-@service_command(Patience(attempts_max=8, reconnects=True))
+@service_command(Retries(attempts_max=8, before_first_answer=False))
 async def export(
-    client: ServiceClient,
+    client: AsyncClient,
     board: BoardArgument,
     column: ColumnOption = None,
     output: OutputOption = None,
     file_format: FormatOption = Format.csv,
-    page: PageOption = PAGE_ENTRIES_MAX,
+    page: PageOption = PAGE_ENTRIES,
 ) -> None:
     """Write every entry that is ranked in one column, best to worst.
 
     Entries without a value in that column are not in its ranking and not in the export.
     """
-    held = await client.get_board(board)
+    held = await client.board(board)
     name = column or first_ranked(board, held)
     stats = [each.name for each in held.columns]
     written = 0
@@ -55,7 +57,7 @@ async def export(
             rows = csv.writer(stream, lineterminator="\n")
             if file_format is Format.csv:
                 rows.writerow(("rank", "owner", *stats, "updated_at"))
-            async for answer in client.walk_pages(board, name, limit=page):
+            async for answer in client.pages(board, name, limit=page):
                 for entry in answer.entries:
                     if file_format is Format.csv:
                         values = (raw_text(entry.stats.get(stat)) for stat in stats)

@@ -1,23 +1,15 @@
 """`rankcurve top` and `rankcurve rank`: read a ranking from a terminal."""
 
-from enum import StrEnum
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import typer
+from rankcurve import AsyncClient
+from rankcurve.answers import Board, OwnerPosition, Position
+from rankcurve.client import PAGE_ENTRIES, Rank
 
-from service.client.client import PAGE_ENTRIES_MAX, ServiceClient, board_path, quote_segment, ranking_path
-from service.client.client_answers import Board, Page, Position
 from service.commands.tables import show_json, show_table
 from service.commands.target import BoardArgument, JsonOption, fail, service_command
-
-
-class Mode(StrEnum):
-    """The ways in which a rank may be found."""
-
-    auto = "auto"
-    exact = "exact"
-    estimate = "estimate"
-
 
 ColumnOption = Annotated[
     str | None, typer.Option("--column", "-c", help="Ranked column. Default: the board's first.", show_default=False)
@@ -47,9 +39,9 @@ def named_column(argument: str | None, option: str | None) -> str | None:
     return option or argument
 
 
-async def ranked_column(client: ServiceClient, board: str, column: str | None) -> str:
+async def ranked_column(client: AsyncClient, board: str, column: str | None) -> str:
     """Return `column`, or the board's first ranked one. End the command if there is none."""
-    return column or first_ranked(board, await client.get_board(board))
+    return column or first_ranked(board, await client.board(board))
 
 
 def first_ranked(name: str, board: Board) -> str:
@@ -61,19 +53,18 @@ def first_ranked(name: str, board: Board) -> str:
 
 @service_command()
 async def top(
-    client: ServiceClient,
+    client: AsyncClient,
     board: BoardArgument,
     column_argument: ColumnArgument = None,
     column: ColumnOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE_ENTRIES_MAX, help="Number of rows.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE_ENTRIES, help="Number of rows.")] = 10,
     from_rank: Annotated[int, typer.Option(min=1, help="Start at this row instead of the first.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Show the top of a ranking, or any other part of it. A rank like ~12345 is an estimate."""
     column = named_column(column_argument, column)
     name = await ranked_column(client, board, column)
-    query = {"limit": limit, "from_rank": from_rank if from_rank > 1 else None}
-    page = await client.request_answer("GET", ranking_path(board, name), Page, query=query)
+    page = await client.page(board, name, limit=limit, from_rank=from_rank if from_rank > 1 else None)
     if as_json:
         show_json(page)
         return
@@ -90,7 +81,7 @@ async def top(
 
 @service_command()
 async def rank(
-    client: ServiceClient,
+    client: AsyncClient,
     board: BoardArgument,
     owner: OwnerArgument = None,
     column: ColumnsOption = None,
@@ -101,7 +92,7 @@ async def rank(
     with_previous: Annotated[
         bool, typer.Option("--previous", help="On a family's board, also show the period before and who moved since.")
     ] = False,
-    mode: Annotated[Mode, typer.Option(help="auto: count near the top, and use the curve elsewhere.")] = Mode.auto,
+    mode: Annotated[Rank, typer.Option(help="auto: count near the top, and use the curve elsewhere.")] = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Show the rank of an owner, or the rank that a value would have, and the bracket that contains the true rank."""
@@ -113,25 +104,25 @@ async def rank(
         raise typer.BadParameter("--next and --previous go with an OWNER")
     if any("," in text for text in [*(value or []), *(column or [])]):
         raise typer.BadParameter("repeat the option; commas do not separate values")
+    positions: Sequence[Position | OwnerPosition]
     if owner is not None:
-        path = f"{board_path(board)}/entries/{quote_segment(owner)}/positions"
-        query: dict[str, object] = {"rank": mode.value, "columns": ",".join(column) if column else None}
-        query |= {"next": "true" if with_next else None, "compare": "previous" if with_previous else None}
+        compare: Literal["previous"] | None = "previous" if with_previous else None
+        found = await client.positions(board, owner, column or (), rank=mode, next=with_next, compare=compare)
+        positions = found
     else:
-        path = f"{ranking_path(board, await ranked_column(client, board, column[0] if column else None))}/positions"
-        query = {"values": ",".join(value or []), "rank": mode.value}
-    positions = await client.list_records(path, "positions", list[Position], query=query)
+        name = await ranked_column(client, board, column[0] if column else None)
+        found, positions = [], await client.value_positions(board, name, value or [], rank=mode)
     if as_json:
         show_json(positions)
     else:
         show_positions(positions)
         if with_next:
-            show_next(positions)
+            show_next(found)
         if with_previous:
-            show_previous(positions)
+            show_previous(found)
 
 
-def show_positions(positions: list[Position]) -> None:
+def show_positions(positions: Sequence[Position | OwnerPosition]) -> None:
     """Print one line for each position, with both bounds of the bracket if the rank is an estimate."""
     headings = ("column", "value", "rank", "between", "of", "better than %", "method", "as of")
     rows = [
@@ -141,14 +132,14 @@ def show_positions(positions: list[Position]) -> None:
     show_table(headings, rows, numeric=("value", "rank", "of", "better than %"))
 
 
-def show_next(positions: list[Position]) -> None:
+def show_next(positions: list[OwnerPosition]) -> None:
     """For each position with a next better rank, print that rank, its value and the missing points."""
     rows = [(each.column, each.next.rank, each.next.value, each.next.points) for each in positions if each.next]
     typer.echo()
     show_table(("column", "next rank", "held with", "points missing"), rows, numeric=("next rank", "points missing"))
 
 
-def show_previous(positions: list[Position]) -> None:
+def show_previous(positions: list[OwnerPosition]) -> None:
     """Print one line for each position that has an earlier period.
 
     The line shows how many ranks the owner gained by the owner's own value, and how many by the values of others.
@@ -170,7 +161,7 @@ def show_previous(positions: list[Position]) -> None:
     show_table(headings, rows, numeric=headings[2:])
 
 
-def bracket_text(position: Position) -> str:
+def bracket_text(position: Position | OwnerPosition) -> str:
     """Return `exact`, or bounds such as `12301..12390`, or `no value`."""
     if position.rank is None:
         return "no value"

@@ -436,7 +436,7 @@ class KnotAnswer(msgspec.Struct):
 class CurveAnswer(msgspec.Struct, kw_only=True):
     """A curve with everything that is needed to calculate ranks offline.
 
-    docs/curve.md has the formula, and docs/rank_offline.py is an example. Between two neighbouring knots, the rank
+    docs/curve.md has the formula. Between two neighbouring knots, the rank
     follows a straight line over keys, or a cubic. `shapes` has the inner control values of the cubics. Their unit is
     1/65536 of the rise between the knots. `errors` has, for each pair of neighbouring knots, how far an estimated rank
     between the two can be off. It is null if this was not measured. Lines and cubics are defined on a lattice, whose

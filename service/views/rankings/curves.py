@@ -1,7 +1,7 @@
 """Handlers of curves: the document of a curve, its refresh, and its audit for operators.
 
 The document has everything that a client needs to calculate ranks offline with the same curve. A client that calculates
-ranks as docs/rank_offline.py does gets exactly the ranks of the service. An audit counts the exact ranks of random
+ranks as the clients do gets exactly the ranks of the service. An audit counts the exact ranks of random
 entries, and compares the curve with them.
 """
 

@@ -5,13 +5,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from rankcurve.answers import Curve, Knot
 from typer.testing import Result
 
-from service.client.client_answers import CurveDocument, Knot
 from service.commands.reading.curves import draw_curve
 from tests.service.cli_fake_service import run_at
 from tests.service.climbed_board import EXACT_TOP, climbed_board
@@ -78,8 +79,8 @@ def test_the_rank_command_shows_the_points_missing_to_the_next_place(run: Run) -
 def test_a_client_can_rank_offline_with_the_json_of_the_command(run: Run) -> None:
     document = json.loads(run("curve", "b", "lap", "--json").stdout)
     assert document["best"] == "low"
-    assert rank_of()(document, "100.50") == (1, 1, 1)
-    assert rank_of()(document, 103) == (28, 28, 28)
+    assert rank_of(document, "100.50") == (1, 1, 1)
+    assert rank_of(document, 103) == (28, 28, 28)
 
 
 @pytest.mark.parametrize("column", ["xp", "lap"])
@@ -92,8 +93,8 @@ def test_the_name_of_a_picture_decides_its_format(run: Run, tmp_path: Path, colu
 
 
 def test_the_same_curve_gives_an_identical_picture(tmp_path: Path) -> None:
-    knots = [Knot(value, rank, 2) for value, rank in ((90_000, 1), (700, 3), (5, 80))]
-    document = CurveDocument("xp", "skip", 81, "2026-11-20T10:00:00Z", knots)
+    knots = [Knot(value=value, rank=rank, ties=2) for value, rank in ((90_000, 1), (700, 3), (5, 80))]
+    document = Curve(column="xp", method="skip", total=81, as_of=datetime(2026, 11, 20, tzinfo=UTC), knots=knots)
     paths = [tmp_path / f"{number}.svg" for number in range(2)]
     for path in paths:
         draw_curve(document, path, title="b: xp")

@@ -1,5 +1,5 @@
 // A curve's document as a function value -> rank, in doubles: near enough to draw. What the service answers is exact;
-// docs/rank_offline.py does the same in whole numbers.
+// clients/typescript/src/rank_of.ts does the same in whole numbers.
 
 const SHAPE_UNIT = 65_536;
 

@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
+from rankcurve.answers import Audit as AuditAnswer
 
 from predictor import Curve, Knot
-from service.client.client_answers import AuditDone
 from service.commands.reading.curves import show_audit
 from storage.curves.auditing import Audit
 from storage.curves.stored_curves import ServedCurve, store_curve
@@ -108,5 +108,5 @@ async def test_the_command_fails_if_a_bracket_was_wrong(service: Service, tmp_pa
 
 
 def test_the_command_says_when_nothing_was_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    show_audit(AuditDone("xp", "changed"))
+    show_audit(AuditAnswer(column="xp", outcome="changed"))
     assert capsys.readouterr().err == "nothing was compared: too much was posted since the curve was fitted\n"

@@ -49,12 +49,11 @@ async def compare(service: Service, scale: int) -> dict[str, Any]:
     low = 0 if scale else -410
     values = [str(value) for value in range(low, 410)]
     values += [f"{value}.{digits}" for value in range(0, 400, 5) for digits in ("01", "50", "99") if scale]
-    offline = rank_of()
     for first in range(0, len(values), 500):
         asked = ",".join(values[first : first + 500])
         for answer in (await service.get(f"{B}/rankings/v/positions?rank=estimate&values={asked}"))["positions"]:
             said = (answer["rank"], answer["low"], answer["high"])
-            assert offline(curve, answer["value"]) == said
+            assert rank_of(curve, answer["value"]) == said
     return curve
 
 
@@ -75,8 +74,8 @@ async def test_the_document_ranks_equal_values_by_the_time_when_they_were_reache
     await service.refresh("b", "v")
     curve = (await service.call("GET", f"{B}/rankings/v/curve")).body
     for i in range(20):
-        assert rank_of()(curve, 5, f"2026-01-01T00:00:{i:02d}.500000Z") == (i + 1,) * 3
-    assert rank_of()(curve, 5) == (21,) * 3
+        assert rank_of(curve, 5, f"2026-01-01T00:00:{i:02d}.500000Z") == (i + 1,) * 3
+    assert rank_of(curve, 5) == (21,) * 3
 
 
 STEP = 4
@@ -128,11 +127,11 @@ def test_the_document_gives_every_key_the_rank_of_its_curve(best: Best, ties: Ti
     curve = make_curve(rng, padding, shaped=seed % 2 == 0)
     live = move_entries(rng, curve, padding, step=STEP if seed < 4 else 1)
     for held in (live, curve, replace(curve, errors=None)):
-        document, offline = decode_document(board, held), rank_of()
+        document = decode_document(board, held)
         for value in range(-700, 700):
             reached_us = rng.randrange(1, 10**6)
             at = held.locate(padding.key_of_cell(padding.pad(value, reached_us)))
-            found = offline(document, Decimal(value).scaleb(-2), format_us(reached_us))
+            found = rank_of(document, Decimal(value).scaleb(-2), format_us(reached_us))
             assert found == (at.rank, at.low, at.high)
 
 
@@ -144,7 +143,7 @@ def test_the_document_of_a_board_that_was_empty_at_the_fit_gives_the_right_ranks
         document = decode_document(board, curve)
         for value in range(-700, 700):
             at = curve.locate(padding.key_of_cell(padding.pad(value)))
-            assert rank_of()(document, Decimal(value).scaleb(-2)) == (at.rank, at.low, at.high)
+            assert rank_of(document, Decimal(value).scaleb(-2)) == (at.rank, at.low, at.high)
 
 
 def test_the_document_has_no_entries_outside_the_knots_if_nobody_is_there() -> None:

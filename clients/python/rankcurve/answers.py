@@ -1,0 +1,408 @@
+"""The types of the service's answers. A decimal is exact: an `int` without a scale, otherwise a `decimal.Decimal`.
+
+A type ignores members that it does not know, so an older client works with a newer service. Times are in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from .errors import Problem, UnexpectedAnswerError, one_line
+
+Value = int | Decimal
+Stats = dict[str, Any]  # values are int, Decimal, str or None
+Record = dict[str, Any]
+Status = Literal["applied", "unchanged", "duplicate", "rejected", "accepted"]
+T = TypeVar("T")
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """A column of a board. `ranked` is what the wire calls `sorted`. Text columns have neither `min` nor `max`."""
+
+    name: str
+    ranked: bool = msgspec.field(name="sorted", default=False)
+    merge: str = ""
+    best: str = "high"
+    scale: int = 0
+    min: Value | None = None
+    max: Value | None = None
+    type: str = "number"
+
+
+class CurveState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a curve. `bound` is the largest relative error of an estimated rank past the counted top."""
+
+    method: str = ""
+    total: int = 0
+    knots: int = 0
+    as_of: datetime | None = None
+    certificate: float | None = None
+    live: bool = False
+    bound: float | None = None
+
+
+class Predictor(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a board for estimated ranks. Ranks up to `exact_top` are counted, not estimated."""
+
+    samples: int = 0
+    exact_top: int = 0
+    refresh_seconds: int = 0
+    method: str = ""
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True):
+    """A leaderboard with its specification. Lists of boards leave out `curves`."""
+
+    id: str = ""
+    columns: list[Column]
+    ties: str = "shared"
+    entries: int | None = None
+    created_at: datetime | None = None
+    closed: bool = False
+    archived: bool = False
+    predictor: Predictor = Predictor()
+    curves: dict[str, CurveState | None] = {}
+
+    def ranked_columns(self) -> list[str]:
+        return [column.name for column in self.columns if column.ranked]
+
+
+class Period(msgspec.Struct, frozen=True, kw_only=True):
+    """A period of a family. For the all-time period, both times and `closed` are None."""
+
+    name: str
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    closed: bool | None = None
+
+
+class FamilyBoard(msgspec.Struct, frozen=True, kw_only=True):
+    """A family's board for one period and some facet values. `previous` is the board of the period before."""
+
+    board: str
+    period: Period
+    previous: str | None = None
+    archived: bool = False
+
+
+class BoardResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a post on one of its boards."""
+
+    board: str
+    status: Status
+    updated_at: datetime | None = None
+    stats: Stats = {}
+    error: Problem | None = None
+
+
+class PostResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a post. `stats` has the stored values; a post to several boards has `boards` instead.
+
+    `status` is `applied`, `unchanged` (nothing was better), `duplicate` (its id was applied before), `rejected` (with
+    `error`), or `accepted` for a queued post.
+    """
+
+    owner: str = ""
+    status: Status
+    updated_at: datetime | None = None
+    stats: Stats = {}
+    boards: list[BoardResult] = []
+    error: Problem | None = None
+
+
+class NextPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """The next better place. `points` is None if no value in the column's range is better than that place's value."""
+
+    rank: int
+    low: int
+    high: int
+    exact: bool
+    value: Value
+    points: Value | None = None
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank with its bracket: the true rank as of `as_of` lies between `low` and `high`, both included."""
+
+    column: str
+    value: Value
+    rank: int
+    low: int
+    high: int
+    exact: bool
+    method: str
+    total: int
+    percentile: float
+    as_of: datetime
+
+
+class OwnerPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """An owner's position, as `Position`. Where the owner has no value, `value`, `rank` and what follows are None.
+
+    `board` is set if several boards were asked for, `next` and `previous` if the request asked for them.
+    """
+
+    board: str | None = None
+    column: str
+    value: Value | None = None
+    rank: int | None = None
+    low: int | None = None
+    high: int | None = None
+    exact: bool = False
+    method: str = ""
+    total: int | None = None
+    percentile: float | None = None
+    as_of: datetime | None = None
+    next: NextPlace | None = None
+    previous: Previous | None = None
+
+
+class Previous(msgspec.Struct, frozen=True, kw_only=True):
+    """A comparison with the period before. Members are None if the owner had no value then.
+
+    `moved` is how many places the owner gained by an own value, and `field_moved` how many by the values of others.
+    """
+
+    board: str
+    position: Position | None = None
+    value_position: Position | None = None
+    moved: int | None = None
+    field_moved: int | None = None
+
+
+class PastPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """An owner's final position in a closed period; None if the owner had no value then."""
+
+    board: str
+    period: Period | None = None
+    position: Position | None = None
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One owner's stats."""
+
+    owner: str
+    updated_at: datetime
+    stats: Stats
+    hidden: bool = False
+    profile: Record | None = None
+
+
+class FoundEntry(Entry, frozen=True, kw_only=True):
+    """An entry of a lookup. `place` is the owner's rank among the owners asked for. Both need a column."""
+
+    position: Position | None = None
+    place: int | None = None
+
+
+class Lookup(msgspec.Struct, frozen=True, kw_only=True):
+    """The entries in the order of the request, and the owners who have none."""
+
+    entries: list[FoundEntry]
+    missing: list[str]
+
+
+class RankedEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A row of a ranking."""
+
+    rank: int
+    exact: bool
+    owner: str
+    value: Value
+    updated_at: datetime
+    stats: Stats
+    profile: Record | None = None
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of a ranking, best to worst. `next` and `prev` are cursors of other pages, None at the ends."""
+
+    column: str
+    total: int
+    entries: list[RankedEntry]
+    next: str | None = None
+    prev: str | None = None
+
+
+class ValueAt(msgspec.Struct, frozen=True, kw_only=True):
+    """The worst value that still has the rank or the percentile. All values are None on an empty board."""
+
+    rank: int | None = None
+    percentile: float | None = None
+    value: Value | None = None
+    low: Value | None = None
+    high: Value | None = None
+    exact: bool = False
+
+
+class Bucket(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """How many entries have a value from `from_` up to `to`. `low` and `high` are set if the number is an estimate."""
+
+    from_: Value
+    to: Value
+    entries: int
+    low: int | None = None
+    high: int | None = None
+    exact: bool = True
+
+
+class CurveEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The best or the worst value that an entry beyond the knots may have."""
+
+    value: Value
+    reached_at: datetime | None = None
+
+
+class Outside(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about entries beyond the knots; None for an end without entries."""
+
+    best: CurveEnd | None = None
+    worst: CurveEnd | None = None
+    errors: list[int] | None = None
+
+
+class Knot(msgspec.Struct, frozen=True, kw_only=True):
+    """A value with its exact rank, and how many entries have it. `reached_at` counts if the earliest is better."""
+
+    value: Value
+    rank: int
+    ties: int = 1
+    reached_at: datetime | None = None
+
+
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """A curve as the service sends it; `OfflineCurve` ranks with it."""
+
+    column: str
+    best: str = "high"
+    scale: int = 0
+    ties: str = "shared"
+    method: str
+    total: int
+    as_of: datetime
+    certificate: float | None = None
+    step: int = 1
+    snaps: bool = False
+    knots: list[Knot]
+    errors: list[int] | None = None
+    shapes: list[tuple[int, int]] | None = None
+    outside: Outside | None = None
+
+
+class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a refresh. `seconds` is how long it took."""
+
+    column: str = ""
+    method: str = ""
+    total: int = 0
+    as_of: datetime | None = None
+    certificate: float | None = None
+    seconds: float = 0.0
+
+
+class BrokenBracket(msgspec.Struct, frozen=True, kw_only=True):
+    """A value whose true rank is outside its bracket."""
+
+    value: Value
+    true_rank: int
+    rank: int
+    low: int
+    high: int
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of an audit. Errors are relative to the true rank; they are None if nothing was compared."""
+
+    column: str
+    outcome: str
+    owners: int = 0
+    certificate: float | None = None
+    mean_error: float | None = None
+    p99_error: float | None = None
+    worst_error: float | None = None
+    brackets_broken: int = 0
+    certificates_broken: int = 0
+    broken: list[BrokenBracket] = []
+    as_of: datetime | None = None
+
+
+class JournalLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the journal: a post, or a change of an owner or a board. `seq` continues a walk after this line."""
+
+    seq: int | str
+    kind: str
+    board: str | None = None
+    owner: str | None = None
+    accepted_at: datetime
+    status: Status | None = None
+    stats: Stats = {}
+    set: Stats = {}
+    post_id: str | None = None
+    at: datetime | None = None
+    stored: Stats = {}
+    error: Problem | None = None
+
+
+class TopEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows that are currently best."""
+
+    column: str
+    total: int
+    entries: list[RankedEntry]
+
+
+class OwnerEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An owner's current position. `overtaken_by` has up to ten owners who overtook since the event before."""
+
+    owner: str
+    column: str
+    value: Value | None = None
+    rank: int | None = None
+    total: int
+    percentile: float | None = None
+    previous_rank: int | None = None
+    overtaken_by: list[str] = []
+
+
+class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a stream. After `reset` (without data), events may have been missed."""
+
+    event: str
+    id: str
+    data: TopEvent | OwnerEvent | None = None
+
+
+class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The lease of a key, as the service sends it."""
+
+    resource: str
+    key: str
+    region: str
+    version: int
+    lease_expires: datetime
+    expires_in: float
+    acquired: bool
+
+
+def decode(content: bytes, type: type[T]) -> T:
+    """Decode `content` with exact decimals. Raises UnexpectedAnswerError."""
+    try:
+        hashable: Any = type
+        answer: T = _decoder(hashable)(content)
+        return answer
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
+        raise UnexpectedAnswerError(f"the answer does not come from rankcurve: {one_line(str(cause))}") from cause
+
+
+@lru_cache(maxsize=256)
+def _decoder(type: Any) -> Callable[[bytes], Any]:
+    return msgspec.json.Decoder(type, float_hook=Decimal).decode
+
+
+ENCODER = msgspec.json.Encoder(decimal_format="number")

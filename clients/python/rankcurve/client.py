@@ -1,0 +1,595 @@
+"""`Client` and `AsyncClient`: everything that a game asks of the service.
+
+Both are HTTP clients with the methods of `Operations`: `Client` as plain methods, `AsyncClient` as coroutines.
+Methods that walk return an iterator, or an async iterator. Every method may raise `ApiError` (the service refuses),
+`UnreachableError` (no answer came) and `UnexpectedAnswerError`.
+
+A board is named by its id. On a board of a family, the period may be an alias: `arena:this-week:clan=fox`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from .answers import (
+    ENCODER,
+    Audit,
+    Board,
+    Bucket,
+    Curve,
+    Entry,
+    FamilyBoard,
+    JournalLine,
+    Lookup,
+    OwnerPosition,
+    Page,
+    PastPosition,
+    Position,
+    PostResult,
+    RankedEntry,
+    Record,
+    Refreshed,
+    StreamEvent,
+    Value,
+    ValueAt,
+    decode,
+)
+from .errors import RankcurveError, UnexpectedAnswerError
+from .event_stream import follow
+from .leases import AsyncLeases, Leases
+from .offline_curve import OfflineCurve
+from .paths import path_of, with_query
+from .post_buffer import (
+    BUFFER_RETRIES,
+    DELAY_S,
+    POSTS_MAX,
+    POSTS_PER_REQUEST,
+    AsyncPostBuffer,
+    PostBuffer,
+    Receipt,
+    log_rejection,
+)
+from .posting import Post, encode_posts, send_each, send_posts
+from .programs import Items, Program, Reply, Send, Walk, operation, walk
+from .retries import Retries, Sender
+from .transport import AsyncRunner, AsyncTransport, SyncRunner, SyncTransport
+
+Rank = Literal["auto", "exact", "estimate"]
+TIMEOUT_S = 30.0
+STREAM_ATTEMPTS_MAX = 1_000  # in a row; with the longest pauses these are eight hours
+LINES_PER_REQUEST = 1_000
+PAGE_ENTRIES = 1_000
+T = TypeVar("T")
+Transport = TypeVar("Transport")
+Buffer = TypeVar("Buffer")
+Holders = TypeVar("Holders")
+
+
+class _Positions(msgspec.Struct, frozen=True):
+    positions: list[Position]
+
+
+class _OwnerPositions(msgspec.Struct, frozen=True):
+    positions: list[OwnerPosition]
+
+
+class _Values(msgspec.Struct, frozen=True):
+    values: list[ValueAt]
+
+
+class _Buckets(msgspec.Struct, frozen=True):
+    buckets: list[Bucket]
+
+
+class _OwnerPosts(msgspec.Struct, frozen=True):
+    posts: list[JournalLine]
+
+
+class _Profile(msgspec.Struct, frozen=True):
+    profile: Record
+
+
+class _ListEnd(msgspec.Struct, frozen=True):
+    next: str | None = None
+
+
+def board_path(board: str, *rest: str) -> str:
+    return path_of("v1", "leaderboards", board, *rest)
+
+
+def family_path(family: str, *rest: str) -> str:
+    return path_of("v1", "families", family, *rest)
+
+
+def owner_path(owner: str, *rest: str) -> str:
+    return path_of("v1", "owners", owner, *rest)
+
+
+def ranking_path(board: str, column: str, *rest: str) -> str:
+    return board_path(board, "rankings", column, *rest)
+
+
+def make_headers(key: str | None) -> dict[str, str]:
+    return {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+
+
+def ignore(_: object) -> None:
+    """Do nothing."""
+
+
+def utc_now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+class Operations(Generic[Transport, Buffer, Holders]):
+    """The requests of both clients."""
+
+    transport: Transport
+    _sender: Sender
+    _make_buffer: Callable[..., Buffer]
+    _make_leases: Callable[..., Holders]
+
+    # Reading ranks
+
+    @operation
+    def positions(
+        self,
+        board: str,
+        owner: str,
+        columns: Sequence[str] = (),
+        *,
+        rank: Rank = "auto",
+        next: bool = False,
+        compare: Literal["previous"] | None = None,
+    ) -> Program[list[OwnerPosition]]:
+        """Return an owner's positions in these columns, in their order; by default in every ranked column.
+
+        With `next`, each has what is missing to the next better place. With `compare="previous"`, each has the position
+        in the period before.
+        """
+        path = board_path(board, "entries", owner, "positions")
+        query = {"columns": columns or None, "rank": rank, "next": next or None, "compare": compare}
+        return (yield from self._get(_OwnerPositions, path, query)).positions
+
+    @operation
+    def positions_on_boards(self, owner: str, boards: Sequence[str], column: str) -> Program[list[OwnerPosition]]:
+        """Return one owner's positions on many boards, in their order. Each names its board."""
+        path, body = owner_path(owner, "positions"), {"boards": boards, "column": column}
+        return (yield from self._ask(_OwnerPositions, "POST", path, body)).positions
+
+    @operation
+    def value_positions(
+        self, board: str, column: str, values: Sequence[Value | str], *, rank: Rank = "auto"
+    ) -> Program[list[Position]]:
+        """Return the positions that these values have, or would have."""
+        path = ranking_path(board, column, "positions")
+        return (yield from self._get(_Positions, path, {"values": values, "rank": rank})).positions
+
+    @operation
+    def around(
+        self, board: str, owner: str, column: str, *, better: int = 5, worse: int = 5, profiles: bool = False
+    ) -> Program[Page]:
+        """Return the rows around an owner, best to worst, with the owner's own."""
+        query = {"column": column, "better": better, "worse": worse, "profiles": profiles or None}
+        return (yield from self._get(Page, board_path(board, "entries", owner, "around"), query))
+
+    @operation
+    def value_around(
+        self, board: str, column: str, value: Value | str, *, better: int = 5, worse: int = 5, profiles: bool = False
+    ) -> Program[Page]:
+        """Return the rows around a value, best to worst."""
+        query = {"value": value, "better": better, "worse": worse, "profiles": profiles or None}
+        return (yield from self._get(Page, ranking_path(board, column, "around"), query))
+
+    @operation
+    def page(
+        self,
+        board: str,
+        column: str,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+        from_rank: int | None = None,
+        profiles: bool = False,
+    ) -> Program[Page]:
+        """Return one page of a ranking: from the top, from a cursor, or from a rank on."""
+        query = {"limit": limit, "cursor": cursor, "from_rank": from_rank, "profiles": profiles or None}
+        return (yield from self._get(Page, ranking_path(board, column), query))
+
+    @walk
+    def pages(self, board: str, column: str, *, limit: int = PAGE_ENTRIES) -> Walk[Page]:
+        """Yield the pages of a ranking, best to worst."""
+        yield from self._walk_pages(board, column, limit, lambda page: [page])
+
+    @walk
+    def entries(self, board: str, column: str, *, limit: int = PAGE_ENTRIES) -> Walk[RankedEntry]:
+        """Yield every row of a ranking, best to worst. `limit` is how many one request asks for."""
+        yield from self._walk_pages(board, column, limit, lambda page: page.entries)
+
+    @operation
+    def entry(self, board: str, owner: str, *, profiles: bool = False) -> Program[Entry]:
+        """Return an owner's stats."""
+        return (yield from self._get(Entry, board_path(board, "entries", owner), {"profiles": profiles or None}))
+
+    @operation
+    def lookup(self, board: str, owners: Sequence[str], column: str | None = None) -> Program[Lookup]:
+        """Return the entries of many owners, such as friends. With a column, each has its position and place."""
+        body = {"owners": owners} | ({} if column is None else {"column": column})
+        return (yield from self._ask(Lookup, "POST", board_path(board, "entries", "lookup"), body))
+
+    @operation
+    def values(
+        self, board: str, column: str, *, ranks: Sequence[int] = (), percentiles: Sequence[float] = ()
+    ) -> Program[list[ValueAt]]:
+        """Return the values at these ranks, and then those at these percentiles."""
+        query = {"ranks": ranks or None, "percentiles": percentiles or None}
+        return (yield from self._get(_Values, ranking_path(board, column, "values"), query)).values
+
+    @operation
+    def buckets(
+        self, board: str, column: str, *, buckets: int = 20, rank: Literal["exact", "estimate"] = "exact"
+    ) -> Program[list[Bucket]]:
+        """Return how many entries lie in each of so many parts of the values' range."""
+        path = ranking_path(board, column, "buckets")
+        return (yield from self._get(_Buckets, path, {"buckets": buckets, "rank": rank})).buckets
+
+    @operation
+    def curve(self, board: str, column: str) -> Program[OfflineCurve]:
+        """Return the curve of a column, which ranks values in microseconds without further requests."""
+        path = ranking_path(board, column, "curve")
+        reply: Reply = yield from self._sender.send(Send("GET", path))
+        return OfflineCurve(decode(reply.content, Curve), path, reply.headers.get("etag", ""))
+
+    @operation
+    def renew_curve(self, curve: OfflineCurve) -> Program[bool]:
+        """Fetch a curve again if it has changed, and rank with it from now on. Return whether it has changed."""
+        reply: Reply = yield from self._sender.send(Send("GET", curve.path, headers={"If-None-Match": curve.tag}))
+        if reply.status == 304:
+            return False
+        curve.take(decode(reply.content, Curve))
+        curve.tag = reply.headers.get("etag", "")
+        return True
+
+    @walk
+    def stream(
+        self,
+        board: str,
+        column: str,
+        *,
+        top: int | None = None,
+        owner: str | None = None,
+        last_event_id: str = "",
+        attempts_max: int = STREAM_ATTEMPTS_MAX,
+    ) -> Walk[StreamEvent]:
+        """Yield the top of a ranking, or an owner's position, whenever it changes, until the caller stops.
+
+        After a break the stream goes on where it stopped, if one of `attempts_max` attempts succeeds. `last_event_id`
+        continues an earlier stream.
+        """
+        path = with_query(board_path(board, "stream"), {"column": column, "top": top, "owner": owner})
+        yield from follow(path, last_event_id, self._sender.retries, attempts_max=attempts_max)
+
+    # Posting
+
+    @operation
+    def post(
+        self, board: str, posts: Sequence[Post], *, queued: bool = False, split: bool = False
+    ) -> Program[list[PostResult]]:
+        """Post stats: `{"owner", "stats", "post_id", "at"}`. Return a result for each, in order, once all are durable.
+
+        A post without `post_id` gets one, so that a retry never counts twice. Give ids of your own if you may call this
+        again after an `UnreachableError`. With `queued`, the service applies the posts soon after its answer. If one
+        post has no valid form, the service refuses all, unless `split` is true: then it alone is rejected.
+        """
+        send = send_each if split else send_posts
+        return (yield from send(self._sender, board_path(board, "posts"), encode_posts(posts), queued=queued))
+
+    @operation
+    def post_to_family(self, family: str, posts: Sequence[Post]) -> Program[list[PostResult]]:
+        """Post stats to the boards of a family, as `post` does. A post may have `facets`."""
+        return (yield from send_posts(self._sender, family_path(family, "posts"), encode_posts(posts)))
+
+    @operation
+    def post_to_boards(self, posts: Sequence[Post]) -> Program[list[PostResult]]:
+        """Post stats to several boards at once, as `post` does. Each post names its `boards`."""
+        return (yield from send_posts(self._sender, path_of("v1", "posts"), encode_posts(posts)))
+
+    @walk
+    def journal(self, after: int | str = 0) -> Walk[JournalLine]:
+        """Yield the accepted posts and changes up to now, the oldest first (role `writer`).
+
+        `after` is the `seq` of the last line seen.
+        """
+        while True:
+            path = with_query(path_of("v1", "journal"), {"after": after, "limit": LINES_PER_REQUEST})
+            reply: Reply = yield from self._sender.send(Send("GET", path))
+            lines = [decode(line, JournalLine) for line in reply.content.splitlines()]
+            if not lines:
+                return
+            yield Items(lines)
+            after = lines[-1].seq
+
+    @operation
+    def owner_posts(self, owner: str, *, limit: int = 20) -> Program[list[JournalLine]]:
+        """Return an owner's newest posts."""
+        return (yield from self._get(_OwnerPosts, owner_path(owner, "posts"), {"limit": limit})).posts
+
+    # Boards, families and owners
+
+    @operation
+    def create_board(self, board: str, spec: Mapping[str, Any]) -> Program[Board]:
+        """Create a board, or confirm that it has this specification (role `ops`)."""
+        return (yield from self._ask(Board, "PUT", board_path(board), spec))
+
+    @operation
+    def board(self, board: str) -> Program[Board]:
+        """Return a board's specification, its number of entries and the state of its curves."""
+        return (yield from self._get(Board, board_path(board)))
+
+    @walk
+    def boards(self, prefix: str = "") -> Walk[Board]:
+        """Yield the boards whose ids start with a prefix, by id."""
+        yield from self._walk_list(path_of("v1", "leaderboards"), "leaderboards", Board, {"prefix": prefix or None})
+
+    @operation
+    def reset_board(self, board: str) -> Program[None]:
+        """Empty a board, and keep its specification (role `ops`)."""
+        yield from self._sender.send(Send("POST", board_path(board, "reset"), repeatable=False))
+
+    @operation
+    def delete_board(self, board: str) -> Program[None]:
+        """Delete a board with all its entries (role `ops`)."""
+        yield from self._sender.send(Send("DELETE", board_path(board), repeatable=False))
+
+    @operation
+    def refresh_curve(self, board: str, column: str) -> Program[Refreshed]:
+        """Have a new curve fitted, and wait until readers get it (role `ops`)."""
+        return (yield from self._ask(Refreshed, "POST", ranking_path(board, column, "refresh")))
+
+    @operation
+    def audit_curve(self, board: str, column: str, *, owners: int | None = None) -> Program[Audit]:
+        """Have random owners counted, and compare the curve with the counts (role `ops`)."""
+        path = with_query(ranking_path(board, column, "audit"), {"owners": owners})
+        return (yield from self._ask(Audit, "POST", path))
+
+    @operation
+    def create_family(self, family: str, spec: Mapping[str, Any]) -> Program[Record]:
+        """Create a family, or confirm that it has this specification (role `ops`). Return its document."""
+        return (yield from self._ask(Record, "PUT", family_path(family), spec))
+
+    @operation
+    def family_board(
+        self,
+        family: str,
+        *,
+        period: str = "all",
+        at: datetime | str | None = None,
+        facets: Mapping[str, str] | None = None,
+    ) -> Program[FamilyBoard]:
+        """Return a family's board: of a kind of period (`year`, `week`, …), at a time in it, for values of facets."""
+        query = {**(facets or {}), "period": period, "at": at}
+        return (yield from self._get(FamilyBoard, family_path(family, "boards"), query))
+
+    @walk
+    def history(
+        self, family: str, owner: str, column: str, *, period: str = "day", facets: Mapping[str, str] | None = None
+    ) -> Walk[PastPosition]:
+        """Yield an owner's final positions in the closed periods, the newest first."""
+        path = family_path(family, "owners", owner, "history")
+        query = {**(facets or {}), "period": period, "column": column}
+        yield from self._walk_list(path, "history", PastPosition, query)
+
+    @operation
+    def hide_owner(self, owner: str) -> Program[None]:
+        """Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged."""
+        yield from self._sender.send(Send("PUT", owner_path(owner, "hidden")))
+
+    @operation
+    def show_owner(self, owner: str) -> Program[None]:
+        """Show a hidden owner again (role `ops`)."""
+        yield from self._sender.send(Send("DELETE", owner_path(owner, "hidden")))
+
+    @operation
+    def erase_owner(self, owner: str) -> Program[None]:
+        """Erase an owner everywhere: the entries, the profile, and the name and posts in the journal (role `ops`)."""
+        yield from self._sender.send(Send("DELETE", owner_path(owner), repeatable=False))
+
+    @operation
+    def profile(self, owner: str) -> Program[Record]:
+        """Return an owner's profile, a small object such as a name and a picture."""
+        return (yield from self._get(_Profile, owner_path(owner, "profile"))).profile
+
+    @operation
+    def put_profile(self, owner: str, profile: Mapping[str, Any]) -> Program[None]:
+        """Store an owner's profile (role `writer`)."""
+        yield from self._ask(Record, "PUT", owner_path(owner, "profile"), profile)
+
+    # Anything else
+
+    @operation
+    def request(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        *,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+        repeatable: bool = False,
+    ) -> Program[T]:
+        """Send a request that has no method here, and return its answer as this type; `bytes` is the body itself.
+
+        `path` is percent-encoded (`rankcurve.paths`). Members of `query` that are None are not sent. A GET, a PUT, and
+        a request that is named `repeatable`, may be sent twice, because that does no harm.
+        """
+        content = None if body is None else ENCODER.encode(body)
+        repeatable = repeatable or method in ("GET", "PUT")
+        sent = Send(method, with_query(path, query or {}), content, repeatable=repeatable)
+        reply: Reply = yield from self._sender.send(sent)
+        return reply.content if answer is bytes else decode(reply.content, answer)  # type: ignore[return-value]
+
+    @walk
+    def list_records(
+        self, path: str, member: str, record: type[T], query: Mapping[str, object] | None = None
+    ) -> Walk[T]:
+        """Yield the records of a list that comes in pages. `member` is the list's name in a page."""
+        yield from self._walk_list(path, member, record, query or {})
+
+    # Buffers and leases
+
+    def buffer(
+        self,
+        board: str | None = None,
+        *,
+        family: str | None = None,
+        posts_per_request: int = POSTS_PER_REQUEST,
+        delay_s: float = DELAY_S,
+        posts_max: int = POSTS_MAX,
+        spool: str | os.PathLike[str] | None = None,
+        on_result: Callable[[Receipt], object] = log_rejection,
+        retries: Retries = BUFFER_RETRIES,
+    ) -> Buffer:
+        """Return a buffer for posts to a board, to a family, or, with neither, for posts that name their boards.
+
+        It sends after `posts_per_request` posts, or `delay_s` after the oldest. At most `posts_max` posts wait; then
+        `submit` waits. `spool` is a folder that keeps them until they are settled, also if the process ends.
+        `on_result` is called with the receipt of each settled post; by default it logs those that were rejected.
+        """
+        if board is not None and family is not None:
+            raise ValueError("a buffer is for a board or for a family")
+        targets = (board_path(board, "posts") if board else None, family_path(family, "posts") if family else None)
+        return self._make_buffer(
+            self.transport,
+            self._sender,
+            targets[0] or targets[1] or path_of("v1", "posts"),
+            posts_per_request=posts_per_request,
+            delay_s=delay_s,
+            posts_max=posts_max,
+            spool=spool,
+            on_result=on_result,
+            retries=retries,
+        )
+
+    def leases(
+        self,
+        region: str,
+        *,
+        renew_before_s: float = 1.0,
+        enough_ratio: float = 0.5,
+        leases_max: int = 10_000,
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = utc_now,
+    ) -> Holders:
+        """Return the leases of this program. `region` is where new resources come from.
+
+        A remembered lease is returned without a request if it still lasts longer than `renew_before_s`, and at least
+        `enough_ratio` times as long as the caller asks for. The `leases_max` leases used last are remembered.
+        """
+        return self._make_leases(
+            self.transport,
+            self._sender,
+            region,
+            renew_before_s=renew_before_s,
+            enough_ratio=enough_ratio,
+            leases_max=leases_max,
+            monotonic=monotonic,
+            now=now,
+        )
+
+    def _get(self, answer: type[T], path: str, query: Mapping[str, object] | None = None) -> Program[T]:
+        reply: Reply = yield from self._sender.send(Send("GET", with_query(path, query or {})))
+        return decode(reply.content, answer)
+
+    def _ask(self, answer: type[T], method: str, path: str, body: object = None) -> Program[T]:
+        content = None if body is None else ENCODER.encode(body)
+        reply: Reply = yield from self._sender.send(Send(method, path, content))
+        return decode(reply.content, answer)
+
+    def _walk_list(self, path: str, member: str, record: type[T], query: Mapping[str, object]) -> Walk[T]:
+        cursor: str | None = None
+        while True:
+            reply: Reply = yield from self._sender.send(Send("GET", with_query(path, {**query, "cursor": cursor})))
+            members = decode(reply.content, dict[str, msgspec.Raw])
+            records: list[T] = decode(bytes(members.get(member, b"")), list[record])  # type: ignore[valid-type]
+            yield Items(records)
+            following = decode(reply.content, _ListEnd).next
+            if not following or following == cursor:
+                return
+            cursor = following
+
+    def _walk_pages(self, board: str, column: str, limit: int, items_of: Callable[[Page], Sequence[T]]) -> Walk[T]:
+        cursor: str | None = None
+        while True:
+            query = {"limit": limit, "cursor": cursor}
+            page: Page = yield from self._get(Page, ranking_path(board, column), query)
+            yield Items(items_of(page))
+            if page.next is None:
+                return
+            if page.next == cursor or not page.entries:
+                raise UnexpectedAnswerError("the cursor of the ranking does not move on")
+            cursor = page.next
+
+
+class Client(Operations[SyncTransport, PostBuffer, Leases], SyncRunner):
+    """A client that waits for each answer. Any thread may use it. Close it, or use it in a `with` block."""
+
+    _make_buffer, _make_leases = PostBuffer, Leases
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        retries: Retries | None = None,
+        on_unreachable: Callable[[RankcurveError], object] = ignore,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """`timeout_s` bounds each wait for the network. `on_unreachable` is called once for each outage."""
+        self.transport = SyncTransport(url, make_headers(key), timeout_s, pause)
+        self._sender = Sender(self.transport.url, retries or Retries(), on_unreachable)
+
+    def close(self) -> None:
+        self.transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncClient(Operations[AsyncTransport, AsyncPostBuffer, AsyncLeases], AsyncRunner):
+    """A client whose methods are coroutines of one event loop. Close it, or use it in an `async with` block."""
+
+    _make_buffer, _make_leases = AsyncPostBuffer, AsyncLeases
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        retries: Retries | None = None,
+        on_unreachable: Callable[[RankcurveError], object] = ignore,
+        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        """`timeout_s` bounds each wait for the network. `on_unreachable` is called once for each outage."""
+        self.transport = AsyncTransport(url, make_headers(key), timeout_s, pause)
+        self._sender = Sender(self.transport.url, retries or Retries(), on_unreachable)
+
+    async def close(self) -> None:
+        await self.transport.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,397 @@
+"""The errors that the client raises, in one tree. A refusal of the service has a class of its own for each code.
+
+    RankcurveError
+    ├── UnreachableError            no answer came; what was sent may or may not have been applied
+    ├── UnexpectedAnswerError       an answer that does not follow the contract
+    ├── BufferFullError             a post was not accepted, because too many others wait
+    ├── UnsentPostsError            posts are left that the service did not take; it has them
+    ├── SpoolError                  the folder of a spool can't be used
+    └── ApiError                    the service refused: `status`, `code`, `problem`
+        ├── NotFoundError           one class for each HTTP status ...
+        │   └── UnknownBoardError   ... and below it one class for each code
+        └── ...
+
+A refusal with a code that this version does not know is an error of its status, or an `ApiError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+
+def one_line(text: str) -> str:
+    """Return `text` with `?` in place of each unprintable character, because a terminal obeys control characters."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+class FieldProblem(msgspec.Struct, frozen=True):
+    """A fault and its place: a JSON pointer into the body, or the name of a parameter."""
+
+    pointer: str = ""
+    detail: str = ""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """The document in which the service says why it refuses (RFC 9457)."""
+
+    title: str = ""
+    detail: str = ""
+    code: str = ""
+    status: int = 0
+    errors: list[FieldProblem] = []
+
+    def text(self) -> str:
+        """Return the code, the detail and the first pointers of the problem on one line, without control characters."""
+        text = f"{self.code or 'error'}: {self.detail or self.title or 'no detail given'}"
+        shown = [f"{error.pointer or '/'} {self._added_detail(error.detail)}".strip() for error in self.errors[:3]]
+        more = len(self.errors) - len(shown)
+        if shown:
+            text += f" ({'; '.join(shown)}{f'; and {more} more' if more > 0 else ''})"
+        return one_line(text)
+
+    def _added_detail(self, detail: str) -> str:
+        """Return the detail of a fault, or an empty text if the problem's own detail already ends with it."""
+        return "" if self.detail.endswith(detail) else detail
+
+
+class RankcurveError(Exception):
+    """The request failed."""
+
+
+class UnreachableError(RankcurveError):
+    """No answer came. What was sent may or may not have been applied."""
+
+
+class UnexpectedAnswerError(RankcurveError):
+    """The answer does not follow the contract of the service."""
+
+
+class BufferFullError(RankcurveError):
+    """The post was not accepted, because too many others wait for the service."""
+
+
+class UnsentPostsError(RankcurveError):
+    """The buffer ended with posts whose outcome is unknown. `posts` are as they were sent, with their ids.
+
+    With a spool they are also kept there, and the next buffer on its folder sends them.
+    """
+
+    def __init__(self, posts: Sequence[dict[str, Any]], cause: BaseException | None) -> None:
+        super().__init__(f"{len(posts):,} posts are not settled: {cause or 'the time for closing is over'}")
+        self.posts = posts
+
+
+class SpoolError(RankcurveError):
+    """The folder of the spool can't be used."""
+
+
+_BY_CODE: dict[str, type[ApiError]] = {}
+_BY_STATUS: dict[int, type[ApiError]] = {}
+
+
+class ApiError(RankcurveError):
+    """The service refused the request. `code` is stable; the message is for people."""
+
+    codes: ClassVar[dict[str, type[ApiError]]] = _BY_CODE
+
+    def __init__(self, status: int, problem: Problem) -> None:
+        super().__init__(problem.text())
+        self.status = status
+        self.code = problem.code
+        self.problem = problem
+
+    def __init_subclass__(cls, *, status: int = 0, code: str = "") -> None:
+        if status:
+            _BY_STATUS[status] = cls
+        if code:
+            _BY_CODE[code] = cls
+
+
+def refusal_of(status: int, content: bytes) -> ApiError:
+    """Return the error for an answer that is no success. Without a problem document, its code names the HTTP status."""
+    try:
+        problem = msgspec.json.decode(content, type=Problem)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        problem = Problem()
+    if not problem.code:
+        problem = Problem(code=f"http_{status}", detail=problem.detail or problem.title or "no problem document")
+    return (_BY_CODE.get(problem.code) or _BY_STATUS.get(status) or ApiError)(status, problem)
+
+
+class BadRequestError(ApiError, status=400, code="bad_request"):
+    """The request does not have the form that the contract demands."""
+
+
+class BadJsonError(BadRequestError, code="bad_json"):
+    """The body is not JSON in UTF-8."""
+
+
+class UnknownFieldError(BadRequestError, code="unknown_field"):
+    """The contract has no such field."""
+
+
+class DuplicateFieldError(BadRequestError, code="duplicate_field"):
+    """The same field is given twice."""
+
+
+class BadCursorError(BadRequestError, code="bad_cursor"):
+    """The cursor does not belong to this ranking or list."""
+
+
+class TooManyPostsError(BadRequestError, code="too_many_posts"):
+    """More posts than one request may carry."""
+
+
+class TooManyBoardsError(BadRequestError, code="too_many_boards"):
+    """More leaderboards than one request may name."""
+
+
+class TooManyEntriesError(BadRequestError, code="too_many_entries"):
+    """More entries than one page may carry."""
+
+
+class TooManyOwnersError(BadRequestError, code="too_many_owners"):
+    """More owners than one request may name."""
+
+
+class TooManyValuesError(BadRequestError, code="too_many_values"):
+    """More values than one query may ask for."""
+
+
+class TooManyBucketsError(BadRequestError, code="too_many_buckets"):
+    """More buckets than one query may ask for."""
+
+
+class TooManyResourcesError(BadRequestError, code="too_many_resources"):
+    """More resources than one request may carry."""
+
+
+class UnauthorizedError(ApiError, status=401, code="unauthorized"):
+    """An API key is needed."""
+
+
+class ForbiddenError(ApiError, status=403, code="forbidden"):
+    """The API key's role does not allow this."""
+
+
+class HostNotAllowedError(ForbiddenError, code="host_not_allowed"):
+    """Without API keys only loopback names are accepted in Host."""
+
+
+class NotFoundError(ApiError, status=404, code="not_found"):
+    """No such path."""
+
+
+class UnknownBoardError(NotFoundError, code="unknown_board"):
+    """No such leaderboard."""
+
+
+class UnknownColumnError(NotFoundError, code="unknown_column"):
+    """The leaderboard has no such ranked column."""
+
+
+class UnknownOwnerError(NotFoundError, code="unknown_owner"):
+    """The owner has no entry here."""
+
+
+class UnknownPostError(NotFoundError, code="unknown_post"):
+    """No such post is remembered."""
+
+
+class UnknownKeyError(NotFoundError, code="unknown_key"):
+    """No such API key."""
+
+
+class UnknownFamilyError(NotFoundError, code="unknown_family"):
+    """No such family."""
+
+
+class UnknownClientError(NotFoundError, code="unknown_client"):
+    """No such client."""
+
+
+class UnknownPoolError(NotFoundError, code="unknown_pool"):
+    """No such pool of resources."""
+
+
+class UnknownRegionError(NotFoundError, code="unknown_region"):
+    """The pool never had a resource in this region."""
+
+
+class UnknownLeaseError(NotFoundError, code="unknown_lease"):
+    """The key has no lease in this pool."""
+
+
+class NotRankedError(NotFoundError, code="not_ranked"):
+    """The owner has no value in the columns asked for."""
+
+
+class NoProfileError(NotFoundError, code="no_profile"):
+    """The owner has no profile."""
+
+
+class NoCurveError(NotFoundError, code="no_curve"):
+    """The column has no curve yet."""
+
+
+class MethodNotAllowedError(ApiError, status=405, code="method_not_allowed"):
+    """The path does not take this method."""
+
+
+class RequestTimeoutError(ApiError, status=408):
+    """The request took too long to arrive."""
+
+
+class BodyTimeoutError(RequestTimeoutError, code="body_timeout"):
+    """The body took too long to arrive."""
+
+
+class HeadTimeoutError(RequestTimeoutError, code="head_timeout"):
+    """The headers of the request took too long to arrive."""
+
+
+class ConflictError(ApiError, status=409):
+    """The request contradicts what the service holds."""
+
+
+class SpecConflictError(ConflictError, code="spec_conflict"):
+    """The change would reinterpret stored values."""
+
+
+class PostIdConflictError(ConflictError, code="post_id_conflict"):
+    """The post id was used for another post."""
+
+
+class FamilyBoardError(ConflictError, code="family_board"):
+    """The leaderboard belongs to a family and changes only with the family."""
+
+
+class PeriodClosedError(ConflictError, code="period_closed"):
+    """The leaderboard, or its period, is closed."""
+
+
+class NotOpenYetError(ConflictError, code="not_open_yet"):
+    """The leaderboard has not opened yet."""
+
+
+class NoResourceAvailableError(ConflictError, code="no_resource_available"):
+    """The region has no resource left."""
+
+
+class OpsKeyNeededError(ConflictError, code="ops_key_needed"):
+    """No API key with the role ops would be left."""
+
+
+class CatalogFullError(ConflictError, code="catalog_full"):
+    """The service holds as many leaderboards, families, pools or API keys as it may."""
+
+
+class OwnTablesFullError(ConflictError, code="own_tables_full"):
+    """The store holds as many leaderboards with tables of their own as it may."""
+
+
+class GoneError(ApiError, status=410):
+    """The service no longer holds this."""
+
+
+class ArchivedError(GoneError, code="archived"):
+    """The leaderboard was archived, and its archive does not hold this."""
+
+
+class JournalPrunedError(GoneError, code="journal_pruned"):
+    """The journal no longer reaches back that far."""
+
+
+class BodyTooLargeError(ApiError, status=413, code="body_too_large"):
+    """The body is larger than the service takes."""
+
+
+class UnsupportedMediaTypeError(ApiError, status=415, code="unsupported_media_type"):
+    """The service takes application/json."""
+
+
+class InvalidError(ApiError, status=422):
+    """A value, or a part of a specification, is not valid."""
+
+
+class BadValueError(InvalidError, code="bad_value"):
+    """The value is not valid here."""
+
+
+class ValueOutOfRangeError(InvalidError, code="value_out_of_range"):
+    """The value or the result lies outside the column's range."""
+
+
+class BadRankError(InvalidError, code="bad_rank"):
+    """Ranks start at 1."""
+
+
+class BadSpecError(InvalidError, code="bad_spec"):
+    """The parts of the leaderboard's specification contradict each other."""
+
+
+class UnknownFacetError(InvalidError, code="unknown_facet"):
+    """The family has no such facet."""
+
+
+class PostRejectedError(InvalidError, code="post_rejected"):
+    """A post is all or nothing, and another part of it was refused."""
+
+
+class AtInFutureError(InvalidError, code="at_in_future"):
+    """The post's time lies too far ahead."""
+
+
+class UnsupportedError(InvalidError, code="unsupported"):
+    """The service does not support it in this version."""
+
+
+class TooManyRequestsError(ApiError, status=429):
+    """The caller sends more than the service takes. Waiting helps."""
+
+
+class QueueFullError(TooManyRequestsError, code="queue_full"):
+    """Too many posts are waiting."""
+
+
+class RateLimitedError(TooManyRequestsError, code="rate_limited"):
+    """The API key sends more than its rate allows."""
+
+
+class ServerError(ApiError, status=500):
+    """The service failed."""
+
+
+class InternalError(ServerError, code="internal"):
+    """The service failed; its log has the cause under the request id."""
+
+
+class StoreDamagedError(ServerError, code="store_damaged"):
+    """The store's file is damaged."""
+
+
+class UnavailableError(ServerError, status=503):
+    """The service can't answer now."""
+
+
+class StoreBusyError(UnavailableError, code="store_busy"):
+    """The store can't keep up."""
+
+
+class TooManyBodiesError(UnavailableError, code="too_many_bodies"):
+    """Too many bodies are arriving at once."""
+
+
+class NoJobProcessError(UnavailableError, code="no_job_process"):
+    """No job process is alive."""
+
+
+class AnswerTimeoutError(UnavailableError, code="timeout"):
+    """The answer took too long."""
+
+
+class StoreFullError(ServerError, status=507, code="store_full"):
+    """The store's disk is full."""

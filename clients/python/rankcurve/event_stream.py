@@ -1,0 +1,72 @@
+"""Follows server-sent events, and comes back after a break where it stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .answers import OwnerEvent, StreamEvent, TopEvent, decode
+from .errors import ApiError, UnexpectedAnswerError, UnreachableError, refusal_of
+from .programs import Items, Open, Pause, ReadChunk, Reply, Send, Walk
+from .retries import Retries
+
+EVENT_BYTES_MAX = 1 << 20
+PAUSE_S = 1.0  # before a stream is opened again, unless the service asks for another time
+
+
+@dataclass
+class _Place:
+    """Where a stream stopped, and the bytes of an event that has not ended yet."""
+
+    last_id: str
+    pause_s: float = PAUSE_S
+    rest: bytes = b""
+    types: dict[str, type] = field(default_factory=lambda: {"top": TopEvent, "position": OwnerEvent})
+
+    def feed(self, chunk: bytes) -> list[StreamEvent]:
+        """Return the events that end in these bytes."""
+        *parts, self.rest = (self.rest + chunk).split(b"\n\n")
+        if len(self.rest) > EVENT_BYTES_MAX:
+            raise UnexpectedAnswerError(f"an event of the stream has more than {EVENT_BYTES_MAX:,} bytes")
+        return [event for part in parts if (event := self._parse(part.decode())) is not None]
+
+    def _parse(self, part: str) -> StreamEvent | None:
+        fields = {}
+        for line in part.split("\n"):
+            name, colon, text = line.partition(":")
+            if colon and name:
+                fields[name] = text.removeprefix(" ")
+        if fields.get("retry", "").isdecimal():
+            self.pause_s = int(fields["retry"]) / 1000
+        if "data" not in fields:
+            return None
+        self.last_id = fields.get("id", self.last_id)
+        kind = fields.get("event", "message")
+        data = decode(fields["data"].encode(), self.types[kind]) if kind in self.types else None
+        return StreamEvent(event=kind, id=self.last_id, data=data)
+
+
+def follow(path: str, last_id: str, retries: Retries, *, attempts_max: int) -> Walk[StreamEvent]:
+    """Yield the events of a stream, which never ends by itself. Raises ApiError if the service refuses the stream."""
+    place, failed = _Place(last_id), 0
+    while True:
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": place.last_id} if place.last_id else {})
+        place.rest = b""
+        try:
+            reply: Reply = yield Open(Send("GET", path, headers=headers))
+            if reply.status != 200:
+                content = b""
+                while chunk := (yield ReadChunk()):
+                    content += chunk
+                raise refusal_of(reply.status, content)
+            while chunk := (yield ReadChunk()):
+                failed = 0
+                yield Items(place.feed(chunk))
+        except ApiError as error:
+            if error.status != 429 and error.status < 500:  # a stream that has no room now may be opened later
+                raise
+        except UnreachableError:
+            pass
+        failed += 1
+        if failed >= attempts_max:
+            raise UnreachableError(f"no answer: the stream could not be opened {failed:,} times in a row")
+        yield Pause(place.pause_s + retries.draw_pause_s(failed))

@@ -1,0 +1,130 @@
+"""Computes ranks from a curve, with the same results as the service's `rank=estimate`, in microseconds and offline.
+
+It computes with whole numbers only. docs/curve.md of the service derives the formulas.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import NamedTuple
+
+from .answers import Curve, CurveEnd, Value
+
+SHAPE_UNIT = 65_536
+TIME_LIMIT = 10**16  # microseconds since 1970; every time that the service stores is earlier
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Bracket(NamedTuple):
+    """A rank, 1-based. The true rank as of the curve lies between `low` and `high`, both included."""
+
+    rank: int
+    low: int
+    high: int
+
+    @property
+    def exact(self) -> bool:
+        return self.low == self.high
+
+
+class OfflineCurve:
+    """A curve that was fetched once. `document.as_of` tells how old its ranks are."""
+
+    def __init__(self, document: Curve, path: str = "", tag: str = "") -> None:
+        """`path` and `tag` are for `Client.renew_curve`."""
+        self.path, self.tag = path, tag
+        self.take(document)
+
+    def take(self, document: Curve) -> None:
+        """Rank with this document from now on."""
+        self.document = document
+        self._unit: int = 10**document.scale
+        self._sign = -1 if document.best == "high" else 1
+        self._timed = document.ties == "earliest"
+        self._keys = [self._key(knot.value, knot.reached_at) for knot in document.knots]
+        outside = document.outside
+        self._best = None if outside is None else self._key_of_end(outside.best)
+        self._worst = None if outside is None else self._key_of_end(outside.worst)
+        self._end_errors = None if outside is None else outside.errors
+
+    def rank(self, value: Value | str, reached_at: datetime | None = None) -> Bracket:
+        """Return the rank of a value, which nobody needs to have.
+
+        On a board where the earliest of equal values is better, `reached_at` (with a zone) breaks ties; without it the
+        value counts as reached after all others. Raises ValueError if the value has more digits than the column.
+        """
+        curve, keys = self.document, self._keys
+        knots, step = curve.knots, curve.step
+        key = self._key(value, reached_at)
+        on_lattice = key + (keys[0] - key) % step if keys else key
+        if curve.snaps:
+            # No entry lies between two lattice points, so a key between them has the same rank as the next point.
+            key = on_lattice
+        j = bisect_left(keys, key)  # the index of the first knot that is not better; gap j lies before this knot
+        first, last = j == 0, j == len(keys)
+        low = 1 if first else knots[j - 1].rank + knots[j - 1].ties
+        high = curve.total + 1 if last else knots[j].rank
+        if low == high or (not last and keys[j] == key):
+            return Bracket(high, high, high)
+        best, worst = self._best, self._worst
+        if first and best is not None and key <= best:
+            return Bracket(low, low, low)  # nobody is better
+        if last and worst is not None and key > worst:
+            return Bracket(high, high, high)  # nobody is worse
+        if first:
+            assert best is not None, "a gap with entries has a bound"
+            start = best
+        else:
+            start = keys[j - 1] + step
+        if last:
+            assert worst is not None, "a gap with entries has a bound"
+            end = max(worst, start) + step
+        else:
+            end = keys[j]
+        inside = not first and not last
+        shape = curve.shapes[j - 1] if inside and curve.shapes else None
+        rank = _estimate(low, high, on_lattice - start, end - start, shape)
+        errors = curve.errors if inside else self._end_errors
+        if errors is None:
+            return Bracket(rank, low, high)
+        error = errors[j - 1] if inside else errors[0 if first else 1]
+        return Bracket(rank, max(low, rank - error), min(high, rank + error))
+
+    def _key_of_end(self, end: CurveEnd | None) -> int | None:
+        return None if end is None else self._key(end.value, end.reached_at)
+
+    def _key(self, value: Value | str, reached_at: datetime | None) -> int:
+        """Return the key of a value: a whole number; a smaller key is better."""
+        if isinstance(value, int):
+            key = value * self._unit
+        else:
+            scaled = Decimal(value) * self._unit
+            key = int(scaled)
+            if key != scaled:
+                raise ValueError(f"{value} has more than {self.document.scale} digits after the point")
+        key *= self._sign
+        if not self._timed:
+            return key
+        if reached_at is None:
+            return key * TIME_LIMIT + TIME_LIMIT - 1
+        since = reached_at - EPOCH
+        return key * TIME_LIMIT + (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _estimate(low: int, high: int, at: int, run: int, shape: tuple[int, int] | None) -> int:
+    """Return the rank at the place `at` of a gap, rounded half up.
+
+    The ranks rise from `low` at 0 to `high` at `run`, along a line or, with a `shape`, along a cubic.
+    """
+    if at <= 0:
+        return low
+    if at >= run:
+        return high
+    part, whole = at, run
+    if shape is not None:
+        first, second = shape
+        part = at * (3 * (run - at) * ((run - at) * first + at * second) + at * at * SHAPE_UNIT)
+        whole = run**3 * SHAPE_UNIT
+    return low + (2 * (high - low) * part + whole) // (2 * whole)

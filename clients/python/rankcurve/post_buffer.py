@@ -1,0 +1,337 @@
+"""Posts through a buffer, which sends many at once, again if needed, and counts each once.
+
+    with client.buffer("arena", spool="spool") as posts:
+        posts.submit("ada", {"xp": 25})
+
+    submit ──> waiting ──N posts, or T after the oldest──> sent ──answered──> settled: its receipt has the result
+                                                            │ ^
+                                                            └─┘ again, until the service has answered
+
+A post gets its id and its time when it is submitted, and keeps both over every retry. So a post whose answer was lost
+counts once. One request is under way at a time: posts are applied in the order in which they were submitted.
+
+At most `posts_max` posts wait or are under way; with more, `submit` waits. A post is settled once the service has said
+what became of it, also if that is `rejected`. `close`, which ends the `with` block, waits until all posts are settled.
+A service that stays away, or refuses the key, ends the buffer: `submit` and `close` then raise an error, and
+`UnsentPostsError` has the posts that are left. With a spool they also stay on disk for the next buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from .answers import ENCODER, PostResult
+from .errors import BufferFullError, RankcurveError, UnsentPostsError
+from .posting import make_post_id, send_each
+from .programs import Program, Wait, operation
+from .retries import Retries, Sender
+from .spool import Segment, Spool
+from .transport import AsyncRunner, AsyncTransport, SyncRunner, SyncTransport
+
+POSTS_PER_REQUEST = 1_000
+DELAY_S = 0.02
+POSTS_MAX = 10_000
+CLOSE_TIMEOUT_S = 60.0
+# How often a request is sent while the service is away: with the longest pauses of 5 s, most of an hour.
+BUFFER_RETRIES = Retries(attempts_max=700, pause_s=0.1, pause_s_max=5.0)
+IDLE_S = 3_600.0  # the longest wait for work; afterwards the buffer waits again
+
+Stat = int | float | str | Decimal
+logger = logging.getLogger("rankcurve")
+
+
+class Receipt:
+    """What `submit` returns: the id of the post, and its result once the service has answered."""
+
+    __slots__ = ("owner", "post_id", "result")
+
+    def __init__(self, owner: str, post_id: str) -> None:
+        self.owner, self.post_id = owner, post_id
+        self.result: PostResult | None = None
+
+
+class _Waiting:
+    """A post that is not settled. `since_s` is when it was submitted, by the monotonic clock."""
+
+    __slots__ = ("encoded", "receipt", "segment", "since_s")
+
+    def __init__(self, encoded: bytes, receipt: Receipt, segment: Segment | None, since_s: float) -> None:
+        self.encoded, self.receipt, self.segment, self.since_s = encoded, receipt, segment, since_s
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """What a receipt needs of a post that an earlier process has left."""
+
+    owner: str
+    post_id: str
+
+
+def log_rejection(receipt: Receipt) -> None:
+    """Log a warning if the post was rejected."""
+    result = receipt.result
+    if result is not None and result.error is not None:
+        logger.warning("post %s of %s was rejected: %s", receipt.post_id, receipt.owner, result.error.text())
+
+
+class _Buffering:
+    """The logic of both buffers."""
+
+    transport: SyncTransport | AsyncTransport
+
+    def __init__(
+        self,
+        transport: SyncTransport | AsyncTransport,
+        sender: Sender,
+        target: str,
+        *,
+        posts_per_request: int,
+        delay_s: float,
+        posts_max: int,
+        spool: str | os.PathLike[str] | None,
+        on_result: Callable[[Receipt], object],
+        retries: Retries,
+    ) -> None:
+        self.transport = transport
+        self._sender = sender.with_retries(retries, lambda: self._abandoned)
+        self._target, self._on_result = target, on_result
+        self._posts_per_request, self._delay_s, self._posts_max = posts_per_request, delay_s, posts_max
+        self._guard = threading.Lock()  # held for what is below, and never while waiting
+        self._waiting: deque[_Waiting] = deque()
+        self._sent: list[_Waiting] = []  # the posts of the request under way
+        self._submitted = self._settled = 0  # posts so far, in the same order
+        self._flushing = 0  # callers that wait for all posts
+        self._closing = self._abandoned = False
+        self._failure: Exception | None = None
+        self._work, self._room, self._ended = (transport.make_signal() for _ in range(3))
+        self._progress = transport.make_signal()  # set, and replaced, after each answer
+        self._id_prefix, self._id_numbers = make_post_id(), itertools.count(1)
+        self._spool = None if spool is None else Spool(spool, target)
+        for encoded, segment in [] if self._spool is None else self._spool.leftover:
+            named = msgspec.json.decode(encoded, type=_Named)
+            self._add(encoded, Receipt(named.owner, named.post_id), segment)
+
+    @property
+    def unsettled(self) -> int:
+        """The number of posts whose outcome is not known yet."""
+        return self._submitted - self._settled
+
+    @operation
+    def submit(
+        self,
+        owner: str,
+        stats: Mapping[str, Stat] | None = None,
+        *,
+        set: Mapping[str, Stat] | None = None,
+        boards: Sequence[str] | None = None,
+        facets: Mapping[str, str] | None = None,
+        post_id: str | None = None,
+        at: datetime | None = None,
+        timeout_s: float | None = None,
+    ) -> Program[Receipt]:
+        """Accept a post, and return its receipt. With a spool, the post is then on disk.
+
+        `set` overwrites values instead of merging them (role `ops`). `boards` is for a buffer without a board, `facets`
+        for one of a family. `at` is now by default. If too many posts wait, this waits for at most `timeout_s`.
+
+        Raises:
+            BufferFullError: there was no room in time. The post was not accepted.
+            SpoolError: the post can't be written. It was not accepted.
+            RankcurveError: the buffer is closed, or has given up. The post was not accepted.
+        """
+        given = {"stats": stats, "set": set, "boards": boards, "facets": facets}
+        post: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+        if post_id is None:
+            post_id = f"{self._id_prefix}-{next(self._id_numbers)}"
+        post |= {"owner": owner, "post_id": post_id, "at": at or datetime.now(timezone.utc)}
+        encoded, receipt = ENCODER.encode(post), Receipt(owner, post_id)
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            with self._guard:
+                self._check_open()
+                if self._submitted - self._settled < self._posts_max:
+                    self._add(encoded, receipt, None if self._spool is None else self._spool.append(encoded))
+                    return receipt
+                self._room.clear()
+            left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
+            if not (yield Wait(self._room, left_s)):
+                raise BufferFullError(f"{self._posts_max:,} posts wait for {self._sender.url}")
+
+    @operation
+    def wait(self, receipt: Receipt, timeout_s: float | None = None) -> Program[PostResult]:
+        """Return the result of a post. Raises TimeoutError, and RankcurveError if the buffer ends without a result."""
+        self._hurry(1)
+        try:
+            while receipt.result is None:
+                if not (yield from self._await_progress(lambda: receipt.result is not None, timeout_s)):
+                    raise TimeoutError(f"post {receipt.post_id} is not settled")
+        finally:
+            self._hurry(-1)
+        return receipt.result
+
+    @operation
+    def flush(self, timeout_s: float | None = None) -> Program[None]:
+        """Send what waits, and wait until every post submitted before is settled. Raises as `wait` does."""
+        submitted = self._submitted
+        self._hurry(1)
+        try:
+            while self._settled < submitted:
+                if not (yield from self._await_progress(lambda: self._settled >= submitted, timeout_s)):
+                    raise TimeoutError(f"{submitted - self._settled:,} posts are not settled")
+        finally:
+            self._hurry(-1)
+
+    @operation
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> Program[None]:
+        """Accept no more posts, and wait until all are settled. Closing again does nothing.
+
+        Raises:
+            UnsentPostsError: posts are left, because the buffer gave up, or `timeout_s` is over.
+        """
+        with self._guard:
+            closed = self._abandoned
+            self._closing = True
+            self._work.set()
+            self._room.set()
+        if closed:
+            return
+        yield Wait(self._ended, timeout_s)
+        with self._guard:
+            self._abandoned = True
+            left = [*self._sent, *self._waiting]
+            if self._spool is not None:
+                self._spool.close()
+        self._stop()
+        if left:
+            raise UnsentPostsError([msgspec.json.decode(post.encoded) for post in left], self._failure)
+
+    def _stop(self) -> None:
+        """Stop sending, if it has not ended."""
+
+    def _send_all(self) -> Program[None]:
+        """Send posts until the buffer is closed and empty, or gives up."""
+        try:
+            while not self._abandoned:
+                batch, pause_s = self._take()
+                if batch:
+                    encoded = [post.encoded for post in batch]
+                    self._settle(batch, (yield from send_each(self._sender, self._target, encoded)))
+                elif self._closing:
+                    return
+                else:
+                    yield Wait(self._work, pause_s)
+        except Exception as error:
+            self._failure = error
+            logger.error("posts to %s are not sent any more: %s", self._target, error)
+        finally:
+            with self._guard:
+                for signal in (self._ended, self._room, self._progress):
+                    signal.set()
+
+    def _take(self) -> tuple[list[_Waiting], float]:
+        """Return the posts to send now. If it is too early for a request, return none, and for how many seconds."""
+        with self._guard:
+            waiting = self._waiting
+            left_s = waiting[0].since_s + self._delay_s - time.monotonic() if waiting else IDLE_S
+            hurried = self._closing or self._flushing > 0 or left_s <= 0
+            if len(waiting) >= self._posts_per_request or (waiting and hurried):
+                self._sent = [waiting.popleft() for _ in range(min(len(waiting), self._posts_per_request))]
+                return self._sent, 0.0
+            if not self._closing:
+                self._work.clear()
+            return [], left_s
+
+    def _add(self, encoded: bytes, receipt: Receipt, segment: Segment | None) -> None:
+        self._waiting.append(_Waiting(encoded, receipt, segment, time.monotonic()))
+        self._submitted += 1
+        if len(self._waiting) in (1, self._posts_per_request):
+            self._work.set()
+
+    def _settle(self, batch: Sequence[_Waiting], results: Sequence[PostResult]) -> None:
+        for post, result in zip(batch, results, strict=True):
+            post.receipt.result = result
+        with self._guard:
+            if self._abandoned:
+                return
+            self._sent = []
+            self._settled += len(batch)
+            if self._spool is not None:
+                segments = {id(post.segment): post.segment for post in batch if post.segment is not None}
+                for key, posts in Counter(id(post.segment) for post in batch).items():
+                    self._spool.settle(segments[key], posts)
+            self._room.set()
+            progress, self._progress = self._progress, self.transport.make_signal()
+        progress.set()
+        for post in batch:
+            try:
+                self._on_result(post.receipt)
+            except Exception:
+                logger.exception("on_result failed for post %s", post.receipt.post_id)
+
+    def _await_progress(self, done: Callable[[], bool], timeout_s: float | None) -> Program[bool]:
+        """Wait for the next answer, unless `done`. Return whether it came. Raises RankcurveError if none will come."""
+        with self._guard:
+            if done():
+                return True
+            if self._ended.is_set() and self._settled < self._submitted:
+                raise RankcurveError(f"the buffer has ended: {self._failure or 'it is closed'}")
+            progress = self._progress
+        came: bool = yield Wait(progress, timeout_s)
+        return came
+
+    def _hurry(self, callers: int) -> None:
+        with self._guard:
+            self._flushing += callers
+            self._work.set()
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise RankcurveError(f"the buffer has given up: {self._failure}") from self._failure
+        if self._closing:
+            raise RankcurveError("the buffer is closed")
+
+
+class PostBuffer(_Buffering, SyncRunner):
+    """A buffer that a thread of its own empties. Any thread may submit. Make it with `Client.buffer`."""
+
+    transport: SyncTransport
+
+    def __init__(self, transport: SyncTransport, sender: Sender, target: str, **options: Any) -> None:
+        super().__init__(transport, sender, target, **options)
+        threading.Thread(target=self.run, args=(self._send_all(),), name="rankcurve posts", daemon=True).start()
+
+    def __enter__(self) -> PostBuffer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncPostBuffer(_Buffering, AsyncRunner):
+    """A buffer that a task of its own empties. Make it with `AsyncClient.buffer`, while the event loop runs."""
+
+    transport: AsyncTransport
+
+    def __init__(self, transport: AsyncTransport, sender: Sender, target: str, **options: Any) -> None:
+        super().__init__(transport, sender, target, **options)
+        self._task = asyncio.get_running_loop().create_task(self.run(self._send_all()))
+
+    async def __aenter__(self) -> AsyncPostBuffer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _stop(self) -> None:
+        self._task.cancel()

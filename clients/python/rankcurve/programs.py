@@ -1,0 +1,161 @@
+"""Programs: logic that says what to do, and leaves the doing to whoever runs it.
+
+A program is a generator. It yields effects, for example `Send(…)`, and gets the outcome of each. A `SyncRunner` carries
+out the effects and waits for them in its thread; an `AsyncRunner` awaits them. So the logic is written once:
+
+    class Operations:
+        @operation
+        def entry(self, board: str, owner: str) -> Program[Entry]:
+            return (yield from self.read(...))
+
+    class Client(Operations, SyncRunner): ...         # client.entry("b", "ada") returns an Entry
+    class AsyncClient(Operations, AsyncRunner): ...   # await client.entry("b", "ada") returns an Entry
+
+A program never yields in a `finally` block, because a caller may close it at any point.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+
+if TYPE_CHECKING:
+    from .transport import AsyncRunner, SyncRunner
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send a request, and get a `Reply`. Raises UnreachableError in the program if no answer comes.
+
+    `path` is percent-encoded. `repeatable` says whether a request whose answer was lost may be sent again.
+    """
+
+    method: str
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeatable: bool = True
+
+
+@dataclass(frozen=True)
+class Open:
+    """Send a request whose answer is read in chunks, and get a `Reply` without content."""
+
+    request: Send
+
+
+@dataclass(frozen=True)
+class ReadChunk:
+    """Get the next bytes of the opened answer; empty bytes at its end. Raises UnreachableError in the program."""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Wait this many seconds."""
+
+    seconds: float
+
+
+class Signal(Protocol):
+    """An event of `threading` or of `asyncio`."""
+
+    def set(self) -> object: ...
+    def clear(self) -> object: ...
+    def is_set(self) -> bool: ...
+    def wait(self, *timeout_s: Any) -> Any: ...
+
+
+class Lock(Protocol):
+    """A lock of `threading` or of `asyncio`."""
+
+    def acquire(self) -> Any: ...
+    def release(self) -> object: ...
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Wait until the signal is set, at most `timeout_s`. Get whether it is set."""
+
+    signal: Signal
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Acquire:
+    """Acquire the lock. The program releases it."""
+
+    lock: Lock
+
+
+@dataclass(frozen=True)
+class Items(Generic[T]):
+    """Hand these items to the caller of a walk."""
+
+    items: Sequence[T]
+
+
+Effect = Send | Open | ReadChunk | Pause | Wait | Acquire
+Program = Generator[Effect, Any, T]
+Walk = Generator[Effect | Items[T], Any, None]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to a request. The names of the headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+class operation(Generic[P, T]):  # noqa: N801 -- it decorates, as `property` does
+    """Make a method of a program: a plain method of a `SyncRunner`, a coroutine method of an `AsyncRunner`."""
+
+    def __init__(self, program: Callable[Concatenate[Any, P], Program[T]]) -> None:
+        self._program = program
+        functools.update_wrapper(self, program)  # type: ignore[arg-type]
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> operation[P, T]: ...
+    @overload
+    def __get__(self, owner: SyncRunner, kind: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, owner: AsyncRunner, kind: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, owner: Any, kind: type) -> Any:
+        if owner is None:
+            return self
+        program, run = self._program, owner.run
+
+        def call(*arguments: P.args, **named: P.kwargs) -> Any:
+            return run(program(owner, *arguments, **named))
+
+        return call
+
+
+class walk(Generic[P, T]):  # noqa: N801
+    """Make a method that iterates over the `Items` of a program: an iterator, or an async iterator."""
+
+    def __init__(self, program: Callable[Concatenate[Any, P], Walk[T]]) -> None:
+        self._program = program
+        functools.update_wrapper(self, program)  # type: ignore[arg-type]
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> walk[P, T]: ...
+    @overload
+    def __get__(self, owner: SyncRunner, kind: type) -> Callable[P, Generator[T, None, None]]: ...
+    @overload
+    def __get__(self, owner: AsyncRunner, kind: type) -> Callable[P, AsyncGenerator[T, None]]: ...
+    def __get__(self, owner: Any, kind: type) -> Any:
+        if owner is None:
+            return self
+        program, iterate = self._program, owner.iterate
+
+        def call(*arguments: P.args, **named: P.kwargs) -> Any:
+            return iterate(program(owner, *arguments, **named))
+
+        return call

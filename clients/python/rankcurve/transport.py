@@ -1,0 +1,270 @@
+"""Carries out the effects of programs: one transport waits in its thread, the other on the event loop.
+
+Both send requests with httpx, over one connection pool for each client. Nothing else in this package waits. The first
+client imports httpx, so that importing `rankcurve` stays fast.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from .errors import RankcurveError, UnreachableError, one_line
+from .programs import Acquire, Effect, Items, Lock, Open, Pause, Program, ReadChunk, Reply, Send, Signal, Wait, Walk
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_TIMEOUT_S = 10.0
+SILENCE_S_MAX = 60.0  # the service sends a heartbeat on every stream more often than this
+T = TypeVar("T")
+
+
+class SyncTransport:
+    """Sends the requests of a `Client`. Any thread may use it."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float, pause: Callable[[float], Any]) -> None:
+        import httpx
+
+        self.url = check_address(url)
+        self._http = httpx.Client(headers=headers, timeout=timeouts(timeout_s))
+        self._pause = pause
+
+    def close(self) -> None:
+        self._http.close()
+
+    def make_signal(self) -> Signal:
+        return threading.Event()
+
+    def make_lock(self) -> Lock:
+        return threading.Lock()
+
+    def do(self, effect: Effect, stream: Opened) -> Any:
+        """Carry out one effect, and return its outcome. Raises UnreachableError."""
+        import httpx
+
+        try:
+            if isinstance(effect, Send):
+                response = self._http.send(make_request(self._http, self.url, effect))
+                return Reply(response.status_code, response.headers, response.content)
+            if isinstance(effect, Open):
+                stream.close()
+                response = self._http.send(
+                    make_request(self._http, self.url, effect.request, silence_s=SILENCE_S_MAX), stream=True
+                )
+                stream.response, stream.chunks = response, response.iter_bytes()
+                return Reply(response.status_code, response.headers, b"")
+            if isinstance(effect, ReadChunk):
+                return next(stream.chunks, b"")
+        except (httpx.HTTPError, httpx.InvalidURL) as cause:
+            raise unreachable(self.url, cause) from cause
+        if isinstance(effect, Pause):
+            return self._pause(effect.seconds)
+        if isinstance(effect, Wait):
+            return effect.signal.wait(effect.timeout_s)
+        if isinstance(effect, Acquire):
+            return effect.lock.acquire()
+        raise TypeError(f"{effect!r} is no effect")
+
+
+class AsyncTransport:
+    """Sends the requests of an `AsyncClient`, on one event loop."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float, pause: Callable[[float], Any]) -> None:
+        import httpx
+
+        self.url = check_address(url)
+        self._http = httpx.AsyncClient(headers=headers, timeout=timeouts(timeout_s))
+        self._pause = pause
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    def make_signal(self) -> Signal:
+        return asyncio.Event()
+
+    def make_lock(self) -> Lock:
+        return asyncio.Lock()
+
+    async def do(self, effect: Effect, stream: Opened) -> Any:
+        """Carry out one effect, and return its outcome. Raises UnreachableError."""
+        import httpx
+
+        try:
+            if isinstance(effect, Send):
+                response = await self._http.send(make_request(self._http, self.url, effect))
+                return Reply(response.status_code, response.headers, response.content)
+            if isinstance(effect, Open):
+                await stream.aclose()
+                response = await self._http.send(
+                    make_request(self._http, self.url, effect.request, silence_s=SILENCE_S_MAX), stream=True
+                )
+                stream.response, stream.chunks = response, response.aiter_bytes()
+                return Reply(response.status_code, response.headers, b"")
+            if isinstance(effect, ReadChunk):
+                return await anext(stream.chunks, b"")
+        except (httpx.HTTPError, httpx.InvalidURL) as cause:
+            raise unreachable(self.url, cause) from cause
+        if isinstance(effect, Pause):
+            return await self._pause(effect.seconds)
+        if isinstance(effect, Wait):
+            try:
+                return await asyncio.wait_for(effect.signal.wait(), effect.timeout_s)
+            except asyncio.TimeoutError:
+                return False
+        if isinstance(effect, Acquire):
+            return await effect.lock.acquire()
+        raise TypeError(f"{effect!r} is no effect")
+
+
+class Opened:
+    """The answer that a walk reads in chunks, if it has opened one."""
+
+    def __init__(self) -> None:
+        self.response: httpx.Response | None = None
+        self.chunks: Any = None
+
+    def close(self) -> None:
+        if self.response is not None:
+            self.response.close()
+
+    async def aclose(self) -> None:
+        if self.response is not None:
+            await self.response.aclose()
+
+
+class SyncRunner:
+    """Runs programs in the thread of the caller."""
+
+    transport: SyncTransport
+
+    def run(self, program: Program[T]) -> T:
+        """Run a program to its end, and return its result."""
+        do, stream = self.transport.do, Opened()
+        resume: Callable[..., Effect] = program.send
+        outcome: Any = None
+        try:
+            while True:
+                effect = resume(outcome)
+                try:
+                    resume, outcome = program.send, do(effect, stream)
+                except UnreachableError as error:
+                    resume, outcome = program.throw, error
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            program.close()
+
+    def iterate(self, program: Walk[T]) -> Generator[T, None, None]:
+        """Yield the items of a walk. The connection of a stream is closed at the end, or when the caller stops."""
+        do, stream = self.transport.do, Opened()
+        resume: Callable[..., Effect | Items[T]] = program.send
+        outcome: Any = None
+        try:
+            while True:
+                try:
+                    effect = resume(outcome)
+                except StopIteration:
+                    return
+                if isinstance(effect, Items):
+                    yield from effect.items
+                    resume, outcome = program.send, None
+                    continue
+                try:
+                    resume, outcome = program.send, do(effect, stream)
+                except UnreachableError as error:
+                    resume, outcome = program.throw, error
+        finally:
+            program.close()
+            stream.close()
+
+
+class AsyncRunner:
+    """Runs programs on the event loop of the caller."""
+
+    transport: AsyncTransport
+
+    async def run(self, program: Program[T]) -> T:
+        """Run a program to its end, and return its result."""
+        do, stream = self.transport.do, Opened()
+        resume: Callable[..., Effect] = program.send
+        outcome: Any = None
+        try:
+            while True:
+                effect = resume(outcome)
+                try:
+                    resume, outcome = program.send, await do(effect, stream)
+                except UnreachableError as error:
+                    resume, outcome = program.throw, error
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            program.close()
+
+    async def iterate(self, program: Walk[T]) -> AsyncGenerator[T, None]:
+        """Yield the items of a walk. The connection of a stream is closed at the end, or when the caller stops."""
+        do, stream = self.transport.do, Opened()
+        resume: Callable[..., Effect | Items[T]] = program.send
+        outcome: Any = None
+        try:
+            while True:
+                try:
+                    effect = resume(outcome)
+                except StopIteration:
+                    return
+                if isinstance(effect, Items):
+                    for item in effect.items:
+                        yield item
+                    resume, outcome = program.send, None
+                    continue
+                try:
+                    resume, outcome = program.send, await do(effect, stream)
+                except UnreachableError as error:
+                    resume, outcome = program.throw, error
+        finally:
+            program.close()
+            await stream.aclose()
+
+
+def check_address(url: str) -> str:
+    """Return the address without a slash at its end. Raises RankcurveError if no path can be added to it."""
+    try:
+        parts = urlsplit(url)
+        whole = parts.port is None or parts.port > 0
+    except ValueError:  # an unclosed bracket, or a port that is no number
+        parts, whole = urlsplit(""), False
+    if not whole or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise RankcurveError(f"{one_line(url)} is not an http:// or https:// address")
+    return url.rstrip("/")
+
+
+def timeouts(timeout_s: float) -> httpx.Timeout:
+    import httpx
+
+    return httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
+
+
+def make_request(
+    http: httpx.Client | httpx.AsyncClient, url: str, sent: Send, *, silence_s: float | None = None
+) -> httpx.Request:
+    """Return the request, whose path keeps its percent-escapes. `silence_s` replaces the timeout of reading."""
+    import httpx
+
+    base = httpx.URL(url)
+    address = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + sent.path.encode("ascii"))
+    headers = dict(sent.headers)
+    if sent.body is not None:
+        headers["Content-Type"] = "application/json"
+    request = http.build_request(sent.method, address, content=sent.body, headers=headers)
+    if silence_s is not None:
+        request.extensions["timeout"]["read"] = silence_s
+    return request
+
+
+def unreachable(url: str, cause: Exception) -> UnreachableError:
+    return UnreachableError(f"no answer from {url}: {one_line(str(cause)) or type(cause).__name__}")
