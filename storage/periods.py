@@ -37,6 +37,20 @@ class PeriodKind(StrEnum):
     DAY = "day"
 
 
+# Names of periods that lie at the present time or just before it: the kind of the period, and whether it is the period
+# before the present one.
+ALIASES = {
+    "today": (PeriodKind.DAY, False),
+    "yesterday": (PeriodKind.DAY, True),
+    "this-week": (PeriodKind.WEEK, False),
+    "last-week": (PeriodKind.WEEK, True),
+    "this-month": (PeriodKind.MONTH, False),
+    "last-month": (PeriodKind.MONTH, True),
+    "this-year": (PeriodKind.YEAR, False),
+    "last-year": (PeriodKind.YEAR, True),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Period:
     """One period, as days without a time zone. A `Calendar` turns the days into instants."""
@@ -140,6 +154,15 @@ class Calendar:
 
     def period_at(self, kind: PeriodKind, at_us: int) -> Period:
         return ALL_TIME if kind is PeriodKind.ALL else period_of(kind, self.day_at(at_us))
+
+    def find_by_alias(self, alias: str, now_us: int) -> Period:
+        """Return the period that one of `ALIASES` stands for at a time."""
+        kind, is_before = ALIASES[alias]
+        present = self.period_at(kind, now_us)
+        if not is_before:
+            return present
+        assert present.previous is not None  # there is a period before every period since 1970
+        return present.previous
 
     def bounds_us(self, period: Period) -> tuple[int, int] | None:
         """Return when a period starts and when the next one starts, or None if the period is all-time."""

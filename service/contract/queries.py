@@ -15,13 +15,20 @@ import msgspec
 from msgspec import Meta
 
 from config.settings import Settings
-from storage.boards.family_ids import FACETS_TOGETHER_MAX, is_facet
-from storage.boards.family_ids import parse_board_id as parse_family_board
+from storage.boards.family_ids import FACETS_TOGETHER_MAX, is_facet, names_family_board
 
 from .cursors import CURSOR_CHARS_MAX
 from .problems import FieldError, ProblemError, clip_text
 from .requests import FACETS_SCHEMA, FacetName, Instant, OwnerName, PeriodName
-from .values import ANY_BOARD_PATTERN, COLUMN_PATTERN, DECIMAL_PATTERN, INT64_MAX, parse_board_id, parse_column
+from .values import (
+    ALIASES_DESCRIPTION,
+    ANY_BOARD_PATTERN,
+    COLUMN_PATTERN,
+    DECIMAL_PATTERN,
+    INT64_MAX,
+    parse_board_id,
+    parse_column,
+)
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 
@@ -33,7 +40,7 @@ _Limit = Annotated[int, Meta(ge=1)]
 _Rank = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": INT64_MAX})]
 _Percentile = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
 _Column = Annotated[str, Meta(extra_json_schema={"pattern": COLUMN_PATTERN})]
-_Board = Annotated[str, Meta(extra_json_schema={"pattern": ANY_BOARD_PATTERN})]
+_Board = Annotated[str, Meta(description=ALIASES_DESCRIPTION, extra_json_schema={"pattern": ANY_BOARD_PATTERN})]
 _Decimal = Annotated[str, Meta(extra_json_schema={"pattern": DECIMAL_PATTERN})]
 _Cursor = Annotated[
     str,
@@ -359,7 +366,7 @@ def _boards(texts: list[str]) -> tuple[str, ...]:
     If there are several texts, each is one id. A single text is a list of ids with commas between them, unless the
     whole text is the id of a family's board. Such an id may contain commas.
     """
-    if len(texts) > 1 or parse_family_board(texts[0]) is not None:
+    if len(texts) > 1 or names_family_board(texts[0]):
         return tuple(texts)
     return tuple(texts[0].split(","))
 

@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from storage.boards.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN, FACETS_TOGETHER_MAX
 
 from .values import (
+    ALIASES_DESCRIPTION,
     ANY_BOARD_PATTERN,
     COLUMN_PATTERN,
     DECIMAL_PATTERN,
@@ -280,7 +281,7 @@ class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The leaderboards on which the caller wants one owner's position in `column`."""
 
-    boards: Annotated[list[BoardId], Meta(min_length=1), at_most("query_values_max")]
+    boards: Annotated[list[BoardId], Meta(min_length=1, description=ALIASES_DESCRIPTION), at_most("query_values_max")]
     column: ColumnName
 
 

@@ -48,6 +48,7 @@ class Call(msgspec.Struct):
     # The time (of `perf_counter()`) at which the request counts as answered; None: when the handler returns. A
     # handler of a stream sets it when the stream begins.
     answered_s: float | None = None
+    has_alias: bool = False  # the request names a leaderboard by an alias, which is replaced in `path`, `query`, `body`
     answer_headers: Mapping[str, str] | None = None  # a handler that sends its answer itself adds these headers to it
 
 

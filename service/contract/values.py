@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from storage.boards.family_ids import FAMILY_PATTERN, ID_CHARS_MAX, is_family_id
-from storage.boards.family_ids import parse_board_id as parse_family_board
+from storage.boards.family_ids import FAMILY_PATTERN, ID_CHARS_MAX, is_family_id, names_family_board
+from storage.periods import ALIASES
 
 from .problems import ProblemError, clip_text
 
@@ -30,6 +30,11 @@ TEXT_CHARS_MAX = 1000
 BOARD_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"
 # The id of a family's board holds the values of facets, so it may be longer than BOARD_PATTERN allows.
 ANY_BOARD_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{{0,{ID_CHARS_MAX - 1}}}$"
+ALIASES_DESCRIPTION = (
+    f"In the id of a family's board, {', '.join(f'`{alias}`' for alias in ALIASES)} may stand for the period"
+    " (`arena:this-week:clan=fox`). The time of the request and the family's time zone decide which period that is."
+    " Answers name the real board."
+)
 COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
 DECIMAL_PATTERN = "^-?[0-9]+(\\.[0-9]+)?$"
 NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
@@ -206,9 +211,7 @@ def parse_owner(text: str, *, pointer: str = "owner") -> str:
 
 def parse_board_id(text: str, *, pointer: str = "board") -> str:
     """Return the text if it is the id of a leaderboard. Raises ProblemError `bad_request` if it is not."""
-    if _BOARD.fullmatch(text) or (
-        BOARD_ID_CHARS_MAX < len(text) <= ID_CHARS_MAX and parse_family_board(text) is not None
-    ):
+    if _BOARD.fullmatch(text) or (BOARD_ID_CHARS_MAX < len(text) <= ID_CHARS_MAX and names_family_board(text)):
         return text
     raise ProblemError("bad_request", f"{clip_text(text)!r} is not a leaderboard id: {BOARD_PATTERN}", pointer=pointer)
 

@@ -18,7 +18,14 @@ from service.contract.problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_T
 from service.contract.queries import bound_of
 from service.contract.requests import OwnerName, PostId
 from service.contract.routes import Route, Types
-from service.contract.values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN, REF_TEMPLATE, UNION_MEMBERS
+from service.contract.values import (
+    ALIASES_DESCRIPTION,
+    ANY_BOARD_PATTERN,
+    BOARD_PATTERN,
+    COLUMN_PATTERN,
+    REF_TEMPLATE,
+    UNION_MEMBERS,
+)
 from storage.boards.family_ids import FAMILY_PATTERN
 
 from .openapi_examples import make_example
@@ -30,7 +37,8 @@ _PATH_SCHEMAS: dict[str, Schema] = {
     "board": {
         "type": "string",
         "pattern": ANY_BOARD_PATTERN,
-        "description": f"`{BOARD_PATTERN}`; the id of a family's board is longer by its facet values.",
+        "description": f"`{BOARD_PATTERN}`; the id of a family's board is longer by its facet values."
+        f" {ALIASES_DESCRIPTION}",
     },
     "column": {"type": "string", "pattern": COLUMN_PATTERN},
     "family": {"type": "string", "pattern": FAMILY_PATTERN},

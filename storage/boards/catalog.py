@@ -8,12 +8,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from storage.errors import UnknownBoardError
-from storage.records import Board
+from storage.errors import UnknownBoardError, UnknownFamilyError
+from storage.records import Board, Family
 from storage.store import Store
 
 from .boards import find_board, find_boards_by_id, list_boards
 from .families import FamilyCatalog
+from .family_ids import parse_aliased_id, resolve_alias
 
 ARCHIVED_KEPT_MAX = 1_000  # how many archived boards a process keeps in its copy of the catalog
 
@@ -88,6 +89,34 @@ class Catalog:
                     raise
                 return unreached
             return board if board_id in self._written_meanwhile else self._keep(board)
+
+    async def resolve_aliases(self, board_ids: Iterable[str], now_us: int) -> list[str]:
+        """Return these ids with each alias of a period replaced by the period that it stands for at a time.
+
+        A board outside a family may have an id that looks as if it had an alias. Such an id is returned unchanged.
+
+        Raises:
+            UnknownBoardError: an id has an alias, but there is neither such a family nor a board with this id.
+        """
+        reread: dict[str, Family] = {}
+        return [await self._resolve_alias(each, now_us, reread) for each in board_ids]
+
+    async def _resolve_alias(self, board_id: str, now_us: int, reread: dict[str, Family]) -> str:
+        """Return the id of one board. `reread` has the families that were read for this request, by id."""
+        named = parse_aliased_id(board_id)
+        if named is None or self.find_known(board_id) is not None:
+            return board_id
+        try:
+            family = reread.get(named.family) or await self.families.find_family(named.family)
+            found = resolve_alias(family.spec, named, now_us)
+            board = self.find_known(found)
+            if named.family in reread or (board is not None and board.family_key == family.key):
+                return found
+            # Another process may have deleted the family and created it again with another time zone.
+            family = reread[named.family] = await self.families.reread_family(named.family)
+            return resolve_alias(family.spec, named, now_us)
+        except UnknownFamilyError:
+            return (await self.find_board(board_id)).id
 
     async def find_stored_boards(self, board_ids: Iterable[str]) -> dict[str, Board]:
         """Return the boards with these ids, by id. Leave out unknown ids, and boards that no post has reached."""

@@ -4,13 +4,18 @@
     family:period:name=value,name=value      races:2018-W49:country=fr,mode=solo
 
 A board has exactly one id. The facet names in the id are sorted, and an id in any other order is invalid.
+
+A caller may put an alias in the place of the period. What the alias stands for depends on the time, so the text is no
+id yet: `Catalog.resolve_aliases` returns the id.
+
+    family:alias:name=value,name=value       races:this-week:country=fr,mode=solo
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from storage.periods import Period, parse_period
+from storage.periods import ALIASES, Period, calendar_of, parse_period
 from storage.records import FamilySpec
 
 FAMILY_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
@@ -31,6 +36,14 @@ class FamilyBoardId(NamedTuple):
     family: str
     period: Period
     facets: tuple[tuple[str, str], ...]  # names and values, sorted by name
+
+
+class AliasedBoardId(NamedTuple):
+    """The parsed id of a family's board, with an alias in the place of the period."""
+
+    family: str
+    alias: str  # one of `ALIASES`
+    facets: tuple[tuple[str, str], ...]  # as in `FamilyBoardId`
 
 
 def is_family_id(text: str) -> bool:
@@ -59,8 +72,13 @@ def parse_board_id(text: str) -> FamilyBoardId | None:
     period = parse_period(period_id) if colon else None
     if period is None or not is_family_id(family):
         return None
+    facets = _parse_facets(listed) if faceted else ()
+    return None if facets is None else FamilyBoardId(family, period, facets)
+
+
+def _parse_facets(listed: str) -> tuple[tuple[str, str], ...] | None:
     facets: list[tuple[str, str]] = []
-    for pair in listed.split(",") if faceted else ():
+    for pair in listed.split(","):
         name, equals, value = pair.partition("=")
         if not equals or not is_facet(name) or not is_facet_value(value):
             return None
@@ -68,7 +86,33 @@ def parse_board_id(text: str) -> FamilyBoardId | None:
     names = [name for name, _ in facets]
     if sorted(set(names)) != names or len(names) > FACETS_TOGETHER_MAX:
         return None
-    return FamilyBoardId(family, period, tuple(facets))
+    return tuple(facets)
+
+
+def has_alias(text: str) -> bool:
+    """Return whether a text has an alias in the place of the period."""
+    return ":" in text and text.split(":", 2)[1] in ALIASES
+
+
+def parse_aliased_id(text: str) -> AliasedBoardId | None:
+    """Return the parts of a text that names a family's board by an alias, or None if the text does not."""
+    if not has_alias(text):
+        return None
+    family, _, rest = text.partition(":")
+    alias, faceted, listed = rest.partition(":")
+    facets = _parse_facets(listed) if faceted else ()
+    return None if facets is None or not is_family_id(family) else AliasedBoardId(family, alias, facets)
+
+
+def resolve_alias(spec: FamilySpec, named: AliasedBoardId, now_us: int) -> str:
+    """Return the id of the board that the alias stands for at a time, in the time zone of the family."""
+    period = calendar_of(spec.time_zone).find_by_alias(named.alias, now_us)
+    return board_id(named.family, period.id, named.facets)
+
+
+def names_family_board(text: str) -> bool:
+    """Return whether a text is the id of a board that a family could have, or names such a board by an alias."""
+    return parse_board_id(text) is not None or parse_aliased_id(text) is not None
 
 
 def is_listed(spec: FamilySpec, named: FamilyBoardId) -> bool:

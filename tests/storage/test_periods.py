@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.periods import ALL_TIME, Calendar, Period, PeriodKind, find_zone, parse_period, period_of
+from storage.periods import ALIASES, ALL_TIME, Calendar, Period, PeriodKind, find_zone, parse_period, period_of
 
 ZONES = (
     "UTC", "Europe/Berlin", "America/New_York", "Australia/Melbourne", "Asia/Kolkata", "Pacific/Apia",
@@ -101,6 +101,94 @@ def test_a_day_lasts_as_long_as_its_clocks_run(zone: str, day: date, starts: str
     start_us, end_us = held(Calendar(ZoneInfo(zone)), period_of(PeriodKind.DAY, day))
     assert start_us == us(datetime.fromisoformat(starts))
     assert (end_us - start_us) / 3_600e6 == pytest.approx(hours)
+
+
+def find_ids(zone: str, at: str, *aliases: str) -> list[str]:
+    """Return the periods that aliases stand for at a time in ISO 8601."""
+    calendar, now_us = Calendar(ZoneInfo(zone)), us(datetime.fromisoformat(at))
+    return [calendar.find_by_alias(alias, now_us).id for alias in aliases]
+
+
+@given(st.sampled_from(ZONES), INSTANTS)
+def test_an_alias_stands_for_the_period_that_a_wall_calendar_shows(zone: str, at_us: int) -> None:
+    shown = (EPOCH + timedelta(microseconds=at_us)).astimezone(ZoneInfo(zone))
+    if not 2 <= shown.hour < 22:
+        return
+    today = shown.date()
+    week, week_before = (day.isocalendar() for day in (today, today - timedelta(days=7)))
+    month_before = today.replace(day=1) - timedelta(days=1)
+    expected = {
+        "today": f"{today}", "yesterday": f"{today - timedelta(days=1)}",
+        "this-week": f"{week[0]}-W{week[1]:02}", "last-week": f"{week_before[0]}-W{week_before[1]:02}",
+        "this-month": f"{today:%Y-%m}", "last-month": f"{month_before:%Y-%m}",
+        "this-year": f"{today.year}", "last-year": f"{today.year - 1}",
+    }  # fmt: skip
+    calendar = Calendar(ZoneInfo(zone))
+    assert {alias: calendar.find_by_alias(alias, at_us).id for alias in ALIASES} == expected
+
+
+@given(st.sampled_from(ZONES), INSTANTS)
+def test_the_period_of_an_alias_of_the_past_ends_where_the_present_one_starts(zone: str, at_us: int) -> None:
+    calendar = Calendar(ZoneInfo(zone))
+    pairs = (("today", "yesterday"), *((f"this-{kind}", f"last-{kind}") for kind in ("week", "month", "year")))
+    assert {alias for pair in pairs for alias in pair} == set(ALIASES)
+    for present, past in pairs:
+        (start_us, end_us), before = (held(calendar, calendar.find_by_alias(each, at_us)) for each in (present, past))
+        assert start_us <= at_us < end_us
+        assert before[1] == start_us
+
+
+@pytest.mark.parametrize(
+    ("zone", "at", "today", "yesterday"),
+    [
+        ("Europe/Berlin", "2018-12-31T22:59:59.999999+00:00", "2018-12-31", "2018-12-30"),
+        ("Europe/Berlin", "2018-12-31T23:00:00+00:00", "2019-01-01", "2018-12-31"),
+        ("America/New_York", "2019-01-01T04:59:59+00:00", "2018-12-31", "2018-12-30"),
+        # The day has 23 hours. 24 hours before its end is still the day before it, and not before that.
+        ("Europe/Berlin", "2018-03-24T23:00:00+00:00", "2018-03-25", "2018-03-24"),
+        ("Europe/Berlin", "2018-03-25T21:59:59+00:00", "2018-03-25", "2018-03-24"),
+        ("Europe/Berlin", "2018-03-25T22:00:00+00:00", "2018-03-26", "2018-03-25"),
+        # The day has 25 hours, so 24 hours before its last instant it had already begun.
+        ("Europe/Berlin", "2018-10-27T22:00:00+00:00", "2018-10-28", "2018-10-27"),
+        ("Europe/Berlin", "2018-10-28T22:59:59+00:00", "2018-10-28", "2018-10-27"),
+        ("Europe/Berlin", "2018-10-28T23:00:00+00:00", "2018-10-29", "2018-10-28"),
+        # The day of 23 hours begins at 01:00.
+        ("America/Sao_Paulo", "2018-11-04T02:59:59+00:00", "2018-11-03", "2018-11-02"),
+        ("America/Sao_Paulo", "2018-11-04T03:00:00+00:00", "2018-11-04", "2018-11-03"),
+        # The hour before midnight comes twice.
+        ("America/Sao_Paulo", "2018-02-18T02:30:00+00:00", "2018-02-17", "2018-02-16"),
+        ("UTC", "2020-03-01T00:00:00+00:00", "2020-03-01", "2020-02-29"),
+        # The time zone skipped the day before, which is an empty day of the calendar.
+        ("Pacific/Apia", "2011-12-30T10:00:00+00:00", "2011-12-31", "2011-12-30"),
+    ],
+)
+def test_yesterday_is_the_day_before_by_the_calendar(zone: str, at: str, today: str, yesterday: str) -> None:
+    assert find_ids(zone, at, "today", "yesterday") == [today, yesterday]
+
+
+@pytest.mark.parametrize(
+    ("at", "this_week", "last_week"),
+    [
+        ("2018-12-30T22:59:59+00:00", "2018-W52", "2018-W51"),
+        ("2018-12-30T23:00:00+00:00", "2019-W01", "2018-W52"),  # the week's first day is in the year before
+        ("2019-01-06T23:00:00+00:00", "2019-W02", "2019-W01"),
+        ("2021-01-03T12:00:00+00:00", "2020-W53", "2020-W52"),  # a year of 53 weeks, which ends in the next year
+        ("2021-01-03T23:00:00+00:00", "2021-W01", "2020-W53"),
+        ("2016-01-03T23:00:00+00:00", "2016-W01", "2015-W53"),
+        ("2018-03-25T22:00:00+00:00", "2018-W13", "2018-W12"),  # the week before lost an hour
+    ],
+)
+def test_last_week_is_the_iso_week_before(at: str, this_week: str, last_week: str) -> None:
+    assert find_ids("Europe/Berlin", at, "this-week", "last-week") == [this_week, last_week]
+
+
+def test_aliases_of_months_and_years_change_at_midnight_of_the_time_zone() -> None:
+    aliases = "this-month", "last-month", "this-year", "last-year"
+    before = find_ids("Europe/Berlin", "2018-12-31T22:59:59+00:00", *aliases)
+    assert before == ["2018-12", "2018-11", "2018", "2017"]
+    after = find_ids("Europe/Berlin", "2018-12-31T23:00:00+00:00", *aliases)
+    assert after == ["2019-01", "2018-12", "2019", "2018"]
+    assert find_ids("Europe/Berlin", "2018-03-30T22:00:00+00:00", "last-month") == ["2018-02"]
 
 
 @pytest.mark.parametrize("year", [1, 999, 9999])

@@ -92,7 +92,9 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     feed = context.feeds.of_partition(board.partition)
     client = StreamClient(board.partition, unread_bytes_max=settings.stream_unread_bytes_max)
     try:
-        await feed.join_topic(key, make, client, last_seen=_last_seen(call.request, board))
+        # An alias may have named another board when the client was last connected, so the client gets the whole state.
+        last_seen = None if call.has_alias else _last_seen(call.request, board)
+        await feed.join_topic(key, make, client, last_seen=last_seen)
         response = PlainStream(headers={**_HEADERS, X_REQUEST_ID: call.request_id, **(call.answer_headers or {})})
         call.answered_s = perf_counter()  # leave the stream out of the measured time: the client decides its length
         # A stream ends when its client leaves, or when the client's API key is revoked.

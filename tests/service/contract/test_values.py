@@ -152,6 +152,8 @@ def test_an_owner_is_normalised_or_refused(text: str) -> None:
 
 
 INVALID_OWNERS = ("", "\0", "a\nb", "\x7f", "\x85", "\ud800", "x" * 129, "é" * 129)
+LONG_FACETS = f"a={'1' * 64},b={'2' * 64}"
+LONG_ID, LONG_ALIAS = f"f:2018-W49:{LONG_FACETS}", f"f:this-week:{LONG_FACETS}"
 VALID_OWNERS = ("x" * 128, "é" * 128, "o'; DROP TABLE x;--", "a/b", "{x}", "\u200b", "👩‍🚀", " ")
 
 
@@ -160,10 +162,11 @@ VALID_OWNERS = ("x" * 128, "é" * 128, "o'; DROP TABLE x;--", "a/b", "{x}", "\u2
     [
         (parse_owner, VALID_OWNERS, INVALID_OWNERS),
         (parse_board_id, ("f:2018-W49:org=1,x=a@b+c",), ("", "-a", "b'", "a/b", "a" * 129, "é", "a\n")),
+        (parse_board_id, (LONG_ID, LONG_ALIAS), (LONG_ID.replace("W", ""), LONG_ALIAS.replace("this", "next"))),
         (parse_column, ("time_to_complete",), ("", "Xp", "1a", "_a", "a-b", "a" * 49, "xp\n")),
         (parse_post_id, ("x" * 200,), ("", "x" * 201, "a\0")),
     ],
-    ids=["owner", "board", "column", "post id"],
+    ids=["owner", "board", "long board", "column", "post id"],
 )
 def test_a_valid_name_is_kept_unchanged_and_an_invalid_one_is_refused(
     parse: Callable[[str], str], valid: tuple[str, ...], invalid: tuple[str, ...]
@@ -208,6 +211,8 @@ def test_a_list_is_one_parameter_with_commas() -> None:
         ("with=game:all:location=x,org=1", ("game:all:location=x,org=1",)),
         ("with=game:all:location=x%2Corg=1&with=game:all", ("game:all:location=x,org=1", "game:all")),
         ("with=game:all,eu", ("game:all", "eu")),
+        ("with=game:today:location=x,org=1", ("game:today:location=x,org=1",)),
+        ("with=game:this-week,game:last-week", ("game:this-week", "game:last-week")),
     ],
 )
 def test_leaderboards_are_one_list_with_commas_or_one_parameter_each(raw: str, boards: tuple[str, ...]) -> None:

@@ -1,19 +1,25 @@
 """Test which changes of a board are allowed. The board's key, columns and epoch decide what its stored cells mean."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from storage.boards.boards import create_board
 from storage.boards.catalog import Catalog
+from storage.boards.families import delete_family
 from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
+from storage.periods import PeriodKind
 from storage.reads.point_reads import read_totals
-from storage.records import Best, Board, BoardSpec, Merge, TableSharing, Ties
+from storage.records import Best, Board, BoardSpec, Family, FamilySpec, Merge, TableSharing, Ties
 from storage.store import Program, Store
 from tests.storage.deployment import Deployment, part, ranked, spec
 from tests.storage.meddling import SlowReads
+from tests.storage.passing import PassingStore
+
+T = TypeVar("T")
 
 XP, LAP = ranked("xp"), ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0)
 
@@ -186,3 +192,67 @@ async def test_a_read_that_began_before_a_board_was_created_does_not_call_it_del
     await asyncio.wait([reading, finding])
     assert finding.result().id == "b"
     assert gone == []
+
+
+# In Berlin 2019 begins at this time. In New York it is the evening before.
+NEW_YEAR_US = 1_546_297_200_000_000
+DAYS = (PeriodKind.DAY, PeriodKind.WEEK)
+
+
+async def make_family(deployment: Deployment, time_zone: str = "Europe/Berlin") -> Family:
+    wanted = FamilySpec(deployment.laid_out(spec(XP)), DAYS, time_zone, ((), ("org",)), 10**9, ())
+    return await deployment.put_family(wanted)
+
+
+class CountingStore(PassingStore):
+    """Counts the reads."""
+
+    reads = 0
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        self.reads += 1
+        return await super().read(program, heavy=heavy)
+
+
+async def test_an_alias_of_a_known_board_is_resolved_without_a_read(deployment: Deployment) -> None:
+    await make_family(deployment)
+    await deployment.make_boards("2019-01-01", "2019-01-01:org=7", "2018-W52")
+    store = CountingStore(deployment.store)
+    catalog = Catalog(store)
+    await catalog.load(boards_max=9)
+    await catalog.families.load(families_max=9)
+    reads = store.reads
+    asked = ["f:today", "b", "f:today:org=7", "f:last-week", "f:2018", "f:tomorrow"]
+    expected = ["f:2019-01-01", "b", "f:2019-01-01:org=7", "f:2018-W52", "f:2018", "f:tomorrow"]
+    assert await catalog.resolve_aliases(asked, NEW_YEAR_US) == expected
+    assert store.reads == reads
+    unreached = ["f:yesterday", "f:today:org=1", "f:today:org=2", "f:this-year"]
+    expected = ["f:2018-12-31", "f:2019-01-01:org=1", "f:2019-01-01:org=2", "f:2019"]
+    assert await catalog.resolve_aliases(unreached, NEW_YEAR_US) == expected
+    assert store.reads == reads + 1, "the family is read once for all boards that no post has reached"
+
+
+async def test_a_board_outside_a_family_keeps_an_id_that_looks_aliased(deployment: Deployment) -> None:
+    await deployment.create("x:today", XP)
+    await deployment.create("x:today:a=1", XP)
+    catalog = Catalog(deployment.store)
+    assert await catalog.resolve_aliases(["x:today", "x:today:a=1"], NEW_YEAR_US) == ["x:today", "x:today:a=1"]
+    for unknown in ("x:yesterday", "y:today"):
+        with pytest.raises(UnknownBoardError):
+            await catalog.resolve_aliases(["x:today", unknown], NEW_YEAR_US)
+
+
+async def test_an_alias_is_resolved_in_the_time_zone_of_a_family_that_was_created_again(deployment: Deployment) -> None:
+    await make_family(deployment)
+    await deployment.make_boards("2019-01-01")
+    catalog = Catalog(deployment.store)
+    await catalog.families.load(families_max=9)
+    assert await catalog.resolve_aliases(["f:today"], NEW_YEAR_US) == ["f:2019-01-01"]
+    await deployment.store.write(lambda: delete_family(family_id="f"))
+    await make_family(deployment, "America/New_York")
+    [board] = await deployment.make_boards("2019-01-01")
+    assert await catalog.reread_board(board.id) == board
+    assert await catalog.resolve_aliases(["f:today"], NEW_YEAR_US) == ["f:2018-12-31"]
+    await deployment.store.write(lambda: delete_family(family_id="f"))
+    with pytest.raises(UnknownBoardError):
+        await catalog.resolve_aliases(["f:today"], NEW_YEAR_US)

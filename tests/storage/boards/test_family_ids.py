@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 from storage.boards.family_ids import (
     FACETS_RESERVED,
     ID_CHARS_MAX,
+    AliasedBoardId,
     FamilyBoardId,
     board_id,
+    has_alias,
     is_facet,
     is_facet_value,
     is_family_id,
+    names_family_board,
+    parse_aliased_id,
     parse_board_id,
 )
-from storage.periods import Period, PeriodKind, period_of
+from storage.periods import ALIASES, Period, PeriodKind, parse_period, period_of
 
 LOWER, DIGITS = "abcxyz", "0189"
 FAMILIES = st.text("ABZaz09_-", min_size=1, max_size=32).filter(is_family_id)
@@ -54,3 +58,35 @@ def test_an_id_that_no_family_can_have_names_no_board(text: str) -> None:
 def test_parameters_of_requests_are_no_facets() -> None:
     assert not any(map(is_facet, FACETS_RESERVED))
     assert is_facet("org")
+
+
+@given(FAMILIES, st.sampled_from(sorted(ALIASES)), st.dictionaries(FACETS, VALUES, max_size=3))
+def test_an_id_with_an_alias_reads_back_as_its_parts(family: str, alias: str, values: dict[str, str]) -> None:
+    facets = tuple(sorted(values.items()))
+    text = board_id(family, alias, facets)
+    assert len(text) <= ID_CHARS_MAX
+    assert parse_aliased_id(text) == AliasedBoardId(family, alias, facets)
+    assert parse_board_id(text) is None
+    assert names_family_board(text)
+
+
+@given(FAMILIES, PERIODS, st.dictionaries(FACETS, VALUES, max_size=3))
+def test_an_id_of_a_period_has_no_alias(family: str, period: Period, values: dict[str, str]) -> None:
+    text = board_id(family, period.id, tuple(sorted(values.items())))
+    assert not has_alias(text)
+    assert names_family_board(text)
+
+
+def test_no_alias_is_the_id_of_a_period() -> None:
+    assert [alias for alias in ALIASES if parse_period(alias) is not None] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "today", ":today", "f:Today", "f:this week", "f:tomorrow", "f:todays", "f:all:today", "f:today:",
+     "f:today:org", "f:today:org=1,org=2", "f:today:b=1,a=2", "f:today:org=1:x", "f.g:today",
+     f"{'f' * 33}:today", "f:today,g:today"],
+)  # fmt: skip
+def test_a_text_without_a_valid_alias_is_no_aliased_id(text: str) -> None:
+    assert parse_aliased_id(text) is None
+    assert not names_family_board(text)
