@@ -2,19 +2,16 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from tests.browser import open_page
-from tests.installed_clients import CLIENTS, javascript_modules, node
-from tests.service.real_service import ROOT, WAIT_S, Service, environment, without
+from tests.clients.typescript_builds import build_typescript, serving_site
+from tests.installed_clients import CLIENTS, node
+from tests.service.real_service import WAIT_S, Service, without
 
 OWNERS = 1_000
 SMALL = {"predictor": {"exact_top": 10, "samples": 40, "method": "skip"}}
@@ -22,12 +19,7 @@ SMALL = {"predictor": {"exact_top": 10, "samples": 40, "method": "skip"}}
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the client as `make typescript` does."""
-    folder = tmp_path_factory.mktemp("typescript") / "dist"
-    command = [sys.executable, str(ROOT / "clients/typescript/build.py"), str(javascript_modules()), str(folder)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return folder
+    return build_typescript(tmp_path_factory.mktemp("typescript"))
 
 
 @pytest.fixture
@@ -100,24 +92,11 @@ async def test_a_stream_that_breaks_goes_on_where_it_stopped(dist: Path, game: S
     assert (found["opened"], found["resumedAt"]) == (2, first["id"])
 
 
-@asynccontextmanager
-async def site_of(dist: Path) -> AsyncIterator[str]:
-    """Serve the page and the client from an address of their own."""
-    app = web.Application()
-    app.router.add_static("/dist", dist)
-    app.router.add_static("/", CLIENTS)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
-
-
 async def test_a_page_of_another_site_reads_and_follows_without_a_key(
     dist: Path, game: Service, chromium_address: str
 ) -> None:
     top = [row["owner"] for row in (await game.get("/v1/leaderboards/high/rankings/xp?limit=10"))["entries"]]
-    async with site_of(dist) as site, open_page(chromium_address) as page:
+    async with serving_site({"/dist": dist, "/": CLIENTS}) as site, open_page(chromium_address) as page:
         await page.goto(f"{site}/typescript_page.html?service={game.base}")
         await page.wait_for("document.querySelector('#top').children.length === 10")
         assert await page.texts("#top li") == top

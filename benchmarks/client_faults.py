@@ -1,0 +1,185 @@
+"""Kill the service and the client's process at random, behind a proxy with faults. Check that each post counts once.
+
+    python -m benchmarks.client_faults [--seconds S]
+
+A process posts through the Python client's buffer, with a spool, and prints each post whose `submit` returned. It is
+killed by `kill -9` every few seconds, and a new one takes over the spool. A second process posts without a spool and is
+never killed. Both reach the service through `faulty_proxy`. The service is killed, too, and started again.
+
+In the end the last process empties the spool. The journal then has every applied post with its id, and the entries must
+have exactly the sums of these posts.
+
+Bars: of the posts whose `submit` returned, none is lost; no post counts twice; every kind of fault occurred.
+"""
+
+import asyncio
+import json
+import random
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections import Counter, defaultdict
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rankcurve import Client, Receipt
+
+from benchmarks import report
+from benchmarks.boards import board_spec, create_board
+from benchmarks.faulty_proxy import FAULTS, FaultyProxy
+from benchmarks.options import Options, parse_options
+from benchmarks.servers import PROJECT, Server, serve_file
+
+BOARD = "faults"
+COLUMNS = ["xp", "posts"]
+_OWNERS = 100
+_POSTS_PER_REQUEST = 50
+_PAUSE_S = 0.0005  # between two posts of a process, so that one run does not make millions of posts
+_SERVICE_LIVES_S = (1.0, 4.0)  # the shortest and the longest time between two kills
+_POSTER_LIVES_S = (0.4, 3.0)
+_CLOSE_S = 120.0
+
+
+@dataclass
+class Posted:
+    """What the posting processes printed, and how often something was killed."""
+
+    submitted: set[str] = field(default_factory=set)  # the ids of posts whose `submit` returned
+    settled: Counter[str] = field(default_factory=Counter)  # by status
+    service_kills: int = 0
+    poster_kills: int = 0
+
+
+def post_until_stopped(url: str, spool: str | None) -> None:
+    """Post through a buffer until SIGTERM, and print what was submitted and what became of it. Runs in a process."""
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
+    rng = random.Random()
+
+    def note(receipt: Receipt) -> None:
+        assert receipt.result is not None
+        sys.stdout.write(f"settled {receipt.result.status}\n")
+
+    with Client(url) as client:
+        buffer = client.buffer(BOARD, spool=spool, posts_per_request=_POSTS_PER_REQUEST, on_result=note)
+        while not stopped:
+            owner, xp = f"owner-{rng.randrange(_OWNERS)}", rng.randrange(1, 100)
+            receipt = buffer.submit(owner, {"xp": xp, "posts": 1})
+            sys.stdout.write(f"submitted {receipt.post_id}\n")
+            sys.stdout.flush()
+            time.sleep(_PAUSE_S)
+        buffer.close(_CLOSE_S)
+        sys.stdout.flush()
+
+
+async def start_poster(url: str, spool: Path | None) -> Process:
+    words = ["-m", "benchmarks.client_faults", "poster", url, *([] if spool is None else [str(spool)])]
+    return await asyncio.create_subprocess_exec(sys.executable, *words, stdout=PIPE, cwd=PROJECT)
+
+
+async def follow_poster(poster: Process, posted: Posted) -> None:
+    """Read what a process prints until it ends. A line that a kill has cut short does not count."""
+    assert poster.stdout is not None
+    async for line in poster.stdout:
+        if line.endswith(b"\n"):
+            kind, _, text = line.decode().rstrip("\n").partition(" ")
+            if kind == "submitted":
+                posted.submitted.add(text)
+            else:
+                posted.settled[text] += 1
+
+
+async def kill_posters(url: str, spool: Path, posted: Posted, rng: random.Random, until_s: float) -> None:
+    """Run one process after another on a spool. Kill each but the last, which posts everything that is left."""
+    while True:
+        poster = await start_poster(url, spool)
+        following = asyncio.create_task(follow_poster(poster, posted))
+        await asyncio.sleep(rng.uniform(*_POSTER_LIVES_S))
+        last = time.monotonic() >= until_s
+        poster.send_signal(signal.SIGTERM if last else signal.SIGKILL)
+        await following
+        code = await poster.wait()
+        if last:
+            assert code == 0, "the last process settles every post of the spool"
+            return
+        posted.poster_kills += 1
+
+
+async def run_poster(url: str, posted: Posted, until_s: float) -> None:
+    """Run a process without a spool until the end, and let it settle its posts."""
+    poster = await start_poster(url, None)
+    following = asyncio.create_task(follow_poster(poster, posted))
+    await asyncio.sleep(until_s - time.monotonic())
+    poster.send_signal(signal.SIGTERM)
+    await following
+    assert await poster.wait() == 0, "the process settles every post"
+
+
+async def kill_service(server: Server, posted: Posted, rng: random.Random, until_s: float) -> None:
+    while time.monotonic() < until_s:
+        await asyncio.sleep(rng.uniform(*_SERVICE_LIVES_S))
+        await asyncio.to_thread(server.stop, signal.SIGKILL)
+        server.spawn()
+        await asyncio.to_thread(server.wait_ready, poll_s=0.01)
+        posted.service_kills += 1
+
+
+def audit(url: str, posted: Posted) -> Counter[str]:
+    """Return how many submitted posts are lost, and how many count twice or have no right sum."""
+    faults, applied = Counter[str](), Counter[str]()
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    with Client(url) as client:
+        for line in client.journal():
+            if line.kind == "post" and line.post_id is not None and line.owner is not None:
+                applied[line.post_id] += 1
+                sums[line.owner][0] += line.stats["xp"]
+                sums[line.owner][1] += 1
+        stored = {entry.owner: [entry.stats["xp"], entry.stats["posts"]] for entry in client.entries(BOARD, "xp")}
+    faults["lost"] = len(posted.submitted - applied.keys())
+    faults["twice"] = sum(count - 1 for count in applied.values())
+    faults["wrong sums"] = sum(stored.get(owner) != sums.get(owner) for owner in stored.keys() | sums.keys())
+    return faults
+
+
+async def attack(server: Server, spool: Path, seconds: float) -> tuple[Posted, FaultyProxy, Counter[str]]:
+    posted, rng = Posted(), random.Random(7)
+    await create_board(server.port, BOARD, board_spec(COLUMNS))
+    until_s = time.monotonic() + seconds
+    async with FaultyProxy(server.port, random.Random(8)).running() as proxy:
+        url = f"http://127.0.0.1:{proxy.port}"
+        work: list[Awaitable[None]] = [
+            kill_service(server, posted, rng, until_s),
+            kill_posters(url, spool, posted, rng, until_s),
+            run_poster(url, posted, until_s),
+        ]
+        await asyncio.gather(*work)
+    return posted, proxy, await asyncio.to_thread(audit, server.url, posted)
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    with serve_file(folder / "faults.db") as server:
+        posted, proxy, faults = asyncio.run(attack(server, folder / "spool", options.seconds))
+    print(f"   {len(posted.submitted):,} posts submitted, settled as {dict(posted.settled)}")
+    print(f"   kills: {posted.service_kills} of the service, {posted.poster_kills} of the client's process")
+    print(f"   requests: {json.dumps(proxy.counts)}")
+    kinds = [posted.service_kills, posted.poster_kills, *(proxy.counts[fault] for fault in FAULTS)]
+    return [
+        report.Bar("submitted posts lost", faults["lost"], 0, at_most=True),
+        report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
+        report.Bar("owners whose sums are not those of their posts", faults["wrong sums"], 0, at_most=True),
+        report.Bar("kinds of kills and faults that occurred", sum(count > 0 for count in kinds), len(kinds)),
+    ]
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["poster"]:
+        post_until_stopped(sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
+        return 0
+    options = parse_options(__doc__, seconds=600)
+    return report.run_benchmark(options, f"kills and faults between client and service: {options.seconds:g} s", measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

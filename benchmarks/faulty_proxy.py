@@ -1,0 +1,94 @@
+"""An HTTP proxy that loses, delays and repeats what it carries, at random.
+
+It loses some requests with a body before the service gets them. It loses the answers of some, and cuts others short. It
+delivers some requests twice at the same time, and holds some back. It carries all others unchanged.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+from aiohttp import web
+
+from benchmarks.client import HOST
+
+# The percentages of the faults. The rest of the requests is carried unchanged.
+FAULTS = {"request lost": 8, "answer lost": 8, "delivered twice": 8, "cut short": 4, "delayed": 12}
+_DELAY_S_MAX = 0.3
+_TIMEOUT_S = 20.0
+_BODY_BYTES_MAX = 1 << 26
+
+
+class FaultyProxy:
+    """The proxy and what it did: how many requests each fault met."""
+
+    def __init__(self, target: int, rng: random.Random) -> None:
+        """`target` is the port of the service."""
+        self.counts = Counter[str]()
+        self.port = 0
+        self._target = f"http://{HOST}:{target}"
+        self._rng = rng
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["FaultyProxy"]:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_TIMEOUT_S), auto_decompress=False) as session:
+            app = web.Application(client_max_size=_BODY_BYTES_MAX)
+
+            async def handle(request: web.Request) -> web.StreamResponse:
+                return await self._carry(session, request)
+
+            app.router.add_route("*", "/{path:.*}", handle)
+            runner = web.AppRunner(app, shutdown_timeout=0)
+            await runner.setup()
+            await web.TCPSite(runner, HOST, 0).start()
+            self.port = int(runner.addresses[0][1])
+            yield self
+            await runner.cleanup()
+
+    async def _carry(self, session: aiohttp.ClientSession, request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        body = await request.read()
+        fault = self._draw_fault() if body else "carried"
+        self.counts[fault] += 1
+        try:
+            if fault == "request lost":
+                request.transport.abort()
+                return web.Response()
+            if fault == "delayed":
+                await asyncio.sleep(self._rng.uniform(0, _DELAY_S_MAX))
+            if fault == "delivered twice":
+                copy = asyncio.create_task(self._deliver(session, request, body))
+                answer = await self._deliver(session, request, body)
+                with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+                    await copy
+            else:
+                answer = await self._deliver(session, request, body)
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            request.transport.abort()  # the service is away
+            return web.Response()
+        if fault == "answer lost":
+            request.transport.abort()
+        if fault == "cut short":
+            status = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
+            request.transport.write(status + (answer.body if isinstance(answer.body, bytes) else b"")[:40])
+            request.transport.close()
+        return answer
+
+    async def _deliver(self, session: aiohttp.ClientSession, request: web.Request, body: bytes) -> web.Response:
+        headers = {name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers}
+        address = self._target + request.raw_path
+        async with session.request(request.method, address, data=body, headers=headers) as answer:
+            kept = {name: answer.headers[name] for name in ("Content-Type", "Retry-After") if name in answer.headers}
+            return web.Response(body=await answer.read(), status=answer.status, headers=kept)
+
+    def _draw_fault(self) -> str:
+        drawn = self._rng.uniform(0, 100)
+        for fault, percentage in FAULTS.items():
+            drawn -= percentage
+            if drawn < 0:
+                return fault
+        return "carried"

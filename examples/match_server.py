@@ -1,0 +1,32 @@
+"""A match server: it plays matches, and posts what each player has done.
+
+python examples/match_server.py http://127.0.0.1:8080 1000
+"""
+
+import random
+import sys
+from collections.abc import Iterator
+
+from rankcurve import Client
+
+COLUMNS = [
+    {"name": "xp", "sorted": True, "merge": "sum"},
+    {"name": "best_lap", "sorted": True, "merge": "min", "best": "low", "scale": 3},
+]
+
+
+def play(matches: int) -> Iterator[tuple[str, int, str]]:
+    """Yield each player of each match with the xp that the player won, and the player's lap time in seconds."""
+    for _ in range(matches):
+        for player in random.sample(range(100), 4):
+            yield f"player-{player}", random.randrange(1, 50), f"{random.uniform(58, 90):.3f}"
+
+
+url, matches = sys.argv[1], int(sys.argv[2])
+with Client(url) as client:
+    client.create_board("arena", {"columns": COLUMNS})
+    # The folder keeps the posts until the service has them, even if this process or the service is killed.
+    with client.buffer("arena", spool="arena-posts") as posts:
+        for player, xp, lap in play(matches):
+            posts.submit(player, {"xp": xp, "best_lap": lap})
+    print("best lap:", client.page("arena", "best_lap", limit=1).entries[0])
