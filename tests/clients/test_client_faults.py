@@ -1,0 +1,18 @@
+"""A short form of `benchmarks.client_faults`: kills of the service and of the client, with faults on the way."""
+
+import asyncio
+from pathlib import Path
+
+from benchmarks.client_faults import attack
+from benchmarks.servers import serve_file
+
+SECONDS = 20
+
+
+def test_no_post_is_lost_or_counts_twice_while_processes_are_killed(tmp_path: Path) -> None:
+    with serve_file(tmp_path / "faults.db") as server:
+        posted, proxy, faults = asyncio.run(attack(server, tmp_path / "spool", SECONDS))
+    assert faults == {"lost": 0, "twice": 0, "wrong sums": 0}
+    assert len(posted.submitted) > 1000
+    assert posted.settled["duplicate"] > 0, "retries whose first attempt was applied"
+    assert min(posted.service_kills, posted.poster_kills, proxy.counts["answer lost"]) > 0

@@ -1,0 +1,206 @@
+"""Test that every operation of the Python client works with the real service, sync and async."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from rankcurve import AsyncClient, Client, OfflineCurve
+from rankcurve.answers import Curve, OwnerEvent, TopEvent, decode
+from rankcurve.client import Operations
+from rankcurve.errors import NotRankedError, UnknownBoardError, UnknownOwnerError
+from rankcurve.programs import operation, walk
+
+from tests.service.real_service import Service
+
+OWNERS = 300
+COLUMNS: list[dict[str, Any]] = [
+    {"name": "xp", "sorted": True, "merge": "sum"},
+    {"name": "lap", "sorted": True, "merge": "min", "best": "low", "scale": 3, "min": 0},
+    {"name": "tag", "sorted": False, "merge": "last", "type": "text"},
+]
+PREDICTOR = {"samples": 40, "exact_top": 10, "refresh_seconds": 86_400, "method": "skip"}
+FAMILY = {"columns": COLUMNS, "periods": ["all", "week", "day"], "facets": [[], ["clan"]], "predictor": PREDICTOR}
+OPERATIONS = {name for name, each in vars(Operations).items() if isinstance(each, operation | walk)}
+
+
+class Recorded:
+    """A client whose methods are coroutines, and the names of the methods that were called."""
+
+    def __init__(self, client: Client | AsyncClient) -> None:
+        self.called: set[str] = set()
+        self._client = client
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        self.called.add(name)
+        method = getattr(self._client, name)
+        is_walk = isinstance(vars(Operations)[name], walk)
+
+        async def call(*arguments: Any, **named: Any) -> Any:
+            if isinstance(self._client, AsyncClient):
+                return (
+                    [item async for item in method(*arguments, **named)]
+                    if is_walk
+                    else await method(*arguments, **named)
+                )
+            return await asyncio.to_thread(
+                lambda: list(method(*arguments, **named)) if is_walk else method(*arguments, **named)
+            )
+
+        return call
+
+
+@pytest.fixture(params=["sync", "async"])
+async def client(request: pytest.FixtureRequest, service: Service) -> AsyncIterator[Recorded]:
+    if request.param == "async":
+        async with AsyncClient(service.base) as made:
+            yield Recorded(made)
+    else:
+        with Client(service.base) as made:
+            yield Recorded(made)
+
+
+async def test_every_operation_works_with_the_real_service(client: Recorded) -> None:
+    made = await client.create_board("b", {"columns": COLUMNS, "predictor": PREDICTOR})
+    assert ([column.name for column in made.columns], made.ranked_columns()) == (["xp", "lap", "tag"], ["xp", "lap"])
+    posts = [
+        {"owner": f"p{index}", "stats": {"xp": index * 3, "lap": Decimal(index) / 8, "tag": "x"}}
+        for index in range(OWNERS)
+    ]
+    results = await client.post("b", posts)
+    assert [result.status for result in results] == ["applied"] * OWNERS
+    assert results[7].stats == {"xp": 21, "lap": Decimal("0.875"), "tag": "x"}
+    assert [result.status for result in await client.post("b", [{"owner": "q", "stats": {"xp": 1}}], queued=True)] == [
+        "accepted"
+    ]
+    assert (await client.refresh_curve("b", "xp")).total >= OWNERS
+    assert (await client.audit_curve("b", "xp", owners=20)).brackets_broken == 0
+    assert (await client.board("b")).curves["xp"].knots > 10
+
+    [position] = await client.positions("b", "p299", ["xp"], next=True)
+    assert (position.column, position.value, position.rank, position.exact, position.next) == ("xp", 897, 1, True, None)
+    xp, lap = await client.positions("b", "p150", rank="exact", next=True)
+    assert (xp.next.value, xp.next.points, lap.value, lap.rank) == (453, 3, Decimal("18.750"), 151)
+    [other] = await client.positions_on_boards("p150", ["b"], "xp")
+    assert (other.board, other.rank) == ("b", xp.rank)
+    value = (await client.value_positions("b", "lap", ["18.750", Decimal("0")]))[0]
+    assert (value.value, value.low <= 151 <= value.high) == (Decimal("18.750"), True)
+    around = await client.around("b", "p150", "xp", better=1, worse=1)
+    assert [entry.owner for entry in around.entries] == ["p151", "p150", "p149"]
+    assert (await client.value_around("b", "xp", 450, better=1, worse=0)).entries[0].owner == "p151"
+    page = await client.page("b", "xp", limit=2, from_rank=3)
+    assert ([entry.owner for entry in page.entries], page.prev is not None) == (["p297", "p296"], True)
+    assert (await client.page("b", "xp", limit=2, cursor=page.next)).entries[0].rank == 5
+    assert [entry.owner for entry in await client.entries("b", "lap", limit=90)] == [
+        f"p{index}" for index in range(OWNERS)
+    ]
+    assert [len(page.entries) for page in await client.pages("b", "lap", limit=200)] == [200, 100]
+    assert (await client.entry("b", "p1")).stats == {"xp": 3, "lap": Decimal("0.125"), "tag": "x"}
+    found = await client.lookup("b", ["p2", "p5", "nobody"], "xp")
+    assert ([entry.place for entry in found.entries], found.missing) == ([2, 1], ["nobody"])
+    assert [each.value for each in await client.values("b", "lap", ranks=[1, 2])] == [0, Decimal("0.125")]
+    assert (await client.values("b", "lap", percentiles=[99.5]))[0].percentile == 99.5
+    assert sum(bucket.entries for bucket in await client.buckets("b", "lap", buckets=3)) == OWNERS
+
+    curve = await client.curve("b", "xp")
+    assert isinstance(curve, OfflineCurve)
+    assert curve.rank(897).rank == 1
+    assert await client.renew_curve(curve) is False
+    await client.post_to_boards([{"owner": "new", "stats": {"xp": 10_000}, "boards": ["b"]}])
+    await client.refresh_curve("b", "xp")
+    assert await client.renew_curve(curve) is True
+    assert curve.rank(10_000).rank == 1
+
+    assert (await client.create_family("arena", FAMILY))["id"] == "arena"
+    [result] = await client.post_to_family("arena", [{"owner": "p1", "stats": {"xp": 9}, "facets": {"clan": "fox"}}])
+    assert len(result.boards) == 6
+    held = await client.family_board("arena", period="week", facets={"clan": "fox"})
+    assert (held.board, held.period.closed) == (result.boards[3].board, False)
+    assert (await client.positions("arena:this-week:clan=fox", "p1", ["xp"], compare="previous"))[0].rank == 1
+    assert await client.history("arena", "p1", "xp", period="week", facets={"clan": "fox"}) == []
+    assert "arena:all" in [board.id for board in await client.boards("arena")]
+
+    await client.put_profile("p1", {"name": "Ada"})
+    assert await client.profile("p1") == {"name": "Ada"}
+    assert (await client.page("b", "lap", limit=2, profiles=True)).entries[1].profile == {"name": "Ada"}
+    assert (await client.owner_posts("p1", limit=1))[0].board.startswith("arena:")
+    journal = await client.journal()
+    assert {line.owner for line in journal} >= {f"p{index}" for index in range(OWNERS)}
+    assert await client.journal(journal[-1].seq) == []
+    await client.hide_owner("p299")
+    with pytest.raises(NotRankedError):
+        await client.positions("b", "p299")
+    await client.show_owner("p299")
+    await client.erase_owner("p299")
+    with pytest.raises(UnknownOwnerError):
+        await client.entry("b", "p299")
+    assert await client.request("GET", "/healthz", bytes)
+    assert len(await client.list_records("/v1/leaderboards", "leaderboards", dict, {"limit": 2})) > 6
+    await client.reset_board("b")
+    assert (await client.board("b")).entries == 0
+    await client.delete_board("b")
+    with pytest.raises(UnknownBoardError):
+        await client.board("b")
+    assert client.called == OPERATIONS - {"stream"}
+
+
+@pytest.mark.parametrize("ties", ["shared", "earliest"])
+async def test_offline_ranks_equal_those_of_the_service_for_100_000_values(service: Service, ties: str) -> None:
+    rng = random.Random(3)
+    columns = [COLUMNS[0], COLUMNS[1]]
+    async with AsyncClient(service.base) as client:
+        await client.create_board("b", {"columns": columns, "ties": ties, "predictor": PREDICTOR | {"samples": 300}})
+        posts = [
+            {
+                "owner": f"p{index}",
+                "stats": {"xp": round(rng.lognormvariate(8, 1.5)), "lap": Decimal(rng.randrange(90_000)) / 1000},
+            }
+            for index in range(4_000)
+        ]
+        for first in range(0, len(posts), 1_000):
+            await client.post("b", posts[first : first + 1_000])
+        for column, scale, most in (("xp", 0, 400_000), ("lap", 3, 100_000)):
+            await client.refresh_curve("b", column)
+            curve = await client.curve("b", column)
+            values = [Decimal(rng.randrange(most)).scaleb(-scale) for _ in range(25_000)]
+            for first in range(0, len(values), 1_000):
+                asked = values[first : first + 1_000]
+                answers = await client.value_positions("b", column, asked, rank="estimate")
+                told = [(answer.rank, answer.low, answer.high, answer.exact) for answer in answers]
+                ranked = [curve.rank(value) for value in asked]
+                assert [(*bracket, bracket.exact) for bracket in ranked] == told
+
+
+async def test_a_stream_goes_on_where_it_stopped(service: Service) -> None:
+    await service.board("b", {"name": "xp", "merge": "sum"})
+    await service.post_xp("b", ada=5, bob=7)
+    async with AsyncClient(service.base) as client:
+        top = client.stream("b", "xp", top=1)
+        first = await anext(top)
+        assert isinstance(first.data, TopEvent)
+        assert (first.event, [entry.owner for entry in first.data.entries]) == ("top", ["bob"])
+        owners = client.stream("b", "xp", owner="ada")
+        assert [(event.event, event.data and event.data.rank) for event in [await anext(owners)]] == [("position", 2)]  # type: ignore[union-attr]
+        await service.restart()
+        client.transport.url = service.base  # the service of the tests starts at another port
+        await service.post_xp("b", ada=10)
+        second, moved = await anext(top), await anext(owners)
+        assert isinstance(moved.data, OwnerEvent)
+        assert (moved.data.rank, moved.data.value) == (1, 15)
+        assert isinstance(second.data, TopEvent)
+        assert second.data.entries[0].owner == "ada"
+        await top.aclose()
+        await owners.aclose()
+        with pytest.raises(UnknownBoardError):
+            await anext(client.stream("none", "xp"))
+
+
+def test_a_curve_refuses_a_value_with_more_digits_than_its_column() -> None:
+    document = {"column": "xp", "method": "skip", "total": 0, "as_of": "2026-11-20T10:00:00Z", "knots": [], "scale": 2}
+    curve = OfflineCurve(decode(json.dumps(document).encode(), Curve))
+    assert curve.rank("1.250") == (1, 1, 1)
+    with pytest.raises(ValueError, match="more than 2 digits"):
+        curve.rank(Decimal("1.255"))
