@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+
+import msgspec
 
 if TYPE_CHECKING:
     from .transport import AsyncRunner, SyncRunner
@@ -28,8 +29,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-@dataclass(frozen=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """Send a request, and get a `Reply`. Raises UnreachableError in the program if no answer comes.
 
     `path` is percent-encoded. `repeatable` says whether a request whose answer was lost may be sent again.
@@ -38,24 +38,21 @@ class Send:
     method: str
     path: str
     body: bytes | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     repeatable: bool = True
 
 
-@dataclass(frozen=True)
-class Open:
+class Open(msgspec.Struct, frozen=True):
     """Send a request whose answer is read in chunks, and get a `Reply` without content."""
 
     request: Send
 
 
-@dataclass(frozen=True)
-class ReadChunk:
+class ReadChunk(msgspec.Struct, frozen=True):
     """Get the next bytes of the opened answer; empty bytes at its end. Raises UnreachableError in the program."""
 
 
-@dataclass(frozen=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True):
     """Wait this many seconds."""
 
     seconds: float
@@ -77,23 +74,20 @@ class Lock(Protocol):
     def release(self) -> object: ...
 
 
-@dataclass(frozen=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Wait until the signal is set, at most `timeout_s`. Get whether it is set."""
 
     signal: Signal
     timeout_s: float | None = None
 
 
-@dataclass(frozen=True)
-class Acquire:
+class Acquire(msgspec.Struct, frozen=True):
     """Acquire the lock. The program releases it."""
 
     lock: Lock
 
 
-@dataclass(frozen=True)
-class Items(Generic[T]):
+class Items(msgspec.Struct, Generic[T], frozen=True):
     """Hand these items to the caller of a walk."""
 
     items: Sequence[T]
@@ -104,8 +98,7 @@ Program = Generator[Effect, Any, T]
 Walk = Generator[Effect | Items[T], Any, None]
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """The answer to a request. The names of the headers are in lower case."""
 
     status: int
