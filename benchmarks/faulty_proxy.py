@@ -49,14 +49,12 @@ class FaultyProxy:
             await runner.cleanup()
 
     async def _carry(self, session: aiohttp.ClientSession, request: web.Request) -> web.StreamResponse:
-        assert request.transport is not None
         body = await request.read()
         fault = self._draw_fault() if body else "carried"
         self.counts[fault] += 1
         try:
             if fault == "request lost":
-                request.transport.abort()
-                return web.Response()
+                return cut_connection(request)
             if fault == "delayed":
                 await asyncio.sleep(self._rng.uniform(0, _DELAY_S_MAX))
             if fault == "delivered twice":
@@ -69,13 +67,12 @@ class FaultyProxy:
             else:
                 answer = await self._deliver(session, request, body)
         except (aiohttp.ClientError, TimeoutError, OSError):
-            request.transport.abort()  # the service is away
-            return web.Response()
+            return cut_connection(request)  # the service is away
         if fault == "answer lost":
-            request.transport.abort()
-        if fault == "cut short":
-            status = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
-            request.transport.write(status + (answer.body if isinstance(answer.body, bytes) else b"")[:40])
+            return cut_connection(request)
+        if fault == "cut short" and request.transport is not None:
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
+            request.transport.write(head + (answer.body if isinstance(answer.body, bytes) else b"")[:40])
             request.transport.close()
         return answer
 
@@ -93,3 +90,10 @@ class FaultyProxy:
             if drawn < 0:
                 return fault
         return "carried"
+
+
+def cut_connection(request: web.Request) -> web.Response:
+    """End the connection without an answer. The client may have ended it before."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rankcurve import AsyncClient, RankcurveError, Retries
+from rankcurve import AsyncClient, Client, RankcurveError, Retries
 from rich.console import Console
 
 from service.commands.imports.import_lines import Post
@@ -36,6 +36,8 @@ CONCURRENCY = 4
 READY_WAIT_S = 30.0
 READY_POLL_S = 0.05
 STOP_WAIT_S = 40.0
+MATCH_EVERY_S = 2.0
+MATCH_PLAYERS = 8
 REFRESH_TIMEOUT_S = 600.0
 CLANS = ("red", "blue", "fox", "owl", "north")
 
@@ -158,6 +160,35 @@ async def post_season(client: AsyncClient, players: int) -> None:
     typer.echo(f"{outcomes.total():,} players posted: {applied:,} applied, {duplicate:,} were there before")
 
 
+def play_matches(url: str, players: int, server: subprocess.Popen[bytes]) -> None:
+    """Post a match of a few players every few seconds, until the service ends.
+
+    Raises:
+        RankcurveError: the service refused a post, or was away for long.
+    """
+    rng = random.Random()
+    with Client(url, os.environ.get(KEY_VARIABLE)) as client:
+        while server.poll() is None:
+            match = draw_match(players, rng)
+            client.post(BOARD, [{name: post[name] for name in ("owner", "stats")} for post in match])
+            client.post_to_family(FAMILY, [{**post, "stats": {"points": rng.randrange(1, 60)}} for post in match])
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(MATCH_EVERY_S)
+
+
+def draw_match(players: int, rng: random.Random) -> list[Post]:
+    """Return what some players of a match have won. Most are of the first hundred, so that the top moves, too."""
+    chosen = {owner_name(rng.randrange(min(players, rng.choice((100, 100, players))))) for _ in range(MATCH_PLAYERS)}
+    return [
+        {
+            "owner": owner,
+            "stats": {"xp": round(rng.lognormvariate(5.0, 2.0)), "kills": int(rng.expovariate(1 / 9)), "wins": 1},
+            "facets": {"clan": rng.choice(CLANS)},
+        }
+        for owner in sorted(chosen)
+    ]
+
+
 def require_free_port(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -214,14 +245,16 @@ def demo(
     try:
         with serving(port, store, log) as server:
             asyncio.run(set_up(url, players, server, log))
-            state = f"{BOARD} is set up; serve it with `make demo`, then" if once else f"serving {BOARD} on {url} —"
-            typer.echo(f"\n{state} try:\n")
+            typer.echo(f"\n{BOARD} is set up; serve it with `make demo`, then" if once else "")
+            typer.echo(f"open the dashboard: {url}/#/boards/{BOARD}\nor try:\n")
             for line in lines_to_try(url, players):
                 typer.echo(f"  {line}")
             if once:
                 return
-            typer.echo("\nCtrl-C ends it; the season stays for the next time")
-            server.wait()
+            typer.echo(
+                "\nA match is played every few seconds. Ctrl-C ends the demo; the season stays for the next time."
+            )
+            play_matches(url, players, server)
             fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")
     except RankcurveError as error:
         fail(explain_error(error))

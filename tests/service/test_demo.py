@@ -1,19 +1,20 @@
 """Test the demo. The same seed gives the same season, each season is posted only once, and the port is a free one."""
 
+import asyncio
 import random
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from service import demo as demo_module
-from service.demo import BOARD, FAMILY, FAMILY_SPEC, SPEC, require_free_port, season_posts, set_up
+from service.demo import BOARD, FAMILY, FAMILY_SPEC, SPEC, play_matches, require_free_port, season_posts, set_up
 from tests.service.cli_fake_service import FakeService, running_fake
 
 
@@ -72,6 +73,31 @@ async def test_an_interrupted_demo_continues_without_counting_a_post_twice(
     await set_up(fake.url, 2000, alive, tmp_path / "log")
     assert "1,000 applied, 1,000 were there before" in capsys.readouterr().out
     assert len(fake.boards[BOARD].stats) == 2000
+
+
+class Lasting:
+    """A process that ends after some matches."""
+
+    def __init__(self, matches: int) -> None:
+        self.left = matches
+
+    def poll(self) -> int | None:
+        return None if self.left else 0
+
+    def wait(self, timeout: float) -> int:
+        self.left -= 1
+        raise subprocess.TimeoutExpired("serve", timeout)
+
+
+async def test_the_demo_plays_matches_until_the_service_ends(
+    fake: FakeService, alive: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    await set_up(fake.url, 200, alive, tmp_path / "log")
+    known = len(fake.boards[BOARD].post_ids), len(fake.family_posts)
+    await asyncio.to_thread(play_matches, fake.url, 200, cast(subprocess.Popen[bytes], Lasting(3)))
+    played = len(fake.boards[BOARD].post_ids) - known[0]
+    assert 3 * 2 <= played <= 3 * 8
+    assert len(fake.family_posts) - known[1] == played
 
 
 async def test_the_demo_reports_a_dead_service_with_its_last_line(
