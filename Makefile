@@ -4,7 +4,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+# What the service needs at run time is in $(VENV) once RUNTIME exists, and what its development needs once STAMP does.
+RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ARGS ?=
 # One process with RANKCURVE_TEST_STORE: several would share its one server, and disturb each other in what a server has
 # only once.
@@ -15,22 +18,27 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test quick check bench typescript lock clean
+.PHONY: help install demo test quick check bench screenshots typescript lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 install: $(STAMP) ## Set up .venv with the locked packages and the command rankcurve
 
-# --clear: a package that left the lock leaves the environment too.
-$(STAMP): requirements.lock pyproject.toml clients/python/pyproject.toml
+# --clear: a package that left the lock leaves the environment too. --no-compile: Python compiles the modules that it
+# loads; compiling all of them takes a third of the installation.
+$(RUNTIME): requirements.lock deploy/requirements.lock pyproject.toml clients/python/pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankcurve needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
 	"$(PYTHON)" -m venv --clear $(VENV)
-	$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable . --editable clients/python
+	$(PIP) --no-compile --require-hashes -r deploy/requirements.lock
+	$(PIP) --no-deps --no-build-isolation --editable . --editable clients/python
+	@touch $(RUNTIME)
+
+$(STAMP): $(RUNTIME)
+	$(PIP) --no-compile --require-hashes -r requirements.lock
 	@touch $(STAMP)
 
-demo: $(STAMP) ## Import a season of 100,000 players and serve it on http://127.0.0.1:8080 (RANKCURVE_PORT: another port; ARGS=--once: stop after set-up)
+demo: $(RUNTIME) ## Import a season of 100,000 players and serve it on http://127.0.0.1:8080 (RANKCURVE_PORT: another port; ARGS=--once: stop after set-up)
 	$(BIN)/python -m service.demo $(ARGS)
 
 test: $(STAMP) ## Install what the tests need, and run them all (ARGS=tests/config: only those)
@@ -51,6 +59,10 @@ check: $(STAMP) ## Check format, lint, types, import contracts and tidiness
 
 bench: $(STAMP) ## Measure the speed and write docs/performance.md, in about 30 minutes (ARGS="--only positions": only that)
 	$(BIN)/python -m benchmarks.performance $(ARGS)
+
+screenshots: $(STAMP) ## Take the pictures of the dashboard that the documents show
+	tests/install_missing.sh $(BIN)/python
+	$(BIN)/python -m docs.take_screenshots
 
 typescript: $(STAMP) ## Build the TypeScript client in clients/typescript/dist
 	tests/install_missing.sh $(BIN)/python

@@ -1,4 +1,4 @@
-"""Makes the rows about settings that `rankcurve config`, docs/settings.md, the README and default.toml show."""
+"""Makes the rows about settings that `rankcurve config`, docs/settings.md and default.toml show."""
 
 import ast
 import inspect

@@ -221,9 +221,10 @@ def serving(port: int, store: str, log: Path) -> Iterator[subprocess.Popen[bytes
 def lines_to_try(url: str, players: int) -> list[str]:
     board = f"{url}/v1/leaderboards/{BOARD}"
     return [
-        f"curl '{board}/entries/{owner_name(players // 3)}/positions?columns=xp,best_lap'",
-        f"curl '{board}/rankings/xp?limit=5'",
-        f"curl '{board}/rankings/best_lap/positions?values=70.5,90'",
+        f"curl '{board}/entries/{owner_name(players // 3)}/positions?columns=xp'",
+        f"curl '{board}/rankings/xp/positions?values=5000&rank=estimate'",
+        f"curl '{board}/rankings/xp?limit=1'",
+        f"curl '{board}/entries/{owner_name(players // 3)}/around?column=best_lap&better=2&worse=2'",
         f"curl '{url}/v1/families/{FAMILY}/facets?facet=clan&period=week'",
     ]
 

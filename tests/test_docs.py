@@ -119,8 +119,3 @@ def test_the_page_and_the_chart_of_the_speed_are_what_the_command_wrote() -> Non
     assert all(row.bar in figures[row.program]["bars"] for row in performance.ROWS)
     assert text_of(ROOT / "docs" / "performance.md") == performance.render_page(figures)
     assert text_of(ROOT / "docs" / "performance.svg") == performance.render_chart(figures)
-
-
-def test_the_readme_has_no_figure_of_speed_of_its_own() -> None:
-    told = text_of(ROOT / "README.md").partition("## Settings")[0]
-    assert re.findall(r"\d[\d,.]*k? ?(?:ms|us|µs|posts/s|reads/s|requests/s|/s|times as fast|x faster)\b", told) == []

@@ -10,36 +10,27 @@ from typing import Any
 
 import pytest
 
-from service.api import ROUTES
+from benchmarks import performance
 from service.demo import BOARD, SPEC, lines_to_try, season_posts
-from service.health_routes import add_health_routes
 from tests.service.real_service import Service
 
 ROOT = Path(__file__).parents[1]
-ROW = re.compile(r"^\| `([A-Z]+) (\S+)` \| (\w+) \| (.+) \|$", re.MULTILINE)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+README_LINES_MAX = 150
 
 
-def _endpoint_rows() -> dict[tuple[str, str], str]:
-    """Return the role in each row of the endpoint table, by method and path."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = readme.partition("<!-- endpoints -->\n")[2].partition("<!-- /endpoints -->")[0]
-    rows = {(method, path): role for method, path, role, _ in ROW.findall(table)}
-    assert len(rows) == table.count("\n") - 2, "a row that is not `METHOD /path` | role | text, or one listed twice"
-    return rows
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= README_LINES_MAX
 
 
-def test_the_readme_lists_every_route_with_its_role() -> None:
-    routes = add_health_routes(ROUTES)
-    roles = {(each.method, each.path): "open" if each.role is None else each.role.name.lower() for each in routes}
-    assert _endpoint_rows() == roles
-
-
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
-def test_every_make_target_that_a_page_shows_exists(page: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "least"), [("README.md", {"demo", "test"}), ("CONTRIBUTING.md", {"check", "quick", "test"})]
+)
+def test_every_make_target_that_a_page_shows_exists(page: str, least: set[str]) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     shown = set(re.findall(r"(?:^|`)make (?:[A-Z]+=\S+ )*([a-z]+)", text, re.MULTILINE))
-    assert {"check", "quick", "test"} <= shown
+    assert least <= shown
     targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
     assert shown - targets == set()
 
@@ -67,34 +58,43 @@ def test_every_file_folder_and_test_that_the_guide_for_contributors_names_exists
     assert [name for name in tests if f"def {name}(" not in sources] == []
 
 
-def _first_block(kind: str) -> str:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(rf"^```{kind}\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
-    return str(next(block for block in blocks if kind != "sh" or block.startswith("curl")))
-
-
 def _shape(value: Any) -> Any:
-    """Replace each value in a JSON value by its type. Keep the members `owner`, `column` and `value`."""
+    """Replace each value in a JSON value by its type. Keep the name of the column."""
     if isinstance(value, dict):
-        kept = ("owner", "column", "value")
+        kept = ("column",)
         return {name: str(member) if name in kept else _shape(member) for name, member in value.items()}
     if isinstance(value, list):
         return [_shape(member) for member in value]
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
 
 
-async def test_the_service_answers_the_request_of_the_readme_as_shown_there(tmp_path: Path) -> None:
-    command = _first_block("sh").strip()
-    assert command == lines_to_try("http://127.0.0.1:8080", 100_000)[0]
-    path = command.removeprefix("curl 'http://127.0.0.1:8080").removesuffix("'")
+async def test_the_service_answers_the_requests_of_the_readme_as_shown_there(tmp_path: Path) -> None:
+    shown = re.findall(r"^```sh\n(curl [^\n]+)\n```\n\n```json\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    assert [command for command, _ in shown] == lines_to_try("http://127.0.0.1:8080", 100_000)[:3]
     season = list(season_posts(33_334, random.Random(2026)))
     async with Service(tmp_path).running() as service:
         await service.must("PUT", f"/v1/leaderboards/{BOARD}", SPEC)
-        await service.post(BOARD, *season[:2000], season[-1])
+        await service.post(BOARD, *season[:4000], season[-1])
         await service.refresh(BOARD, "xp", "best_lap")
-        answer = await service.get(path)
-    shown = json.loads(_first_block("json"))
-    assert _shape(json.loads(json.dumps(answer, default=float))) == _shape(shown)
-    for position in shown["positions"]:
-        assert position["low"] <= position["rank"] <= position["high"]
-        assert position["exact"] == (position["low"] == position["high"])
+        for command, text in shown:
+            answer = await service.get(command.removeprefix("curl 'http://127.0.0.1:8080").removesuffix("'"))
+            told = json.loads(text)
+            assert _shape(json.loads(json.dumps(answer, default=float))) == _shape(told)
+            for position in told.get("positions", []):
+                assert position["low"] <= position["rank"] <= position["high"]
+                assert position["exact"] == (position["low"] == position["high"])
+
+
+def test_the_comparison_with_redis_shows_the_measured_figures() -> None:
+    measured = performance.read_figures()["against_redis"]["bars"]
+    rows = re.findall(r"^\| (.+?) \| ([\d.]+) times as many \| 1 \|$", README, re.MULTILINE)
+    names = {
+        "positions a second": "positions, service / Redis",
+        "rows around a player": "around, service / Redis of scores alone",
+        "top 10": "top 10, service / Redis of scores alone",
+        "single posts": "single posts, service / Redis of scores alone",
+        "batches of 1,000 posts": "batch posts, service / Redis",
+    }
+    assert [name for name, _ in rows] == list(names)
+    for name, text in rows:
+        assert text == f"{measured[names[name]]:.2g}"

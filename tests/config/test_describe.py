@@ -21,14 +21,6 @@ def test_the_page_of_settings_shows_exactly_those_that_exist() -> None:
     assert table == settings_table_markdown(), "renew it with: rankcurve config --markdown"
 
 
-def test_the_readme_shows_some_settings_as_they_are() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    heading, rule, *rows = settings_table_markdown().splitlines()
-    shown = readme.partition(f"{heading}\n{rule}\n")[2].partition("\n\n")[0].splitlines()
-    assert len(shown) >= 10
-    assert set(shown) <= set(rows), "renew them with: rankcurve config --markdown"
-
-
 def test_the_default_file_holds_every_setting_at_its_default() -> None:
     path = ROOT / "config" / "default.toml"
     assert path.read_text(encoding="utf-8") == default_toml()

@@ -1,0 +1,78 @@
+"""Follow the tutorial and the recipes literally, from an empty folder, and compare what they show."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.servers import free_port
+from tests.service.real_service import ROOT, Process
+
+BLOCK = re.compile(r"(?P<before>[^\n]*)\n\n```(?P<kind>sh|python|text)\n(?P<text>.*?)```", re.DOTALL)
+FILE = re.compile(r"`(\w+\.py)`:$")
+STEP_S_MAX = 60
+
+
+def normalised(text: str) -> str:
+    """Return a text without times, ids of keys, milliseconds and estimated ranks, which differ in each run."""
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
+    text = re.sub(r"^[0-9a-f]{10}(?=  )", "KEY", text, flags=re.MULTILINE)
+    text = re.sub(r"^(best_lap +skip +\d+ +)\d+", r"\1MS", text, flags=re.MULTILINE)
+    text = re.sub(r'"rank":\d+,"low":\d+,"high":\d+,("exact":false,.*"percentile":)\d+\.\d+', r"BRACKET,\1N", text)
+    text = re.sub(r" (count|knot|gap) +TIME", " METHOD TIME", text)
+    return re.sub(r" +", " ", re.sub(r" +$", "", text, flags=re.MULTILINE)).strip()
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Return the environment of somebody who has the command on the path, and a service on a free port."""
+    bin_folder = Path(sys.executable).parent
+    assert (bin_folder / "rankcurve").exists(), "make install"
+    port = str(free_port())
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RANKCURVE_")}
+    return kept | {
+        "PATH": f"{bin_folder}:{kept['PATH']}",
+        "RANKCURVE_PORT": port,
+        "RANKCURVE_URL": f"http://127.0.0.1:{port}",
+        "COLUMNS": "200",
+        "NO_COLOR": "1",
+    }
+
+
+def follow(page: str, folder: Path, environment: dict[str, str]) -> int:
+    """Do what a page says, in a folder. Return the number of outputs that were compared."""
+    port, compared, printed = environment["RANKCURVE_PORT"], 0, ""
+    for block in BLOCK.finditer((ROOT / "docs" / page).read_text(encoding="utf-8")):
+        text = block["text"].replace(":8080", f":{port}")
+        if block["kind"] == "python":
+            named = FILE.search(block["before"])
+            assert named, f"which file? {block['before']}"
+            (folder / named[1]).write_text(text)
+        elif block["kind"] == "text":
+            assert normalised(printed) == normalised(text)
+            compared += 1
+        elif text.strip() != "rankcurve serve":
+            command = ["bash", "-euo", "pipefail", "-c", text]
+            done = subprocess.run(
+                command, cwd=folder, env=environment, capture_output=True, text=True, timeout=STEP_S_MAX
+            )
+            assert done.returncode == 0, f"{text}{done.stderr}"
+            printed = done.stdout
+    return compared
+
+
+@pytest.mark.parametrize(("page", "outputs"), [("tutorial.md", 9), ("how_to.md", 7)])
+def test_a_page_does_what_it_shows(page: str, outputs: int, tmp_path: Path, environment: dict[str, str]) -> None:
+    assert shutil.which("curl"), "apt-get install curl"
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    process = Process(tmp_path, "--port", environment["RANKCURVE_PORT"])
+    try:
+        process.ready()
+        assert follow(page, folder, environment) == outputs
+    finally:
+        process.discard()
