@@ -15,7 +15,10 @@ Each room may import the rooms that stand before it in this list:
     lease_peers  reads the lease journals of other stores, for a job
     wiring       builds the context of one process; handlers never import it
     serve        one serving process from start to stop; `processes` runs several of them
+    own_packages makes sure that foreign packages of the same names are never imported, in child processes too
     commands     the commands that `cli` assembles; `demo` sets up a sample season
+
+`entry_point` is no package. Its one module is where the command `rankcurve` starts.
 
 No other package of the project imports this one. A reader begins with `api` (which handler serves which path) and
 `wiring` (what a process consists of). A request travels through `http.endpoint` to a handler in `views`.

@@ -25,6 +25,7 @@ from rich.console import Console
 from service.commands.imports.import_lines import Post
 from service.commands.imports.importing import make_progress_bar
 from service.commands.target import KEY_VARIABLE, explain_error, fail
+from service.own_packages import python_command
 
 HOST = "127.0.0.1"
 PORT_VARIABLE = "RANKCURVE_PORT"
@@ -203,8 +204,8 @@ def require_free_port(port: int) -> None:
 def serving(port: int, store: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run `rankcurve serve` as a child process and stop it as an operator would, with SIGTERM."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "service.cli", "serve"]
-    command += ["--host", HOST, "--port", str(port), "--store", store, "--jobs", "embedded"]
+    options = ["--host", HOST, "--port", str(port), "--store", store, "--jobs", "embedded"]
+    command = python_command("service.cli", "serve", *options)
     with log.open("wb") as stream:
         server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
     try:

@@ -22,7 +22,7 @@ settings.load_profile("any_machine")
 # A test gets a marker if one of the marker's words is a fixture of the test, or a part of its parametrized id.
 MARKING = {
     "browser": {"chromium_address"},
-    "end_to_end": {"service", "serving", "spawn"},
+    "end_to_end": {"service", "serving", "spawn", "wheels"},
     "server": {"cache", "postgres", "postgres_server", "postgres_url", "postgresql"},
     "store": {"backend", "open_store", "sqlite", "world"},
 }

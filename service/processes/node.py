@@ -4,7 +4,6 @@ import asyncio
 import random
 import signal
 import socket
-import sys
 import time
 from asyncio.subprocess import Process
 from contextlib import ExitStack, suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from config import Settings
+from service.own_packages import python_command
 from service.telemetry.logs import configure_logging
 from service.telemetry.metrics.families import PROCESS_ENDS
 from service.telemetry.metrics.node import SUPERVISOR, leave_node, make_folder, write_pid
@@ -22,8 +22,7 @@ from service.telemetry.terminal import show_urls
 from .supervisor import Orders, ProcessSlot, Supervisor, encode_line, stop_s_max
 
 log = structlog.get_logger(__name__)
-# With -P, Python does not import a folder `service` that happens to be in the working directory.
-_COMMAND = (sys.executable, "-P", "-m", "service.processes.worker")
+_COMMAND = python_command("service.processes.worker")
 
 
 def run(settings: Settings) -> None:

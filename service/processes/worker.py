@@ -1,4 +1,4 @@
-"""A worker. The supervisor starts it as `python -m service.processes.worker` and sends its orders to standard input.
+"""A worker. The supervisor starts this module as a program of its own and sends its orders to standard input.
 
 When the pipe that brought the orders closes, the worker stops. If stopping takes longer than `stop_s_max`, the worker
 exits without cleaning up.

@@ -38,6 +38,7 @@ from tests.service.openapi_checks import check_answer
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120.0  # no test waits longer; on a shared disk, a start can take half a minute
+PROGRAM = (sys.executable, "-m", "service.cli")
 SERVE = ("serve", "--port", "0")
 Figures = dict[tuple[str, ...], float]
 NEVER_BUSY = {"crowd_min": 1_000_000}  # only a test that wants it makes its service busy
@@ -227,21 +228,27 @@ class Service(Caller):
 class Process:
     """A process that runs `rankcurve serve` on a free port, or another long command.
 
-    `lines` has its parsed log lines.
+    `lines` has its parsed log lines. Without `variables`, the process has the environment of the tests.
     """
 
     def __init__(
-        self, folder: Path, *arguments: str, store: str = "rankcurve.db", command: tuple[str, ...] = SERVE
+        self,
+        folder: Path,
+        *arguments: str,
+        store: str = "rankcurve.db",
+        command: tuple[str, ...] = SERVE,
+        program: tuple[str, ...] = PROGRAM,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.store = f"sqlite:///{folder / store}"
         self.lines: list[dict[str, Any]] = []
         self.port = 0
         self._logged: queue.Queue[dict[str, Any]] = queue.Queue()
-        words = [sys.executable, "-m", "service.cli", *command, "--store", self.store, *arguments]
         self.process = subprocess.Popen(
-            words, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True,
+            [*program, *command, "--store", self.store, *arguments],
+            cwd=folder, env=environment() if variables is None else variables, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -303,7 +310,7 @@ def environment() -> dict[str, str]:
 
 def command_line(*arguments: str, cwd: Path, code: int | None = None) -> subprocess.CompletedProcess[str]:
     """Run a `rankcurve` command in a process of its own, and return the result. Fail if the exit code is not `code`."""
-    command = [sys.executable, "-m", "service.cli", *arguments]
+    command = [*PROGRAM, *arguments]
     done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
     assert code in (None, done.returncode), done.stderr
     return done

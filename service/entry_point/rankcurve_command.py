@@ -1,0 +1,27 @@
+"""The entry point of the command `rankcurve`. A wheel has this module at its top level, beside the packages.
+
+A folder of PYTHONPATH may have a package `service` of its own, which Python would import instead of ours. So the entry
+point is a module whose name nobody else uses.
+"""
+
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """Import `service` from the folder that this module was installed with, and run the command line."""
+    here = Path(__file__).parent
+    # A wheel puts this module beside the packages. An editable install leaves it where it is in the source tree.
+    folder = here if (here / "service").is_dir() else here.parents[1]
+    sys.path.insert(0, str(folder))
+    from service import own_packages
+
+    sys.path.pop(0)
+    own_packages.install_finder()
+    from service import cli
+
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

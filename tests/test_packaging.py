@@ -1,0 +1,284 @@
+"""Test what users install: the wheels of the service and of its client, and the command in an environment of its own.
+
+The wheels are built from this tree and installed into new environments without network. Packages of others come from
+the environment of the tests. The programs run in empty folders outside of the tree.
+"""
+
+import os
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from service.own_packages import PACKAGES, python_command
+from tests.schemas import fresh_store
+from tests.service.real_service import WAIT_S, Process
+
+ROOT = Path(__file__).parents[1]
+CLIENT = ROOT / "clients" / "python"
+ENTRY_POINT = "rankcurve_command.py"
+# What pip and hatchling need to work from files of this machine only, as they are.
+OFFLINE = ("--no-index", "--no-deps", "--quiet", "--disable-pip-version-check")
+POST = """
+import sys
+from importlib.util import find_spec
+
+import rankcurve
+
+with rankcurve.Client(sys.argv[1]) as client:
+    client.create_board("b", {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]})
+    [result] = client.post("b", [{"owner": "ada", "stats": {"xp": 7}}])
+    print(result.status, client.entry("b", "ada").stats)
+print(rankcurve.__file__)
+print([name for name in sys.argv[2:] if find_spec(name)])
+"""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment of Python."""
+
+    folder: Path
+
+    @property
+    def packages(self) -> Path:
+        """The folder of the installed packages."""
+        [found] = self.folder.glob("lib/python*/site-packages")
+        return found
+
+    @property
+    def python(self) -> str:
+        return str(self.folder / "bin" / "python")
+
+    @property
+    def rankcurve(self) -> str:
+        return str(self.folder / "bin" / "rankcurve")
+
+    def install(self, *wheels: Path) -> None:
+        run(sys.executable, "-m", "pip", "--python", self.python, "install", *OFFLINE, *map(str, wheels))
+
+    def use_packages_of_tests(self) -> None:
+        """Let programs import all packages of the tests' environment.
+
+        Python does not read .pth files in these folders, so the editable install of this tree has no effect.
+        """
+        folders = [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
+        (self.packages / "others.pth").write_text("\n".join(folders))
+
+    def link(self, package: str) -> None:
+        """Put one package of the tests' environment, and the packages that it needs, into this environment."""
+        distribution = metadata.distribution(package)
+        assert distribution.files is not None
+        for name in {file.parts[0] for file in distribution.files} - {"..", "__pycache__"}:
+            if not (self.packages / name).exists():
+                (self.packages / name).symlink_to(Path(str(distribution.locate_file(name))))
+        for wanted in map(Requirement, distribution.requires or []):
+            if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
+                self.link(wanted.name)
+
+
+def plain_variables(**more: str) -> dict[str, str]:
+    """Return the environment variables without those of Python and of the service, and with these."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RANKCURVE_"))}
+    return {**kept, "NO_COLOR": "1", **more}
+
+
+def run(*command: str, cwd: Path = ROOT, **variables: str) -> str:
+    """Run a program that must succeed. Return its output."""
+    done = subprocess.run(
+        command, cwd=cwd, env=plain_variables(**variables), capture_output=True, text=True, timeout=WAIT_S
+    )
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
+
+
+def build(*targets: str, project: Path, folder: Path) -> list[Path]:
+    """Build a project with its own build tool. Return the built files."""
+    words = [word for target in targets for word in ("--target", target)]
+    run(sys.executable, "-m", "hatchling", "build", "--directory", str(folder), *words, cwd=project)
+    return sorted(folder.iterdir())
+
+
+def new_environment(folder: Path) -> Environment:
+    venv.create(folder, with_pip=False, symlinks=True)
+    return Environment(folder)
+
+
+def read_project(folder: Path) -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project
+
+
+def files_below(folder: Path, *names: str) -> set[str]:
+    """Return the files below these folders of `folder`, without compiled ones."""
+    paths = {path for name in names for path in (folder / name).rglob("*") if path.is_file()}
+    return {path.relative_to(folder).as_posix() for path in paths if path.suffix != ".pyc"}
+
+
+def packed_files(wheel: Path) -> set[str]:
+    """Return the names of the files in a wheel. Leave out its metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Build both wheels of this tree as `docs/operating.md` says. Return them by the names of their distributions."""
+    folder = tmp_path_factory.mktemp("wheels")
+    command = (sys.executable, "-m", "pip", "wheel", *OFFLINE, "--no-build-isolation", "--wheel-dir", str(folder))
+    run(*command, str(ROOT), str(CLIENT))
+    return {path.name.partition("-")[0]: path for path in folder.glob("*.whl")}
+
+
+@pytest.fixture(scope="module")
+def installed(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """Install both wheels into a new environment."""
+    made = new_environment(tmp_path_factory.mktemp("installed"))
+    made.install(*wheels.values())
+    made.use_packages_of_tests()
+    return made
+
+
+@pytest.fixture(scope="module")
+def editable(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """Install this tree as `make install` does: the environment has only the paths of the tree."""
+    made = new_environment(tmp_path_factory.mktemp("editable"))
+    for project in (ROOT, CLIENT):
+        made.install(*build("wheel:editable", project=project, folder=tmp_path_factory.mktemp("editable_wheel")))
+    made.use_packages_of_tests()
+    return made
+
+
+@pytest.fixture(params=["installed", "editable"])
+def environment(request: pytest.FixtureRequest, wheels: object) -> Environment:
+    """Return an environment with the command, once from the wheels and once from the tree."""
+    found: Environment = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """Return a folder with packages of the same names as ours. Importing any of them fails."""
+    for name in PACKAGES:
+        (tmp_path / "foreign" / name).mkdir(parents=True)
+        (tmp_path / "foreign" / name / "__init__.py").write_text(f"raise ImportError('a foreign {name}')\n")
+    return tmp_path / "foreign"
+
+
+@pytest.fixture
+def serving(installed: Environment, tmp_path: Path) -> Iterator[Process]:
+    """Run the installed service on SQLite, in an empty folder."""
+    process = Process(tmp_path, program=(installed.rankcurve,), variables=plain_variables()).ready()
+    yield process
+    process.discard()
+
+
+def test_the_wheel_of_the_service_has_its_packages_with_their_data_and_the_entry_point(wheels: dict[str, Path]) -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    assert set(declared["targets"]["wheel"]["packages"]) == PACKAGES
+    packed = packed_files(wheels["rankcurve"])
+    assert {name.partition("/")[0] for name in packed} == {*PACKAGES, ENTRY_POINT}
+    moved = f"service/entry_point/{ENTRY_POINT}"
+    assert packed == files_below(ROOT, *PACKAGES) - {moved} | {ENTRY_POINT}
+    assert {"config/default.toml", "service/monitoring/dashboard/page/index.html"} <= packed
+
+
+def test_the_wheel_of_the_client_has_only_its_package_with_types(wheels: dict[str, Path]) -> None:
+    packed = packed_files(wheels["rankcurve_client"])
+    assert packed == files_below(CLIENT, "rankcurve")
+    assert "rankcurve/py.typed" in packed
+
+
+def test_the_source_archive_of_the_client_builds_the_same_wheel(wheels: dict[str, Path], tmp_path: Path) -> None:
+    [archive] = build("sdist", project=CLIENT, folder=tmp_path / "archive")
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path, filter="data")
+    [unpacked] = tmp_path.glob("rankcurve_client-*")
+    [wheel] = build("wheel", project=unpacked, folder=tmp_path / "wheel")
+    assert wheel.read_bytes() == wheels["rankcurve_client"].read_bytes()
+
+
+def test_the_metadata_of_the_wheels_say_what_the_projects_declare(installed: Environment) -> None:
+    found = {each.name: each for each in metadata.distributions(path=[str(installed.packages)])}
+    assert found.keys() == {"rankcurve", "rankcurve-client"}
+    for project in (read_project(ROOT), read_project(CLIENT)):
+        one = found[project["name"]]
+        wanted = {each for each in map(Requirement, one.requires or []) if "extra" not in str(each.marker)}
+        assert wanted == set(map(Requirement, project["dependencies"]))
+        assert one.metadata["Requires-Python"] == project["requires-python"]
+    service, client = found["rankcurve"], found["rankcurve-client"]
+    assert service.version == client.version
+    assert f"rankcurve-client=={client.version}" in (service.requires or [])
+    scripts = [(each.group, each.name, each.value) for each in service.entry_points]
+    assert scripts == [("console_scripts", "rankcurve", "rankcurve_command:main")]
+    assert list(client.entry_points) == []
+
+
+def test_the_installed_packages_come_from_the_wheels(installed: Environment, tmp_path: Path) -> None:
+    names = [*sorted(PACKAGES), "rankcurve", "rankcurve_command"]
+    program = "import sys\nfor name in sys.argv[1:]: print(__import__(name).__file__)"
+    files = run(installed.python, "-c", program, *names, cwd=tmp_path).splitlines()
+    assert len(files) == len(names)
+    assert [file for file in files if not Path(file).is_relative_to(installed.packages)] == []
+
+
+def test_a_program_with_only_the_client_posts_to_the_installed_service(
+    wheels: dict[str, Path], serving: Process, tmp_path: Path
+) -> None:
+    alone = new_environment(tmp_path / "client")
+    alone.install(wheels["rankcurve_client"])
+    for package in ("httpx", "msgspec"):
+        alone.link(package)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    posted, file, others = run(alone.python, "-c", POST, serving.url, *PACKAGES, cwd=folder).splitlines()
+    assert posted == "applied {'xp': 7}"
+    assert Path(file).is_relative_to(alone.packages)
+    assert others == "[]"
+    assert serving.end() == 0
+
+
+def test_the_command_ignores_foreign_packages_of_the_same_names(environment: Environment, foreign: Path) -> None:
+    version = run(environment.rankcurve, "--version", cwd=foreign, PYTHONPATH=f"{foreign}{os.pathsep}")
+    assert version == f"rankcurve {read_project(ROOT)['version']}\n"
+    assert "sqlite_cache_mib" in run(environment.rankcurve, "config", cwd=foreign, PYTHONPATH=str(foreign))
+    assert "serve" in run(environment.rankcurve, "--help", cwd=foreign, PYTHONPATH=".")
+
+
+def test_a_child_process_ignores_foreign_packages_of_the_same_names(foreign: Path) -> None:
+    # The client is no package of the service. So the child looks for it on PYTHONPATH as usual.
+    path = os.pathsep.join((str(foreign), str(CLIENT)))
+    version = run(*python_command("service.cli", "--version"), cwd=foreign, PYTHONPATH=path)
+    assert version == f"rankcurve {read_project(ROOT)['version']}\n"
+
+
+def test_one_process_serves_beside_foreign_packages(installed: Environment, foreign: Path) -> None:
+    variables = plain_variables(PYTHONPATH=str(foreign))
+    process = Process(foreign, program=(installed.rankcurve,), variables=variables)
+    try:
+        assert process.ready().end() == 0
+    finally:
+        process.discard()
+
+
+async def test_several_processes_serve_beside_foreign_packages(
+    installed: Environment, foreign: Path, postgres_url: str
+) -> None:
+    variables = plain_variables(PYTHONPATH=str(foreign))
+    async with fresh_store(postgres_url) as store:
+        words = ("--workers", "2", "--store", store)
+        process = Process(foreign, *words, program=(installed.rankcurve,), variables=variables)
+        try:
+            assert process.ready().end() == 0
+        finally:
+            process.discard()
