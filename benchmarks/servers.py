@@ -206,9 +206,8 @@ def serve_jobs(url: str, folder: Path, *, environment: Mapping[str, str] | None 
 
 
 def rankcurve_command() -> list[str]:
-    """Return the command that starts `rankcurve`: the console script or, if that is not installed, its entry point."""
-    script = Path(sys.executable).with_name("rankcurve")
-    return [str(script)] if script.exists() else [sys.executable, "-c", "from service.cli import main; main()"]
+    """Return the command that starts `rankcurve` from the tree on PYTHONPATH, which the console script ignores."""
+    return [sys.executable, "-P", "-m", "service.cli"]
 
 
 def serve_hello(folder: Path) -> Server:
