@@ -208,7 +208,7 @@ def test_the_season_of_the_demo_answers_every_request_that_the_demo_prints(
     assert "1,500 players posted: 1,500 applied" in done.stdout
     assert "curve of wins: 1,500 entries" in done.stdout
     paths = re.findall(r"curl 'http://127\.0\.0\.1:\d+(/\S+)'", done.stdout)
-    assert len(paths) == 4
+    assert len(paths) == 5
     process = spawn().ready()
     for path in paths:
         answer = get(process, path)
