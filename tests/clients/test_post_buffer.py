@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
-from rankcurve import AsyncClient, AsyncPostBuffer, Client, RankcurveError, Receipt, Retries
+from rankcurve import AsyncClient, AsyncPostBuffer, Client, RankcurveError, Receipt
 from rankcurve.errors import BufferFullError, ForbiddenError, SpoolError, UnsentPostsError
+from rankcurve.post_buffer import BUFFER_RETRIES
 from rankcurve.spool import AGE_S_MAX, SEGMENT_POSTS, Spool
 
 from tests.clients.served import serving_app
@@ -34,7 +36,7 @@ class FakePosts:
         self.applied: dict[str, dict[str, Any]] = {}  # the posts by id
         self.order: list[str] = []  # the owners, as they were applied
         self.sizes: list[int] = []  # of the requests
-        self.faults: list[str] = []  # of the next requests: lost before it was applied, lost after it, busy, refused
+        self.faults: list[str] = []  # of the next requests: what goes wrong with each
         self.arrivals: asyncio.Queue[None] = asyncio.Queue()
         self.hold: asyncio.Event | None = None
         self.url = ""
@@ -49,6 +51,8 @@ class FakePosts:
         assert request.transport is not None
         if fault == "busy":
             return web.json_response({"code": "store_busy"}, status=503, headers={"Retry-After": "0"})
+        if fault == "disk full":
+            return web.json_response({"code": "store_full", "detail": "no space"}, status=507)
         if fault == "refused":
             return web.json_response({"code": "forbidden", "detail": "no"}, status=403)
         if fault == "lost before":
@@ -92,7 +96,11 @@ async def no_pause(_seconds: float) -> None:
 
 @asynccontextmanager
 async def buffering(fake: FakePosts, **options: Any) -> AsyncIterator[AsyncPostBuffer]:
-    defaults: dict[str, Any] = {"delay_s": LONG_S, "posts_per_request": 10, "retries": Retries(attempts_max=20)}
+    defaults: dict[str, Any] = {
+        "delay_s": LONG_S,
+        "posts_per_request": 10,
+        "retries": replace(BUFFER_RETRIES, attempts_max=20),
+    }
     options = defaults | options
     async with AsyncClient(fake.url, pause=no_pause) as client, client.buffer("game", **options) as buffer:
         yield buffer
@@ -125,7 +133,7 @@ async def test_a_flush_and_a_wait_send_what_waits(fake: FakePosts) -> None:
         assert (fake.order, buffer.unsettled) == (["ada", "bob"], 0)
 
 
-FAULTS = st.lists(st.sampled_from(["", "lost before", "lost after", "busy"]), max_size=12)
+FAULTS = st.lists(st.sampled_from(["", "lost before", "lost after", "busy", "disk full"]), max_size=12)
 
 
 @given(faults=FAULTS, posts=st.integers(0, 60), per_request=st.integers(1, 20))

@@ -45,7 +45,7 @@ DELAY_S = 0.02
 POSTS_MAX = 10_000
 CLOSE_TIMEOUT_S = 60.0
 # How often a request is sent while the service is away: with the longest pauses of 5 s, most of an hour.
-BUFFER_RETRIES = Retries(attempts_max=700, pause_s=0.1, pause_s_max=5.0)
+BUFFER_RETRIES = Retries(attempts_max=700, pause_s=0.1, pause_s_max=5.0, server_errors=True)
 IDLE_S = 3_600.0  # the longest wait for work; afterwards the buffer waits again
 
 Stat = int | float | str | Decimal

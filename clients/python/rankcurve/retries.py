@@ -3,6 +3,7 @@
     2xx, 304 ───────────────────────────────────────────────────────────> reply
     429 or 503 with Retry-After ──────────> pause as long as asked ──> again
     502, 504, or no answer; repeatable ───> pause, longer each time ──> again
+    any 5xx, with `server_errors` ────────> pause, longer each time ──> again
     anything else, or the last attempt ─────────────────────────────────> ApiError, UnreachableError
 
 A request that may not be repeated, such as resetting a board, is sent again only after a 429: the service then has
@@ -26,14 +27,16 @@ DOUBLINGS_MAX = 30
 class Retries:
     """How often a request is sent at most, and the pauses in seconds between two attempts.
 
-    With `before_first_answer`, the client also waits for a service that has not answered it before. `rng` draws the
-    random part of each pause, so that clients which failed together do not come back together.
+    With `before_first_answer`, the client also waits for a service that has not answered it before. With
+    `server_errors`, it also repeats a request after any status from 500 on, such as that of a full disk. `rng` draws
+    the random part of each pause, so that clients which failed together do not come back together.
     """
 
     attempts_max: int = 5
     pause_s: float = 0.2
     pause_s_max: float = 30.0
     before_first_answer: bool = True
+    server_errors: bool = False
     rng: random.Random = field(default_factory=random.Random, repr=False)
 
     def draw_pause_s(self, attempt: int) -> float:
@@ -96,6 +99,7 @@ class Sender:
         retry_after = reply.headers.get("retry-after")
         if retry_after is not None and (reply.status == 429 or (reply.status == 503 and request.repeatable)):
             return self.retries.draw_asked_pause_s(retry_after, attempt)
-        if reply.status in PROXY_STATUSES and request.repeatable:
+        may_pass = reply.status in PROXY_STATUSES or (self.retries.server_errors and reply.status >= 500)
+        if may_pass and request.repeatable:
             return self.retries.draw_pause_s(attempt)
         return None
