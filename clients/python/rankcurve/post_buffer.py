@@ -71,13 +71,6 @@ class _Waiting:
         self.encoded, self.receipt, self.segment, self.since_s = encoded, receipt, segment, since_s
 
 
-class _Named(msgspec.Struct, frozen=True):
-    """What a receipt needs of a post that an earlier process has left."""
-
-    owner: str
-    post_id: str
-
-
 def log_rejection(receipt: Receipt) -> None:
     """Log a warning if the post was rejected."""
     result = receipt.result
@@ -118,9 +111,8 @@ class _Buffering:
         self._progress = transport.make_signal()  # set, and replaced, after each answer
         self._id_prefix, self._id_numbers = make_post_id(), itertools.count(1)
         self._spool = None if spool is None else Spool(spool, target)
-        for encoded, segment in [] if self._spool is None else self._spool.leftover:
-            named = msgspec.json.decode(encoded, type=_Named)
-            self._add(encoded, Receipt(named.owner, named.post_id), segment)
+        for left in [] if self._spool is None else self._spool.leftover:
+            self._add(left.post, Receipt(left.owner, left.post_id), left.segment)
 
     @property
     def unsettled(self) -> int:

@@ -18,6 +18,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,6 +37,11 @@ class Header(msgspec.Struct, frozen=True):
     begun_at_s: float
 
 
+class _Named(msgspec.Struct, frozen=True):
+    owner: str
+    post_id: str
+
+
 @dataclass
 class Segment:
     """A file of posts. `unsettled` is how many of them may not have been applied."""
@@ -45,6 +51,15 @@ class Segment:
     size_bytes: int = 0
     posts: int = 0
     unsettled: int = 0
+
+
+class Leftover(NamedTuple):
+    """A post that an earlier process has left, as it is sent."""
+
+    post: bytes
+    owner: str
+    post_id: str
+    segment: Segment
 
 
 class Spool:
@@ -57,7 +72,7 @@ class Spool:
             SpoolError: another process uses the folder, its posts have another target, or they are too old to be sent.
         """
         self.folder, self._target = Path(folder), target
-        self.leftover: list[tuple[bytes, Segment]] = []  # posts of earlier processes, oldest first
+        self.leftover: list[Leftover] = []  # posts of earlier processes, oldest first
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(self.folder / "lock")
@@ -124,14 +139,17 @@ class Spool:
             return
         try:
             header = msgspec.json.decode(first, type=Header)
-        except msgspec.MsgspecError as cause:
+            posts = [msgspec.json.decode(line, type=_Named) for line in lines]
+        except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
             raise SpoolError(f"{path} is not a file of a spool: {cause}") from cause
         if header.target != self._target:
             raise SpoolError(f"{path} has posts for {header.target}, not for {self._target}")
         if time.time() - header.begun_at_s > AGE_S_MAX:
             raise SpoolError(f"{path} is older than {AGE_S_MAX // 86_400} days: the service may count its posts twice")
         segment = Segment(path, None, posts=len(lines), unsettled=len(lines))
-        self.leftover += [(line, segment) for line in lines]
+        self.leftover += [
+            Leftover(line, post.owner, post.post_id, segment) for line, post in zip(lines, posts, strict=True)
+        ]
 
 
 def _write(segment: Segment, line: bytes) -> None:
