@@ -490,7 +490,7 @@ class BoardSettings(_Group):
     """Refresh interval if the spec gives none."""
 
     dashboard: bool = _choice(True)
-    """Serve the dashboard at /: a page for people that shows what the API answers too."""
+    """Serve the pages for people: the dashboard at /, and the API at /docs."""
 
 
 class ManagedSettings(_Group):

@@ -7,7 +7,7 @@ Each room may import the rooms that stand before it in this list:
     http         what the service does with every request before and after its handler
     ranks        finding ranks and pages of a ranking
     streams      the feed that server-sent events come from
-    monitoring   managed objects, Jolokia and the dashboard
+    monitoring   managed objects, Jolokia, the dashboard and the API page
     context      the parts of one process; `stores` opens stores
     key_store    API keys in the store
     views        one handler for each route; `health_routes` adds the routes of operators and monitors

@@ -5,6 +5,7 @@ The tests read figures and names from the pages, so that these are written down 
 
 import json
 import re
+import runpy
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
@@ -17,6 +18,8 @@ from benchmarks.bucket_study import take_study
 from config import Settings
 from service.api import ROUTES
 from service.cli import app
+from service.contract.problems import CODES
+from service.health_routes import add_health_routes
 from service.telemetry.metrics.process import Metrics
 from tests.service.closing import us
 from tests.service.real_service import Service
@@ -119,3 +122,27 @@ def test_the_page_and_the_chart_of_the_speed_are_what_the_command_wrote() -> Non
     assert all(row.bar in figures[row.program]["bars"] for row in performance.ROWS)
     assert text_of(ROOT / "docs" / "performance.md") == performance.render_page(figures)
     assert text_of(ROOT / "docs" / "performance.svg") == performance.render_chart(figures)
+
+
+
+REFERENCE = runpy.run_path(str(ROOT / "docs" / "write_reference.py"))["PAGES"]
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.name)
+def test_a_page_of_the_reference_is_what_its_script_writes(page: Path) -> None:
+    assert text_of(page) == REFERENCE[page](), "renew it with: .venv/bin/python docs/write_reference.py"
+
+
+def test_the_reference_lists_every_route_with_its_role_and_every_code() -> None:
+    routes = add_health_routes(ROUTES)
+    roles = {(each.method, each.path): "open" if each.role is None else each.role.name.lower() for each in routes}
+    rows = re.findall(r"^\| `([A-Z]+) (\S+)` \| (\w+) \| .+ \|$", text_of(ROOT / "docs" / "endpoints.md"), re.MULTILINE)
+    assert len(rows) == len(roles)
+    assert {(method, path): role for method, path, role in rows} == roles
+    codes = re.findall(r"^\| `(\w+)` \| (\d+) \|", text_of(ROOT / "docs" / "problems.md"), re.MULTILINE)
+    assert sorted(codes) == sorted((code, str(meaning.status)) for code, meaning in CODES.items())
+
+
+def test_no_two_requests_of_the_reference_have_the_same_heading() -> None:
+    headings = re.findall(r"^#+ (.+)$", text_of(ROOT / "docs" / "endpoints.md"), re.MULTILINE)
+    assert len({re.sub(r"[^\w -]", "", heading.lower()) for heading in headings}) == len(headings)

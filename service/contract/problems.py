@@ -1,4 +1,4 @@
-"""The errors that a caller can see, and one table with the HTTP status and the title of each error code.
+"""The errors that a caller can see, and one table with the status, the title and the advice of each error code.
 
     ServiceError
     └── ProblemError         answered as application/problem+json (RFC 9457)
@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,72 +17,148 @@ from storage import errors as storage_errors
 JSON_TYPE = "application/json"
 PROBLEM_TYPE = "application/problem+json"
 
-# code -> (HTTP status, title). The answer to a list of posts has the HTTP status 200, even if a post was rejected. The
-# status of the post's error then appears only in the body.
-CODES: dict[str, tuple[int, str]] = {
-    "bad_json": (400, "The body is not JSON in UTF-8"),
-    "bad_request": (400, "The request does not have the form that the contract demands"),
-    "unknown_field": (400, "The contract has no such field"),
-    "duplicate_field": (400, "The same field is given twice"),
-    "bad_cursor": (400, "The cursor does not belong to this ranking or list"),
-    "too_many_posts": (400, "More posts than one request may carry"),
-    "too_many_boards": (400, "More leaderboards than one request may name"),
-    "too_many_entries": (400, "More entries than one page may carry"),
-    "too_many_owners": (400, "More owners than one request may name"),
-    "too_many_values": (400, "More values than one query may ask for"),
-    "too_many_buckets": (400, "More buckets than one query may ask for"),
-    "too_many_resources": (400, "More resources than one request may carry"),
-    "unauthorized": (401, "An API key is needed"),
-    "forbidden": (403, "The API key's role does not allow this"),
-    "host_not_allowed": (403, "Without API keys only loopback names are accepted in Host"),
-    "not_found": (404, "No such path"),
-    "unknown_board": (404, "No such leaderboard"),
-    "unknown_column": (404, "The leaderboard has no such ranked column"),
-    "unknown_owner": (404, "The owner has no entry here"),
-    "unknown_post": (404, "No such post is remembered"),
-    "unknown_key": (404, "No such API key"),
-    "unknown_family": (404, "No such family"),
-    "unknown_client": (404, "No such client"),
-    "unknown_pool": (404, "No such pool of resources"),
-    "unknown_region": (404, "The pool never had a resource in this region"),
-    "unknown_lease": (404, "The key has no lease in this pool"),
-    "not_ranked": (404, "The owner has no value in the columns asked for"),
-    "no_profile": (404, "The owner has no profile"),
-    "no_curve": (404, "The column has no curve yet"),
-    "method_not_allowed": (405, "The path does not take this method"),
-    "body_timeout": (408, "The body took too long to arrive"),
-    "head_timeout": (408, "The headers of the request took too long to arrive"),
-    "spec_conflict": (409, "The change would reinterpret stored values"),
-    "post_id_conflict": (409, "The post id was used for another post"),
-    "family_board": (409, "The leaderboard belongs to a family and changes only with the family"),
-    "period_closed": (409, "The leaderboard, or its period, is closed"),
-    "not_open_yet": (409, "The leaderboard has not opened yet"),
-    "no_resource_available": (409, "The region has no resource left"),
-    "ops_key_needed": (409, "No API key with the role ops would be left"),
-    "archived": (410, "The leaderboard was archived, and its archive does not hold this"),
-    "catalog_full": (409, "The service holds as many leaderboards, families, pools or API keys as it may"),
-    "own_tables_full": (409, "The store holds as many leaderboards with tables of their own as it may"),
-    "journal_pruned": (410, "The journal no longer reaches back that far"),
-    "body_too_large": (413, "The body is larger than the service takes"),
-    "unsupported_media_type": (415, "The service takes application/json"),
-    "bad_value": (422, "The value is not valid here"),
-    "value_out_of_range": (422, "The value or the result lies outside the column's range"),
-    "bad_rank": (422, "Ranks start at 1"),
-    "bad_spec": (422, "The parts of the leaderboard's specification contradict each other"),
-    "unknown_facet": (422, "The family has no such facet"),
-    "post_rejected": (422, "A post is all or nothing, and another part of it was refused"),
-    "at_in_future": (422, "The post's time lies too far ahead"),
-    "unsupported": (422, "This version does not support it"),
-    "queue_full": (429, "Too many posts are waiting"),
-    "rate_limited": (429, "The API key sends more than its rate allows"),
-    "internal": (500, "The service failed; its log has the cause under the request id"),
-    "store_damaged": (500, "The store's file is damaged"),
-    "store_busy": (503, "The store can't keep up"),
-    "too_many_bodies": (503, "Too many bodies are arriving at once"),
-    "no_job_process": (503, "No job process is alive"),
-    "timeout": (503, "The answer took too long"),
-    "store_full": (507, "The store's disk is full"),
-}
+
+class ProblemCode(NamedTuple):
+    """What a code means, and what a caller does about it.
+
+    If `retried` is set, the answer has the header `Retry-After`. The same request may succeed after that time.
+    """
+
+    status: int
+    title: str
+    advice: str
+    retried: bool = False
+
+
+# The answer to a list of posts has the HTTP status 200, even if a post was rejected. The status of the post's error
+# then appears only in the body.
+CODES: dict[str, ProblemCode] = {
+    "bad_json": ProblemCode(400, "The body is not JSON in UTF-8",
+        "Correct the body. `detail` says where it stops being JSON."),
+    "bad_request": ProblemCode(400, "The request does not have the form that the contract demands",
+        "Correct the request. `detail` and `errors` say what is wrong and where."),
+    "unknown_field": ProblemCode(400, "The contract has no such field",
+        "Remove the field, or correct its name. `errors` names it."),
+    "duplicate_field": ProblemCode(400, "The same field is given twice",
+        "Send the field once. A list is one parameter with commas between its members."),
+    "bad_cursor": ProblemCode(400, "The cursor does not belong to this ranking or list",
+        "Begin with the first page again. A cursor fits only the list that gave it."),
+    "too_many_posts": ProblemCode(400, "More posts than one request may carry",
+        "Send the posts in several requests. `detail` has the bound."),
+    "too_many_boards": ProblemCode(400, "More leaderboards than one request may name",
+        "Name fewer leaderboards, and send several requests."),
+    "too_many_entries": ProblemCode(400, "More entries than one page may carry",
+        "Ask for a shorter page, and follow `next`."),
+    "too_many_owners": ProblemCode(400, "More owners than one request may name",
+        "Name fewer owners, and send several requests."),
+    "too_many_values": ProblemCode(400, "More values than one query may ask for",
+        "Ask for fewer values, and send several requests."),
+    "too_many_buckets": ProblemCode(400, "More buckets than one query may ask for",
+        "Ask for fewer buckets."),
+    "too_many_resources": ProblemCode(400, "More resources than one request may carry",
+        "Name fewer resources, and send several requests."),
+    "unauthorized": ProblemCode(401, "An API key is needed",
+        "Send `Authorization: Bearer KEY` with a key that exists and was not revoked."),
+    "forbidden": ProblemCode(403, "The API key's role does not allow this",
+        "Use a key with the role that the request needs. A web page of another site may not send it at all."),
+    "host_not_allowed": ProblemCode(403, "Without API keys only loopback names are accepted in Host",
+        "Ask by a loopback name such as `127.0.0.1`, or create an API key."),
+    "not_found": ProblemCode(404, "No such path",
+        "Correct the path."),
+    "unknown_board": ProblemCode(404, "No such leaderboard",
+        "Correct the id, or create the leaderboard."),
+    "unknown_column": ProblemCode(404, "The leaderboard has no such ranked column",
+        "Correct the name, or add the column to the leaderboard."),
+    "unknown_owner": ProblemCode(404, "The owner has no entry here",
+        "Treat the owner as one without an entry. A post makes the entry."),
+    "unknown_post": ProblemCode(404, "No such post is remembered",
+        "Send the post again with the same `post_id` if it has to count."),
+    "unknown_key": ProblemCode(404, "No such API key",
+        "List the keys, and take the id from there."),
+    "unknown_family": ProblemCode(404, "No such family",
+        "Correct the id, or create the family."),
+    "unknown_client": ProblemCode(404, "No such client",
+        "Correct the id, or create the client."),
+    "unknown_pool": ProblemCode(404, "No such pool of resources",
+        "Correct the ids, or create the pool."),
+    "unknown_region": ProblemCode(404, "The pool never had a resource in this region",
+        "Correct the region, or add resources to it."),
+    "unknown_lease": ProblemCode(404, "The key has no lease in this pool",
+        "Ask for a lease. The key never had one, or its lease has ended."),
+    "not_ranked": ProblemCode(404, "The owner has no value in the columns asked for",
+        "Ask for other columns, or wait until the owner has a value there."),
+    "no_profile": ProblemCode(404, "The owner has no profile",
+        "Treat the owner as one without a profile."),
+    "no_curve": ProblemCode(404, "The column has no curve yet",
+        "Ask for ranks without the curve, or refresh the curve. A new column has one after its first refresh."),
+    "method_not_allowed": ProblemCode(405, "The path does not take this method",
+        "Use a method that the header `Allow` names."),
+    "body_timeout": ProblemCode(408, "The body took too long to arrive",
+        "Send the request again on a new connection, and without long pauses in the body."),
+    "head_timeout": ProblemCode(408, "The headers of the request took too long to arrive",
+        "Send the request again on a new connection."),
+    "spec_conflict": ProblemCode(409, "The change would reinterpret stored values",
+        "Keep the specification as it is, or create another leaderboard. `errors` names the member."),
+    "post_id_conflict": ProblemCode(409, "The post id was used for another post",
+        "Use a new `post_id` for a new post. A retry repeats its post unchanged."),
+    "family_board": ProblemCode(409, "The leaderboard belongs to a family and changes only with the family",
+        "Post to the family, or change the family."),
+    "period_closed": ProblemCode(409, "The leaderboard, or its period, is closed",
+        "Drop the post. The leaderboard takes no more posts."),
+    "not_open_yet": ProblemCode(409, "The leaderboard has not opened yet",
+        "Send the post again after `opens_at`."),
+    "no_resource_available": ProblemCode(409, "The region has no resource left",
+        "Ask again later or in another region, or add resources to the region."),
+    "ops_key_needed": ProblemCode(409, "No API key with the role ops would be left",
+        "Create another key with the role ops first."),
+    "archived": ProblemCode(410, "The leaderboard was archived, and its archive does not hold this",
+        "Ask for what the archive holds: the top, owners, values and the curve."),
+    "catalog_full": ProblemCode(409, "The service holds as many leaderboards, families, pools or API keys as it may",
+        "Delete what is no longer needed, or let an operator raise the bound in the settings."),
+    "own_tables_full": ProblemCode(409, "The store holds as many leaderboards with tables of their own as it may",
+        'Create the leaderboard with `"table": "shared"`, or delete one that has a table of its own.'),
+    "journal_pruned": ProblemCode(410, "The journal no longer reaches back that far",
+        "Begin at a later number. Older lines were deleted after `change_log_retention_s`."),
+    "body_too_large": ProblemCode(413, "The body is larger than the service takes",
+        "Send less in one request. `detail` has the bound."),
+    "unsupported_media_type": ProblemCode(415, "The service takes application/json",
+        "Send one of the types that the header `Accept` of the answer names, without Content-Encoding."),
+    "bad_value": ProblemCode(422, "The value is not valid here",
+        "Correct the value. `errors` says where it is."),
+    "value_out_of_range": ProblemCode(422, "The value or the result lies outside the column's range",
+        "Correct the value, or the bounds of the column in a new leaderboard."),
+    "bad_rank": ProblemCode(422, "Ranks start at 1",
+        "Ask for a rank from 1 on."),
+    "bad_spec": ProblemCode(422, "The parts of the leaderboard's specification contradict each other",
+        "Correct the specification. `errors` names the members that contradict each other."),
+    "unknown_facet": ProblemCode(422, "The family has no such facet",
+        "Correct the name of the facet."),
+    "post_rejected": ProblemCode(422, "A post is all or nothing, and another part of it was refused",
+        "Correct the part that was refused, and send the whole post again."),
+    "at_in_future": ProblemCode(422, "The post's time lies too far ahead",
+        "Correct `at`, or the clock of the sender."),
+    "unsupported": ProblemCode(422, "This version does not support it",
+        "Change the request. `detail` says what is not supported."),
+    "queue_full": ProblemCode(429, "Too many posts are waiting",
+        "Wait as long as `Retry-After` says. Then send the request again with the same post ids.", retried=True),
+    "rate_limited": ProblemCode(429, "The API key sends more than its rate allows",
+        "Wait as long as `Retry-After` says. Then send the request again.", retried=True),
+    "internal": ProblemCode(500, "The service failed; its log has the cause under the request id",
+        "Report it with the request id. Sending the same request again seldom helps."),
+    "store_damaged": ProblemCode(500, "The store's file is damaged",
+        "Do not send it again. An operator has to restore the store from a backup."),
+    "store_busy": ProblemCode(503, "The store can't keep up",
+        "Wait as long as `Retry-After` says. Then send the request again with the same post ids.", retried=True),
+    "too_many_bodies": ProblemCode(503, "Too many bodies are arriving at once",
+        "Wait as long as `Retry-After` says. Then send the request again.", retried=True),
+    "no_job_process": ProblemCode(503, "No job process is alive",
+        "Let an operator start a job process. Then send the request again."),
+    "timeout": ProblemCode(503, "The answer took too long",
+        "Wait as long as `Retry-After` says. Then send it again, with the same post ids: it may be done already.",
+        retried=True),
+    "store_full": ProblemCode(507, "The store's disk is full",
+        "Do not send it again until an operator has made room on the disk. Reads go on."),
+}  # fmt: skip
 
 # Error of storage or jobs -> its code on the wire. A class that is missing here has the code of its nearest base class.
 STORAGE_CODES: dict[type[BaseException], str] = {
@@ -178,14 +255,14 @@ class ProblemError(ServiceError):
         self.code = code
         self.detail = detail
         self.errors = list(errors) if pointer is None else [FieldError(pointer, detail), *errors]
-        self.status = CODES[code][0] if status is None else status
+        self.status = CODES[code].status if status is None else status
         self.headers = dict(headers or {})
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}"
 
     def to_document(self) -> ProblemDocument:
-        title = CODES[self.code][1]
+        title = CODES[self.code].title
         return ProblemDocument(TYPE_PREFIX + self.code, title, self.status, self.detail, self.code, self.errors)
 
     def to_json(self) -> bytes:
@@ -202,7 +279,7 @@ def problem_of(error: BaseException) -> ProblemError:
     for kind in type(error).__mro__:
         code = STORAGE_CODES.get(kind)
         if code is not None:
-            return ProblemError(code, str(error) or CODES[code][1], pointer=getattr(error, "pointer", None))
+            return ProblemError(code, str(error) or CODES[code].title, pointer=getattr(error, "pointer", None))
     return internal_problem()
 
 

@@ -31,7 +31,7 @@ from jobs.request_origin import REQUEST_ID, TRACEPARENT
 from service.contract.keys import ANONYMOUS, ANYONE, Identity, KeyRing, Role, make_unauthorized, require_role
 from service.contract.lease_messages import parse_client_or_pool_id, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
-from service.contract.problems import JSON_TYPE, PROBLEM_TYPE, ProblemError, clip_text, problem_of
+from service.contract.problems import CODES, JSON_TYPE, PROBLEM_TYPE, ProblemError, clip_text, problem_of
 from service.contract.queries import query_parser
 from service.contract.routes import Answer, Call, Reply, Route, Tagged
 from service.contract.strict_json import decode_strictly
@@ -60,7 +60,7 @@ _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id")
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
 _CUT_OFF = 503  # the service stopped before the answer was ready
 _SAFE_METHODS = ("GET", "HEAD")
-_RETRIED_CODES = ("queue_full", "store_busy", "too_many_bodies", "timeout")
+_RETRIED_CODES = frozenset(code for code, meaning in CODES.items() if meaning.retried)
 PATH_PARSERS: dict[str, Callable[[str], str]] = {
     "board": lru_cache(maxsize=1024)(parse_board_id),
     "column": lru_cache(maxsize=1024)(parse_column),

@@ -28,7 +28,7 @@ from service.contract.values import (
 )
 from storage.boards.family_ids import FAMILY_PATTERN
 
-from .openapi_examples import make_example
+from .openapi_examples import FOREIGN_REQUEST, SHOWN_PARAMETERS, make_example
 
 Schema = dict[str, Any]
 
@@ -109,18 +109,26 @@ def build_document(routes: Sequence[Route], settings: object) -> Schema:
 
 
 def _add_examples(document: Schema) -> None:
-    """Give an example to each parameter, to each body that a caller sends, and to each successful answer in JSON."""
+    """Give examples: to parameters, to each body that a caller sends, and to each successful answer in JSON.
+
+    An example request has the required parameters, and the optional ones that `SHOWN_PARAMETERS` names.
+    """
     schemas = document["components"]["schemas"]
     for operation in (each for methods in document["paths"].values() for each in methods.values()):
+        shown = SHOWN_PARAMETERS.get(operation["operationId"], ())
         for parameter in operation.get("parameters", ()):
-            if parameter["required"]:
+            if parameter["required"] or parameter["name"] in shown:
                 parameter["example"] = make_example(parameter["schema"], schemas, parameter["name"])
-        bodies = [operation["requestBody"]] if "requestBody" in operation else []
+        for media in operation.get("requestBody", {}).get("content", {}).values():
+            media["example"] = make_example(media["schema"], schemas) if media["schema"] else FOREIGN_REQUEST
         answers = [answer for status, answer in operation["responses"].items() if status < "300"]
-        for described in (*bodies, *answers):
-            for media in described.get("content", {}).values():
-                if media["schema"]:
-                    media["example"] = make_example(media["schema"], schemas)
+        for number, answer in enumerate(answers):
+            for media in answer.get("content", {}).values():
+                if schema := media["schema"]:
+                    # Where there is a type for each status, the types are in the order of the statuses.
+                    choices = schema.get("oneOf", ())
+                    chosen = choices[number] if len(choices) == len(answers) else schema
+                    media["example"] = make_example(chosen, schemas)
 
 
 def service_version() -> str:
@@ -228,14 +236,14 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
     for code in list_codes(route):
         by_status.setdefault(find_status(route, code), []).append(code)
     for status, codes in sorted(by_status.items()):
-        lines = "\n".join(f"* `{code}`: {CODES[code][1]}." for code in codes)
+        lines = "\n".join(f"* `{code}`: {CODES[code].title}." for code in codes)
         content = {PROBLEM_TYPE: {"schema": refs[ProblemDocument]}}
         responses[str(status)] = {"description": lines, "headers": request_id, "content": content}
     return responses
 
 
 def find_status(route: Route, code: str) -> int:
-    return POST_STATUSES.get(code, CODES[code][0]) if route.ndjson else CODES[code][0]
+    return POST_STATUSES.get(code, CODES[code].status) if route.ndjson else CODES[code].status
 
 
 def list_codes(route: Route) -> list[str]:

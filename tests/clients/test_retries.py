@@ -278,7 +278,7 @@ def test_a_problem_reads_as_one_line_without_control_characters() -> None:
 
 def test_every_code_of_the_service_has_an_error_of_its_own_below_that_of_its_status() -> None:
     assert set(ApiError.codes) == set(CODES)
-    for code, (status, _) in CODES.items():
+    for code, (status, *_) in CODES.items():
         error = refusal_of(status, json.dumps({"code": code}).encode())
         assert (type(error), error.status, error.code) == (ApiError.codes[code], status, code)
         assert isinstance(error, type(refusal_of(status, b'{"code": "a code of a newer service"}')))

@@ -92,7 +92,7 @@ def _member_faults(value: dict[str, Any], schema: dict[str, Any], where: str) ->
             yield from faults_of(member, properties[name], f"{where}.{name}")
         elif isinstance(others, dict):
             yield from faults_of(member, others, f"{where}.{name}")
-        elif properties is not None:
+        elif properties or others is False:  # without declared members, an object may have any
             yield f"{where}: {name!r} is not described"
 
 

@@ -1,7 +1,11 @@
-"""The page at `/`: boards, ranks and the health of a node, for people who operate or try the service.
+"""The pages for people who operate, try or program against the service.
 
-The page is a client like any other. It gets everything over `/v1`, the event streams and `/jolokia`, with the API key
-that its user enters. This room only serves the files of the page, which are in `page/`.
+The dashboard at `/` shows boards, ranks and the health of a node. It is a client like any other. It gets everything
+over `/v1`, the event streams and `/jolokia`, with the API key that its user enters. `views` only serves the files of
+the page, which are in `page/`.
 
-The room imports `service.contract` and nothing else of the service. Begin with `views`.
+The page at `/docs` shows the API. `api_page` writes it from the OpenAPI document, at the first request for it. It has
+no data of the store, so it needs no key.
+
+The room imports `service.contract` and `service.http`. Begin with `views`.
 """

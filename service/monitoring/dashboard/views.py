@@ -1,7 +1,7 @@
-"""Handlers of `GET /` and of the files that the page needs.
+"""Handlers of `GET /` and of the files that the pages need.
 
 Every response tells the browser to block requests to other hosts, inline scripts, and frames around the page, because
-the page does not need them. The page shows names that owners chose, and such a name may contain an attack.
+no page needs them. The dashboard shows names that owners chose, and such a name may contain an attack.
 
 The files in `page/` are listed, read and compressed once in each process, at the first request. A name from a request
 is only looked up in that list and never becomes part of a path.
@@ -50,17 +50,20 @@ def page_files() -> dict[str, PageFile]:
 
 
 def _read(path: Path) -> PageFile:
-    content = path.read_bytes()
+    return make_page_file(path.read_bytes(), MEDIA_TYPES[path.suffix])
+
+
+def make_page_file(content: bytes, media_type: str) -> PageFile:
     return PageFile(
         content=content,
         compressed=gzip.compress(content, compresslevel=9, mtime=0),  # mtime=0: every process makes the same bytes
         etag=f'W/"{hashlib.sha256(content).hexdigest()[:20]}"',
-        media_type=MEDIA_TYPES[path.suffix],
+        media_type=media_type,
     )
 
 
 async def get_index(context: Any, call: Call) -> Reply:
-    return _reply(call, page_files()[INDEX])
+    return reply_with(call, page_files()[INDEX])
 
 
 async def get_page_file(context: Any, call: Call) -> Reply:
@@ -68,10 +71,11 @@ async def get_page_file(context: Any, call: Call) -> Reply:
     found = page_files().get(name)
     if found is None or name == INDEX:
         raise ProblemError("not_found", f"the page has no file {clip_text(name)!r}")
-    return _reply(call, found)
+    return reply_with(call, found)
 
 
-def _reply(call: Call, file: PageFile) -> Reply:
+def reply_with(call: Call, file: PageFile) -> Reply:
+    """Return the answer to a request for a file: plain or compressed, or 304 if the caller has it already."""
     headers = {**_HEADERS, "ETag": file.etag}
     asked = call.request.headers
     if match_entity_tag(asked.get("If-None-Match", ""), file.etag):
@@ -97,7 +101,7 @@ DASHBOARD = [
         description="The page shows boards, ranks, curves and the health of the node, by the requests of this"
         " document. It asks for a key if one is needed. The setting `dashboard` turns it off."),
     Route("GET", "/dashboard/{file}", get_page_file, None, "dashboard_file",
-        operation="getDashboardFile", summary="A file of the dashboard",
+        operation="getDashboardFile", summary="A file of the dashboard or of the API page",
         tag=_TAG, statuses=(200, 304), media_type="text/javascript", response_headers=("ETag",),
         problems=("not_found",)),
 ]  # fmt: skip

@@ -29,6 +29,16 @@ def test_every_code_of_a_storage_error_is_known() -> None:
     assert set(STORAGE_CODES.values()) <= set(CODES)
 
 
+def test_every_code_has_advice_and_those_that_pass_by_themselves_say_to_wait() -> None:
+    for code, meaning in CODES.items():
+        assert meaning.title[0].isupper(), code
+        assert meaning.advice[0].isupper(), code
+        assert meaning.advice.endswith("."), code
+        assert ("`Retry-After`" in meaning.advice) == meaning.retried, code
+    assert {meaning.status for meaning in CODES.values() if meaning.retried} == {429, 503}
+    assert {code for code, meaning in CODES.items() if meaning.status == 429 and not meaning.retried} == set()
+
+
 @pytest.mark.parametrize(
     ("error", "code", "status"),
     [

@@ -13,8 +13,10 @@ from aiohttp import ClientSession
 from yarl import URL
 
 from service.contract.keys import make_api_key
+from service.monitoring.dashboard.api_page import write_page
 from service.monitoring.dashboard.views import INDEX, MEDIA_TYPES, PAGE, page_files
 from tests.service.contract.test_keys import row
+from tests.service.openapi_checks import DOCUMENT
 from tests.service.real_service import Service
 
 BYTES_MAX = 150_000
@@ -112,12 +114,15 @@ async def test_no_file_but_those_of_the_page_is_served(service: Service, path: s
 
 async def test_the_paths_of_a_switched_off_dashboard_are_unknown(tmp_path: Path) -> None:
     async with Service(tmp_path, dashboard=False).running() as service:
-        for method, path in [("GET", "/"), ("HEAD", "/"), ("POST", "/"), ("GET", "/dashboard/main.js")]:
+        for method, path in [
+            ("GET", "/"), ("HEAD", "/"), ("POST", "/"), ("GET", "/dashboard/main.js"), ("GET", "/docs"),
+        ]:  # fmt: skip
             status, _, headers = await fetch_file(service, path, method)
             assert (status, headers["Content-Type"]) == (404, "application/problem+json")
         document = await service.get("/openapi.json")
     assert "/" not in document["paths"]
     assert "/dashboard/{file}" not in document["paths"]
+    assert "/docs" not in document["paths"]
 
 
 async def test_the_page_itself_needs_no_key(service: Service) -> None:
@@ -149,9 +154,9 @@ def test_text_never_becomes_html_or_a_script() -> None:
     assert not inline.search(texts()[INDEX])
 
 
-def test_the_page_names_exactly_the_modules_that_it_consists_of() -> None:
-    index = texts()[INDEX]
-    named = set(re.findall(r'(?:href|src)="/dashboard/([\w.]+)"', index))
+def test_the_pages_name_exactly_the_files_that_they_consist_of() -> None:
+    pages = texts()[INDEX] + write_page(DOCUMENT)
+    named = set(re.findall(r'(?:href|src)="/dashboard/([\w.]+)"', pages))
     assert named == page_files().keys() - {INDEX}
     for name, text in texts().items():
         for imported in re.findall(r'^(?:import|\} from).*"\./([\w.]+)";', text, re.MULTILINE):

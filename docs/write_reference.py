@@ -1,0 +1,166 @@
+"""Write `docs/endpoints.md` and `docs/problems.md` from the code.
+
+    .venv/bin/python docs/write_reference.py    # run this after requests, their types or problem codes were changed
+
+The requests come from the OpenAPI document of a service with the default settings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from config import Settings
+from service.api import ROUTES
+from service.contract.problems import CODES
+from service.health_routes import add_health_routes
+from service.http.openapi import build_document
+from service.http.openapi_operations import (
+    JSON_TYPE,
+    OPEN,
+    Example,
+    Field,
+    Operation,
+    list_common_codes,
+    list_operations,
+    list_path_fields,
+)
+
+DOCS = Path(__file__).resolve().parent
+BASE = "http://127.0.0.1:8080"
+NOTE = "`.venv/bin/python docs/write_reference.py` writes this page from the code, and a test compares the two."
+ABOUT_ENDPOINTS = f"""# Requests
+
+Every request of the service, with an example. The service shows the same at `/docs`, and gives the OpenAPI document at
+`/openapi.json`. Other lists are those of [problem codes](problems.md), [settings](settings.md) and
+[metrics](metrics.md). {NOTE}
+
+- **Roles**: reader, writer, ops. Each role may send what the roles before it may send, too. Anyone may send an open
+  request. If the service has an API key, add `-H "Authorization: Bearer $KEY"` to the examples. Without any key, every
+  caller is ops.
+- **Bounds** are those of the default settings.
+- **Examples** leave out optional members.
+"""
+ABOUT_PROBLEMS = f"""# Problem codes
+
+An answer with a status from 400 on is a problem document (RFC 9457, `application/problem+json`). Its `code` says what
+is wrong, and never changes. Its `detail` is for people, and `errors` says where the faults are.
+[Requests](endpoints.md) lists which codes each request may be answered with. {NOTE}
+
+```json
+{{
+  "type": "urn:rankcurve:problem:unknown_owner", "title": "{CODES["unknown_owner"].title}", "status": 404,
+  "detail": "'ada' has no entry in 'game'", "code": "unknown_owner", "errors": []
+}}
+```
+
+After a status from 400 to 499 nothing of the request was applied. After 500, 503 or no answer at all it may have been.
+A post with a `post_id` may be sent again as long as the id is remembered: it is applied once.
+
+The answer to a list of posts has the status 200 even if a post was rejected. Then the `status` in the result of that
+post is `rejected`, and its `error` is such a document.
+"""
+
+
+def write_endpoints() -> str:
+    """Return the text of the page of requests."""
+    operations = list_operations(build_document(add_health_routes(ROUTES), Settings()))
+    common = list_common_codes(operations)
+    lines = [ABOUT_ENDPOINTS, "## All requests", "", "| request | role | what it does |", "| --- | --- | --- |"]
+    lines += [
+        f"| `{each.method} {each.path}` | {each.role} | [{each.summary}](#{_heading_id(each.summary)}) |"
+        for each in operations
+    ]
+    lines += ["", "## Names in paths", "", "A name in a path is sent in UTF-8 with percent escapes.", ""]
+    lines += map(_field, list_path_fields(operations))
+    lines += ["", "## Problems of all requests", ""]
+    lines.append(f"Any request with a role may be answered with {_codes(common)}. The lists below leave these out.")
+    for tag, of_tag in groupby(operations, key=lambda each: each.tag):
+        lines += ["", f"## {tag}"]
+        for operation in of_tag:
+            lines += ["", *_operation(operation, common)]
+    return "\n".join(lines) + "\n"
+
+
+def _operation(operation: Operation, common: Sequence[str]) -> Iterator[str]:
+    yield f"### {operation.summary}"
+    yield ""
+    yield f"`{operation.method} {operation.path}` · {operation.role} · `{operation.id}`"
+    yield ""
+    if operation.description:
+        yield operation.description
+        yield ""
+    fields = [_field(each) for each in operation.fields if each.place != "path"]
+    if fields:
+        yield from fields
+        yield ""
+    yield "```sh"
+    yield operation.curl(BASE)
+    yield "```"
+    for answer in operation.answers:
+        yield from _answer(answer)
+    by_status = groupby(
+        [each for each in operation.codes if operation.role == OPEN or each[1] not in common], key=lambda each: each[0]
+    )
+    problems = [f"{status} {_codes(code for _, code in codes)}" for status, codes in by_status]
+    if problems:
+        yield ""
+        yield f"Problems: {'; '.join(problems)}."
+
+
+def _answer(answer: Example) -> Iterator[str]:
+    statuses = " or ".join(answer.statuses)
+    if answer.text:
+        yield f"Answer {statuses}{'' if answer.media_type == JSON_TYPE else f', `{answer.media_type}`'}:"
+        yield "```json" if "json" in answer.media_type else "```text"
+        yield answer.text
+        yield "```"
+    else:
+        kind = f"with `{answer.media_type}`" if answer.media_type else "without a body"
+        yield f"Answer {statuses} {kind}."
+
+
+def _field(field: Field) -> str:
+    notes = [] if field.place in ("path", "query") else [field.place]
+    if field.is_required and field.place != "path":
+        notes.append("required")
+    shown = f" ({', '.join(notes)})" if notes else ""
+    return f"- `{field.name}`{shown}: {field.allowed}. {field.description}".rstrip()
+
+
+def _codes(codes: Iterable[str]) -> str:
+    return ", ".join(f"`{code}`" for code in codes)
+
+
+def _heading_id(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def write_problems() -> str:
+    """Return the text of the page of problem codes."""
+    lines = [ABOUT_PROBLEMS]
+    for retried, heading, text in (
+        (
+            True,
+            "Wait and send it again",
+            "These answers have the header `Retry-After`, in seconds. The clients obey it.",
+        ),
+        (False, "Change something first", "The same request would be answered in the same way."),
+    ):
+        lines += [f"## {heading}", "", text, "", "| code | status | title | what to do |", "| --- | --- | --- | --- |"]
+        lines += [
+            f"| `{code}` | {each.status} | {each.title} | {each.advice} |"
+            for code, each in sorted(CODES.items(), key=lambda item: (item[1].status, item[0]))
+            if each.retried is retried
+        ]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+PAGES = {DOCS / "endpoints.md": write_endpoints, DOCS / "problems.md": write_problems}
+
+if __name__ == "__main__":
+    for page, write in PAGES.items():
+        page.write_text(write(), encoding="utf-8")

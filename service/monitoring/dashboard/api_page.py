@@ -1,0 +1,176 @@
+"""Writes the page at `/docs`: every request of the API, with examples, for people.
+
+A process writes the page at the first request for it, from its own OpenAPI document. So the start takes no longer, and
+the page shows the bounds that this service has. The page is static: it asks the service for nothing but its own files.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from service.contract.problems import CODES
+from service.contract.routes import Call, Reply, Route
+from service.http.openapi_examples import Schema
+from service.http.openapi_operations import Example, Field, Operation, list_operations
+
+from .views import MEDIA_TYPES, PageFile, make_page_file, reply_with
+
+_CODE = re.compile(r"`([^`]+)`")
+# In the examples, URL is a variable of the shell. The page does not know under which address its reader sees it.
+_BASE = "$URL"
+_HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>rankcurve API</title>
+<link rel="icon" href="/dashboard/icon.svg" type="image/svg+xml">
+<script src="/dashboard/theme.js"></script>
+<link rel="stylesheet" href="/dashboard/style.css">
+<link rel="stylesheet" href="/dashboard/parts.css">
+<link rel="stylesheet" href="/dashboard/api_page.css">
+<script type="module" src="/dashboard/api_page.js"></script>
+</head>
+<body>
+<a class="skip" href="#main">Skip to content</a>
+<header class="bar">
+  <a class="brand" href="/"><img src="/dashboard/icon.svg" alt="" width="22" height="22">
+    <span class="brand-name">rankcurve</span></a>
+  <nav aria-label="Views">
+    <a href="/#/boards">Boards</a>
+    <a href="/#/node">Node</a>
+    <a href="/docs" aria-current="page">API</a>
+  </nav>
+  <div class="bar-end"><button type="button" id="theme-button">Theme</button></div>
+</header>
+<main id="main" tabindex="-1" class="api">"""
+_SEARCH = """<form role="search" class="line" id="search" hidden>
+<label for="find">Find</label> <input type="search" id="find" autocomplete="off">
+<button type="button" id="open-all">Open all</button> <button type="button" id="close-all">Close all</button>
+<span class="state" id="found" role="status"></span>
+</form>"""
+_USE = """<p>The commands below send requests to <code>$URL</code>, the address of the service. If the service has an
+API key, they need the option <code>-H "Authorization: Bearer $KEY"</code>, too. Programs find the same in
+<a href="/openapi.json">/openapi.json</a>, for which they need the role reader.</p>"""
+
+
+def make_api_route(read_document: Callable[[Any], bytes]) -> Route:
+    """Return the route of the page. `read_document` returns the OpenAPI document in JSON, given the settings."""
+    made: list[PageFile] = []  # empty until the first request
+    making = asyncio.Lock()
+
+    async def get_api_page(context: Any, call: Call) -> Reply:
+        async with making:
+            if not made:  # a thread writes it, because it takes longer than other requests should wait
+                made.append(await asyncio.to_thread(_make_file, read_document, context.settings))
+        return reply_with(call, made[0])
+
+    return Route("GET", "/docs", get_api_page, None, "api_page",
+        operation="getApiPage", summary="The API, a page for people", tag="Operating",
+        statuses=(200, 304), media_type="text/html", response_headers=("ETag",),
+        description="The page shows the OpenAPI document and no data, so it needs no key. The setting `dashboard`"
+        " turns it off.")  # fmt: skip
+
+
+def _make_file(read_document: Callable[[Any], bytes], settings: object) -> PageFile:
+    page = write_page(msgspec.json.decode(read_document(settings)))
+    return make_page_file(page.encode(), MEDIA_TYPES[".html"])
+
+
+def write_page(document: Schema) -> str:
+    """Return the page as HTML."""
+    operations = list_operations(document)
+    by_tag = [(tag, list(found)) for tag, found in groupby(operations, key=lambda each: each.tag)]
+    info = document["info"]
+    parts = [
+        _HEAD,
+        f'<h1>{escape(info["title"])} API <small class="quiet">{escape(info["version"])}</small></h1>',
+        _USE,
+        *_prose(info["description"]),
+        _SEARCH,
+        *_contents(by_tag),
+    ]
+    for tag, found in by_tag:
+        parts.append(f'<section aria-labelledby="{_tag_id(tag)}"><h2 id="{_tag_id(tag)}">{escape(tag)}</h2>')
+        for operation in found:
+            parts += _operation(operation)
+        parts.append("</section>")
+    parts += _problems()
+    return "\n".join([*parts, "</main>", "</body>", "</html>\n"])
+
+
+def _contents(by_tag: Sequence[tuple[str, list[Operation]]]) -> Iterator[str]:
+    yield '<nav aria-label="Contents" class="panel contents">'
+    for tag, operations in by_tag:
+        yield f"<details><summary>{escape(tag)}</summary>"
+        yield f'<p><a href="#{_tag_id(tag)}">All of {escape(tag)}</a></p><ul>'
+        for each in operations:
+            yield f'<li><a href="#{each.id}">{escape(each.summary)}</a></li>'
+        yield "</ul></details>"
+    yield '<p><a href="#problems">Problem codes</a></p>\n</nav>'
+
+
+def _operation(operation: Operation) -> Iterator[str]:
+    yield f'<details class="panel operation" id="{operation.id}"><summary>'
+    yield f'<span class="method">{operation.method}</span> <code class="path">{escape(operation.path)}</code>'
+    yield f'<span class="says">{escape(operation.summary)}</span> <span class="role">{operation.role}</span></summary>'
+    yield f'<p class="id">{operation.id} <a href="#{operation.id}">link</a></p>'
+    yield from _prose(operation.description)
+    if operation.fields:
+        yield "<h3>What to send</h3>\n<dl>"
+        yield from map(_field, operation.fields)
+        yield "</dl>"
+    yield f"<h3>Example</h3>\n<pre><code>{escape(operation.curl(_BASE))}</code></pre>"
+    for answer in operation.answers:
+        yield from _answer(answer)
+    yield '<h3>Problems</h3>\n<ul class="codes">'
+    for status, code in operation.codes:
+        yield f'<li>{status} <a href="#problem-{code}"><code>{code}</code></a></li>'
+    yield "</ul></details>"
+
+
+def _answer(answer: Example) -> Iterator[str]:
+    kind = f"<code>{escape(answer.media_type)}</code>" if answer.media_type else "without a body"
+    yield f"<p>Answer {' or '.join(answer.statuses)}, {kind}</p>"
+    if answer.text:
+        yield f"<pre><code>{escape(answer.text)}</code></pre>"
+
+
+def _field(field: Field) -> str:
+    required = ", required" if field.is_required else ""
+    return (
+        f"<dt><code>{escape(field.name)}</code> <small>{field.place}{required}</small></dt>"
+        f"<dd>{_inline(f'{field.allowed}. {field.description}'.strip())}</dd>"
+    )
+
+
+def _problems() -> Iterator[str]:
+    yield '<section aria-labelledby="problems" class="panel"><h2 id="problems">Problem codes</h2>\n<dl>'
+    for code, meaning in sorted(CODES.items(), key=lambda item: (item[1].status, item[0])):
+        yield f'<dt id="problem-{code}"><code>{code}</code> <small>{meaning.status}</small>'
+        yield f"{escape(meaning.title)}</dt>"
+        yield f"<dd>{_inline(meaning.advice)}</dd>"
+    yield "</dl></section>"
+
+
+def _prose(text: str) -> Iterator[str]:
+    """Yield paragraphs, and lists of the lines that begin with `* `."""
+    for is_list, lines in groupby(filter(None, text.splitlines()), key=lambda line: line.startswith("* ")):
+        if is_list:
+            yield f"<ul>{''.join(f'<li>{_inline(line[2:])}</li>' for line in lines)}</ul>"
+        else:
+            yield from (f"<p>{_inline(line)}</p>" for line in lines)
+
+
+def _inline(text: str) -> str:
+    return _CODE.sub(r"<code>\1</code>", escape(text, quote=False))
+
+
+def _tag_id(tag: str) -> str:
+    return f"tag-{tag.lower()}"

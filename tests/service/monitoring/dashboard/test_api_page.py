@@ -1,0 +1,167 @@
+"""Test the page at `/docs`: its headers, that it shows the whole API, and how it works in a browser."""
+
+import asyncio
+import gzip
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from service.contract.keys import make_api_key
+from service.contract.problems import CODES
+from service.http.openapi_operations import list_operations
+from service.monitoring.dashboard import api_page
+from service.monitoring.dashboard.api_page import write_page
+from tests.accessibility import violations
+from tests.browser import DESKTOP, PHONE, Page
+from tests.service.contract.test_keys import row
+from tests.service.monitoring.dashboard.test_page_keyboard import FOCUSED, REACHABLE
+from tests.service.monitoring.dashboard.test_page_views import OPENED, TOO_WIDE, write_picture
+from tests.service.monitoring.dashboard.test_views import PLAIN, fetch_file
+from tests.service.openapi_checks import DOCUMENT
+from tests.service.real_service import Process, Service
+
+BYTES_MAX = 500_000
+OPERATIONS = list_operations(DOCUMENT)
+DRAWN = "!document.getElementById('search').hidden && document.getElementById('theme-button').textContent !== 'Theme'"
+
+
+def test_the_page_shows_every_operation_of_the_document_once() -> None:
+    page = write_page(DOCUMENT)
+    shown = re.findall(r'<details class="panel operation" id="(\w+)">', page)
+    described = [each["operationId"] for methods in DOCUMENT["paths"].values() for each in methods.values()]
+    assert sorted(shown) == sorted(described)
+    parts = dict(zip(shown, page.split('<details class="panel operation"')[1:], strict=True))
+    for each in OPERATIONS:
+        part = unescape(re.sub("<[^>]+>", "", parts[each.id]))
+        assert f"{each.method} {each.path}\n{each.summary} {each.role}" in part
+        assert each.curl("$URL") in part
+        assert all(answer.text in part for answer in each.answers)
+        assert all(f"{status} {code}" in part for status, code in each.codes)
+        assert all(field.name in part for field in each.fields)
+
+
+def test_every_link_of_the_page_leads_to_a_part_of_it_and_no_part_has_the_name_of_another() -> None:
+    page = write_page(DOCUMENT)
+    names = re.findall(r'\sid="([^"]+)"', page)
+    assert len(names) == len(set(names))
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(names)
+    assert {f"problem-{code}" for code in CODES} <= set(names)
+
+
+def test_a_text_of_the_document_never_becomes_markup() -> None:
+    path = {"get": {**DOCUMENT["paths"]["/healthz"]["get"], "summary": "<b>&", "description": "a `<i>` & </p>"}}
+    page = write_page({**DOCUMENT, "paths": {"/<u>": path}})
+    assert "&lt;b&gt;&amp;" in page
+    assert "<p>a <code>&lt;i&gt;</code> &amp; &lt;/p&gt;</p>" in page
+    assert not re.search("<(b|i|u)>", page)
+
+
+async def test_the_page_is_small_static_and_has_the_headers_of_the_dashboard(service: Service) -> None:
+    status, body, headers = await fetch_file(service, "/docs", **PLAIN)
+    _, _, expected = await fetch_file(service, "/", **PLAIN)
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert body.decode() == write_page(DOCUMENT)
+    assert len(body) < BYTES_MAX
+    own = {"etag", "content-length", "date", "x-request-id"}
+    assert {name.lower(): value for name, value in headers.items() if name.lower() not in own} == {
+        name.lower(): value for name, value in expected.items() if name.lower() not in own
+    }
+    assert not re.search(rb"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)|https?://(?!www\.w3\.org)", body)
+    _, compressed, headers = await fetch_file(service, "/docs", Accept_Encoding="gzip")
+    assert (headers["Content-Encoding"], gzip.decompress(compressed)) == ("gzip", body)
+
+
+async def test_a_caller_who_has_the_page_is_answered_304(service: Service) -> None:
+    _, _, headers = await fetch_file(service, "/docs")
+    assert (await fetch_file(service, "/docs", If_None_Match=headers["ETag"]))[:2] == (304, b"")
+    assert (await fetch_file(service, "/docs", "HEAD"))[:2] == (200, b"")
+
+
+async def test_the_page_takes_reads_only_and_no_other_path(service: Service) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        assert await service.refused(method, "/docs") == (405, "method_not_allowed")
+    assert await service.refused("GET", "/docs/") == (404, "not_found")
+
+
+async def test_the_page_is_open_when_the_document_is_not(service: Service) -> None:
+    service.context.keyring.replace_keys([row(make_api_key(), "reader")])
+    assert await service.refused("GET", "/openapi.json") == (401, "unauthorized")
+    assert (await fetch_file(service, "/docs"))[0] == 200
+
+
+async def test_requests_that_come_together_write_the_page_once(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+
+    def write_short_page(document: object) -> str:
+        written.append("page")
+        return "page"
+
+    monkeypatch.setattr(api_page, "write_page", write_short_page)
+    bodies = await asyncio.gather(*(fetch_file(service, "/docs", **PLAIN) for _ in range(5)))
+    assert [body for _, body, _ in bodies] == [b"page"] * 5
+    assert written == ["page"]
+
+
+async def test_the_page_is_accessible_on_every_screen(page: Page, node: Process, pytestconfig: pytest.Config) -> None:
+    pictures: Path | None = pytestconfig.getoption("--screenshots")
+    await page.goto(f"{node.url}/docs")
+    await page.wait_for(DRAWN)
+    for opened in (False, True):
+        for size in (DESKTOP, PHONE):
+            for dark in (False, True):
+                await page.show(size, dark=dark)
+                await page.wait_for(f"innerWidth === {size[0]}")
+                screen = f"api-{'phone' if size == PHONE else 'desktop'}-{'dark' if dark else 'light'}"
+                if pictures is not None and not opened:
+                    write_picture(pictures / f"{screen}.png", await page.screenshot())
+                assert (screen, await violations(page)) == (screen, [])
+                assert await page.evaluate("document.documentElement.scrollWidth") <= size[0], screen
+                assert (screen, await page.evaluate(TOO_WIDE)) == (screen, [])
+        await page.evaluate(OPENED)
+
+
+async def test_an_address_opens_its_request_and_a_search_hides_the_others(page: Page, node: Process) -> None:
+    await page.goto(f"{node.url}/docs#putBoard")
+    await page.wait_for(f"{DRAWN} && document.getElementById('putBoard').open")
+    opened = "[...document.querySelectorAll('.operation[open]')].map((each) => each.id)"
+    assert await page.evaluate(opened) == ["putBoard"]
+    await page.evaluate("location.hash = '#getBoard'")
+    await page.wait_for("document.getElementById('getBoard').open")
+    await page.click("#find")
+    await page.type("lease journal")
+    await page.wait_for_text(f"1 of {len(OPERATIONS)} requests", within="#found")
+    seen = (
+        "[...document.querySelectorAll('.operation')].filter((each) => each.checkVisibility()).map((each) => each.id)"
+    )
+    assert await page.evaluate(seen) == ["readLeaseJournal"]
+    await page.click("#open-all")
+    assert set(await page.evaluate(opened)) == {"putBoard", "getBoard", "readLeaseJournal"}
+    await page.click("#close-all")
+    assert set(await page.evaluate(opened)) == {"putBoard", "getBoard"}, "hidden requests stay as they are"
+    await page.evaluate("document.getElementById('find').value = ''")
+    await page.evaluate("document.getElementById('find').dispatchEvent(new Event('input'))")
+    assert len(await page.evaluate(seen)) == len(OPERATIONS)
+
+
+async def test_tab_reaches_every_request_in_order_and_enter_opens_it(page: Page, node: Process) -> None:
+    await page.goto(f"{node.url}/docs")
+    await page.wait_for(DRAWN)
+    count = await page.evaluate(f"{REACHABLE}.length")
+    assert count > len(OPERATIONS)
+    for index in range(count):
+        await page.press("Tab")
+        found = await page.evaluate(FOCUSED)
+        assert (found["index"], found["outlined"], found["inside"]) == (index, True, True), found
+    await page.evaluate("document.querySelector('#checkHealth').querySelector('summary').focus()")
+    await page.press("Enter")
+    await page.wait_for("document.getElementById('checkHealth').open")
+
+
+async def test_the_dashboard_links_to_the_page(page: Page, node: Process) -> None:
+    await page.goto(f"{node.url}/")
+    await page.click("nav a[href='/docs']")
+    await page.wait_for("location.pathname === '/docs' && document.querySelectorAll('.operation').length > 0")
