@@ -10,8 +10,7 @@ from service.contract.keys import Role
 from service.contract.problems import ProblemError, problem_of
 from service.contract.routes import Call, Handler, Reply, Route
 from service.http.openapi import build_document
-from service.monitoring.dashboard.api_page import make_api_route
-from service.monitoring.dashboard.views import DASHBOARD
+from service.monitoring.dashboard.views import DASHBOARD, make_api_route
 from service.monitoring.jolokia.views import JOLOKIA
 from service.telemetry.metrics.process import METRICS_TYPE
 

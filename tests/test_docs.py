@@ -124,7 +124,6 @@ def test_the_page_and_the_chart_of_the_speed_are_what_the_command_wrote() -> Non
     assert text_of(ROOT / "docs" / "performance.svg") == performance.render_chart(figures)
 
 
-
 REFERENCE = runpy.run_path(str(ROOT / "docs" / "write_reference.py"))["PAGES"]
 
 

@@ -217,6 +217,18 @@ async def test_a_buffer_of_a_missing_service_ends_in_time(unused_tcp_port: int) 
             await buffer.submit("bob", {"xp": 1})
 
 
+async def test_a_buffer_whose_client_was_closed_gives_up(fake: FakePosts) -> None:
+    def post() -> list[dict[str, Any]]:
+        with Client(fake.url) as client:
+            buffer = client.buffer("game", delay_s=LONG_S)
+        buffer.submit("ada", {"xp": 1})
+        with pytest.raises(UnsentPostsError, match="client has been closed") as unsent:
+            buffer.close()
+        return list(unsent.value.posts)
+
+    assert [post["owner"] for post in await asyncio.to_thread(post)] == ["ada"]
+
+
 async def test_what_a_process_leaves_in_its_spool_the_next_one_sends(fake: FakePosts, tmp_path: Path) -> None:
     async with AsyncClient(f"http://127.0.0.1:{free_port()}") as client:
         buffer = client.buffer("game", spool=tmp_path)

@@ -225,7 +225,8 @@ class _Buffering:
                     yield Wait(self._work, pause_s)
         except Exception as error:
             self._failure = error
-            logger.error("posts to %s are not sent any more: %s", self._target, error)
+            if not self._abandoned:
+                logger.error("posts to %s are not sent any more: %s", self._target, error)
         finally:
             with self._guard:
                 for signal in (self._ended, self._room, self._progress):

@@ -151,7 +151,7 @@ class SyncRunner:
                 effect = resume(outcome)
                 try:
                     resume, outcome = program.send, do(effect, stream)
-                except UnreachableError as error:
+                except Exception as error:
                     resume, outcome = program.throw, error
         except StopIteration as end:
             result: T = end.value
@@ -176,7 +176,7 @@ class SyncRunner:
                     continue
                 try:
                     resume, outcome = program.send, do(effect, stream)
-                except UnreachableError as error:
+                except Exception as error:
                     resume, outcome = program.throw, error
         finally:
             program.close()
@@ -198,7 +198,7 @@ class AsyncRunner:
                 effect = resume(outcome)
                 try:
                     resume, outcome = program.send, await do(effect, stream)
-                except UnreachableError as error:
+                except Exception as error:
                     resume, outcome = program.throw, error
         except StopIteration as end:
             result: T = end.value
@@ -224,7 +224,7 @@ class AsyncRunner:
                     continue
                 try:
                     resume, outcome = program.send, await do(effect, stream)
-                except UnreachableError as error:
+                except Exception as error:
                     resume, outcome = program.throw, error
         finally:
             program.close()

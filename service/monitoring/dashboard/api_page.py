@@ -4,21 +4,14 @@ A process writes the page at the first request for it, from its own OpenAPI docu
 the page shows the bounds that this service has. The page is static: it asks the service for nothing but its own files.
 """
 
-import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
-from typing import Any
-
-import msgspec
 
 from service.contract.problems import CODES
-from service.contract.routes import Call, Reply, Route
 from service.http.openapi_examples import Schema
 from service.http.openapi_operations import Example, Field, Operation, list_operations
-
-from .views import MEDIA_TYPES, PageFile, make_page_file, reply_with
 
 _CODE = re.compile(r"`([^`]+)`")
 # In the examples, URL is a variable of the shell. The page does not know under which address its reader sees it.
@@ -58,29 +51,6 @@ _SEARCH = """<form role="search" class="line" id="search" hidden>
 _USE = """<p>The commands below send requests to <code>$URL</code>, the address of the service. If the service has an
 API key, they need the option <code>-H "Authorization: Bearer $KEY"</code>, too. Programs find the same in
 <a href="/openapi.json">/openapi.json</a>, for which they need the role reader.</p>"""
-
-
-def make_api_route(read_document: Callable[[Any], bytes]) -> Route:
-    """Return the route of the page. `read_document` returns the OpenAPI document in JSON, given the settings."""
-    made: list[PageFile] = []  # empty until the first request
-    making = asyncio.Lock()
-
-    async def get_api_page(context: Any, call: Call) -> Reply:
-        async with making:
-            if not made:  # a thread writes it, because it takes longer than other requests should wait
-                made.append(await asyncio.to_thread(_make_file, read_document, context.settings))
-        return reply_with(call, made[0])
-
-    return Route("GET", "/docs", get_api_page, None, "api_page",
-        operation="getApiPage", summary="The API, a page for people", tag="Operating",
-        statuses=(200, 304), media_type="text/html", response_headers=("ETag",),
-        description="The page shows the OpenAPI document and no data, so it needs no key. The setting `dashboard`"
-        " turns it off.")  # fmt: skip
-
-
-def _make_file(read_document: Callable[[Any], bytes], settings: object) -> PageFile:
-    page = write_page(msgspec.json.decode(read_document(settings)))
-    return make_page_file(page.encode(), MEDIA_TYPES[".html"])
 
 
 def write_page(document: Schema) -> str:

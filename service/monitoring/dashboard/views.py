@@ -7,11 +7,15 @@ The files in `page/` are listed, read and compressed once in each process, at th
 is only looked up in that list and never becomes part of a path.
 """
 
+import asyncio
 import gzip
 import hashlib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from service.contract.problems import ProblemError, clip_text
 from service.contract.routes import Call, Reply, Route, match_entity_tag
@@ -105,3 +109,28 @@ DASHBOARD = [
         tag=_TAG, statuses=(200, 304), media_type="text/javascript", response_headers=("ETag",),
         problems=("not_found",)),
 ]  # fmt: skip
+
+
+def make_api_route(read_document: Callable[[Any], bytes]) -> Route:
+    """Return the route of the page. `read_document` returns the OpenAPI document in JSON, given the settings."""
+    made: list[PageFile] = []  # empty until the first request
+    making = asyncio.Lock()
+
+    async def get_api_page(context: Any, call: Call) -> Reply:
+        async with making:
+            if not made:  # a thread writes it, because it takes longer than other requests should wait
+                made.append(await asyncio.to_thread(_make_file, read_document, context.settings))
+        return reply_with(call, made[0])
+
+    return Route("GET", "/docs", get_api_page, None, "api_page",
+        operation="getApiPage", summary="The API, a page for people", tag="Operating",
+        statuses=(200, 304), media_type="text/html", response_headers=("ETag",),
+        description="The page shows the OpenAPI document and no data, so it needs no key. The setting `dashboard`"
+        " turns it off.")  # fmt: skip
+
+
+def _make_file(read_document: Callable[[Any], bytes], settings: object) -> PageFile:
+    from .api_page import write_page  # imported here, because most processes never write the page
+
+    page = write_page(msgspec.json.decode(read_document(settings)))
+    return make_page_file(page.encode(), MEDIA_TYPES[".html"])
