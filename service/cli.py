@@ -11,7 +11,7 @@ import typer
 from service.commands.boards.boards import board_app
 from service.commands.boards.families import family_app
 from service.commands.boards.owners import owner_app
-from service.commands.imports.importing import import_csv
+from service.commands.imports.importing import import_posts
 from service.commands.leases import client_app, lease_app, pool_app
 from service.commands.operating.keys import keys_app
 from service.commands.operating.partitions import partition_app, store_app
@@ -57,7 +57,7 @@ app.add_typer(board_app, name="board", rich_help_panel=DATA)
 app.add_typer(family_app, name="family", rich_help_panel=DATA)
 app.command("backup", rich_help_panel=RUN)(backup)
 app.command("restore", rich_help_panel=RUN)(restore)
-app.command("import", rich_help_panel=DATA)(import_csv)
+app.command("import", rich_help_panel=DATA)(import_posts)
 app.command("export", rich_help_panel=DATA)(export)
 app.add_typer(queue_app, name="queue", rich_help_panel=RUN)
 app.command("refresh", rich_help_panel=DATA)(refresh)

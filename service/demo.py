@@ -23,7 +23,7 @@ from rankcurve import AsyncClient, Client, RankcurveError, Retries
 from rich.console import Console
 
 from service.commands.imports.import_lines import Post
-from service.commands.imports.importing import make_progress_bar
+from service.commands.imports.sending import make_progress_bar
 from service.commands.target import KEY_VARIABLE, explain_error, fail
 from service.own_packages import python_command
 
@@ -148,7 +148,7 @@ async def post_season(client: AsyncClient, players: int) -> None:
     posts = season_posts(players, random.Random(SEED))
     batches = iter(lambda: list(islice(posts, BATCH_POSTS)), [])
     outcomes = Counter[str]()
-    with make_progress_bar(Console(stderr=True, highlight=False)) as bar:
+    with make_progress_bar(Console(stderr=True, highlight=False), "line") as bar:
         task = bar.add_task(f"{players:,} players", total=players, lines=0)
         while sent := list(islice(batches, CONCURRENCY)):
             for results in await asyncio.gather(*(client.post(BOARD, batch) for batch in sent)):

@@ -27,7 +27,7 @@ MARKING = {
     "store": {"backend", "open_store", "sqlite", "world"},
 }
 # The tests of a module that imports one of these classes get the marker `server`.
-STARTERS = {"MemcachedServer", "OpenMemcached", "PostgresServer", "Prometheus"}
+STARTERS = {"MemcachedServer", "OpenMemcached", "PostgresServer", "Prometheus", "RedisServer"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

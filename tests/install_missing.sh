@@ -17,6 +17,8 @@ need() { has "$1" || missing="$missing $2"; }
 need postgres postgresql
 need psql postgresql-client
 need memcached memcached
+need redis-server redis-server
+need redis-cli redis-tools
 need prometheus prometheus
 need promtool prometheus
 need chromium chromium

@@ -193,11 +193,16 @@ class PostgresServer:
         return done.stdout.strip()
 
 
-class MemcachedServer:
+class LocalServer:
+    """A server of one process that listens on a free port. Subclasses name the program and its arguments."""
+
+    name: str
+    package: str
+
     def __init__(self, *words: str) -> None:
         """Choose a free port. Do not start the server yet. `words` are further command-line arguments."""
-        self._program = program("memcached", "memcached")
-        self._folder = Folder("rankcurve-memcached-", "pid", user=None, last_signal="KILL")
+        self._program = program(self.name, self.package)
+        self._folder = Folder(f"rankcurve-{self.name}-", "pid", user=None, last_signal="KILL")
         self._words: Sequence[str] = words
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -206,13 +211,13 @@ class MemcachedServer:
     def address(self) -> str:
         return f"{HOST}:{self.port}"
 
+    def arguments(self) -> list[str]:
+        raise NotImplementedError
+
     def start(self) -> None:
-        command = [str(self._program), "-l", HOST, "-p", str(self.port), "-U", "0", "-m", "64", *self._words]
-        if os.getuid() == 0:
-            command += ["-u", "nobody"]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            [str(self._program), *self.arguments(), *self._words],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         (self._folder.path / "pid").write_text(f"{self._process.pid}\n")
         until = time.monotonic() + READY_S
@@ -220,7 +225,7 @@ class MemcachedServer:
             with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), timeout=1):
                 return
             if time.monotonic() > until or ended(self._process):
-                raise RuntimeError("memcached did not start")
+                raise RuntimeError(f"{self.name} did not start")
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the server. SIGSTOP freezes the server, and SIGCONT lets it continue.
@@ -241,6 +246,23 @@ class MemcachedServer:
     def remove(self) -> None:
         self.kill()
         self._folder.remove()
+
+
+class MemcachedServer(LocalServer):
+    name = "memcached"
+    package = "memcached"
+
+    def arguments(self) -> list[str]:
+        user = ["-u", "nobody"] if os.getuid() == 0 else []
+        return ["-l", HOST, "-p", str(self.port), "-U", "0", "-m", "64", *user]
+
+
+class RedisServer(LocalServer):
+    name = "redis-server"
+    package = "redis-server"
+
+    def arguments(self) -> list[str]:
+        return ["--bind", HOST, "--port", str(self.port), "--dir", str(self._folder.path), "--save", ""]
 
 
 @contextlib.contextmanager

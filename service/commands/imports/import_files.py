@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from service.commands.imports.import_lines import Rejection, Span, UnusableFileError
+from service.commands.imports.import_lines import Rejection, UnusableSourceError
 
 RESUME_FORMAT = 1
 IMPORTS_MAX = 100  # imports that a note keeps; the oldest ones are dropped
@@ -170,10 +170,10 @@ def reasons_path(rejects: Path) -> Path:
 
 
 def refuse_shared_files(files: Mapping[str, Path]) -> None:
-    """Raise UnusableFileError if two files of an import are the same. `files` maps the purpose of each to its path."""
+    """Raise UnusableSourceError if two files of an import are the same. `files` maps purposes to paths."""
     for (one, path), (other, other_path) in itertools.combinations(files.items(), 2):
         if path.resolve() == other_path.resolve() or is_same_file(path, other_path):
-            raise UnusableFileError(f"{other_path} is both {one} and {other}; give another file")
+            raise UnusableSourceError(f"{other_path} is both {one} and {other}; give another file")
 
 
 def is_same_file(path: Path, other: Path) -> bool:
@@ -185,23 +185,22 @@ def is_same_file(path: Path, other: Path) -> bool:
 
 
 class RejectsFile:
-    """Writes the rejected records of `source` to `path`.
+    """Writes rejected records to `path`, after the `heading` line.
 
     With `position`, it appends them to the records of an earlier run. Use it as a context manager. Raises OSError if a
-    file cannot be opened, and UnusableFileError if it was changed since the earlier run.
+    file cannot be opened, and UnusableSourceError if it was changed since the earlier run.
     """
 
-    def __init__(self, path: Path, source: Path, heading: Span, position: RejectsPosition | None) -> None:
+    def __init__(self, path: Path, heading: bytes, position: RejectsPosition | None) -> None:
         if position is not None and position.path != str(path.resolve()):
             position = None  # the earlier run wrote to another rejects file, so this run begins a new one
         reasons = reasons_path(path)
         self._path, self._lines, self._crc = path, 0, 0
         with ExitStack() as stack:
-            self._source = stack.enter_context(source.open("rb"))
             self._records = stack.enter_context(path.open("r+b" if position else "wb"))
             self._reasons = stack.enter_context(reasons.open("r+b" if position else "wb"))
             if position is None:
-                self._copy(heading)
+                self._append(heading)
                 self._note(REASONS_HEADINGS)
             else:
                 self._go_on(position)
@@ -215,7 +214,7 @@ class RejectsFile:
 
     def write_rejection(self, rejection: Rejection) -> None:
         self._note((rejection.line, self._lines + 1, rejection.reason))
-        self._copy(rejection.span)
+        self._append(rejection.record)
 
     def current_position(self) -> RejectsPosition:
         """Flush the files, and return the position after the last record."""
@@ -231,14 +230,12 @@ class RejectsFile:
         reasons_bytes = os.fstat(self._reasons.fileno()).st_size
         known = (len(kept), zlib.crc32(kept)) == (position.bytes, position.crc)
         if not known or reasons_bytes < position.reasons_bytes:
-            raise UnusableFileError(f"{self._path} was changed since the import stopped; give --rejects another file")
+            raise UnusableSourceError(f"{self._path} was changed since the import stopped; give --rejects another file")
         self._records.truncate(position.bytes)
         self._reasons.truncate(position.reasons_bytes)
         self._reasons.seek(position.reasons_bytes)
 
-    def _copy(self, span: Span) -> None:
-        self._source.seek(span.start)
-        record = self._source.read(span.end - span.start)
+    def _append(self, record: bytes) -> None:
         if not record.endswith(b"\n"):
             record += b"\n"  # the last line of a file may lack its line end
         self._records.write(record)

@@ -24,8 +24,8 @@ VALUE = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 Post = dict[str, object]
 
 
-class UnusableFileError(Exception):
-    """The file cannot be imported."""
+class UnusableSourceError(Exception):
+    """The file, or the sorted set, cannot be imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,48 +49,44 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class FilePosition:
-    """The place in the file where a record begins: byte `offset`, after `line` physical lines."""
+class SourcePosition:
+    """The place in the source from which an import continues.
+
+    In a file, a record begins at byte `offset`, after `line` physical lines. In a sorted set of Redis, `offset` is the
+    cursor of the next ZSCAN, and `line` counts the members before it.
+    """
 
     offset: int = 0
     line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """The bytes of a record: from `start` up to, not including, `end`."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
 class Rejection:
-    """A rejected line. `line` is 1-based, as in editors."""
+    """A rejected line. `line` is 1-based, as in editors. `record` holds its bytes in CSV, unchanged."""
 
     line: int
     reason: str
-    span: Span
+    record: bytes
 
 
 @dataclass(slots=True)
 class Batch:
     """Posts of neighbouring lines, the rejected lines between them, and the position after the last line."""
 
-    end: FilePosition
+    end: SourcePosition
     lines: list[int] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)  # the place of each post's record in the file
+    records: list[bytes] = field(default_factory=list)  # the record of each post
     posts: list[Post] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
     rounded: int = 0
 
-    def add_outcome(self, line: int, span: Span, outcome: tuple[Post, int] | str | None) -> None:
+    def add_outcome(self, line: int, record: bytes, outcome: tuple[Post, int] | str | None) -> None:
         """Add a post with its number of rounded values, or a reason for a rejection. Ignore None, for a blank line."""
         if isinstance(outcome, str):
-            self.rejected.append(Rejection(line, outcome, span))
+            self.rejected.append(Rejection(line, outcome, record))
         elif outcome is not None:
             self.lines.append(line)
-            self.spans.append(span)
+            self.records.append(record)
             self.posts.append(outcome[0])
             self.rounded += outcome[1]
 
@@ -98,17 +94,25 @@ class Batch:
 class Lines:
     """Yields the physical lines of a file as text. Bytes that are not valid UTF-8 become surrogates."""
 
-    def __init__(self, stream: BinaryIO, position: FilePosition) -> None:
+    def __init__(self, stream: BinaryIO, position: SourcePosition) -> None:
         self._stream = stream
+        self._raw: list[bytes] = []
         self.position = position
         stream.seek(position.offset)
+
+    def take_record(self) -> bytes:
+        """Return the bytes of the lines that were read since the last call."""
+        record = b"".join(self._raw)
+        self._raw.clear()
+        return record
 
     def __iter__(self) -> Iterator[str]:
         while raw := self._stream.readline(LINE_BYTES_MAX + 1):
             if len(raw) > LINE_BYTES_MAX:
-                raise UnusableFileError(f"line {self.position.line + 1} is longer than {LINE_BYTES_MAX:,} bytes")
+                raise UnusableSourceError(f"line {self.position.line + 1} is longer than {LINE_BYTES_MAX:,} bytes")
             first = self.position.offset == 0
-            self.position = FilePosition(self.position.offset + len(raw), self.position.line + 1)
+            self._raw.append(raw)
+            self.position = SourcePosition(self.position.offset + len(raw), self.position.line + 1)
             yield (raw.removeprefix(BYTE_ORDER_MARK) if first else raw).decode("utf-8", "surrogateescape")
 
 
@@ -128,23 +132,23 @@ def import_identity(digest: str, owner_heading: str, fields: Sequence[Field], la
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def read_headings(path: Path, delimiter: str) -> tuple[list[str], Span]:
-    """Return the headings in the first record, and the bytes of the record. Raises UnusableFileError."""
+def read_headings(path: Path, delimiter: str) -> tuple[list[str], bytes]:
+    """Return the headings in the first record, and the bytes of the record. Raises UnusableSourceError."""
     try:
         with path.open("rb") as stream:
-            lines = Lines(stream, FilePosition())
+            lines = Lines(stream, SourcePosition())
             headings = next(csv.reader(lines, delimiter=delimiter), [])
     except csv.Error as cause:
-        raise UnusableFileError(f"{path}: the first line is not CSV: {cause}") from cause
+        raise UnusableSourceError(f"{path}: the first line is not CSV: {cause}") from cause
     if not headings:
-        raise UnusableFileError(f"{path} is empty: the first line must hold the headings")
-    return [heading.strip() for heading in headings], Span(0, lines.position.offset)
+        raise UnusableSourceError(f"{path} is empty: the first line must hold the headings")
+    return [heading.strip() for heading in headings], lines.take_record()
 
 
-def read_batches(path: Path, plan: Plan, start: FilePosition, *, batch_posts_max: int) -> Iterator[Batch]:
+def read_batches(path: Path, plan: Plan, start: SourcePosition, *, batch_posts_max: int) -> Iterator[Batch]:
     """Yield the records from `start` on, in batches of at most `batch_posts_max`.
 
-    If `start` is `FilePosition()`, begin with the record after the headings.
+    If `start` is `SourcePosition()`, begin with the record after the headings.
     """
     headings, _ = read_headings(path, plan.delimiter)
     with path.open("rb") as stream:
@@ -152,17 +156,18 @@ def read_batches(path: Path, plan: Plan, start: FilePosition, *, batch_posts_max
         rows = csv.reader(lines, delimiter=plan.delimiter)
         if start.offset == 0:
             next(rows, None)
+            lines.take_record()
         reader = RecordReader(plan, headings)
         batch = Batch(lines.position)
         while True:
-            begin, line = lines.position.offset, lines.position.line + 1
+            line = lines.position.line + 1
             try:
                 outcome = reader.read_post(line, next(rows))
             except StopIteration:
                 break
             except csv.Error as cause:
                 outcome = f"not CSV: {cause}"
-            batch.add_outcome(line, Span(begin, lines.position.offset), outcome)
+            batch.add_outcome(line, lines.take_record(), outcome)
             batch.end = lines.position
             if len(batch.posts) + len(batch.rejected) >= batch_posts_max:
                 yield batch

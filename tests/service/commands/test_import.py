@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import Result
 
 from service.commands.imports import importing
-from service.commands.imports.import_lines import Field, FilePosition, Plan, owner_fault, read_batches
+from service.commands.imports.import_lines import Field, Plan, SourcePosition, owner_fault, read_batches
 from tests.service.cli_fake_service import FakeBoard, FakeService, run
 from tests.service.real_service import WAIT_S, environment
 
@@ -332,7 +332,7 @@ def test_reading_from_any_mark_gives_the_same_batches_as_reading_the_whole_file(
     with path.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream, lineterminator="\n").writerows([("id", "tag"), *rows])
     plan = Plan("id", (Field("tag", "tag", text=True),), ",", "x")
-    whole = list(read_batches(path, plan, FilePosition(), batch_posts_max=batch_posts))
+    whole = list(read_batches(path, plan, SourcePosition(), batch_posts_max=batch_posts))
     assert sum(len(batch.posts) + len(batch.rejected) for batch in whole) == len(rows)
     for index, batch in enumerate(whole[:-1]):
         rest = list(read_batches(path, plan, batch.end, batch_posts_max=batch_posts))

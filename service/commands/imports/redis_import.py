@@ -1,0 +1,181 @@
+"""Copies a sorted set of Redis: each member becomes an owner, and its score replaces the owner's value.
+
+ZSCAN returns every member that is in the set during the whole scan at least once, and does not block Redis. A score
+that changes meanwhile may be copied in its old form, so a second import is needed once Redis is at rest. A cursor of
+ZSCAN is valid as long as the same process of Redis runs, so the resume file names that process.
+"""
+
+import csv
+import io
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+from uuid import uuid4
+
+import typer
+from rankcurve import AsyncClient
+from rankcurve.answers import Board
+
+from service.commands.imports.import_files import (
+    RESUME_FORMAT,
+    ResumeState,
+    partial_path,
+    reasons_path,
+    refuse_shared_files,
+)
+from service.commands.imports.import_lines import (
+    VALUE_LETTERS_MAX,
+    Batch,
+    Post,
+    SourcePosition,
+    UnusableSourceError,
+    owner_fault,
+    rounded_text,
+)
+from service.commands.imports.sending import Job, Source, send_source
+from service.commands.reading.ranks import first_ranked
+from service.commands.target import fail
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class SortedSet:
+    url: str
+    key: str
+
+    def resume_path(self, board: str) -> Path:
+        return Path(f"{quote(self.key, safe='')}.{board}.resume")
+
+    def place(self) -> str:
+        """Return the server, the database and the key, without a password."""
+        parts = urlsplit(self.url)
+        return f"{parts.hostname}:{parts.port or 6379}{parts.path} {self.key}"
+
+
+async def import_sorted_set(client: AsyncClient, job: Job, members: SortedSet) -> None:
+    """Run the whole import. Exit with code 1 if members were rejected."""
+    try:
+        from redis.asyncio import Redis
+        from redis.exceptions import RedisError
+    except ImportError:
+        fail("--redis needs the package redis: pip install 'rankcurve[redis]'")
+    board = await client.board(job.board)
+    column, scale = choose_column(board, job)
+    files = {"the note for resuming": job.resume_path, "the same while it is written": partial_path(job.resume_path)}
+    if job.rejects:
+        files |= {"the file for rejected members": job.rejects, "the file for their reasons": reasons_path(job.rejects)}
+    refuse_shared_files(files)
+    try:
+        # Members that are not UTF-8 become text with surrogates, which `owner_fault` finds.
+        async with Redis.from_url(
+            members.url,
+            socket_timeout=TIMEOUT_S,
+            socket_connect_timeout=TIMEOUT_S,
+            decode_responses=True,
+            encoding_errors="surrogateescape",
+        ) as redis:
+            start = ResumeState(
+                RESUME_FORMAT,
+                f"{members.place()} {column} {await find_run_id(redis)}{job.rounds * '+round'}",
+                job.board,
+                client.transport.url,
+            )
+            reader = MemberReader(column, scale)
+            source = Source(
+                line="member",
+                heading=csv_record("member", "score"),
+                name_line=lambda rejection: f"member {member_of(rejection.record)!a}",
+                advice=f"do the scores fit the column {column}",
+                size=await count_members(redis, members.key),
+                measure=lambda position: position.line,
+                read_batches=lambda position: scan_members(redis, members.key, reader, position, job.batch),
+            )
+            tally = await send_source(client, job, source, start, concurrency=job.concurrency, on_batch=lambda: None)
+    except (RedisError, ValueError) as cause:
+        raise UnusableSourceError(f"Redis, {members.place()}: {cause}") from cause
+    if tally.rejected:
+        typer.echo(f"the rejected members are in {job.rejects or 'no file (--rejects FILE writes one)'}", err=True)
+        raise typer.Exit(1)
+
+
+def choose_column(board: Board, job: Job) -> tuple[str, int | None]:
+    """Return the ranked column that takes the scores, and its scale if values are rounded."""
+    if len(job.columns) > 1:
+        raise UnusableSourceError("a sorted set has one score for each member, so --column names one column")
+    name = job.columns[0] if job.columns else first_ranked(job.board, board)
+    found = next((each for each in board.columns if each.name == name), None)
+    if found is None or found.type == "text":
+        numbers = ", ".join(each.name for each in board.columns if each.type != "text")
+        raise UnusableSourceError(f"{job.board} has no column of numbers named {name!r}; it has {numbers}")
+    return name, found.scale if job.rounds else None
+
+
+async def find_run_id(redis: "Redis") -> str:
+    """Return the id of the process of Redis, which changes when it starts again. Without one, no run can continue."""
+    return str((await redis.info("server")).get("run_id") or uuid4().hex)
+
+
+async def count_members(redis: "Redis", key: str) -> int:
+    """Return the number of members. Raises UnusableSourceError if the key holds no sorted set."""
+    kind = str(await redis.type(key))
+    if kind != "zset":
+        found = "there is no such key" if kind == "none" else f"it is a {kind}"
+        raise UnusableSourceError(f"{key} is no sorted set of this Redis: {found}")
+    return int(await redis.zcard(key))
+
+
+async def scan_members(
+    redis: "Redis", key: str, reader: "MemberReader", start: SourcePosition, batch_posts: int
+) -> AsyncIterator[Batch]:
+    """Yield the members from `start` on, in batches of about `batch_posts`. Redis chooses their exact size."""
+    cursor, line = start.offset, start.line
+    while True:
+        cursor, found = await redis.zscan(key, cursor=cursor, count=batch_posts)
+        batch = Batch(SourcePosition(int(cursor), line + len(found)))
+        for member, score in found:
+            line += 1
+            owner, value = str(member), float(score)
+            batch.add_outcome(line, csv_record(owner, repr(value)), reader.read_post(owner, value))
+        yield batch
+        if batch.end.offset == 0:
+            return
+
+
+class MemberReader:
+    def __init__(self, column: str, scale: int | None) -> None:
+        self._column = column
+        self._scale = scale
+
+    def read_post(self, owner: str, score: float) -> tuple[Post, int] | str:
+        """Return the post of a member and whether its score was rounded (0 or 1), or the reason why it is no post."""
+        if reason := owner_fault(owner):
+            return reason
+        if (text := score_text(score)) is None:
+            return f"the score {score!r} is no finite number of at most {VALUE_LETTERS_MAX} digits"
+        nearest = None if self._scale is None else rounded_text(text, self._scale)
+        return {"owner": owner, "set": {self._column: nearest or text}}, nearest is not None
+
+
+def score_text(score: float) -> str | None:
+    """Return the shortest decimal that gives this binary number back, or None for a number that has none."""
+    number = Decimal(repr(score + 0.0))  # + 0.0 turns -0.0 into 0.0
+    if not number.is_finite() or len(text := f"{number.normalize():f}") > VALUE_LETTERS_MAX:
+        return None
+    return text
+
+
+def member_of(record: bytes) -> str:
+    return next(csv.reader([record.decode("utf-8", "surrogateescape")]))[0]
+
+
+def csv_record(*cells: str) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue().encode("utf-8", "surrogateescape")

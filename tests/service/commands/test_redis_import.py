@@ -1,0 +1,226 @@
+"""Test the way from Redis and back with a real Redis: `import --redis` and `export --format redis`."""
+
+import csv
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from typer.testing import Result
+
+from tests.servers import RedisServer, program
+
+MEMBERS = 3_000  # far more than Redis returns in one batch
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def redis_server() -> Iterator[RedisServer]:
+    server = RedisServer()
+    server.start()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def redis(redis_server: RedisServer) -> Iterator[Redis]:
+    with Redis(port=redis_server.port) as connection:
+        connection.flushall()
+        yield connection
+
+
+@pytest.fixture
+def copy(run: Run, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a function that copies the sorted set `arena` to a board, in a folder of the test."""
+    monkeypatch.chdir(tmp_path)
+
+    def copy_set(board: str, *more: str, key: str = "arena", code: int | None = 0) -> Result:
+        return run("import", "--redis", f"redis://{redis_server.address}", key, board, *more, code=code)
+
+    return copy_set
+
+
+def make_board(run: Run, board: str, column: str = "xp:max:high:scale=3") -> str:
+    run("board", "create", board, "-c", column)
+    return board
+
+
+def entries(run: Run, board: str) -> dict[str, tuple[int, float]]:
+    """Return rank and value of every owner."""
+    rows = csv.DictReader(run("export", board, code=0).stdout.splitlines())
+    return {row["owner"]: (int(row["rank"]), float(row["xp"])) for row in rows}
+
+
+def scores(redis: Redis, key: str = "arena") -> dict[str, float]:
+    return {member.decode(): score for member, score in redis.zscan_iter(key)}
+
+
+def fill(redis: Redis, members: int = MEMBERS) -> None:
+    redis.zadd("arena", {f"p{number}": number // 3 / 8 for number in range(members)})
+
+
+def test_every_member_has_its_score_and_the_rank_that_redis_counts(run: Run, copy: Run, redis: Redis) -> None:
+    fill(redis)
+    redis.zadd("arena", {"deep": -12.125, "zero": -0.0, "high": 4e14, "Zoë the 1st": 7})
+    board = make_board(run, "all")
+    assert f"{MEMBERS + 4:,} members: {MEMBERS + 4:,} applied" in copy(board).stdout
+    copied = entries(run, board)
+    assert {owner: score for owner, (_, score) in copied.items()} == scores(redis)
+    for owner in ("p0", "p1500", "deep", "high"):
+        assert copied[owner][0] == 1 + redis.zcount("arena", f"({copied[owner][1]}", "+inf")
+
+
+def test_the_second_copy_of_a_set_that_did_not_change_changes_nothing(run: Run, copy: Run, redis: Redis) -> None:
+    fill(redis)
+    board = make_board(run, "same", "xp:sum:high:scale=3")
+    copy(board)
+    assert f"0 applied, {MEMBERS:,} unchanged" in copy(board).stdout
+
+
+def test_scores_that_change_during_the_copy_are_right_after_a_second_copy(
+    run: Run, copy: Run, redis: Redis, redis_server: RedisServer
+) -> None:
+    fill(redis)
+    board, ended, changed = make_board(run, "live"), threading.Event(), 0
+
+    def play() -> None:
+        nonlocal changed
+        chance = random.Random(7)
+        with Redis(port=redis_server.port) as game:
+            while not ended.is_set():
+                # Scores rise and fall, players join, and so many of them that Redis enlarges its table meanwhile.
+                game.zadd("arena", {f"p{chance.randrange(MEMBERS)}": chance.randrange(-9999, 9999) / 8})
+                game.zadd("arena", {f"new{changed}": chance.randrange(9999)})
+                changed += 1
+
+    player = threading.Thread(target=play)
+    player.start()
+    try:
+        copy(board, "--batch", "50")
+    finally:
+        ended.set()
+        player.join()
+    assert changed > 0
+    copy(board)
+    assert {owner: score for owner, (_, score) in entries(run, board).items()} == scores(redis)
+
+
+def test_members_that_cannot_be_owners_are_listed_and_all_others_are_copied(
+    run: Run, copy: Run, redis: Redis, tmp_path: Path
+) -> None:
+    fill(redis, 300)
+    bad = {b"\xff\xfe": 1.0, b"": 2.0, b"x" * 129: 3.0, b"a\tb": 4.0, b"boundless": float("inf"), b"fine": 0.0625}
+    redis.zadd("arena", bad)
+    board = make_board(run, "some")
+    result = copy(board, "--rejects", "rejects.csv", code=1)
+    assert "306 members: 300 applied, 0 unchanged, 0 duplicate, 6 rejected" in result.stdout
+    for reason in ("not UTF-8", "1 to 128", "control characters", "no finite number", "'fine': bad_value"):
+        assert reason in result.stderr
+    with Path("rejects.csv").open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
+        rejected = {
+            row["member"].encode("utf-8", "surrogateescape"): float(row["score"]) for row in csv.DictReader(stream)
+        }
+    assert rejected == bad
+    assert len(entries(run, board)) == 300
+    rounded = copy(board, "--round", code=1)
+    assert "1 applied, 300 unchanged, 0 duplicate, 5 rejected" in rounded.stdout
+    assert rounded.stdout.rstrip().endswith("values rounded: 1")
+    assert entries(run, board)["fine"][1] == 0.063
+
+
+def stop_copy(copy: Run, redis: Redis, board: str) -> Result:
+    """Stop a copy where it meets the member that is not UTF-8. Return the result of the same command, run again."""
+    fill(redis)
+    redis.zadd("arena", {b"\xff": 1})
+    copy(board, "--batch", "100", "--concurrency", "1", "--rejected-max", "0", code=1)
+    assert Path(f"arena.{board}.resume").exists()
+    return copy(board, "--batch", "100", code=1)
+
+
+def test_a_stopped_copy_continues_and_forgets_nothing(run: Run, copy: Run, redis: Redis) -> None:
+    board = make_board(run, "stopped")
+    again = stop_copy(copy, redis, board)
+    assert "continuing after member" in again.stderr
+    assert f"{MEMBERS + 1:,} members: {MEMBERS:,} applied, 0 unchanged, 0 duplicate, 1 rejected" in again.stdout
+    assert len(entries(run, board)) == MEMBERS
+    assert not Path(f"arena.{board}.resume").exists()
+
+
+def test_a_copy_begins_anew_if_redis_was_started_again(
+    run: Run, copy: Run, redis: Redis, redis_server: RedisServer
+) -> None:
+    board = make_board(run, "anew")
+    fill(redis)
+    redis.zadd("arena", {b"\xff": 1})
+    copy(board, "--batch", "100", "--concurrency", "1", "--rejected-max", "0", code=1)
+    redis_server.kill()
+    redis_server.start()
+    fill(redis)
+    again = copy(board)
+    assert "continuing" not in again.stderr
+    assert len(entries(run, board)) == MEMBERS
+
+
+@pytest.mark.parametrize(
+    ("key", "more", "reason"),
+    [
+        ("none", [], "no such key"),
+        ("names", [], "it is a list"),
+        ("arena", ["--column", "xp", "--column", "best"], "names one column"),
+        ("arena", ["--column", "tag"], "no column of numbers named 'tag'"),
+        ("arena", ["--column", "lap"], "no column of numbers named 'lap'"),
+    ],
+)
+def test_a_copy_that_cannot_begin_says_why(
+    run: Run, copy: Run, redis: Redis, key: str, more: list[str], reason: str
+) -> None:
+    redis.rpush("names", "ada")
+    redis.zadd("arena", {"ada": 1})
+    run("board", "create", "typed", "-c", "xp:max:high", "-c", "tag:last:text")
+    result = copy("typed", *more, key=key, code=1)
+    assert reason in result.stderr
+    assert entries(run, "typed") == {}
+
+
+def test_a_redis_that_does_not_answer_is_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    board = make_board(run, "away")
+    result = run("import", "--redis", "redis://:secret@127.0.0.1:1", "arena", board, code=1)
+    assert "Redis, 127.0.0.1:1 arena: " in result.stderr
+    assert "secret" not in result.stderr
+    assert "scheme" in run("import", "--redis", "http://127.0.0.1", "arena", board, code=1).stderr
+
+
+@pytest.mark.parametrize("words", [["b"], ["b", "--redis", "redis://h", "k", "--label", "x"], ["b", __file__]])
+def test_a_copy_has_one_source(run: Run, words: list[str]) -> None:
+    assert "--redis URL KEY" in run("import", *words, code=2).stderr
+
+
+def test_without_the_package_of_redis_the_command_says_how_to_install_it(
+    run: Run, copy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "redis.asyncio", None)
+    assert "pip install 'rankcurve[redis]'" in copy("any", code=1).stderr
+
+
+def test_an_exported_ranking_is_the_same_sorted_set_again(
+    run: Run, copy: Run, redis: Redis, redis_server: RedisServer
+) -> None:
+    fill(redis)
+    redis.zadd("arena", {"Zoë the 1st": -0.125})
+    board = make_board(run, "back")
+    copy(board)
+    run("export", board, "--format", "redis", "--redis-key", "again", "--output", "commands", code=0)
+    pipe = [str(program("redis-cli", "redis-tools")), "-p", str(redis_server.port), "--pipe"]
+    piped = subprocess.run(pipe, input=Path("commands").read_bytes(), capture_output=True, check=True)
+    assert b"errors: 0" in piped.stdout
+    assert scores(redis, "again") == scores(redis)
+
+
+def test_the_name_of_a_sorted_set_needs_the_format_of_redis(run: Run) -> None:
+    assert "--redis-key goes with --format redis" in run("export", "any", "--redis-key", "k", code=2).stderr
