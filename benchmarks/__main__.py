@@ -38,6 +38,7 @@ _ALL = (
     "batch_posts_postgres",
     "change_log_cost",
     "rebuild",
+    "from_redis",
     "move_board",
     "stream",
     "exact_anywhere",

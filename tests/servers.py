@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -193,7 +194,7 @@ class PostgresServer:
         return done.stdout.strip()
 
 
-class LocalServer:
+class LocalServer(ABC):
     """A server of one process that listens on a free port. Subclasses name the program and its arguments."""
 
     name: str
@@ -211,8 +212,8 @@ class LocalServer:
     def address(self) -> str:
         return f"{HOST}:{self.port}"
 
-    def arguments(self) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def arguments(self) -> list[str]: ...
 
     def start(self) -> None:
         self._process = subprocess.Popen(

@@ -5,11 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.servers import free_port
+from tests.schemas import fresh_schema
+from tests.servers import RedisServer, free_port
 from tests.service.real_service import ROOT, Process
 
 BLOCK = re.compile(r"(?P<before>[^\n]*)\n\n```(?P<kind>sh|python|text)\n(?P<text>.*?)```", re.DOTALL)
@@ -65,8 +67,31 @@ def follow(page: str, folder: Path, environment: dict[str, str]) -> int:
     return compared
 
 
+@pytest.fixture
+async def old_stores(environment: dict[str, str], postgres_url: str) -> AsyncIterator[None]:
+    """Start the Redis, and make the database, from which `migrating.md` moves leaderboards."""
+    server = RedisServer()
+    async with fresh_schema(postgres_url) as url:
+        server.start()
+        database, _, schema = url.partition("?search_path=")
+        environment |= {"REDIS": f"redis://{server.address}", "DATABASE": database}
+        environment["PGOPTIONS"] = f"-c search_path={schema}"
+        yield
+        server.remove()
+
+
+@pytest.mark.usefixtures("old_stores")
+def test_the_page_about_migrating_does_what_it_shows(tmp_path: Path, environment: dict[str, str]) -> None:
+    do_page("migrating.md", 4, tmp_path, environment)
+
+
 @pytest.mark.parametrize(("page", "outputs"), [("tutorial.md", 9), ("how_to.md", 7)])
 def test_a_page_does_what_it_shows(page: str, outputs: int, tmp_path: Path, environment: dict[str, str]) -> None:
+    do_page(page, outputs, tmp_path, environment)
+
+
+def do_page(page: str, outputs: int, tmp_path: Path, environment: dict[str, str]) -> None:
+    """Follow a page with a new service, and check that `outputs` outputs were compared."""
     assert shutil.which("curl"), "apt-get install curl"
     folder = tmp_path / "empty"
     folder.mkdir()

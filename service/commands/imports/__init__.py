@@ -1,12 +1,13 @@
-"""`rankcurve import`: post the lines of a CSV file to a leaderboard, as a stream that can be resumed.
+"""`rankcurve import`: post what a CSV file or a sorted set of Redis holds, as a stream that can be resumed.
 
-    file ──import_lines──> batches of posts ──importing──> the service ──> results in the order of the file
-                             └── not a post ──> the rejects                  └──> the position in the resume file
+    file ──csv_import──────┐
+                           ├─> batches of posts ──sending──> the service ──> results in the order of the source
+    Redis ──redis_import───┘            └── not a post ──> the rejects            └──> the position in the resume file
 
-The position in the resume file never passes a line whose outcome is unknown. Each post id is made of the file's
-content, the mapping and the line. So an import can be stopped, killed and run again at any time, and every line counts
-once.
+The position in the resume file never passes a line whose outcome is unknown. An import can be stopped, killed and run
+again at any time. Each post id of a file is made of its content, the mapping and the line, so every line counts once. A
+score of Redis replaces the owner's value, so it may be posted again.
 
-`import_lines` uses no network. `importing` sends its posts; begin there. `import_files` keeps the position and the
+Begin at `importing`, the command. `import_lines` parses and uses no network. `import_files` keeps the position and the
 rejects, and warns before the same file is added a second time with another mapping.
 """

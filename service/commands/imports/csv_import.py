@@ -48,42 +48,42 @@ class CsvFile:
     def resume_path(self, board: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{board}.resume")
 
+    async def import_into(self, client: AsyncClient, job: Job) -> None:
+        """Run the whole import. Exit with code 1 if lines were rejected."""
+        board = await client.board(job.board)
+        headings, heading = read_headings(self.path, self.delimiter)
+        fields = map_fields(board, job, self, headings)
+        digest = file_digest(self.path)
+        identity = import_identity(digest, self.owner_heading, fields, self.label)
+        plan = Plan(self.owner_heading, fields, self.delimiter, identity)
+        # Without --round, an earlier run may have rejected lines with too many digits. A run with --round accepts them,
+        # so it starts at the first line again. Post ids stay the same, so no line counts twice.
+        start = ResumeState(RESUME_FORMAT, f"{identity}{job.rounds * '+round'}", job.board, client.transport.url)
+        sums = summed_columns(board, fields)
+        imported = Imported(digest, client.transport.url, job.board, self.label, identity, sums)
+        note = ImportNote(job.resume_path.with_name(f"{self.path.name}.{job.board}.imported"), imported)
+        refuse_shared_files(files_by_purpose(job, self.path, note))
+        if board.entries != 0:
+            warn_of_sums(note, job.board, self)
 
-async def import_csv_file(client: AsyncClient, job: Job, file: CsvFile) -> None:
-    """Run the whole import. Exit with code 1 if lines were rejected."""
-    board = await client.board(job.board)
-    headings, heading = read_headings(file.path, file.delimiter)
-    fields = map_fields(board, job, file, headings)
-    digest = file_digest(file.path)
-    identity = import_identity(digest, file.owner_heading, fields, file.label)
-    plan = Plan(file.owner_heading, fields, file.delimiter, identity)
-    # Without --round, an earlier run may have rejected lines with too many digits. A run with --round accepts them, so
-    # it starts at the first line again. Post ids stay the same, so no line counts twice.
-    start = ResumeState(RESUME_FORMAT, f"{identity}{job.rounds * '+round'}", job.board, client.transport.url)
-    imported = Imported(digest, client.transport.url, job.board, file.label, identity, summed_columns(board, fields))
-    note = ImportNote(job.resume_path.with_name(f"{file.path.name}.{job.board}.imported"), imported)
-    refuse_shared_files(files_by_purpose(job, file.path, note))
-    if board.entries != 0:
-        warn_of_sums(note, job.board, file)
+        async def read_file(position: SourcePosition) -> AsyncIterator[Batch]:
+            for batch in read_batches(self.path, plan, position, batch_posts_max=job.batch):
+                yield batch
 
-    async def read_file(position: SourcePosition) -> AsyncIterator[Batch]:
-        for batch in read_batches(file.path, plan, position, batch_posts_max=job.batch):
-            yield batch
-
-    source = Source(
-        line="line",
-        heading=heading,
-        name_line=lambda rejection: f"line {rejection.line}",
-        advice="is the mapping right? With another mapping the import starts from the first line",
-        size=file.path.stat().st_size,
-        measure=lambda position: position.offset,
-        read_batches=read_file,
-    )
-    concurrency = 1 if order_matters(board, fields) else job.concurrency
-    tally = await send_source(client, job, source, start, concurrency=concurrency, on_batch=note.record_import)
-    if tally.rejected:
-        typer.echo(advice_after_rejections(file.path, job.rejects), err=True)
-        raise typer.Exit(1)
+        source = Source(
+            line="line",
+            heading=heading,
+            name_line=lambda rejection: f"line {rejection.line}",
+            advice="is the mapping right? With another mapping the import starts from the first line.",
+            size=self.path.stat().st_size,
+            measure=lambda position: position.offset,
+            read_batches=read_file,
+        )
+        concurrency = 1 if order_matters(board, fields) else job.concurrency
+        tally = await send_source(client, job, source, start, concurrency=concurrency, on_batch=note.record_import)
+        if tally.rejected:
+            typer.echo(advice_after_rejections(self.path, job.rejects), err=True)
+            raise typer.Exit(1)
 
 
 def summed_columns(board: Board, fields: tuple[Field, ...]) -> tuple[str, ...]:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rankcurve import AsyncClient, Retries
+from rankcurve import Retries
 
-from service.commands.imports.csv_import import CsvFile, import_csv_file
+from service.commands.imports.csv_import import CsvFile
 from service.commands.imports.import_lines import UnusableSourceError
-from service.commands.imports.redis_import import SortedSet, import_sorted_set
+from service.commands.imports.redis_import import SortedSet
 from service.commands.imports.sending import Job
 from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, UrlOption, call_service, fail
 
@@ -32,6 +32,14 @@ RedisOption = Annotated[
         show_default=False,
         help="Copy a sorted set of Redis instead of a file: redis://host:6379/0 and the name of the set. Scores "
         "replace what the leaderboard has, so this needs a key with the role ops.",
+    ),
+]
+MergeOption = Annotated[
+    bool,
+    typer.Option(
+        "--merge",
+        help="With --redis: merge each score like a post, so that it never replaces a better one. For columns of merge "
+        "`max` or `min`, while a game writes to both. Needs the role writer only.",
     ),
 ]
 OwnerOption = Annotated[
@@ -117,6 +125,7 @@ def import_posts(
     board: BoardArgument,
     file: FileArgument = None,
     redis: RedisOption = None,
+    merge: MergeOption = False,
     owner_column: OwnerOption = None,
     column: MapOption = None,
     delimiter: DelimiterOption = ",",
@@ -155,42 +164,38 @@ def import_posts(
         rankcurve import season players.csv --owner-column id --column xp=score
         rankcurve import --redis redis://localhost:6379 arena season
     """
-    source: CsvFile | SortedSet
-    if redis is not None:
-        if file is not None or owner_column is not None or delimiter != "," or label or queued:
-            raise typer.BadParameter(
-                "a file, --owner-column, --delimiter, --label and --queued do not go with --redis URL KEY"
-            )
-        source = SortedSet(*redis)
-    elif file is None or owner_column is None:
-        raise typer.BadParameter("give FILE.csv and --owner-column, or --redis URL KEY")
-    else:
-        source = CsvFile(file, owner_column, parse_delimiter(delimiter), label)
-    job = Job(
-        board=board,
-        columns=tuple(column or ()),
-        batch=batch,
-        concurrency=concurrency,
-        rejected_max=rejected_max,
-        rejects=rejects,
-        resume_path=resume_file or source.resume_path(board),
-        restart=restart,
-        queued=queued,
-        rounds=rounds,
-    )
+    source = choose_source(file, owner_column, delimiter, label, redis, merge=merge, queued=queued)
+    resume_path = resume_file or source.resume_path(board)
+    columns = tuple(column or ())
+    job = Job(board, columns, batch, concurrency, rejected_max, rejects, resume_path, restart, queued, rounds)
 
-    async def run(client: AsyncClient) -> None:
-        if isinstance(source, CsvFile):
-            await import_csv_file(client, job, source)
-        else:
-            await import_sorted_set(client, job, source)
-
+    patient = Retries(attempts_max=retries + 1, before_first_answer=wait)
     try:
-        call_service(url, key, run, Retries(attempts_max=retries + 1, before_first_answer=wait))
+        call_service(url, key, lambda client: source.import_into(client, job), patient)
     except UnusableSourceError as cause:
         fail(str(cause))
     except OSError as cause:
         fail(f"{cause.filename or file}: {cause.strerror}")
+
+
+def choose_source(
+    file: Path | None,
+    owner_column: str | None,
+    delimiter: str,
+    label: str,
+    redis: tuple[str, str] | None,
+    *,
+    merge: bool,
+    queued: bool,
+) -> CsvFile | SortedSet:
+    """Return what the import reads. Raises typer.BadParameter if the options do not go together."""
+    if redis is not None:
+        if file or owner_column or delimiter != "," or label or queued:
+            raise typer.BadParameter("--redis URL KEY takes no file, --owner-column, --delimiter, --label or --queued")
+        return SortedSet(*redis, merge=merge)
+    if file is None or owner_column is None or merge:
+        raise typer.BadParameter("give FILE.csv and --owner-column, or --redis URL KEY, which may have --merge")
+    return CsvFile(file, owner_column, parse_delimiter(delimiter), label)
 
 
 def parse_delimiter(text: str) -> str:

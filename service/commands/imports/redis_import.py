@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from uuid import uuid4
 
 import typer
 from rankcurve import AsyncClient
-from rankcurve.answers import Board
+from rankcurve.answers import Board, Column
 
 from service.commands.imports.import_files import (
     RESUME_FORMAT,
     ResumeState,
+    Tally,
     partial_path,
     reasons_path,
     refuse_shared_files,
@@ -49,64 +50,67 @@ TIMEOUT_S = 30.0
 class SortedSet:
     url: str
     key: str
+    merge: bool
 
     def resume_path(self, board: str) -> Path:
         return Path(f"{quote(self.key, safe='')}.{board}.resume")
 
-    def place(self) -> str:
-        """Return the server, the database and the key, without a password."""
-        parts = urlsplit(self.url)
-        return f"{parts.hostname}:{parts.port or 6379}{parts.path} {self.key}"
+    async def import_into(self, client: AsyncClient, job: Job) -> None:
+        """Run the whole import. Exit with code 1 if members were rejected."""
+        try:
+            from redis.asyncio import Redis
+            from redis.exceptions import RedisError
+        except ImportError:
+            fail("--redis needs the package redis: pip install 'rankcurve[redis]'")
+        board = await client.board(job.board)
+        column = choose_column(board, job, merge=self.merge)
+        refuse_shared_files(files_by_purpose(job))
+        try:
+            # Members that are not UTF-8 become text with surrogates, which `owner_fault` finds.
+            async with Redis.from_url(
+                self.url,
+                socket_timeout=TIMEOUT_S,
+                socket_connect_timeout=TIMEOUT_S,
+                decode_responses=True,
+                encoding_errors="surrogateescape",
+            ) as redis:
+                tally = await self._copy(client, job, column, redis)
+        except (RedisError, ValueError) as cause:
+            raise UnusableSourceError(f"{self._place()}: {cause}") from cause
+        if tally.rejected:
+            typer.echo(f"the rejected members are in {job.rejects or 'no file (--rejects FILE writes one)'}", err=True)
+            raise typer.Exit(1)
+
+    async def _copy(self, client: AsyncClient, job: Job, column: Column, redis: "Redis") -> Tally:
+        kind = "stats" if self.merge else "set"
+        reader = MemberReader(column.name, kind, column.scale if job.rounds else None)
+        source = Source(
+            line="member",
+            heading=csv_record("member", "score"),
+            name_line=lambda rejection: f"member {member_of(rejection.record)!a}",
+            advice=f"do the scores fit the column {column.name}?",
+            size=await count_members(redis, self.key),
+            measure=lambda position: position.line,
+            read_batches=lambda position: scan_members(redis, self.key, reader, position, job.batch),
+        )
+        identity = f"{self._place()} {column.name} {kind} {await find_run_id(redis)}{job.rounds * '+round'}"
+        start = ResumeState(RESUME_FORMAT, identity, job.board, client.transport.url)
+        return await send_source(client, job, source, start, concurrency=job.concurrency, on_batch=lambda: None)
+
+    def _place(self) -> str:
+        """Return the address and the key, without user and password."""
+        return f"{self.url.rpartition('@')[2]} {self.key}"
 
 
-async def import_sorted_set(client: AsyncClient, job: Job, members: SortedSet) -> None:
-    """Run the whole import. Exit with code 1 if members were rejected."""
-    try:
-        from redis.asyncio import Redis
-        from redis.exceptions import RedisError
-    except ImportError:
-        fail("--redis needs the package redis: pip install 'rankcurve[redis]'")
-    board = await client.board(job.board)
-    column, scale = choose_column(board, job)
+def files_by_purpose(job: Job) -> dict[str, Path]:
     files = {"the note for resuming": job.resume_path, "the same while it is written": partial_path(job.resume_path)}
     if job.rejects:
         files |= {"the file for rejected members": job.rejects, "the file for their reasons": reasons_path(job.rejects)}
-    refuse_shared_files(files)
-    try:
-        # Members that are not UTF-8 become text with surrogates, which `owner_fault` finds.
-        async with Redis.from_url(
-            members.url,
-            socket_timeout=TIMEOUT_S,
-            socket_connect_timeout=TIMEOUT_S,
-            decode_responses=True,
-            encoding_errors="surrogateescape",
-        ) as redis:
-            start = ResumeState(
-                RESUME_FORMAT,
-                f"{members.place()} {column} {await find_run_id(redis)}{job.rounds * '+round'}",
-                job.board,
-                client.transport.url,
-            )
-            reader = MemberReader(column, scale)
-            source = Source(
-                line="member",
-                heading=csv_record("member", "score"),
-                name_line=lambda rejection: f"member {member_of(rejection.record)!a}",
-                advice=f"do the scores fit the column {column}",
-                size=await count_members(redis, members.key),
-                measure=lambda position: position.line,
-                read_batches=lambda position: scan_members(redis, members.key, reader, position, job.batch),
-            )
-            tally = await send_source(client, job, source, start, concurrency=job.concurrency, on_batch=lambda: None)
-    except (RedisError, ValueError) as cause:
-        raise UnusableSourceError(f"Redis, {members.place()}: {cause}") from cause
-    if tally.rejected:
-        typer.echo(f"the rejected members are in {job.rejects or 'no file (--rejects FILE writes one)'}", err=True)
-        raise typer.Exit(1)
+    return files
 
 
-def choose_column(board: Board, job: Job) -> tuple[str, int | None]:
-    """Return the ranked column that takes the scores, and its scale if values are rounded."""
+def choose_column(board: Board, job: Job, *, merge: bool) -> Column:
+    """Return the column that takes the scores. Raises UnusableSourceError."""
     if len(job.columns) > 1:
         raise UnusableSourceError("a sorted set has one score for each member, so --column names one column")
     name = job.columns[0] if job.columns else first_ranked(job.board, board)
@@ -114,7 +118,9 @@ def choose_column(board: Board, job: Job) -> tuple[str, int | None]:
     if found is None or found.type == "text":
         numbers = ", ".join(each.name for each in board.columns if each.type != "text")
         raise UnusableSourceError(f"{job.board} has no column of numbers named {name!r}; it has {numbers}")
-    return name, found.scale if job.rounds else None
+    if merge and found.merge not in ("max", "min"):
+        raise UnusableSourceError(f"--merge needs a column of merge max or min, and {name} merges by {found.merge}")
+    return found
 
 
 async def find_run_id(redis: "Redis") -> str:
@@ -149,8 +155,11 @@ async def scan_members(
 
 
 class MemberReader:
-    def __init__(self, column: str, scale: int | None) -> None:
+    """Makes posts of members. `kind` is the member of a post that holds the score: `stats` or `set`."""
+
+    def __init__(self, column: str, kind: str, scale: int | None) -> None:
         self._column = column
+        self._kind = kind
         self._scale = scale
 
     def read_post(self, owner: str, score: float) -> tuple[Post, int] | str:
@@ -160,7 +169,7 @@ class MemberReader:
         if (text := score_text(score)) is None:
             return f"the score {score!r} is no finite number of at most {VALUE_LETTERS_MAX} digits"
         nearest = None if self._scale is None else rounded_text(text, self._scale)
-        return {"owner": owner, "set": {self._column: nearest or text}}, nearest is not None
+        return {"owner": owner, self._kind: {self._column: nearest or text}}, nearest is not None
 
 
 def score_text(score: float) -> str | None:

@@ -195,8 +195,8 @@ def may_succeed_later(error: RankcurveError) -> bool:
 
 def advice_after_many_rejections(tally: Tally, job: Job, source: Source) -> str:
     return (
-        f"{tally.rejected:,} {source.line}s rejected (--rejected-max {job.rejected_max}); {source.advice}, "
-        "with a larger --rejected-max it continues"
+        f"{tally.rejected:,} {source.line}s rejected (--rejected-max {job.rejected_max}); {source.advice} With a "
+        "larger --rejected-max it continues"
     )
 
 

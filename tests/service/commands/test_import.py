@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import Result
 
-from service.commands.imports import importing
+from service.commands.imports import csv_import
 from service.commands.imports.import_lines import Field, Plan, SourcePosition, owner_fault, read_batches
 from tests.service.cli_fake_service import FakeBoard, FakeService, run
 from tests.service.real_service import WAIT_S, environment
@@ -104,7 +104,7 @@ def test_an_import_at_a_terminal_asks_before_it_adds_up_a_file_again(
     fake: FakeService, summed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import_sums(fake, summed, "xp=score")
-    monkeypatch.setattr(importing, "is_interactive", lambda: True)
+    monkeypatch.setattr(csv_import, "is_interactive", lambda: True)
     sent = len(fake.batches)
     arguments = ("import", "s", str(summed), "--owner-column", "id", "-c", "xp=score", "-c", "wins=won")
     run(*arguments, fake=fake, stdin="n\n", code=1)
@@ -245,7 +245,7 @@ def test_an_import_stops_after_too_many_rejected_lines(fake: FakeService, player
     assert len(fake.batches) == 2
     again = do_import(fake, players, "--rejected-max", "5", "--concurrency", "1")
     assert (again.exit_code, len(fake.batches)) == (1, 2), "no batch is sent that would stop the import again"
-    assert "with a larger --rejected-max it continues" in again.stderr
+    assert "With a larger --rejected-max it continues" in again.stderr
     fake.rejected_owners = set()
     finished = do_import(fake, players, "--rejected-max", "8")
     assert "continuing after line 9" in finished.stderr

@@ -133,6 +133,15 @@ def test_members_that_cannot_be_owners_are_listed_and_all_others_are_copied(
     assert entries(run, board)["fine"][1] == 0.063
 
 
+def test_a_merged_score_never_replaces_a_better_one_that_the_game_posted(run: Run, copy: Run, redis: Redis) -> None:
+    redis.zadd("arena", {"ada": 10, "bob": 30})
+    board = make_board(run, "both")
+    copy(board)
+    redis.zadd("arena", {"ada": 5, "bob": 40})
+    copy(board, "--merge")
+    assert {owner: score for owner, (_, score) in entries(run, board).items()} == {"ada": 10, "bob": 40}
+
+
 def stop_copy(copy: Run, redis: Redis, board: str) -> Result:
     """Stop a copy where it meets the member that is not UTF-8. Return the result of the same command, run again."""
     fill(redis)
@@ -171,6 +180,7 @@ def test_a_copy_begins_anew_if_redis_was_started_again(
     [
         ("none", [], "no such key"),
         ("names", [], "it is a list"),
+        ("arena", ["--merge"], "xp merges by sum"),
         ("arena", ["--column", "xp", "--column", "best"], "names one column"),
         ("arena", ["--column", "tag"], "no column of numbers named 'tag'"),
         ("arena", ["--column", "lap"], "no column of numbers named 'lap'"),
@@ -181,7 +191,7 @@ def test_a_copy_that_cannot_begin_says_why(
 ) -> None:
     redis.rpush("names", "ada")
     redis.zadd("arena", {"ada": 1})
-    run("board", "create", "typed", "-c", "xp:max:high", "-c", "tag:last:text")
+    run("board", "create", "typed", "-c", "xp:sum:high", "-c", "tag:last:text")
     result = copy("typed", *more, key=key, code=1)
     assert reason in result.stderr
     assert entries(run, "typed") == {}
@@ -191,12 +201,20 @@ def test_a_redis_that_does_not_answer_is_named(run: Run, tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     board = make_board(run, "away")
     result = run("import", "--redis", "redis://:secret@127.0.0.1:1", "arena", board, code=1)
-    assert "Redis, 127.0.0.1:1 arena: " in result.stderr
+    assert "error: 127.0.0.1:1 arena: " in result.stderr
     assert "secret" not in result.stderr
     assert "scheme" in run("import", "--redis", "http://127.0.0.1", "arena", board, code=1).stderr
 
 
-@pytest.mark.parametrize("words", [["b"], ["b", "--redis", "redis://h", "k", "--label", "x"], ["b", __file__]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["b"],
+        ["b", "--redis", "redis://h", "k", "--label", "x"],
+        ["b", __file__],
+        ["b", __file__, "--owner-column", "id", "--merge"],
+    ],
+)
 def test_a_copy_has_one_source(run: Run, words: list[str]) -> None:
     assert "--redis URL KEY" in run("import", *words, code=2).stderr
 
