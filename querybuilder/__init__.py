@@ -61,6 +61,7 @@ from querybuilder.terms import (
     excluded,
     length,
     lit,
+    lower_case,
     max_,
     min_,
     minus,

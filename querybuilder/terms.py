@@ -209,6 +209,11 @@ def coalesce(first: Operand, second: Operand, *more: Operand) -> Term:
     return _call("coalesce", first, second, *more)
 
 
+def lower_case(text: Operand) -> Term:
+    """Return a text with its ASCII letters in lower case. What becomes of other letters depends on the database."""
+    return Expression(_call("lower", text).write, TEXT)
+
+
 def length(text: Operand) -> Term:
     return Expression(_call("length", text).write, INTEGER)
 

@@ -45,7 +45,10 @@ class ListCursor(msgspec.Struct, Generic[L, A], array_like=True, frozen=True):
     after: A
 
 
+# Filters of a list of leaderboards by activity; the time of the last change, as a negative number, and an id.
+ActivityCursor = ListCursor[str, tuple[int, str]]
 BoardCursor = ListCursor[str, str]  # the prefix of a list of leaderboards, or the id of a list of a family; an id
+FamilyCursor = ListCursor[Literal["families"], str]  # the id of a family
 PoolCursor = ListCursor[str | None, tuple[str, str]]  # the client whose pools are listed; ids of a client and a pool
 ResourceCursor = ListCursor[int, str]  # the key of a pool; a resource
 ClientCursor = ListCursor[Literal["clients"], str]  # the id of a client

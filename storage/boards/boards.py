@@ -17,12 +17,14 @@ from querybuilder import (
     advisory_lock,
     asc,
     col,
+    contains_text,
     count,
     delete,
     drop_table,
     hold_table,
     insert,
     lit,
+    lower_case,
     param,
     plus,
     remainder,
@@ -554,12 +556,19 @@ def find_board(board_id: str, *, lock: Lock | None = None, queued: bool = False)
     return decode_board(rows[0][: len(COLUMNS)])
 
 
-def list_boards(*, prefix: str, after: str, limit: int, archived: bool = True) -> Program[list[Board]]:
+def list_boards(
+    *, prefix: str, after: str, limit: int, archived: bool = True, contains: str = "", families: bool = True
+) -> Program[list[Board]]:
     """Return boards whose id starts with `prefix` and is greater than `after`, ordered by id.
 
-    `archived` says whether the result includes archived boards.
+    `archived` says whether the result includes archived boards, and `families` whether it includes boards of families.
+    With `contains`, each id contains this text, in upper or lower case. Then the database reads every id.
     """
     conditions = [col("id").ge(prefix), col("id").gt(after)]
+    if contains:
+        conditions.append(contains_text(lower_case(col("id")), contains.lower()))
+    if not families:
+        conditions.append(col("family_key").is_null())
     if not archived:
         conditions.append(col("archived_at").is_null())
     if prefix:

@@ -138,12 +138,15 @@ async def use_a_family(client: Recorded) -> None:
     assert (await client.positions("arena:this-week:clan=fox", "p1", ["xp"], compare="previous"))[0].rank == 1
     assert await client.history("arena", "p1", "xp", period="week", facets={"clan": "fox"}) == []
     assert "arena:all" in [board.id for board in await client.boards("arena")]
+    assert [board.id for board in await client.boards(contains="B", families=False, order="activity")] == ["b"]
+    assert [family["id"] for family in await client.families()] == ["arena"]
 
 
 async def use_owners(client: Recorded) -> None:
     await client.put_profile("p1", {"name": "Ada"})
     assert await client.profile("p1") == {"name": "Ada"}
     assert (await client.page("b", "lap", limit=2, profiles=True)).entries[1].profile == {"name": "Ada"}
+    assert [each.board for each in await client.owner_boards("p1")][-1] == "b"
     assert (await client.owner_posts("p1", limit=1))[0].board.startswith("arena:")
     journal = await client.journal()
     assert {line.owner for line in journal} >= {f"p{index}" for index in range(OWNERS)}

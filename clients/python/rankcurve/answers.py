@@ -64,6 +64,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     ties: str = "shared"
     entries: int | None = None
     created_at: datetime | None = None
+    active_at: datetime | None = None  # only in a list by activity
     closed: bool = False
     archived: bool = False
     predictor: Predictor = Predictor()
@@ -71,6 +72,14 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 
     def ranked_columns(self) -> list[str]:
         return [column.name for column in self.columns if column.ranked]
+
+
+class OwnerBoard(msgspec.Struct, frozen=True, kw_only=True):
+    """A leaderboard on which an owner has an entry, and the entry."""
+
+    board: str
+    updated_at: datetime
+    stats: Stats = {}
 
 
 class Period(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from .answers import (
     FamilyBoard,
     JournalLine,
     Lookup,
+    OwnerBoard,
     OwnerPosition,
     Page,
     PastPosition,
@@ -334,9 +335,35 @@ class Operations(Generic[Transport, Buffer, Holders]):
         return (yield from self._get(Board, board_path(board)))
 
     @walk
-    def boards(self, prefix: str = "") -> Walk[Board]:
-        """Yield the boards whose ids start with a prefix, by id."""
-        yield from self._walk_list(path_of("v1", "leaderboards"), "leaderboards", Board, {"prefix": prefix or None})
+    def boards(
+        self,
+        prefix: str = "",
+        *,
+        contains: str = "",
+        order: Literal["id", "activity"] = "id",
+        families: bool = True,
+    ) -> Walk[Board]:
+        """Yield the boards whose ids start with `prefix` and contain `contains`, by id or the most active first.
+
+        `families` says whether boards of families are listed.
+        """
+        query = {
+            "prefix": prefix or None,
+            "contains": contains or None,
+            "order": None if order == "id" else order,
+            "families": None if families else False,
+        }
+        yield from self._walk_list(path_of("v1", "leaderboards"), "leaderboards", Board, query)
+
+    @walk
+    def families(self) -> Walk[Record]:
+        """Yield the families with their specifications, by id."""
+        yield from self._walk_list(path_of("v1", "families"), "families", Record, {})
+
+    @walk
+    def owner_boards(self, owner: str) -> Walk[OwnerBoard]:
+        """Yield the boards on which an owner has an entry, by id, each with the entry."""
+        yield from self._walk_list(owner_path(owner, "boards"), "boards", OwnerBoard, {})
 
     @operation
     def reset_board(self, board: str) -> Program[None]:

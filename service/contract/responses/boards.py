@@ -71,7 +71,8 @@ def curve_state(board: Board, curve: RankCurve, now_us: int) -> CurveState:
 class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A leaderboard with its full specification.
 
-    `curves` has the state of each ranked column's curve. Lists of leaderboards leave it out. `opens_at`,
+    `curves` has the state of each ranked column's curve. Lists of leaderboards leave it out. Lists by activity have
+    `active_at`, the time of the last logged change or else of the creation. `opens_at`,
     `closes_at`, `grace_seconds` and `keep_seconds` are present if the leaderboard has an opening or a closing time. A
     `partition` is present if the store has several partitions. A
     `closed` leaderboard takes no posts. An `archived` leaderboard no longer has rows. Requests for its top, its owners,
@@ -92,6 +93,7 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     archived: bool
     entries: int
     created_at: Time
+    active_at: Time | UnsetType = UNSET
     curves: dict[str, CurveState | None] | UnsetType = UNSET
 
 
@@ -99,6 +101,25 @@ class BoardList(msgspec.Struct, frozen=True):
     """A page of leaderboards in the order of their ids. `next` is the cursor of the next page; null on the last one."""
 
     leaderboards: list[BoardAnswer]
+    next: str | None
+
+
+class OwnerBoard(msgspec.Struct, frozen=True):
+    """A leaderboard on which an owner has an entry, and the entry."""
+
+    board: str
+    updated_at: Time
+    stats: Stats
+
+
+class OwnerBoards(msgspec.Struct, frozen=True):
+    """The leaderboards of an owner by id. `next` is the cursor of the next page; null on the last one.
+
+    A page may have few leaderboards, or none, and still a `next`, because a request looks at a bounded number of them.
+    """
+
+    owner: str
+    boards: list[OwnerBoard]
     next: str | None
 
 
@@ -121,6 +142,13 @@ class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     keep: dict[str, int]
     boards: int
     created_at: Time
+
+
+class FamilyList(msgspec.Struct, frozen=True):
+    """A page of families in the order of their ids. `next` is the cursor of the next page; null on the last one."""
+
+    families: list[FamilyAnswer]
+    next: str | None
 
 
 Bound = Annotated[str | None, Meta(description="ISO 8601 in UTC, with microseconds")]

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from service.context import Context
-from service.contract.cursors import BoardCursor
+from service.contract.cursors import ActivityCursor, BoardCursor
 from service.contract.problems import ProblemError
 from service.contract.queries import BoardsQuery
 from service.contract.requests import BoardBody, ColumnBody, PutBoard
@@ -24,6 +24,7 @@ from service.contract.routes import Call, Reply
 from service.contract.values import format_us, parse_decimal, to_micros, to_wire_number
 from storage.boards.boards import (
     ALL_ENTRIES,
+    by_partition,
     change_board,
     create_board,
     delete_board,
@@ -34,6 +35,7 @@ from storage.boards.boards import (
 from storage.boards.closed_boards import is_closed
 from storage.boards.families import find_families_by_key
 from storage.errors import FamilyBoardError, SpecInvalidError, UnknownBoardError
+from storage.log.change_log import change_log
 from storage.log.journal import journal
 from storage.log.log_record import ChangeKind
 from storage.records import (
@@ -50,11 +52,12 @@ from storage.records import (
     TableSharing,
     Ties,
 )
-from storage.store import Program
+from storage.store import Program, in_partition
 
 # By default, the range of a column is from minus this value to plus this value. The range is smaller if these values,
 # at the column's scale, do not fit into 64 bits.
 DEFAULT_LIMIT_UNITS = 10**15
+ACTIVE_BOARDS_MAX = 5_000  # most boards among which a request finds those that were changed last
 
 
 async def put_board(context: Context, call: Call) -> Reply:
@@ -160,15 +163,64 @@ async def get_board(context: Context, call: Call) -> BoardAnswer:
 async def get_boards(context: Context, call: Call) -> BoardList:
     query: BoardsQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    after = context.cursors.find_start(query.cursor, BoardCursor, query.prefix, "", "a list with another prefix")
+    # A cursor of a list with other filters is refused. A plain list is known by its prefix alone.
+    filters = f"{query.prefix}?{query.contains}?{query.families}" if query.contains or not query.families else ""
+    of = filters or query.prefix
+    if query.order == "activity":
+        return await _list_by_activity(context, query, limit, of)
+    after = context.cursors.find_start(query.cursor, BoardCursor, of, "", "a list with other filters")
 
     def program() -> Program[list[tuple[Board, int, bool]]]:
-        boards = yield from list_boards(prefix=query.prefix, after=after, limit=limit + 1)
+        boards = yield from list_boards(
+            prefix=query.prefix, contains=query.contains, families=query.families, after=after, limit=limit + 1
+        )
         return (yield from _with_state(boards, context.now_us()))
 
     found = await context.store.read(program)
-    shown, next_page = context.cursors.cut_page(found, limit, lambda last: BoardCursor(query.prefix, last[0].id))
+    shown, next_page = context.cursors.cut_page(found, limit, lambda last: BoardCursor(of, last[0].id))
     listed = [make_board_answer(context, board, entries, closed=closed) for board, entries, closed in shown]
+    return BoardList(listed, next_page)
+
+
+async def _list_by_activity(context: Context, query: BoardsQuery, limit: int, of: str) -> BoardList:
+    """Return boards that are not archived, those first that were changed last.
+
+    Raises:
+        ProblemError: `too_many_boards`, because more than `ACTIVE_BOARDS_MAX` boards match.
+    """
+    start = context.cursors.find_start(
+        query.cursor, ActivityCursor, of, (-INT64_MAX, ""), "a list with other filters or in another order"
+    )
+
+    def program() -> Program[tuple[list[tuple[Board, int, bool]], dict[int, int]]]:
+        boards = yield from list_boards(
+            prefix=query.prefix,
+            contains=query.contains,
+            families=query.families,
+            archived=False,
+            after="",
+            limit=ACTIVE_BOARDS_MAX + 1,
+        )
+        if len(boards) > ACTIVE_BOARDS_MAX:
+            detail = f"more than {ACTIVE_BOARDS_MAX} leaderboards match; leave out those of families, or name a part"
+            raise ProblemError("too_many_boards", detail, pointer="order")
+        active: dict[int, int] = {}
+        for partition, theirs in by_partition(boards):
+            keys = [board.key for board in theirs]
+            active |= yield from in_partition(partition, change_log.find_last_changes(keys))
+        places = {board.key: (-active.get(board.key, board.created_at_us), board.id) for board in boards}
+        wanted = sorted((board for board in boards if places[board.key] > start), key=lambda board: places[board.key])
+        found = yield from _with_state(wanted[: limit + 1], context.now_us())
+        return found, {key: -place[0] for key, place in places.items()}
+
+    found, active = await context.store.read(program)
+    shown, next_page = context.cursors.cut_page(
+        found, limit, lambda last: ActivityCursor(of, (-active[last[0].key], last[0].id))
+    )
+    listed = [
+        make_board_answer(context, board, entries, closed=closed, active_us=active[board.key])
+        for board, entries, closed in shown
+    ]
     return BoardList(listed, next_page)
 
 
@@ -240,6 +292,7 @@ def make_board_answer(
     *,
     closed: bool,
     curves: dict[str, CurveState | None] | None = None,
+    active_us: int | None = None,
 ) -> BoardAnswer:
     return BoardAnswer(
         id=board.id,
@@ -253,6 +306,7 @@ def make_board_answer(
         archived=board.archived_us is not None,
         entries=entries,
         created_at=format_us(board.created_at_us),
+        active_at=UNSET if active_us is None else format_us(active_us),
         curves=UNSET if curves is None else curves,
     )
 

@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from service.context import Context
-from service.contract.cursors import BoardCursor
+from service.contract.cursors import BoardCursor, FamilyCursor
 from service.contract.problems import ProblemError, clip_text
-from service.contract.queries import FacetsQuery, FamilyBoardsQuery, HistoryQuery, RankMode
+from service.contract.queries import FacetsQuery, FamilyBoardsQuery, HistoryQuery, ListQuery, RankMode
 from service.contract.requests import PutFamily
 from service.contract.responses.boards import (
     FacetList,
     FacetValue,
     FamilyAnswer,
     FamilyBoardAnswer,
+    FamilyList,
     HistoryAnswer,
     PastPosition,
     PeriodAnswer,
@@ -27,7 +28,7 @@ from service.views.owners.owners import find_ranked_column
 from service.views.owners.positions import BoardColumn, find_positions
 from service.views.retry_on_change import retry_with_boards
 from storage.boards.boards import ALL_ENTRIES, by_partition, find_totals_of
-from storage.boards.families import count_boards, delete_family, list_boards_on_shelf, put_family
+from storage.boards.families import count_boards, delete_family, list_boards_on_shelf, list_families, put_family
 from storage.boards.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
 from storage.errors import SpecInvalidError
 from storage.log.journal import journal
@@ -95,6 +96,15 @@ def _facets(names: Sequence[str], index: int) -> tuple[str, ...]:
 
 async def get_family(context: Context, call: Call) -> FamilyAnswer:
     return await _answer(context, await context.catalog.families.reread_family(call.path["family"]))
+
+
+async def get_families(context: Context, call: Call) -> FamilyList:
+    query: ListQuery = call.query
+    limit = query.limit or context.settings.page_entries_default
+    after = context.cursors.find_start(query.cursor, FamilyCursor, "families", "")
+    found = await context.store.read(lambda: list_families(after=after, limit=limit + 1))
+    shown, next_page = context.cursors.cut_page(found, limit, lambda last: FamilyCursor("families", last.id))
+    return FamilyList([await _answer(context, family) for family in shown], next_page)
 
 
 async def remove_family(context: Context, call: Call) -> None:

@@ -1,26 +1,33 @@
 """Handlers that read owners: an owner's entry, and the entries of many owners."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from msgspec import UNSET
 
 from service.context import Context
+from service.contract.cursors import BoardCursor
 from service.contract.problems import ProblemError
-from service.contract.queries import ProfilesQuery
+from service.contract.queries import ListQuery, ProfilesQuery
 from service.contract.requests import Lookup
-from service.contract.responses.boards import EntryAnswer, LookupAnswer, LookupEntry
+from service.contract.responses.boards import EntryAnswer, LookupAnswer, LookupEntry, OwnerBoard, OwnerBoards
 from service.contract.responses.positions import Position
 from service.contract.routes import Call, Tagged
 from service.contract.values import format_us, parse_owner
 from service.ranks.locator import Locator, WantedRank, read_board_totals
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.archive.archive_reader import ArchivedEntries
+from storage.boards.boards import list_boards
 from storage.entries.hidden_owners import hidden_statements
 from storage.errors import UnknownColumnError, UnknownOwnerError
+from storage.reads.point_reads import read_owner_on_boards
 from storage.records import Best, Board, Entry
-from storage.store import Program
+from storage.store import Program, Store
 
 from .profiles import add_profiles
+
+EXAMINED_BOARDS_MAX = 100  # most boards among which one request looks for those of an owner
 
 
 async def find_column(context: Context, board_id: str, name: str) -> tuple[Board, int]:
@@ -65,6 +72,31 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     elif not unseen:  # a hidden entry changes without the board
         return tag_answer(call, board, totals, answer)
     return answer
+
+
+async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
+    """Return the boards on which an owner has an entry. One request looks at `EXAMINED_BOARDS_MAX` boards at most."""
+    query: ListQuery = call.query
+    owner, limit = call.path["owner"], query.limit or context.settings.page_entries_default
+    after = context.cursors.find_start(query.cursor, BoardCursor, owner, "", "the list of another owner")
+    boards = await context.store.read(
+        lambda: list_boards(prefix="", after=after, limit=EXAMINED_BOARDS_MAX, archived=False)
+    )
+    found: dict[str, OwnerBoard] = {}
+    by_store: dict[Store, list[Board]] = defaultdict(list)
+    for board in boards:
+        by_store[context.store_for_board(board)].append(board)
+    for store, theirs in by_store.items():
+        opened = [context.boards.open_board(board) for board in theirs]
+        for board, read in zip(theirs, await store.read(partial(read_owner_on_boards, opened, owner)), strict=True):
+            if (entry := read.entry) is not None:
+                stats = context.ranks.find_locator(board).format_stats(entry.cells)
+                found[board.id] = OwnerBoard(board.id, format_us(entry.updated_at_us), stats)
+    listed = [found[board_id] for board_id in sorted(found)]
+    last = boards[-1].id if len(boards) == EXAMINED_BOARDS_MAX else None
+    if len(listed) > limit:
+        listed, last = listed[:limit], listed[limit - 1].board
+    return OwnerBoards(owner, listed, None if last is None else context.cursors.encode_cursor(BoardCursor(owner, last)))
 
 
 async def find_hidden_entries(context: Context, board: Board, owners: Sequence[str]) -> dict[str, Entry]:

@@ -2,7 +2,12 @@
 
 import asyncio
 from typing import Any
+from unittest.mock import ANY
 
+import pytest
+
+from service.views.boards import boards
+from service.views.owners import owners
 from tests.service.real_service import RARELY, Service
 
 B = "/v1/leaderboards/b"
@@ -149,6 +154,93 @@ async def test_an_invalid_id_of_a_board_is_refused_by_every_method(service: Serv
             body = {"columns": [XP]} if method == "PUT" else None
             assert await service.refused(method, f"/v1/leaderboards/{board}", body) == (400, "bad_request")
     await service.must("PUT", f"/v1/leaderboards/{'x' * 128}", {"columns": [XP]})
+
+
+async def list_ids(service: Service, query: str) -> list[str]:
+    """Return the ids of a list, read in pages of two."""
+    ids: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = await service.get(f"/v1/leaderboards?limit=2{query}" + (f"&cursor={cursor}" if cursor else ""))
+        ids += [board["id"] for board in page["leaderboards"]]
+        cursor = page["next"]
+    return ids
+
+
+async def make_boards(service: Service) -> None:
+    for board in ("Season-1", "season-2", "daily", "other"):
+        await service.board(board, XP)
+    await service.call("PUT", "/v1/families/arena", {"columns": [XP], "periods": ["all"], "facets": [[], ["clan"]]})
+    post = {"owner": "ada", "stats": {"xp": 1}, "facets": {"clan": "fox"}}
+    await service.call("POST", "/v1/families/arena/posts", post)
+
+
+async def test_boards_are_found_by_any_part_of_their_ids_in_either_case(service: Service) -> None:
+    await make_boards(service)
+    assert await list_ids(service, "&contains=EAS") == ["Season-1", "season-2"]
+    assert await list_ids(service, "&contains=a&prefix=d") == ["daily"]
+    assert await list_ids(service, "&contains=nowhere") == []
+    assert await list_ids(service, "&contains=%25") == []
+    assert await list_ids(service, "&families=false") == ["Season-1", "daily", "other", "season-2"]
+    assert len(await list_ids(service, "")) == 6
+
+
+async def test_boards_by_activity_begin_with_the_last_changed_one(service: Service) -> None:
+    await make_boards(service)
+    for board in ("other", "daily", "Season-1"):
+        await service.post(board, {"owner": "ada", "stats": {"xp": 1}})
+    assert await list_ids(service, "&order=activity&families=false") == ["Season-1", "daily", "other", "season-2"]
+    await service.post("daily", {"owner": "ada", "stats": {"xp": 1}})
+    assert await list_ids(service, "&order=activity&families=false&contains=a") == ["daily", "Season-1", "season-2"]
+    assert (await list_ids(service, "&order=activity"))[0] == "daily"
+    [daily, *_] = (await service.get("/v1/leaderboards?order=activity"))["leaderboards"]
+    assert daily["active_at"] > daily["created_at"]
+
+
+async def test_a_cursor_of_another_order_or_filter_is_refused(service: Service) -> None:
+    await make_boards(service)
+    for one, other in (("", "&order=activity"), ("&order=activity", ""), ("&contains=a", ""), ("", "&families=false")):
+        cursor = (await service.get(f"/v1/leaderboards?limit=1{one}"))["next"]
+        answer = await service.call("GET", f"/v1/leaderboards?limit=1{other}&cursor={cursor}")
+        assert (answer.status, answer.body["code"]) == (400, "bad_cursor")
+
+
+async def test_more_boards_than_the_order_by_activity_takes_are_refused(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await make_boards(service)
+    monkeypatch.setattr(boards, "ACTIVE_BOARDS_MAX", 4)
+    answer = await service.call("GET", "/v1/leaderboards?order=activity")
+    assert answer.body["code"] == "too_many_boards"
+    assert len(await list_ids(service, "&order=activity&families=false")) == 4
+
+
+async def test_families_are_listed_by_id_with_their_specifications(service: Service) -> None:
+    for family in ("b", "c", "a"):
+        await service.call("PUT", f"/v1/families/{family}", {"columns": [XP], "periods": ["day"]})
+    first = await service.get("/v1/families?limit=2")
+    rest = await service.get(f"/v1/families?limit=2&cursor={first['next']}")
+    assert [each["id"] for each in first["families"] + rest["families"]] == ["a", "b", "c"]
+    assert rest["next"] is None
+    assert first["families"][0] == await service.get("/v1/families/a")
+
+
+async def test_the_boards_of_an_owner_are_those_with_an_entry(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await make_boards(service)
+    monkeypatch.setattr(owners, "EXAMINED_BOARDS_MAX", 2)
+    for board in ("other", "season-2"):
+        await service.post(board, {"owner": "ada", "stats": {"xp": 7}}, {"owner": "bob", "stats": {"xp": 8}})
+    found: list[Any] = []
+    path: str | None = "/v1/owners/ada/boards?limit=1"
+    while path is not None:
+        page = await service.get(path)
+        found += page["boards"]
+        path = None if page["next"] is None else f"/v1/owners/ada/boards?limit=1&cursor={page['next']}"
+    assert [each["board"] for each in found] == ["arena:all", "arena:all:clan=fox", "other", "season-2"]
+    assert found[-1]["stats"] == {"xp": 7}
+    assert await service.get("/v1/owners/nobody/boards?limit=9") == {"owner": "nobody", "boards": [], "next": ANY}
 
 
 async def test_boards_are_listed_by_id_with_prefix_limit_and_cursor(service: Service) -> None:
