@@ -4,7 +4,7 @@ from typing import Any
 
 NAMES = {
     "board": "b", "owner": "ada", "column": "xp", "family": "f", "client_id": "c", "pool_id": "p", "key": "k",
-    "post_id": "once", "operation": "version", "file": "main.js",
+    "post_id": "once", "operation": "version", "file": "dashboard.js",
 }  # fmt: skip
 KEY = {"name": "operator", "role": "ops"}
 POST = {"owner": "ada", "stats": {"xp": 3}}

@@ -24,11 +24,8 @@ _HEAD = """<!doctype html>
 <meta name="color-scheme" content="light dark">
 <title>rankcurve API</title>
 <link rel="icon" href="/dashboard/icon.svg" type="image/svg+xml">
-<script src="/dashboard/theme.js"></script>
-<link rel="stylesheet" href="/dashboard/style.css">
-<link rel="stylesheet" href="/dashboard/parts.css">
-<link rel="stylesheet" href="/dashboard/api_page.css">
-<script type="module" src="/dashboard/api_page.js"></script>
+<link rel="stylesheet" href="/dashboard/docs.css">
+<script src="/dashboard/docs.js"></script>
 </head>
 <body>
 <a class="skip" href="#main">Skip to content</a>

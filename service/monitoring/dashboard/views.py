@@ -3,8 +3,8 @@
 Every response tells the browser to block requests to other hosts, inline scripts, and frames around the page, because
 no page needs them. The dashboard shows names that owners chose, and such a name may contain an attack.
 
-The files in `page/` are listed, read and compressed once in each process, at the first request. A name from a request
-is only looked up in that list and never becomes part of a path.
+The files are joined from the sources in `page/` and compressed once in each process, at the first request. A name from
+a request is only looked up in that list and never becomes part of a path.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ import msgspec
 from service.contract.problems import ProblemError, clip_text
 from service.contract.routes import Call, Reply, Route, match_entity_tag
 
-PAGE = Path(__file__).parent / "page"
+from .joined_files import read_files
+
 INDEX = "index.html"
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -50,11 +51,7 @@ class PageFile(NamedTuple):
 
 @cache
 def page_files() -> dict[str, PageFile]:
-    return {path.name: _read(path) for path in sorted(PAGE.iterdir()) if path.suffix in MEDIA_TYPES}
-
-
-def _read(path: Path) -> PageFile:
-    return make_page_file(path.read_bytes(), MEDIA_TYPES[path.suffix])
+    return {name: make_page_file(text.encode(), MEDIA_TYPES[Path(name).suffix]) for name, text in read_files().items()}
 
 
 def make_page_file(content: bytes, media_type: str) -> PageFile:

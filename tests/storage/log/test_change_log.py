@@ -103,3 +103,16 @@ async def test_pruning_deletes_the_oldest_changes_in_steps_and_says_how_far_it_c
     assert [owner for owner, _, _ in await texts(store)] == ["e"]
     await deployment.apply(deployment.post("f", part(board, {"xp": 5})))
     assert [owner for owner, _, _ in await texts(store, marks[4])] == ["f"]
+
+
+async def test_the_last_change_of_each_board_is_found_and_boards_without_changes_are_left_out(
+    deployment: Deployment,
+) -> None:
+    boards = [await deployment.create(name, XP) for name in ("one", "two", "three")]
+    for now_us, board in ((10, boards[0]), (20, boards[1]), (30, boards[0])):
+        deployment.clock.now_us = now_us
+        await deployment.apply(deployment.post("ada", part(board, {"xp": now_us})))
+    keys = [board.key for board in boards]
+    found = await deployment.store.at(boards[0].partition).read(lambda: change_log.find_last_changes(keys))
+    assert found.get(boards[0].key) == 30
+    assert boards[2].key not in found

@@ -14,7 +14,16 @@ from yarl import URL
 
 from service.contract.keys import make_api_key
 from service.monitoring.dashboard.api_page import write_page
-from service.monitoring.dashboard.views import INDEX, MEDIA_TYPES, PAGE, page_files
+from service.monitoring.dashboard.joined_files import (
+    JOINED,
+    PAGE,
+    UNJOINED,
+    UnjoinableError,
+    join_modules,
+    order_modules,
+    read_files,
+)
+from service.monitoring.dashboard.views import INDEX, MEDIA_TYPES, page_files
 from tests.service.contract.test_keys import row
 from tests.service.openapi_checks import DOCUMENT
 from tests.service.real_service import Service
@@ -39,15 +48,47 @@ def path_of(name: str) -> str:
     return "/" if name == INDEX else f"/dashboard/{name}"
 
 
-def test_every_file_of_the_page_has_a_known_media_type() -> None:
-    assert {path.suffix for path in PAGE.iterdir()} <= MEDIA_TYPES.keys()
-    assert page_files().keys() == {path.name for path in PAGE.iterdir()}
+def test_every_source_is_part_of_a_file_with_a_known_media_type() -> None:
+    parts = set(UNJOINED)
+    for joined in JOINED.values():
+        parts |= {*joined.styles, *([joined.first, *order_modules(texts(), joined.main)] if joined.main else ())}
+    assert parts == texts().keys()
+    assert {Path(name).suffix for name in page_files()} <= MEDIA_TYPES.keys()
+
+
+MODULES = {
+    "main.js": 'import { one, two as second } from "./a.js";\nimport {\n  three,\n} from "./b.js";\nconst x = 1;\n',
+    "a.js": 'import { three } from "./b.js";\nexport const one = 1;\nexport async function two() {}\nclass x {}\n',
+    "b.js": "export function* three() {}\nexport class Four {}\nlet x = 2;\n",
+}
+
+
+def test_modules_are_joined_in_the_order_of_their_imports_with_names_of_their_own() -> None:
+    joined = join_modules(MODULES, "main.js")
+    assert order_modules(MODULES, "main.js") == ["b.js", "a.js", "main.js"]
+    assert 'const { one, two: second } = modules["a.js"];' in joined
+    assert "return { three, Four };" in joined
+    assert "return { one, two };" in joined
+    assert not re.search(r"^(import|export)", joined, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'import whole from "./b.js";', 'import * as b from "./b.js";', 'import "./b.js";', "export default 1;",
+        'export { three } from "./b.js";', "export let changing = 1;", 'const b = await import("./b.js");',
+        'import { one } from "./a.js";\n',
+    ],
+)  # fmt: skip
+def test_a_form_of_import_or_export_that_cannot_be_joined_is_refused(source: str) -> None:
+    with pytest.raises(UnjoinableError):
+        join_modules(MODULES | {"a.js": source}, "main.js")
 
 
 async def test_the_service_serves_every_file_unchanged_with_its_media_type(service: Service) -> None:
     for name, file in page_files().items():
         status, body, headers = await fetch_file(service, path_of(name), **PLAIN)
-        assert (status, body) == (200, (PAGE / name).read_bytes())
+        assert (status, body) == (200, read_files()[name].encode())
         assert headers["Content-Type"] == file.media_type == MEDIA_TYPES[Path(name).suffix]
         assert "Content-Encoding" not in headers
 
@@ -56,7 +97,7 @@ async def test_a_client_that_accepts_gzip_gets_the_same_file_compressed(service:
     for name in page_files():
         status, body, headers = await fetch_file(service, path_of(name), Accept_Encoding="br;q=1.0, gzip;q=0.8")
         assert (status, headers["Content-Encoding"], headers["Vary"]) == (200, "gzip", "Accept-Encoding")
-        assert gzip.decompress(body) == (PAGE / name).read_bytes()
+        assert gzip.decompress(body) == read_files()[name].encode()
 
 
 @pytest.mark.parametrize("accepted", ["gzip;q=0", "gzip; q=0.0, br", "br", "*", ""])
@@ -105,7 +146,8 @@ async def test_head_answers_the_headers_of_the_page_without_its_body(service: Se
     "path",
     [
         "/dashboard/views.py", "/dashboard/nothing.js", "/dashboard/%2e%2e%2f__init__.py", "/dashboard/..%2Ffiles.py",
-        "/dashboard/page%2Fmain.js", "/dashboard/%00", "/dashboard/", "/dashboard", f"/dashboard/{INDEX}", "/main.js",
+    pages = (texts()[INDEX], write_page(DOCUMENT))
+    index, docs = (set(re.findall(r'(?:href|src)="/dashboard/([\w.]+)"', text)) for text in pages)
     ],
 )  # fmt: skip
 async def test_no_file_but_those_of_the_page_is_served(service: Service, path: str) -> None:
@@ -115,7 +157,7 @@ async def test_no_file_but_those_of_the_page_is_served(service: Service, path: s
 async def test_the_paths_of_a_switched_off_dashboard_are_unknown(tmp_path: Path) -> None:
     async with Service(tmp_path, dashboard=False).running() as service:
         for method, path in [
-            ("GET", "/"), ("HEAD", "/"), ("POST", "/"), ("GET", "/dashboard/main.js"), ("GET", "/docs"),
+            ("GET", "/"), ("HEAD", "/"), ("POST", "/"), ("GET", "/dashboard/dashboard.js"), ("GET", "/docs"),
         ]:  # fmt: skip
             status, _, headers = await fetch_file(service, path, method)
             assert (status, headers["Content-Type"]) == (404, "application/problem+json")
@@ -134,6 +176,7 @@ async def test_the_page_itself_needs_no_key(service: Service) -> None:
 
 
 def texts() -> dict[str, str]:
+    """Return the sources of the pages by name."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(PAGE.iterdir())}
 
 
@@ -154,13 +197,13 @@ def test_text_never_becomes_html_or_a_script() -> None:
     assert not inline.search(texts()[INDEX])
 
 
-def test_the_pages_name_exactly_the_files_that_they_consist_of() -> None:
-    pages = texts()[INDEX] + write_page(DOCUMENT)
-    named = set(re.findall(r'(?:href|src)="/dashboard/([\w.]+)"', pages))
-    assert named == page_files().keys() - {INDEX}
-    for name, text in texts().items():
-        for imported in re.findall(r'^(?:import|\} from).*"\./([\w.]+)";', text, re.MULTILINE):
-            assert imported in named, f"{name} imports {imported}"
+def test_each_page_names_a_script_a_style_sheet_and_the_icon() -> None:
+    index, docs = (
+        set(re.findall(r'(?:href|src)="/dashboard/([\w.]+)"', text)) for text in (texts()[INDEX], write_page(DOCUMENT))
+    )
+    assert index == {"dashboard.js", "dashboard.css", "icon.svg"}
+    assert docs == {"docs.js", "docs.css", "icon.svg"}
+    assert index | docs | {INDEX} == page_files().keys()
 
 
 def test_no_file_of_the_page_is_longer_than_400_lines() -> None:
