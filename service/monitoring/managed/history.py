@@ -147,6 +147,14 @@ class MetricsMoment:
             return 0.0
         return max(0.0, _at(self._present, index) - (0.0 if before is None else _at(before, index)))
 
+    def list_numbers(self, samples: Sequence[tuple[str, Labels]]) -> list[tuple[float, float]]:
+        """Return the age of each snapshot in seconds, oldest first, and the sum of these samples in it."""
+        indexes = [self._indexes[sample] for sample in samples if sample in self._indexes]
+        return [
+            (self._present.at_s - snapshot.at_s, sum(_at(snapshot, index) for index in indexes))
+            for snapshot in (*self._past, self._present)
+        ]
+
     def _before(self, window_s: float) -> _Snapshot | None:
         if window_s not in self._befores:
             found = bisect_right(self._times, self._present.at_s - window_s)

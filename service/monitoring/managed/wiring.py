@@ -28,6 +28,7 @@ from .objects import (
     BOOLEAN,
     COMPOSITE,
     DOUBLE,
+    LIST,
     LONG,
     TEXT,
     Attribute,
@@ -38,6 +39,7 @@ from .objects import (
     attributes_of,
 )
 from .tree import ObjectTree
+from .verdict import Figures, find_alerts
 
 _JOB_OPERATIONS = {
     "run": "Run the job now in every process of the node, by ending its rest; returns how many processes have it",
@@ -74,7 +76,7 @@ async def manage_objects(
 
     actions = {f"job.{name}": _job_action(getattr(context.controls, name)) for name in _JOB_OPERATIONS}
     channel = NodeChannel({**actions, "cache.flush": flush}, settings, metrics.node)
-    fixed = _Fixed(context, metrics, channel, make_java_objects(version))
+    fixed = _Fixed(context, metrics, channel, make_java_objects(version), history)
     mapping = MetricMapping(context.store.dialect.name)
     tree = ObjectTree(history, mapping, BoardObjects(context, refresh), fixed.objects, settings)
     ticking = asyncio.create_task(history.run(), name="rates")
@@ -95,13 +97,23 @@ def _job_action(do: Callable[[str], bool]) -> Callable[[str], Awaitable[bool | N
 class _Fixed:
     """Makes the objects that do not come from metrics: java.lang, facts about the store, operations."""
 
-    def __init__(self, context: JobContext, metrics: Metrics, channel: NodeChannel, java: list[ManagedObject]) -> None:
+    def __init__(
+        self,
+        context: JobContext,
+        metrics: Metrics,
+        channel: NodeChannel,
+        java: list[ManagedObject],
+        history: MetricHistory,
+    ) -> None:
         self._context, self._metrics, self._channel, self._java = context, metrics, channel, java
+        self._history = history
 
     def objects(self, mapped: Mapping[ObjectName, ManagedObject]) -> Iterable[ManagedObject]:
         """Yield the objects. Objects from metrics (`mapped`) with the same names are later merged with them."""
         yield from self._java
         yield self._store(mapped)
+        yield self._verdict()
+        yield self._recent()
         text = "Read every curve again in every process of the node; returns how many processes did"
         yield ManagedObject(
             ObjectName.of(DOMAIN, type="Cache"),
@@ -116,6 +128,46 @@ class _Fixed:
             if managed.type == "Job" and "Rounds" in managed.attributes:
                 operations = self._operations(name.values["name"])
                 yield ManagedObject(name, "A background job", {}, operations, kind="rankcurve.Job")
+
+    def _verdict(self) -> ManagedObject:
+        def alerts_at(now: MetricsMoment) -> list[dict[str, Any]]:
+            return find_alerts(Figures(now, self._history.families, self._metrics))
+
+        rows: Rows = (
+            ("Alerts", LIST, "The alerts of docs/alerts.yml whose conditions hold, the most severe first [alerts]",
+             alerts_at),
+        )  # fmt: skip
+        return ManagedObject(
+            ObjectName.of(DOMAIN, type="Verdict"),
+            "Whether the node is well",
+            attributes_of(rows),
+            kind="rankcurve.Verdict",
+        )
+
+    def _recent(self) -> ManagedObject:
+        def numbers_of(sample: str, **wanted: str) -> Callable[[MetricsMoment], list[tuple[float, float]]]:
+            def read(now: MetricsMoment) -> list[tuple[float, float]]:
+                labels = Figures(now, self._history.families, self._metrics).labels_of(sample, **wanted)
+                return now.list_numbers([(sample, each) for each in labels])
+
+            return read
+
+        text = "of the last quarter of an hour: pairs of an age in seconds and {}, oldest first"
+        rows: Rows = (
+            ("Posts", LIST, f"Snapshots {text.format('all posts')} [posts]", numbers_of("rankcurve_posts_total")),
+            ("Requests", LIST, f"Snapshots {text.format('all requests')} [requests]",
+             numbers_of("rankcurve_requests_total")),
+            ("Failures", LIST, f"Snapshots {text.format('all requests that ended in 5xx')} [requests]",
+             numbers_of("rankcurve_requests_total", status="5")),
+            ("Waiting", LIST, f"Snapshots {text.format('the posts that waited')} [posts]",
+             numbers_of("rankcurve_write_queue_posts")),
+            ("Cpu", LIST, f"Snapshots {text.format('processor time')} [seconds]",
+             numbers_of("process_cpu_seconds_total")),
+        )  # fmt: skip
+        return ManagedObject(
+            ObjectName.of(DOMAIN, type="Recent"), "Figures of the last quarter of an hour", attributes_of(rows),
+            kind="rankcurve.Recent",
+        )  # fmt: skip
 
     def _viewed(self, family: str) -> Callable[[Any], float]:
         # Call `read_view` only when an operator reads the attribute, because the call reads every curve.

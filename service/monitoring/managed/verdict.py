@@ -1,0 +1,159 @@
+"""Judges the node: which of the alerts in `docs/alerts.yml` hold now, as far as one node can see.
+
+An alert of Prometheus holds only after its condition was true for some minutes. The verdict shows the condition itself,
+so it comes earlier and may be gone before anybody is paged. Conditions over an hour use the fifteen minutes that the
+node remembers. The adding up over instances in the rules has no counterpart, because a node sees itself only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import isnan
+from typing import Any, Literal, NamedTuple
+
+from service.telemetry.metrics.process import Metrics
+
+from .history import Labels, MetricFamily, MetricsMoment, quantile
+
+Severity = Literal["page", "ticket"]
+LEVELS: Mapping[Severity | None, str] = {"page": "red", "ticket": "amber", None: "green"}
+SLOW_ROUTES = frozenset(("positions", "post", "page", "around", "entry"))
+_5_MIN, _15_MIN = 300.0, 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The metrics of the node at one moment."""
+
+    moment: MetricsMoment
+    families: Mapping[str, MetricFamily]
+    metrics: Metrics
+
+    def labels_of(self, sample: str, **wanted: str) -> list[Labels]:
+        """Return the labels of each of a metric's samples whose labels begin with the wanted values."""
+        family = self.families.get(sample) or self.families.get(sample.removesuffix("_total"))
+        found = [] if family is None else list(family.labels)
+        return [labels for labels in found if all(dict(labels).get(n, "").startswith(v) for n, v in wanted.items())]
+
+    def highest(self, sample: str) -> float:
+        """Return the highest current number of a metric's samples, or 0."""
+        return max((self.moment.value(sample, labels) for labels in self.labels_of(sample)), default=0.0)
+
+    def total(self, sample: str) -> float:
+        return sum(self.moment.value(sample, labels) for labels in self.labels_of(sample))
+
+    def growth(self, sample: str, window_s: float, **wanted: str) -> float:
+        """Return how much a counter grew in the window, all samples with the wanted labels together."""
+        return sum(self.moment.growth(sample, labels, window_s) for labels in self.labels_of(sample, **wanted))
+
+    def view(self, family: str) -> float:
+        return self.metrics.read_view(family)
+
+    def slowest(self, sample: str, share: float, window_s: float) -> float:
+        """Return a quantile of a histogram, over the routes of `SLOW_ROUTES` together."""
+        family = self.families.get(sample)
+        if family is None:
+            return 0.0
+        counts = [0.0] * len(family.bounds)
+        for labels in family.labels:
+            if dict(labels).get("route") in SLOW_ROUTES:
+                for index, bucket in enumerate(family.buckets(labels)):
+                    counts[index] += self.moment.growth(*bucket, window_s)
+        return quantile([bound for bound, _ in family.bounds], counts, share) or 0.0
+
+    def is_partition_away(self) -> bool:
+        return any(not found.reachable for found in self.metrics.partitions.measured.values())
+
+    def longest_rest_s(self) -> float:
+        """Return for how long the job that rests longest has not ended a round. Jobs without a round don't count."""
+        name = "rankcurve_job_last_round_timestamp_seconds"
+        times = [self.moment.value(name, labels) for labels in self.labels_of(name)]
+        return max((time.time() - at for at in times if at > 0), default=0.0)
+
+
+class Rule(NamedTuple):
+    """An alert, its threshold in `docs/alerts.yml`, and the figure that is compared with it."""
+
+    alert: str
+    severity: Severity
+    threshold: float
+    measure: Callable[[Figures], float]
+    means: str  # one line for people
+    below: bool = False  # whether the alert holds below the threshold instead of above it
+
+
+def _share(part: str, label: str, value: str) -> Callable[[Figures], float]:
+    """Return the function that measures which share of a counter's growth has the label."""
+
+    def measure(now: Figures) -> float:
+        whole = now.growth(part, _5_MIN)
+        return now.growth(part, _5_MIN, **{label: value}) / whole if whole else 0.0
+
+    return measure
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("RankcurveRankWrong", "page", 0,
+         lambda now: now.growth("rankcurve_audit_brackets_broken_total", _15_MIN)
+         + now.growth("rankcurve_audit_certificates_broken_total", _15_MIN),
+         "An audited rank lay outside its bracket."),
+    Rule("RankcurveErrors", "page", 0.01, _share("rankcurve_requests_total", "status", "5"),
+         "More than 1 % of requests fail."),
+    Rule("RankcurveSlow", "ticket", 0.5, lambda now: now.slowest("rankcurve_request_seconds", 0.99, _5_MIN),
+         "The slowest 1 % of requests take more than half a second."),
+    Rule("RankcurvePostsRefused", "page", 0, lambda now: now.growth("rankcurve_write_refused_posts_total", _5_MIN),
+         "Posts come faster than the store takes them."),
+    Rule("RankcurveQueueLong", "ticket", 10000, lambda now: now.total("rankcurve_write_queue_posts"),
+         "Many posts wait to be written."),
+    Rule("RankcurvePartitionAway", "page", 0, lambda now: float(now.is_partition_away()),
+         "A partition of the store does not answer."),
+    Rule("RankcurveConnectionsAwaited", "ticket", 10, lambda now: now.highest("rankcurve_store_connections_awaited"),
+         "Programs wait for connections to the store."),
+    Rule("RankcurveStoreRetries", "ticket", 1,
+         lambda now: now.growth("rankcurve_store_retries_total", _5_MIN) / _5_MIN,
+         "Connections to the store are lost again and again."),
+    Rule("RankcurveCurvesOld", "ticket", 3600,
+         lambda now: now.view("rankcurve_curve_age_seconds_max") * (now.view("rankcurve_live_lag_seconds_max") > 60),
+         "A curve is an hour old."),
+    Rule("RankcurveLiveLag", "ticket", 30, lambda now: now.view("rankcurve_live_lag_seconds_max"),
+         "Live curves are far behind what is posted."),
+    Rule("RankcurveRefreshFails", "ticket", 0, lambda now: now.growth("rankcurve_refresh_failures_total", _15_MIN),
+         "Refreshes of curves end in errors."),
+    Rule("RankcurveJobFails", "ticket", 3, lambda now: now.growth("rankcurve_job_failures_total", _15_MIN),
+         "A background job fails again and again."),
+    Rule("RankcurveJobStands", "ticket", 900, lambda now: now.longest_rest_s(),
+         "A background job has not ended a round for a quarter of an hour."),
+    Rule("RankcurveJobPaused", "ticket", 0, lambda now: now.highest("rankcurve_job_paused"),
+         "A background job is paused."),
+    Rule("RankcurveProcessesCrash", "page", 3, lambda now: now.growth("rankcurve_process_ends_total", _15_MIN),
+         "Processes of the node end and are replaced."),
+    Rule("RankcurveCurvesCorrupt", "ticket", 0, lambda now: now.growth("rankcurve_curves_corrupt_total", _15_MIN),
+         "A stored curve could not be read."),
+    Rule("RankcurveMemcachedAway", "ticket", 0, lambda now: now.highest("rankcurve_memcached_servers_left_alone"),
+         "A memcached server fails."),
+    Rule("RankcurveLogLinesDropped", "ticket", 0,
+         lambda now: now.growth("rankcurve_log_lines_dropped_total", _15_MIN),
+         "Log lines are lost because the disk can't keep up."),
+    Rule("RankcurveIngestLate", "ticket", 60, lambda now: now.highest("rankcurve_ingest_age_seconds"),
+         "A queued post has waited for more than a minute."),
+    Rule("RankcurveClosingLate", "ticket", 300, lambda now: now.highest("rankcurve_closing_lag_seconds"),
+         "A leaderboard waits to be closed."),
+    Rule("RankcurveLeasesDry", "ticket", 0.05, _share("rankcurve_lease_requests_total", "outcome", "no_resource"),
+         "Requests for leases find no resource."),
+    Rule("RankcurveDiskFull", "page", 1e9, lambda now: now.view("rankcurve_store_disk_free_bytes") or 1e18,
+         "The disk of the store has less than 1 GB left.", below=True),
+)  # fmt: skip
+# Alerts that a node cannot see: a node that does not answer gives no verdict.
+UNSEEN = frozenset(("RankcurveDown",))
+
+
+def find_alerts(now: Figures) -> list[dict[str, Any]]:
+    """Return the alerts that hold, the most severe first. Each is a dictionary for JSON."""
+    found = []
+    for rule in RULES:
+        measured = rule.measure(now)
+        if not isnan(measured) and (measured < rule.threshold if rule.below else measured > rule.threshold):
+            found.append({"Alert": rule.alert, "Severity": rule.severity, "Means": rule.means})
+    return sorted(found, key=lambda alert: alert["Severity"] != "page")
