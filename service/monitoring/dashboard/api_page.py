@@ -12,6 +12,7 @@ from itertools import groupby
 from service.contract.problems import CODES
 from service.http.openapi_examples import Schema
 from service.http.openapi_operations import Example, Field, Operation, list_operations
+from service.monitoring.managed.verdict import RULES
 
 _CODE = re.compile(r"`([^`]+)`")
 # In the examples, URL is a variable of the shell. The page does not know under which address its reader sees it.
@@ -69,6 +70,7 @@ def write_page(document: Schema) -> str:
             parts += _operation(operation)
         parts.append("</section>")
     parts += _problems()
+    parts += _alerts()
     return "\n".join([*parts, "</main>", "</body>", "</html>\n"])
 
 
@@ -80,7 +82,7 @@ def _contents(by_tag: Sequence[tuple[str, list[Operation]]]) -> Iterator[str]:
         for each in operations:
             yield f'<li><a href="#{each.id}">{escape(each.summary)}</a></li>'
         yield "</ul></details>"
-    yield '<p><a href="#problems">Problem codes</a></p>\n</nav>'
+    yield '<p><a href="#problems">Problem codes</a>, <a href="#alerts">alerts</a></p>\n</nav>'
 
 
 def _operation(operation: Operation) -> Iterator[str]:
@@ -123,6 +125,15 @@ def _problems() -> Iterator[str]:
         yield f'<dt id="problem-{code}"><code>{code}</code> <small>{meaning.status}</small>'
         yield f"{escape(meaning.title)}</dt>"
         yield f"<dd>{_inline(meaning.advice)}</dd>"
+    yield "</dl></section>"
+
+
+def _alerts() -> Iterator[str]:
+    yield '<section aria-labelledby="alerts" class="panel"><h2 id="alerts">Alerts</h2>'
+    yield "<p>What the verdict on the node means, and what to do first.</p>\n<dl>"
+    for rule in RULES:
+        yield f'<dt id="alert-{rule.alert}">{escape(rule.alert)} <small>{rule.severity}</small></dt>'
+        yield f"<dd>{_inline(rule.means)} {_inline(rule.advice)}</dd>"
     yield "</dl></section>"
 
 

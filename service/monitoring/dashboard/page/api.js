@@ -75,14 +75,15 @@ export async function call(target, { method = "GET", body, headers = {}, signal 
 }
 
 /** The JSON that a request answers, and its entity tag. */
-export async function ask(target, { signal, ...rest } = {}) {
-  const timeout = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
+export async function ask(target, { signal, timeoutMs = REQUEST_TIMEOUT_MS, ...rest } = {}) {
+  const timeout = AbortSignal.timeout(timeoutMs);
   const response = await call(target, { ...rest, signal: signal ? AbortSignal.any([signal, timeout]) : timeout });
   return { data: parsed(await response.text()), etag: response.headers.get("ETag") };
 }
 
-/** JSON, in which numbers that a double can't hold stay text, digit by digit. */
+/** JSON, in which numbers that a double can't hold stay text, digit by digit; null where there is no text. */
 export function parsed(text) {
+  if (text === "") return null;
   return LONG_NUMBER.test(text) ? JSON.parse(text, exact) : JSON.parse(text);
 }
 

@@ -5,6 +5,7 @@ import { CurvePanels } from "./curve.js";
 import { el, facts, show } from "./dom.js";
 import { moment, whole } from "./format.js";
 import { BOARD_POLL_MS } from "./limits.js";
+import { boardActions, moderation } from "./moderation.js";
 import { knownName } from "./names.js";
 import { OwnerPanel } from "./owner.js";
 import { RankingPanel } from "./ranking.js";
@@ -22,17 +23,18 @@ export class BoardView {
     this.title = el("h1", { tabindex: "-1" }, el("bdi", {}, route.board));
     this.about = el("div", {}, loading());
     this.columns = el("nav", { class: "tabs", "aria-label": "Ranked columns" });
-    this.search = el("div", {});
+    this.search = el("div", { class: "search" });
     this.grid = el("div", { class: "grid" });
+    this.acts = el("div", {});
     this.ranking = new RankingPanel();
     this.owner = new OwnerPanel();
     this.curves = new CurvePanels();
     show(
       root,
-      el("header", { class: "head" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Boards")), this.title, this.about),
+      el("header", { class: "head split" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Boards")), this.title, this.search, this.about),
       this.columns,
-      this.search,
       this.grid,
+      this.acts,
     );
     this.wide = matchMedia(WIDE);
     this.wide.addEventListener("change", () => this.spec && this.arrange(), { signal });
@@ -57,6 +59,7 @@ export class BoardView {
   async load() {
     try {
       const { data } = await ask(path`/v1/leaderboards/${this.board}`, { signal: this.signal });
+      if (data.id !== this.board) return void location.replace(toBoard(data.id, this.route.parameters)); // it was an alias
       const first = !this.spec;
       this.spec = data;
       show(this.about, aboutBoard(data));
@@ -65,6 +68,7 @@ export class BoardView {
       if (this.column && !first) await this.curves.load(this.running.column.abort.signal);
     } catch (error) {
       if (this.signal.aborted) return;
+      if (error.code === "unknown_board" && !this.spec) return void location.replace(toBoards({ contains: this.board, missing: this.board }));
       if (!this.spec || error.code === "unknown_board") {
         this.stop();
         this.spec = null;
@@ -72,6 +76,7 @@ export class BoardView {
         show(this.columns);
         show(this.search);
         show(this.grid);
+        show(this.acts);
       }
       this.onFault?.(error);
     }
@@ -98,6 +103,10 @@ export class BoardView {
     this.drawTabs(ranked, kept);
     this.drawSearch(kept);
     this.place(owner !== "");
+    this.run("acts", [column.name], () => {
+      const deleted = () => location.replace(toBoards());
+      show(this.acts, moderation("board", "Moderate this board", boardActions(board, column.name, { changed: () => this.load(), deleted })));
+    });
     this.run("column", [column.name], (signal) => {
       const onValue = (value) => (location.hash = toBoard(board, { ...this.route.parameters, column: column.name, value }));
       this.curves.start({ board, column }, signal, onValue);
@@ -123,8 +132,7 @@ export class BoardView {
     const { curve, spread } = this.curves;
     const ranking = this.ranking.panel.section;
     if (!this.wide.matches) show(this.grid, owner, ranking, curve.section, spread.section);
-    else if (owner) show(this.grid, column(ranking, spread.section), column(owner, curve.section));
-    else show(this.grid, column(ranking), column(curve.section, spread.section));
+    else show(this.grid, owner, column(ranking), column(curve.section, spread.section));
   }
 
   run(name, what, start) {
@@ -149,10 +157,9 @@ export class BoardView {
           href: toBoard(this.board, { ...kept, column: name, from: undefined, value: undefined }),
           "aria-current": name === this.column.name ? "page" : null,
           "data-key": `column:${name}`,
-          title: best === "high" ? "higher is better" : "lower is better",
         },
         name,
-        el("span", { "aria-hidden": "true", class: "quiet" }, best === "high" ? " ↑" : " ↓"),
+        el("span", { class: "quiet" }, best === "high" ? " highest first" : " lowest first"),
       ),
     );
     show(this.columns, links);
@@ -180,10 +187,9 @@ function aboutBoard(spec) {
     ["State", state],
     spec.opens_at && ["Opens", moment(spec.opens_at)],
     spec.closes_at && ["Closes", moment(spec.closes_at)],
-    ["Ties", spec.ties === "shared" ? "share a rank" : "the earliest is better"],
-    ["Counted up to", `rank ${whole(spec.predictor.exact_top)}`, "Ranks up to this one are counted and always exact"],
-    ["Table", spec.table],
+    ["Equal values", spec.ties === "shared" ? "share a rank" : "the earliest is better"],
+    ["Always exact", `ranks up to ${whole(spec.predictor.exact_top)}`, "Further ranks are counted or estimated, and each says which"],
     ["Created", moment(spec.created_at)],
-    family && ["Family", el("a", { href: toBoards({ prefix: family }), "data-key": "family" }, `boards of ${family.slice(0, -1)}`)],
+    family && ["Family", el("a", { href: toBoards({ contains: family }), "data-key": "family" }, `boards of ${family.slice(0, -1)}`)],
   ]);
 }

@@ -1,18 +1,19 @@
-// The list of boards, by pages, with a search by what their ids begin with.
+// The list of boards: families in a row each, the boards that were changed last, a search by any part of a name.
 
 import { Away, ask, poll } from "./api.js";
 import { el, show } from "./dom.js";
+import { FamilyPicker } from "./family_picker.js";
 import { ago, whole } from "./format.js";
-import { AGES_STALE_MS, BOARD_POLL_MS, BOARDS_PER_PAGE, SEARCH_PAUSE_MS } from "./limits.js";
-import { toBoard, toBoards } from "./routes.js";
+import { AGES_STALE_MS, BOARD_POLL_MS, BOARDS_PER_PAGE, FAMILIES_SHOWN, SEARCH_PAUSE_MS } from "./limits.js";
+import { toBoard, toBoards, toOwner } from "./routes.js";
 import { empty, fault, loading, table } from "./tables.js";
 
 const COLUMNS = [
   { label: "Board" },
   { label: "Entries", kind: "number" },
-  { label: "Ranked by" },
+  { label: "Ranked by", wide: true },
   { label: "State", wide: true },
-  { label: "Created", wide: true },
+  { label: "Changed", kind: "number" },
 ];
 
 /** The view of all boards. */
@@ -20,14 +21,24 @@ export class BoardsView {
   constructor(root, route, signal) {
     this.signal = signal;
     this.route = route;
+    this.pickers = new Map(); // family id -> its row, which keeps what is chosen in it
     this.title = el("h1", { tabindex: "-1" }, "Boards");
-    this.list = el("div", { class: "panel" }, loading());
+    this.notice = el("p", { class: "notice", role: "status", hidden: true });
+    this.families = el("div", { class: "panel", hidden: true });
+    this.list = el("div", { class: "panel list" }, loading());
     this.count = el("p", { class: "unseen", role: "status" });
     this.pages = el("nav", { class: "line pages", "aria-label": "Pages of boards" });
-    this.input = el("input", { id: "prefix", type: "search", value: route.parameters.prefix ?? "", autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
+    this.input = searchField("contains", route.parameters.contains ?? "");
     this.input.addEventListener("input", () => this.typed());
-    const form = el("form", { class: "line", role: "search", onsubmit: (event) => this.submit(event) }, el("label", { for: "prefix" }, "Board begins with"), this.input);
-    show(root, el("header", { class: "head" }, this.title), form, this.count, this.list, this.pages);
+    const boards = el("form", { class: "line", role: "search", onsubmit: (event) => this.submit(event) }, el("label", { for: "contains" }, "Find a board"), this.input);
+    const owner = searchField("anywhere", "");
+    owner.required = true;
+    const go = (event) => {
+      event.preventDefault();
+      location.hash = toOwner(owner.value.trim());
+    };
+    const owners = el("form", { class: "line", role: "search", "aria-label": "Owners", onsubmit: go }, el("label", { for: "anywhere" }, "Find an owner"), owner, el("button", {}, "Find"));
+    show(root, el("header", { class: "head split" }, this.title, boards, owners), this.notice, this.count, this.families, this.list, this.pages);
     signal.addEventListener("abort", () => clearTimeout(this.timer));
     poll(() => this.load(), BOARD_POLL_MS, signal);
   }
@@ -39,8 +50,7 @@ export class BoardsView {
   /** Another page or search. */
   update(route) {
     this.route = route;
-    const prefix = route.parameters.prefix ?? "";
-    if (document.activeElement !== this.input) this.input.value = prefix;
+    if (document.activeElement !== this.input) this.input.value = route.parameters.contains ?? "";
     this.load();
   }
 
@@ -56,7 +66,7 @@ export class BoardsView {
   }
 
   search() {
-    const address = toBoards({ prefix: this.input.value.trim() });
+    const address = toBoards({ contains: this.input.value.trim() });
     if (address === location.hash) return;
     // Not a step of its own: Back leaves the list instead of taking letters away.
     location.replace(address);
@@ -66,45 +76,88 @@ export class BoardsView {
     this.asking?.abort();
     this.asking = new AbortController();
     const signal = AbortSignal.any([this.signal, this.asking.signal]);
-    const { prefix = "", cursor = "" } = this.route.parameters;
-    const query = new URLSearchParams({ limit: BOARDS_PER_PAGE });
-    if (prefix) query.set("prefix", prefix);
-    if (cursor) query.set("cursor", cursor);
+    const { contains = "", cursor = "", missing } = this.route.parameters;
     try {
-      const { data } = await ask(`/v1/leaderboards?${query}`, { signal });
-      const drawn = JSON.stringify([prefix, cursor, data]);
+      const families = cursor ? { families: [], next: null } : (await ask(`/v1/families?limit=${FAMILIES_SHOWN}`, { signal })).data;
+      let data = await readBoards(contains, cursor, signal);
+      const nothing = contains !== "" && !data.leaderboards.length;
+      if (nothing) data = await readBoards("", "", signal);
+      const drawn = JSON.stringify([contains, cursor, missing, data, families]);
       if (drawn === this.drawn && Date.now() - this.drawnAt < AGES_STALE_MS) return;
       this.drawn = drawn;
       this.drawnAt = Date.now();
-      this.draw(data, prefix, cursor);
+      this.tell(missing, nothing ? contains : "");
+      this.drawFamilies(families, nothing ? "" : contains);
+      this.draw(data, nothing ? "" : contains, cursor);
     } catch (error) {
       if (signal.aborted) return;
       if (this.drawn && error instanceof Away) return; // what was there stays; the bar tells
       this.drawn = null;
+      this.families.hidden = true;
       show(this.list, fault(error));
       show(this.pages);
       this.onFault?.(error);
     }
   }
 
-  draw({ leaderboards, next }, prefix, cursor) {
-    const caption = prefix ? `Boards whose id begins with “${prefix}”` : "Boards by id";
+  tell(missing, unmatched) {
+    const text = missing ? ["There is no board ", el("bdi", {}, `“${missing}”`), ". "] : [];
+    if (unmatched) text.push("No board’s name contains ", el("bdi", {}, `“${unmatched}”`), ". These are all of them.");
+    show(this.notice, text);
+    this.notice.hidden = text.length === 0;
+  }
+
+  drawFamilies({ families, next }, contains) {
+    const wanted = families.filter(({ id }) => id.toLowerCase().includes(contains.toLowerCase()));
+    this.families.hidden = wanted.length === 0;
+    const rows = wanted.map((family) => {
+      const picker = this.pickers.get(family.id) ?? new FamilyPicker(family, this.signal);
+      this.pickers.set(family.id, picker);
+      picker.tell(family);
+      return picker.row;
+    });
+    const more = next === null ? null : el("p", { class: "quiet" }, `The first ${FAMILIES_SHOWN} families. Search finds the boards of all.`);
+    if (this.families.childElementCount !== rows.length + 1 || rows.some((row) => row.parentElement !== this.families)) {
+      show(this.families, el("h2", {}, "Families"), rows, more);
+    }
+  }
+
+  draw({ leaderboards, next }, contains, cursor) {
+    const caption = contains ? `Boards whose name contains “${contains}”` : "Boards, the last changed first";
     if (leaderboards.length) show(this.list, table(caption, COLUMNS, leaderboards.map(row)));
-    else if (prefix) show(this.list, empty("No board’s id begins with ", el("bdi", {}, `“${prefix}”`), "."));
-    else show(this.list, empty("No boards yet. To create one, use ", el("code", {}, "rankcurve board create"), "."));
+    else if (this.families.hidden) show(this.list, empty("No boards yet. To create one, use ", el("code", {}, "rankcurve board create"), "."));
+    else show(this.list, empty("No boards outside the families."));
     const shown = `${whole(leaderboards.length)} ${leaderboards.length === 1 ? "board" : "boards"}`;
     this.count.textContent = next ? `${shown}, and more on the next page` : shown;
     show(
       this.pages,
-      cursor ? el("a", { href: toBoards({ prefix }), "data-key": "first" }, "First page") : null,
-      next ? el("a", { href: toBoards({ prefix, cursor: next }), "data-key": "next" }, "Next page") : null,
+      cursor ? el("a", { class: "button", href: toBoards({ contains }), "data-key": "first" }, "First page") : null,
+      next ? el("a", { class: "button", href: toBoards({ contains, cursor: next }), "data-key": "next" }, "Next page") : null,
       el("span", { class: "quiet", "aria-hidden": "true" }, this.count.textContent),
     );
   }
 }
 
+/** A field in which names are searched. */
+export function searchField(id, value) {
+  return el("input", { id, type: "search", value, autocomplete: "off", autocapitalize: "off", spellcheck: "false", dir: "auto" });
+}
+
+/** A page of boards: those with `contains` in their names, or the last changed ones outside families. */
+async function readBoards(contains, cursor, signal) {
+  const query = new URLSearchParams({ limit: BOARDS_PER_PAGE });
+  if (contains) query.set("contains", contains);
+  else {
+    query.set("order", "activity");
+    query.set("families", "false");
+  }
+  if (cursor) query.set("cursor", cursor);
+  const { data } = await ask(`/v1/leaderboards?${query}`, { signal });
+  return data;
+}
+
 /** An id that a narrow column breaks at its parts. */
-function breakable(id) {
+export function breakable(id) {
   return id.split(/(?<=[:=,])/).flatMap((part, index) => (index ? [el("wbr"), part] : [part]));
 }
 
@@ -116,6 +169,6 @@ function row(board) {
     whole(board.entries),
     ranked.join(", ") || "–",
     el("span", { class: `tag ${state}` }, state),
-    ago(board.created_at),
+    ago(board.active_at ?? board.created_at),
   ];
 }

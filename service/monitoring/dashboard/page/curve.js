@@ -5,7 +5,7 @@ import { forValues } from "./axes.js";
 import { drawCurve, frame, reading } from "./curve_chart.js";
 import { el, facts, panel, show } from "./dom.js";
 import { age, moment, percent, rankNodes, rankText, stored, whole } from "./format.js";
-import { binsOf, drawBins } from "./histogram.js";
+import { binTable, binsOf, drawBins } from "./histogram.js";
 import { BINS, TABLE_KNOTS_MAX } from "./limits.js";
 import { Shape } from "./shape.js";
 import { empty, fault, loading, table } from "./tables.js";
@@ -19,14 +19,22 @@ export class CurvePanels {
     this.spread = panel("spread", "Distribution");
     this.about = el("div", {});
     this.picture = el("div", { class: "picture" });
-    this.readout = el("p", { class: "readout quiet", "aria-hidden": "true" });
+    this.readout = el("output", { class: "readout quiet", id: "curve-readout" });
+    this.pointer = slider("curve-pointer", "Read the curve", (share) => this.readShare(share));
+    this.binReadout = el("output", { class: "readout quiet", id: "spread-readout" });
+    this.binPointer = slider("spread-pointer", "Read the distribution", (share) => this.readBin(share));
+    this.bars = el("div", { class: "picture" });
     this.knots = el("div", {});
     this.valueForm = el("div", { class: "stack" });
     this.zoom = el("button", { type: "button", "aria-pressed": "false", onclick: () => this.toggleZoom() }, "Zoom to the mark");
     this.curve.aside.append(this.zoom);
-    this.curve.body.append(this.about, this.picture, this.readout, this.valueForm, this.knots);
-    this.picture.addEventListener("pointermove", (event) => this.read(event));
-    this.picture.addEventListener("pointerleave", () => this.read(null));
+    this.curve.body.append(this.about, this.picture, this.pointer, this.readout, this.valueForm, this.knots);
+    this.binRows = el("div", {});
+    this.spread.body.append(this.bars, this.binPointer, this.binReadout, this.binRows);
+    for (const [picture, read] of [[this.picture, (share) => this.readShare(share)], [this.bars, (share) => this.readBin(share)]]) {
+      picture.addEventListener("pointermove", (event) => read(shareOf(event, picture)));
+      picture.addEventListener("pointerleave", () => read(null));
+    }
     this.resized = new ResizeObserver(() => this.draw());
     this.clear();
   }
@@ -49,8 +57,11 @@ export class CurvePanels {
     this.spread.heading.textContent = `Distribution of ${view.column.name}`;
     show(this.about);
     show(this.picture, loading());
+    this.pointer.disabled = this.binPointer.disabled = true;
+    this.binScale = null;
+    show(this.binRows);
     show(this.knots);
-    show(this.spread.body, loading());
+    show(this.bars, loading());
     this.zoom.hidden = true;
     this.askForm(onValue);
     this.resized.observe(this.picture);
@@ -94,7 +105,7 @@ export class CurvePanels {
       this.bins = data.buckets.map(({ from, to, entries }) => ({ from: Number(from), to: Number(to), entries }));
       this.redraw();
     } catch (error) {
-      if (!signal.aborted) show(this.spread.body, fault(error));
+      if (!signal.aborted) show(this.bars, fault(error));
     }
   }
 
@@ -115,7 +126,7 @@ export class CurvePanels {
   }
 
   draw() {
-    const width = Math.max(WIDTH_MIN, Math.floor(this.picture.clientWidth || this.spread.body.clientWidth));
+    const width = Math.max(WIDTH_MIN, Math.floor(this.picture.clientWidth || this.bars.clientWidth));
     if (width === this.width) return;
     this.width = width;
     if (this.shape) this.drawShape(width);
@@ -127,7 +138,7 @@ export class CurvePanels {
     const { shape } = this;
     if (!shape.values.length) {
       show(this.picture, empty("Nobody is ranked in this column yet."));
-      show(this.spread.body, empty("No values yet."));
+      show(this.bars, empty("No values yet."));
       return;
     }
     const marked = [this.owner, this.asked].filter(Boolean);
@@ -135,21 +146,31 @@ export class CurvePanels {
     const zoomed = this.zoomed && marked.length ? marked[0].value : null;
     this.zoom.setAttribute("aria-pressed", String(zoomed !== null));
     this.frame = frame(shape, width, zoomed);
+    this.pointer.disabled = false;
     show(this.picture, drawCurve(shape, this.frame, marked, { label: this.describe(marked), scale: column.scale }));
     const x = frame(shape, width).x;
     const bins = binsOf(shape, x);
-    show(this.spread.body, drawBins(bins, x, width, { label: spreadLabel(bins, column), scale: column.scale, estimated: true }));
+    this.showBins(bins, x, width, true);
+  }
+
+  showBins(bins, x, width, estimated) {
+    const { column } = this.view;
+    this.drawnBins = bins;
+    this.binScale = x;
+    show(this.bars, drawBins(bins, x, width, spreadLabel(bins, column), column.scale));
+    show(this.binRows, binTable(bins, column.scale, estimated));
+    this.binPointer.disabled = false;
   }
 
   drawCounted(width) {
     const { column } = this.view;
     if (!this.bins.length) {
-      show(this.spread.body, empty("No values yet."));
+      show(this.bars, empty("No values yet."));
       return;
     }
     const domain = [this.bins[0].from, this.bins[this.bins.length - 1].to];
     const x = forValues(domain[0] < domain[1] ? domain : [domain[0], domain[0] + 1], [52, width - 12], (domain[0] + domain[1]) / 2);
-    show(this.spread.body, drawBins(this.bins, x, width, { label: spreadLabel(this.bins, column), scale: column.scale, estimated: false }));
+    this.showBins(this.bins, x, width, false);
   }
 
   describe(marked) {
@@ -164,15 +185,19 @@ export class CurvePanels {
     ].join(" ");
   }
 
-  read(event) {
-    const over = event && this.shape && this.frame && this.picture.querySelector("svg");
-    if (!over) {
-      this.readout.textContent = "";
-      return;
-    }
-    const box = over.getBoundingClientRect();
-    const place = ((event.clientX - box.left) / box.width) * this.width;
-    this.readout.textContent = reading(this.shape, this.frame, place, this.view.column.scale);
+  /** Tell value, rank and bracket at a share of the picture's width; nothing for null. */
+  readShare(share) {
+    const known = share !== null && this.shape && this.frame && this.shape.values.length;
+    this.readout.textContent = known ? reading(this.shape, this.frame, share * this.width, this.view.column.scale) : "";
+  }
+
+  /** Tell the values and the owners of the bar at a share of the picture's width; nothing for null. */
+  readBin(share) {
+    const bin = share === null || !this.binScale ? null : binAt(this.drawnBins, this.binScale.back(share * this.width));
+    const { scale } = this.view?.column ?? {};
+    const best = bin && this.shape ? this.shape.at(this.shape.high ? bin.to : bin.from) : null;
+    const rank = best ? `, ranks from ${rankText({ ...best, exact: best.low === best.high })}` : "";
+    this.binReadout.textContent = bin ? `${stored(bin.from, scale)} to ${stored(bin.to, scale)}: ${this.shape ? "≈ " : ""}${whole(bin.entries)} owners${rank}` : "";
   }
 
   askForm(onValue) {
@@ -211,14 +236,33 @@ export class CurvePanels {
   }
 }
 
+/** A control that moves along a picture, for those who have no pointer to hover with. */
+function slider(id, label, read) {
+  const input = el("input", { id, type: "range", min: 0, max: 100, value: 50, "aria-label": label, disabled: true });
+  const tell = () => read(input.value / 100);
+  input.addEventListener("input", tell);
+  input.addEventListener("focus", tell);
+  input.addEventListener("blur", () => read(null));
+  return input;
+}
+
+/** Where the pointer stands over a picture, as a share of its width. */
+function shareOf(event, picture) {
+  const box = picture.getBoundingClientRect();
+  return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+}
+
+function binAt(bins, value) {
+  return bins.find(({ from, to }) => value >= from && value < to) ?? bins[bins.length - 1] ?? null;
+}
+
 function aboutCurve(state, exactTop) {
   const measured = state.certificate === null ? "The widest bracket of an estimate; the error of a sampled curve is not measured" : "Measured when the curve was fitted, and widened by the changes since";
   return facts([
-    ["Refreshed", el("span", { title: state.as_of }, `${age(state.age_seconds)} ago`), "Time since the moment that the curve describes; a live curve follows the log of changes"],
-    ["Method", state.method === "scan" ? "scan" : "skip", state.method === "scan" ? "Every value was read when the curve was fitted" : "Only the knots were read"],
+    ["As of", el("span", { title: state.as_of }, `${age(state.age_seconds)} ago`), "The moment that estimated ranks are about"],
     ["Off by at most", mostError(state, exactTop), `Ranks up to that one are counted. ${measured}`],
-    ["Knots", whole(state.knots), "Values with exact counts"],
-    ["Live", state.live ? `yes, ${whole(state.moves)} moves` : "no", "A live curve counts posts since its fit. Moves make ranks between two knots less certain"],
+    ["Follows posts", state.live ? "yes" : "no, until it is fitted again", state.live ? `${whole(state.moves)} values have changed since it was fitted` : "Ranks are those of the moment above"],
+    ["Fitted from", state.method === "scan" ? "every value" : `${whole(state.knots)} counted values`, `It knows the exact rank of ${whole(state.knots)} values`],
   ]);
 }
 

@@ -13,20 +13,37 @@ const READS = {
   cache: "rankcurve:type=Cache",
   throttle: "rankcurve:type=Throttle",
   others: "rankcurve:type=Metrics",
+  partitions: "rankcurve:type=Partition,*",
+  verdict: "rankcurve:type=Verdict",
   memory: "java.lang:type=Memory",
   system: "java.lang:type=OperatingSystem",
   runtime: "java.lang:type=Runtime",
 };
 
-/** Everything that is read, by the names above; null where the node has no such object. */
-export async function readFigures(signal) {
-  const body = Object.values(READS).map((mbean) => ({ type: "read", mbean }));
+/**
+ * Everything that is read, by the names above; null where the node has no such object. With `recent`, also the figures
+ * of the last quarter of an hour.
+ */
+export async function readFigures(signal, { recent = false } = {}) {
+  const reads = recent ? { ...READS, recent: "rankcurve:type=Recent" } : READS;
+  const body = Object.values(reads).map((mbean) => ({ type: "read", mbean }));
   const target = "/jolokia?ignoreErrors=true&includeRequest=false";
   const response = await call(target, { method: "POST", body, signal });
   const answers = await response.json();
   const at = Date.now() / 1000;
-  const values = Object.keys(READS).map((name, index) => [name, answers[index].status === 200 ? answers[index].value : null]);
+  const values = Object.keys(reads).map((name, index) => [name, answers[index].status === 200 ? answers[index].value : null]);
   return { at, ...Object.fromEntries(values) };
+}
+
+/** What a count was a second between neighbouring snapshots: pairs of an age in seconds and the count, oldest first. */
+export function ratesOf(snapshots) {
+  const rates = [];
+  (snapshots ?? []).forEach(([age, count], index, all) => {
+    if (index === 0) return;
+    const [ageBefore, before] = all[index - 1];
+    if (ageBefore - age > 0.1) rates.push(Math.max(0, count - before) / (ageBefore - age));
+  });
+  return rates;
 }
 
 /** The objects of a pattern by one property of their names. */

@@ -102,9 +102,9 @@ export function moment(iso) {
 
 const METHODS = {
   count: "counted",
-  knot: "on a knot of the curve",
-  gap: "counted from the nearest knot",
-  curve: "read off the curve",
+  knot: "exact, read off the curve",
+  gap: "counted",
+  curve: "estimated",
 };
 
 /** How a rank was found, in words. */

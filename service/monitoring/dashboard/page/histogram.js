@@ -26,8 +26,8 @@ export function binsOf(shape, x) {
   return kept.map((edge, index) => ({ from: edge, to: bounds[index], entries: Math.max(0, sums[index] - below[index]) }));
 }
 
-/** The picture of bins on a scale of values, and the same as a table. */
-export function drawBins(bins, x, width, { label, scale, estimated }) {
+/** The picture of bins on a scale of values. `binTable` has the same in words. */
+export function drawBins(bins, x, width, label, scale) {
   const usual = (x.at(x.domain[1]) - x.at(x.domain[0])) / Math.min(BINS, bins.length); // pixels of a bar
   const places = bins.map(({ from, to }) => [x.at(from), Math.max(1, x.at(Math.min(to, x.domain[1])) - x.at(from))]);
   const dense = bins.map(({ entries }, index) => (entries * usual) / places[index][1]);
@@ -55,10 +55,11 @@ export function drawBins(bins, x, width, { label, scale, estimated }) {
     svg("text", { x: width - EDGE.right, y: HEIGHT - 4, "text-anchor": "end", class: "title" }, `value${x.kind === "log" ? " (log)" : ""}`),
     svg("text", { x: 4, y: HEIGHT - 4, class: "title" }, "owners, by area"),
   );
-  return el("div", {}, picture, asTable(bins, scale, estimated));
+  return picture;
 }
 
-function asTable(bins, scale, estimated) {
+/** Bins as a table, folded. */
+export function binTable(bins, scale, estimated) {
   const sign = estimated ? "≈ " : "";
   const rows = bins.map(({ from, to, entries }) => [stored(from, scale), stored(to, scale), `${entries ? sign : ""}${whole(entries)}`]);
   const columns = [

@@ -1,6 +1,10 @@
 // Every bound and wait of the page. What the service allows at most are settings of its own.
 
 export const BOARDS_PER_PAGE = 50;
+export const FAMILIES_SHOWN = 50; // rows above the boards
+export const FACET_VALUES_SHOWN = 200; // proposals for a facet
+export const OWNER_BOARD_PAGES_MAX = 10; // one request each, of 100 boards
+export const HISTORY_PERIODS = 8; // closed periods of an owner
 export const TOP_ROWS = 20; // of the live top
 export const RANKING_ROWS = 25; // of a page further down
 export const AROUND_ROWS = 3; // on each side of an owner
@@ -13,9 +17,10 @@ export const BINS = 36; // of the distribution
 export const ROUTES_SHOWN = 20; // rows of the node's table of requests
 export const LEASE_POOLS_SHOWN = 8; // one request each
 export const POOLS_PER_PAGE = 50;
-export const SPARK_POINTS = 90;
+export const SPARK_POINTS = 200; // a quarter of an hour, as the node remembers it
 
 export const REQUEST_TIMEOUT_MS = 15_000;
+export const ACT_TIMEOUT_MS = 120_000; // for what an operator does: a refresh of a large board, for example
 export const BOARD_POLL_MS = 5_000; // the list, or state and curve of the board that is shown
 export const AGES_STALE_MS = 60_000; // a list is drawn anew for its ages alone
 export const HEALTH_POLL_MS = 2_000;

@@ -6,6 +6,7 @@ import { BoardsView } from "./boards.js";
 import { el, show } from "./dom.js";
 import { KeyPanel, hasKey } from "./keys.js";
 import { NodeView } from "./node.js";
+import { OwnerBoardsView } from "./owner_boards.js";
 import { parse, toBoards } from "./routes.js";
 
 class Nowhere {
@@ -18,7 +19,7 @@ class Nowhere {
   update() {}
 }
 
-const VIEWS = { boards: BoardsView, board: BoardView, node: NodeView, nowhere: Nowhere };
+const VIEWS = { boards: BoardsView, board: BoardView, owner: OwnerBoardsView, node: NodeView, nowhere: Nowhere };
 const root = document.getElementById("view");
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
@@ -38,7 +39,7 @@ const keys = new KeyPanel(document.getElementById("key-panel"), document.getElem
 
 function go({ anew = false } = {}) {
   const route = parse(location.hash);
-  const key = JSON.stringify([route.view, route.board]);
+  const key = JSON.stringify([route.view, route.board, route.owner]);
   if (!anew && current?.key === key) {
     current.view.update(route);
   } else {
@@ -54,7 +55,7 @@ function go({ anew = false } = {}) {
     }
   }
   document.title = `${current.view.name} – rankcurve`;
-  for (const [id, shown] of [["nav-boards", route.view.startsWith("board")], ["nav-node", route.view === "node"]]) {
+  for (const [id, shown] of [["nav-boards", route.view !== "node"], ["nav-node", route.view === "node"]]) {
     const link = document.getElementById(id);
     if (shown) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");

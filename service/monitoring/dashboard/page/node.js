@@ -3,10 +3,10 @@
 import { Problem, ask, path, poll } from "./api.js";
 import { spark } from "./curve_chart.js";
 import { el, panel, show } from "./dom.js";
-import { lately, only, posts, rate, readFigures, requests } from "./figures.js";
+import { lately, only, posts, rate, ratesOf, readFigures, requests } from "./figures.js";
 import { age, bytes, duration, rate as perSecond, whole } from "./format.js";
 import { HEALTH_POLL_MS, LEASE_POOLS_SHOWN, POOLS_PER_PAGE, POOLS_POLL_MS, REQUEST_TIMEOUT_MS, SPARK_POINTS } from "./limits.js";
-import { connectionTable, jobTable, leaseFacts, poolTable, queueFacts, routeTable, storeFacts } from "./node_parts.js";
+import { connectionTable, jobTable, leaseFacts, partitionTable, poolTable, queueFacts, routeTable, storeFacts, verdictOf } from "./node_parts.js";
 import { empty, fault, loading } from "./tables.js";
 
 /** The view of the node. */
@@ -15,10 +15,12 @@ export class NodeView {
     this.signal = signal;
     this.title = el("h1", { tabindex: "-1" }, "Node");
     this.about = el("p", { class: "quiet" });
+    this.verdict = el("div", { class: "verdict", role: "status" });
     this.tiles = el("div", { class: "tiles" }, loading());
     const parts = [
       ["routes", "Requests"],
       ["store", "Store and posts"],
+      ["partitions", "Partitions"],
       ["queue", "Queue"],
       ["jobs", "Jobs"],
       ["pools", "Connection pools"],
@@ -29,10 +31,10 @@ export class NodeView {
     this.leasePools = el("div", {});
     this.panels.leases.body.append(this.leaseFacts, this.leasePools);
     const sections = Object.values(this.panels).map(({ section }) => section);
-    const columns = [sections.slice(0, 3), sections.slice(3)].map((each) => el("div", { class: "column" }, each));
+    const columns = [sections.slice(0, 4), sections.slice(4)].map((each) => el("div", { class: "column" }, each));
     this.grid = el("div", { class: "grid", hidden: true }, columns);
-    show(root, el("header", { class: "head" }, this.title, this.about), this.tiles, this.grid);
-    this.history = { posts: [], requests: [] };
+    show(root, el("header", { class: "head" }, this.title, this.about), this.verdict, this.tiles, this.grid);
+    this.history = null; // of the tiles with a picture; the node gives what was before the page
     this.before = null;
     poll(() => this.load(), HEALTH_POLL_MS, signal);
     poll(() => this.loadPools(), POOLS_POLL_MS, signal);
@@ -46,7 +48,8 @@ export class NodeView {
 
   async load() {
     try {
-      const now = await readFigures(AbortSignal.any([this.signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]));
+      const inTime = AbortSignal.any([this.signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]);
+      const now = await readFigures(inTime, { recent: this.history === null });
       const queue = await ask("/v1/queue", { signal: this.signal }).then(({ data }) => data);
       if (this.signal.aborted) return;
       this.draw(now, queue);
@@ -62,6 +65,7 @@ export class NodeView {
   refused(problem) {
     this.grid.hidden = true;
     show(this.about);
+    show(this.verdict);
     if (problem.status === 403) {
       show(this.tiles, fault(problem), empty("Only operators see the health of the node. Use the button above to give a key with the role ops. The current key is enough to see boards."));
     } else if (problem.status === 404) {
@@ -71,17 +75,34 @@ export class NodeView {
 
   draw(now, queue) {
     const { before } = this;
-    const rates = { posts: rate(before, now, posts) ?? lately(now.store, "Posts"), requests: rate(before, now, requests) ?? lately(now.routes, "Requests") };
-    for (const name of ["posts", "requests"]) {
-      this.history[name].push(rates[name]);
-      if (this.history[name].length > SPARK_POINTS) this.history[name].shift();
+    const cpu = (figures) => (figures.system?.ProcessCpuTime ?? 0) / 1e9;
+    const rates = {
+      posts: rate(before, now, posts) ?? lately(now.store, "Posts"),
+      requests: rate(before, now, requests) ?? lately(now.routes, "Requests"),
+      failures: rate(before, now, (figures) => requests(figures, "5")) ?? 0,
+      cpu: rate(before, now, cpu),
+    };
+    if (this.history === null) {
+      const { Posts, Requests, Failures, Cpu } = now.recent ?? {};
+      this.history = { posts: ratesOf(Posts), requests: ratesOf(Requests), failures: ratesOf(Failures), cpu: ratesOf(Cpu) };
+      rates.cpu ??= this.history.cpu.at(-1) ?? null;
+    }
+    for (const [name, past] of Object.entries(this.history)) {
+      past.push(rates[name] ?? 0);
+      if (past.length > SPARK_POINTS) past.shift();
     }
     const store = only(now.store) ?? {};
     show(this.about, about(now));
+    const verdict = verdictOf(now.verdict);
+    if (this.judged !== verdict.textContent) show(this.verdict, verdict); // read out once
+    this.judged = verdict.textContent;
     show(this.tiles, this.tileList(now, queue, rates, store));
     this.grid.hidden = false;
     show(this.panels.routes.body, routeTable(now.routes));
     show(this.panels.store.body, storeFacts(now, store));
+    const partitions = partitionTable(now.partitions);
+    this.panels.partitions.section.hidden = partitions === null;
+    show(this.panels.partitions.body, partitions);
     show(this.panels.queue.body, queueFacts(now.queue, queue));
     show(this.panels.jobs.body, jobTable(now.jobs, now.at));
     show(this.panels.pools.body, connectionTable(now.pools));
@@ -89,22 +110,23 @@ export class NodeView {
   }
 
   tileList(now, queue, rates, store) {
-    const failed = rate(this.before, now, (figures) => requests(figures, "5"));
+    const failed = rates.failures;
     const write = store.WriteSeconds ?? {};
     const waiting = (store.WriteQueuePosts ?? 0) + queue.posts;
-    const { cache, memory, system, streams } = now;
-    const cpu = rate(this.before, now, ({ system: each }) => (each?.ProcessCpuTime ?? 0) / 1e9);
+    const { cache, memory, streams } = now;
+    const { cpu } = rates;
+    const drawn = (name, label) => spark(this.history[name], `${label}, the last quarter of an hour`);
     return el(
       "ul",
       {},
-      tile("Posts a second", perSecond(rates.posts), spark(this.history.posts, "Posts a second, the last minutes")),
-      tile("Requests a second", perSecond(rates.requests), spark(this.history.requests, "Requests a second, the last minutes")),
+      tile("Posts a second", perSecond(rates.posts), drawn("posts", "Posts a second")),
+      tile("Requests a second", perSecond(rates.requests), drawn("requests", "Requests a second")),
       tile("Write p50 / p99", `${duration(write.P50)} / ${duration(write.P99)}`, "Transactions of the last 5 minutes"),
-      tile("Failures a second", perSecond(failed), failed > 0 ? "5xx: see the log" : "5xx", failed > 0),
+      tile("Failures a second", perSecond(failed), drawn("failures", "Failures a second"), failed > 0),
       tile("Posts waiting", whole(waiting), queue.posts ? `oldest ${age(queue.age_seconds)}` : "queued or being written"),
       tile("Curves", whole(cache?.Curves), cache ? `${whole(cache.CurvesLive)} live, oldest ${age(cache.CurveAgeMax ?? 0)}` : ""),
       tile("Streams", whole(streams?.StreamsOpen ?? 0), "open now"),
-      tile("CPU / memory", `${cpu === null ? "–" : `${Math.round(cpu * 100)}%`} / ${bytes(memory?.HeapMemoryUsage?.used)}`, system ? `load ${system.SystemLoadAverage.toFixed(2)} of ${system.AvailableProcessors}` : ""),
+      tile("CPU / memory", `${cpu === null ? "–" : `${Math.round(cpu * 100)}%`} / ${bytes(memory?.HeapMemoryUsage?.used)}`, drawn("cpu", "Processor time a second")),
     );
   }
 

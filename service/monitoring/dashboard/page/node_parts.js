@@ -2,11 +2,12 @@
 
 import { el, facts } from "./dom.js";
 import { byProperty } from "./figures.js";
-import { age, duration, percent, rate, three, whole } from "./format.js";
+import { age, bytes, duration, percent, rate, three, whole } from "./format.js";
 import { ROUTES_SHOWN } from "./limits.js";
 import { empty, scrolled, table } from "./tables.js";
 
 const NUMBER = "number";
+const ADVICE = "/docs#alert-"; // the page of the API has them, too
 const LASTING = "journal"; // the routes among which streams are counted: their answers last as long as somebody listens
 
 function perSecond(counted) {
@@ -17,52 +18,85 @@ function perSecond(counted) {
 export function routeTable(routes) {
   const all = [...byProperty(routes, "name")].filter(([, { Requests }]) => Requests?.Count > 0);
   const busiest = all.sort(([, a], [, b]) => b.Requests.FiveMinuteRate - a.Requests.FiveMinuteRate || b.Requests.Count - a.Requests.Count);
+  const active = busiest.filter(([, { Requests }]) => Requests.FiveMinuteRate > 0);
+  const quiet = busiest.slice(active.length);
   if (!busiest.length) return empty("No requests yet.");
-  const rows = busiest.slice(0, ROUTES_SHOWN).map(([name, { Requests, RequestSeconds }]) => {
-    const times = (name === LASTING ? null : RequestSeconds) ?? {};
-    const failed = Object.entries(Requests.status ?? {}).filter(([status]) => status[0] === "5");
-    const failures = failed.reduce((sum, [, { Count }]) => sum + Count, 0);
-    return [
-      name,
-      perSecond(Requests),
-      duration(times.P50),
-      duration(times.P95),
-      duration(times.P99),
-      whole(Requests.Count),
-      failures ? el("b", { class: "fault" }, whole(failures)) : "0",
-    ];
-  });
   const columns = [
     { label: "Route" },
     { label: "A second", kind: NUMBER },
     { label: "p50", kind: NUMBER, wide: true },
     { label: "p95", kind: NUMBER, wide: true },
     { label: "p99", kind: NUMBER },
-    { label: "Ever", kind: NUMBER, wide: true },
-    { label: "5xx", kind: NUMBER },
+    { label: "Total", kind: NUMBER, wide: true },
+    { label: "Failed", kind: NUMBER },
   ];
-  const hidden = busiest.length > ROUTES_SHOWN ? `The ${ROUTES_SHOWN} busiest of ${busiest.length} routes; all are at /metrics.` : null;
-  return el("div", { class: "stack" }, scrolled("Requests by route", table("Requests by route, percentiles of the last five minutes", columns, rows)), hidden && el("p", { class: "quiet" }, hidden));
+  const shown = active.slice(0, ROUTES_SHOWN);
+  const caption = "Requests by route, percentiles of the last five minutes";
+  const more = active.length > ROUTES_SHOWN ? `The ${ROUTES_SHOWN} busiest of ${active.length} routes; all are at /metrics.` : null;
+  return el(
+    "div",
+    { class: "stack" },
+    shown.length ? scrolled("Requests by route", table(caption, columns, shown.map(routeRow))) : empty("No requests in the last five minutes."),
+    more && el("p", { class: "quiet" }, more),
+    folded("routes", quiet.length, "without requests in the last five minutes", () => scrolled("Quiet routes", table("Quiet routes", columns, quiet.map(routeRow)))),
+  );
+}
+
+function routeRow([name, { Requests, RequestSeconds }]) {
+  const times = (name === LASTING ? null : RequestSeconds) ?? {};
+  const failed = Object.entries(Requests.status ?? {}).filter(([status]) => status[0] === "5");
+  const failures = failed.reduce((sum, [, { Count }]) => sum + Count, 0);
+  return [
+    name,
+    perSecond(Requests),
+    duration(times.P50),
+    duration(times.P95),
+    duration(times.P99),
+    whole(Requests.Count),
+    failures ? el("b", { class: "fault" }, whole(failures)) : "0",
+  ];
+}
+
+/** What says nothing at the moment, behind a line that tells how many there are. */
+function folded(key, count, what, draw) {
+  return count ? el("details", {}, el("summary", { "data-key": `folded:${key}` }, `${whole(count)} ${what}`), draw()) : null;
+}
+
+const LEVELS = { red: "Something is wrong", amber: "Something needs a look", green: "All is well" };
+
+/** The verdict on the node, and for each alert what it means, with a link to what to do. */
+export function verdictOf(verdict) {
+  const alerts = verdict?.Alerts ?? [];
+  const level = !verdict ? "unknown" : alerts.some(({ Severity }) => Severity === "page") ? "red" : alerts.length ? "amber" : "green";
+  const said = LEVELS[level] ?? "The node gives no verdict";
+  return el(
+    "div",
+    { class: `verdict-line ${level}` },
+    el("b", {}, `${said}.`),
+    alerts.length ? el("ul", {}, alerts.map(({ Alert, Means }) => el("li", {}, Means, " ", el("a", { href: `${ADVICE}${Alert}`, rel: "noreferrer", "data-key": `alert:${Alert}` }, "What to do")))) : null,
+  );
 }
 
 /** What the store does. */
 export function storeFacts(now, store) {
-  const outcomes = store.Posts?.outcome ?? {};
+  const outcomes = Object.entries(store.Posts?.outcome ?? {});
   const refused = store.WriteRefusedPosts?.Count ?? 0;
   const limits = now.throttle?.RateLimit?.kind ?? {};
   const held = (limits.reads?.outcome?.refused?.Count ?? 0) + (limits.posts?.outcome?.refused?.Count ?? 0);
-  return facts([
-    ...Object.entries(outcomes).map(([outcome, counted]) => [`Posts ${outcome}`, `${whole(counted.Count)} · ${perSecond(counted)}/s`]),
-    ["Posts refused", whole(refused), "Queue full, overloaded or stopping"],
-    ["Over a key’s rate", whole(held), "Reads and posts beyond the rate of their key"],
+  const lines = [
+    ...outcomes.map(([outcome, counted]) => [`Posts ${outcome}`, `${whole(counted.Count)} · ${perSecond(counted)}/s`, "In all, and a second", counted.Count]),
+    ["Posts refused", whole(refused), "Queue full, overloaded or stopping", refused],
+    ["Over a key’s rate", whole(held), "Reads and posts beyond the rate of their key", held],
     ["In flight", `${whole(store.WritesInFlight)} of ${whole(store.WritesInFlightLimit)}`, "Write transactions that run now, and how many may run at the same time"],
     ["Posts a transaction", `mean ${three(store.WriteBatchPosts?.Mean)}`],
     ["Statements", `${perSecond(store.Statements)}/s`],
     ["Rows", `${perSecond(store.Rows)}/s`],
-    ["Conflicts", whole(store.WriteConflicts?.Count), "Write transactions that ran again, because another one had changed a row"],
-    ["Retries", whole(store.Retries?.Count), "Lost connections and deadlocks"],
+    ["Conflicts", whole(store.WriteConflicts?.Count), "Write transactions that ran again, because another one had changed a row", store.WriteConflicts?.Count ?? 0],
+    ["Retries", whole(store.Retries?.Count), "Lost connections and deadlocks", store.Retries?.Count ?? 0],
     ["Change log", now.others?.ChangeLogAgeSeconds === undefined ? "–" : `${age(now.others.ChangeLogAgeSeconds)} old`, "How far back it reaches"],
-  ]);
+  ];
+  const zeros = lines.filter(([, , , count]) => count === 0);
+  return el("div", { class: "stack" }, facts(lines.filter((line) => !zeros.includes(line))), folded("store", zeros.length, "counts are zero", () => facts(zeros)));
 }
 
 /** The ingest queue. */
@@ -70,7 +104,7 @@ export function queueFacts(counted, queue) {
   const rows = [
     ["Waiting", whole(queue.posts)],
     ["Oldest", queue.posts ? age(queue.age_seconds) : "–"],
-    ["Workers", `${whole(queue.workers)} of ${whole(queue.workers_max)}`],
+    ["Workers", queue.workers ? `${whole(queue.workers)} at work` : "at rest", `A worker starts when posts wait; at most ${whole(queue.workers_max)} work at once`],
     ["Queued", `${perSecond(counted?.IngestQueuedPosts)}/s`],
     ["Applied", `${perSecond(counted?.IngestOutcomes)}/s`],
     ["Applied after", duration(counted?.IngestAppliedAgeSeconds?.P50), "Median time from being queued to being applied"],
@@ -79,7 +113,7 @@ export function queueFacts(counted, queue) {
   const busy = queue.shards.filter((shard) => shard.posts > 0 || shard.worker);
   if (!busy.length) return facts(rows);
   const columns = [{ label: "Partition" }, { label: "Shard" }, { label: "Waiting", kind: NUMBER }, { label: "Oldest", kind: NUMBER }, { label: "Worker", wide: true }];
-  const list = busy.map((shard) => [String(shard.partition ?? "several"), String(shard.shard), whole(shard.posts), age(shard.age_seconds), shard.worker ?? "–"]);
+  const list = busy.map((shard) => [String(shard.partition ?? "several"), String(shard.shard), whole(shard.posts), age(shard.age_seconds), shard.worker ?? "at rest"]);
   return el("div", {}, facts(rows), table("Shards of the queue", columns, list));
 }
 
@@ -160,4 +194,20 @@ export function poolTable(pools, note) {
     { label: "Headroom", kind: NUMBER },
   ];
   return el("div", {}, rows.length ? table("Pools of resources by region", columns, rows) : empty("No resources yet."), note ? el("p", { class: "quiet" }, note) : null);
+}
+
+/** The partitions of the store, if there are several. */
+export function partitionTable(partitions) {
+  const found = [...byProperty(partitions, "number")];
+  if (found.length < 2) return null;
+  const rows = found.map(([number, each]) => [
+    number,
+    each.Reachable === false ? el("b", { class: "fault" }, "does not answer") : "answers",
+    whole(each.Boards),
+    whole(each.Entries),
+    bytes(each.StoreBytes),
+    each.Node ?? "–",
+  ]);
+  const columns = [{ label: "Partition" }, { label: "State" }, { label: "Boards", kind: NUMBER }, { label: "Entries", kind: NUMBER }, { label: "Size", kind: NUMBER, wide: true }, { label: "Server", wide: true }];
+  return scrolled("Partitions", table("Partitions of the store", columns, rows));
 }

@@ -1,25 +1,33 @@
-// One owner on one board: stats, positions with their brackets, neighbours; live by the owner's own stream.
+// One owner on one board: ranks with their brackets, what is missing to the next place, neighbours, closed periods;
+// live by the owner's own stream.
 
 import { Problem, ask, path, poll, throttled } from "./api.js";
 import { announce, el, named, panel, show } from "./dom.js";
 import { ago, method, percentile, rankNodes, stored, whole } from "./format.js";
-import { ANNOUNCE_PAUSE_MS, AROUND_ROWS, OVERTAKERS_SHOWN, OWNER_POLL_MS, OWNER_RELOAD_MS } from "./limits.js";
+import { ANNOUNCE_PAUSE_MS, AROUND_ROWS, HISTORY_PERIODS, OVERTAKERS_SHOWN, OWNER_POLL_MS, OWNER_RELOAD_MS } from "./limits.js";
+import { correction, erasure, moderation, ownerActions } from "./moderation.js";
 import { knownName, learn, nameOf } from "./names.js";
 import { rankedTable } from "./ranking.js";
-import { toBoard } from "./routes.js";
+import { toBoard, toOwner } from "./routes.js";
 import { follow } from "./streams.js";
 import { empty, fault, loading, table } from "./tables.js";
+
+const KINDS = [["year", /^\d{4}$/], ["month", /^\d{4}-\d{2}$/], ["week", /^\d{4}-W\d{2}$/], ["day", /^\d{4}-\d{2}-\d{2}$/]];
 
 /** The card; `start(view, signal, onPosition)` fills it. */
 export class OwnerPanel {
   constructor() {
-    this.panel = panel("owner", "Owner");
+    this.panel = panel("owner", "Owner", { class: "owner-card" });
     this.state = el("span", { class: "state" });
+    this.everywhere = el("a", { "data-key": "owner-boards" }, "All boards");
     this.close = el("a", { "data-key": "close-owner" }, "Close");
-    this.panel.aside.append(this.state, this.close);
+    this.panel.aside.append(this.state, this.everywhere, this.close);
     this.news = el("p", { class: "news", hidden: true });
-    this.parts = el("div", {});
-    this.panel.body.append(this.news, this.parts);
+    this.standing = el("div", { class: "stack standing" });
+    this.near = el("div", { class: "stack near" });
+    this.past = el("div", { class: "stack past" });
+    this.acts = el("div", { class: "owner-acts" });
+    this.panel.body.append(this.news, el("div", { class: "owner-parts" }, this.standing, this.near, this.past), this.acts);
   }
 
   /** Show `{board, spec, column, owner, parameters}` until the signal; `onPosition` hears the one in the column. */
@@ -27,16 +35,23 @@ export class OwnerPanel {
     const { board, column, owner, parameters } = view;
     this.title(view, "");
     this.close.href = toBoard(board, { ...parameters, owner: undefined });
+    this.everywhere.href = toOwner(owner);
     this.state.textContent = "";
     this.news.hidden = true;
-    show(this.parts, loading());
+    show(this.standing, loading());
+    show(this.near);
+    show(this.past);
+    show(this.acts);
     const reload = throttled(() => this.load(view, signal, onPosition), OWNER_RELOAD_MS, signal);
     poll(reload, OWNER_POLL_MS, signal);
+    this.loadPast(view, signal);
     try {
       const query = new URLSearchParams({ column: column.name, owner });
+      let began = false; // the first event is the state that `load` reads, too
       const onEvent = (_, data) => {
         this.tell(view, data);
-        reload();
+        if (began) reload();
+        began = true;
       };
       const onState = (state) => {
         this.state.textContent = { live: "Live", away: "Reconnecting …" }[state] ?? "";
@@ -70,72 +85,105 @@ export class OwnerPanel {
     const { board, column, owner } = view;
     try {
       const entry = path`/v1/leaderboards/${board}/entries/${owner}`;
-      const asked = [`${entry}?profiles=true`, `${entry}/positions?next=true`, `${entry}/around?${around(column)}`];
-      const [found, positions, neighbours] = await Promise.allSettled(asked.map((each) => ask(each, { signal })));
+      const asked = [`${entry}/positions?next=true`, `${entry}/around?${around(column)}`];
+      const [positions, neighbours] = await Promise.allSettled(asked.map((each) => ask(each, { signal })));
+      const own = neighbours.value?.data.entries.find((each) => each.owner === owner) ?? (await ask(`${entry}?profiles=true`, { signal })).data;
       if (signal.aborted) return;
-      if (found.status === "rejected") throw found.reason;
-      learn([found.value.data]);
-      this.title(view, nameOf(found.value.data.profile));
-      const ranked = positions.status === "fulfilled" ? positions.value.data.positions : [];
-      show(
-        this.parts,
-        this.standing(view, found.value.data, ranked, positions.reason),
-        this.stats(view, found.value.data),
-        found.value.data.hidden ? null : this.around(view, neighbours),
-      );
-      const here = ranked.find((position) => position.column === column.name);
-      onPosition(here && here.rank !== null ? here : null);
+      learn(neighbours.value?.data.entries ?? [own]);
+      this.title(view, nameOf(own.profile));
+      const ranked = positions.value?.data.positions ?? [];
+      const here = ranked.find((position) => position.column === column.name && position.rank !== null) ?? null;
+      show(this.standing, this.ranks(view, own, ranked, positions.reason), this.others(view, own));
+      show(this.near, own.hidden ? null : this.around(view, neighbours, here));
+      this.drawActs(view, own.stats, () => this.load(view, signal, onPosition));
+      onPosition(here);
     } catch (error) {
       if (signal.aborted) return;
       onPosition(null);
-      show(this.parts, absent(error) ? empty("This owner has no entry on this board. Names are compared letter by letter.") : fault(error));
+      show(this.near);
+      show(this.standing, absent(error) ? this.absent(owner) : fault(error));
     }
   }
 
-  standing({ spec }, entry, positions, reason) {
-    if (entry.hidden) return empty("This owner is hidden: rankings, totals and streams leave the owner out. Posts still merge.");
+  absent(owner) {
+    return el("p", {}, "This owner has no entry on this board. Names are compared letter by letter. ", el("a", { href: toOwner(owner), "data-key": "elsewhere" }, "Look on all boards"), " or search again above.");
+  }
+
+  /** The acts stay as they are while figures change, so that nothing that is typed is lost. */
+  drawActs({ board, owner, spec }, stats, again) {
+    if (this.acts.childElementCount && this.actsOf === JSON.stringify([board, owner])) return;
+    this.actsOf = JSON.stringify([board, owner]);
+    show(this.acts, moderation("owner", "Moderate this owner", [correction(board, owner, spec.columns, stats, again), ...ownerActions(owner, again), erasure(board, owner, again)]));
+  }
+
+  /** The rank in each ranked column, the shown one first. */
+  ranks({ spec, column }, own, positions, reason) {
+    if (own.hidden) return empty("This owner is hidden: rankings, totals and streams leave the owner out. Posts still merge.");
     if (!positions.length) return reason ? fault(reason) : empty("Not ranked in any column.");
-    const scales = Object.fromEntries(spec.columns.map(({ name, scale }) => [name, scale]));
-    const columns = [
-      { label: "Column" },
-      { label: "Rank", kind: "text" },
-      { label: "Better than", kind: "number" },
-      { label: "To the next place", kind: "number", wide: true },
-      { label: "Found", wide: true },
-    ];
-    const rows = positions.map((position) => {
-      if (position.rank === null) return [position.column, el("span", { class: "quiet" }, "no value"), "", "", ""];
-      const scale = scales[position.column] ?? 0;
-      return [
-        position.column,
-        [...rankNodes(position), el("small", { class: "quiet" }, ` of ${whole(position.total)}`)],
-        percentile(position.percentile, position.rank),
-        next(position.next, scale),
-        el("span", { class: "quiet", title: `as of ${position.as_of}` }, method(position.method)),
-      ];
-    });
-    return table("Positions", columns, rows, { captionShown: true });
+    const first = [...positions].sort((one, other) => (other.column === column.name) - (one.column === column.name));
+    const columns = Object.fromEntries(spec.columns.map((each) => [each.name, each]));
+    return el("ul", { class: "ranks" }, first.map((position) => rankItem(position, columns[position.column], position.column === column.name)));
   }
 
-  stats({ spec }, { stats, updated_at: updatedAt }) {
-    const known = Object.fromEntries(spec.columns.map((column) => [column.name, column]));
-    const rows = Object.entries(stats).map(([name, value]) =>
-      el("div", {}, el("dt", {}, name), el("dd", {}, known[name]?.type === "text" ? named(value ?? "–") : stored(value, known[name]?.scale ?? 0))),
+  /** The stats that are in no ranking, and when the entry changed. */
+  others({ spec }, { stats, updated_at: updatedAt }) {
+    const rows = spec.columns.filter(({ sorted, name }) => !sorted && name in stats).map(({ name, type, scale }) =>
+      el("div", {}, el("dt", {}, name), el("dd", {}, type === "text" ? named(stats[name] ?? "–") : stored(stats[name], scale))),
     );
-    return el("div", { class: "stack" }, el("h3", {}, "Stats"), el("dl", { class: "facts" }, rows), el("p", { class: "quiet" }, "Changed ", ago(updatedAt)));
+    return el("div", {}, rows.length ? el("dl", { class: "facts" }, rows) : null, el("p", { class: "quiet" }, "Changed ", ago(updatedAt)));
   }
 
-  around({ board, column, parameters, owner }, neighbours) {
+  around({ board, column, parameters, owner }, neighbours, here) {
     const title = el("h3", {}, `Around by ${column.name}`);
     if (neighbours.status === "rejected") {
       const { reason } = neighbours;
-      const text = reason instanceof Problem && reason.code === "not_ranked" ? empty(`No value in ${column.name}.`) : fault(reason);
-      return el("div", {}, title, text);
+      return [title, reason instanceof Problem && reason.code === "not_ranked" ? empty(`No value in ${column.name}.`) : fault(reason)];
     }
-    const { entries } = neighbours.value.data;
-    learn(entries);
-    return el("div", {}, title, rankedTable(`Neighbours by ${column.name}`, { board, column, parameters, entries, marked: owner }));
+    const entries = atRank(neighbours.value.data.entries, owner, here);
+    return [title, rankedTable(`Neighbours by ${column.name}`, { board, column, parameters, entries, marked: owner })];
   }
+
+  /** The owner in closed periods, if the board is one of a family's period. */
+  async loadPast({ board, column, owner, parameters }, signal) {
+    const [family, period, facets = ""] = board.split(":");
+    const kind = KINDS.find(([, form]) => form.test(period ?? ""))?.[0];
+    if (!kind) return;
+    const query = new URLSearchParams(facets ? facets.split(",").map((each) => each.split(/=(.*)/s).slice(0, 2)) : []);
+    for (const [name, value] of [["period", kind], ["column", column.name], ["limit", HISTORY_PERIODS]]) query.set(name, value);
+    try {
+      const { data } = await ask(`${path`/v1/families/${family}/owners/${owner}/history`}?${query}`, { signal });
+      const rows = data.history.map(({ board: then, period: { name }, position }) => [
+        el("a", { href: toBoard(then, { ...parameters, owner, from: undefined }), "data-key": `past:${then}` }, name),
+        position ? [...rankNodes(position), el("small", { class: "quiet" }, ` of ${whole(position.total)}`)] : "–",
+        position ? stored(position.value, column.scale) : "",
+      ]);
+      const columns = [{ label: "Period" }, { label: "Rank", kind: "text" }, { label: "Value", kind: "number" }];
+      show(this.past, el("h3", {}, "Closed periods"), rows.length ? table(`Closed periods by ${column.name}`, columns, rows) : empty("No period has closed yet."));
+    } catch {
+      show(this.past); // the card stands without it
+    }
+  }
+}
+
+/** Neighbours with the ranks that follow from the rank on the card, so that the card shows one rank only. */
+function atRank(entries, owner, here) {
+  const own = entries.find((each) => each.owner === owner);
+  const shift = here === null || !own ? 0 : here.rank - own.rank;
+  const exact = here === null ? (entry) => entry.exact : () => here.exact;
+  return entries.map((entry) => ({ ...entry, rank: Math.max(1, entry.rank + shift), exact: exact(entry) }));
+}
+
+function rankItem(position, column, main) {
+  const label = el("span", { class: "of" }, position.column);
+  if (position.rank === null) return el("li", {}, label, " ", el("span", { class: "quiet" }, "no value"));
+  return el(
+    "li",
+    { class: main ? "main" : null },
+    label,
+    el("span", { class: "line" }, rankNodes(position), el("span", { class: "quiet" }, `of ${whole(position.total)}, better than ${percentile(position.percentile, position.rank)}`)),
+    el("span", {}, stored(position.value, column.scale), " · ", next(position.next, column)),
+    el("small", { class: "quiet", title: `as of ${position.as_of}` }, method(position.method)),
+  );
 }
 
 function around({ name }) {
@@ -146,8 +194,9 @@ function absent(error) {
   return error instanceof Problem && error.code === "unknown_owner";
 }
 
-function next(place, scale) {
-  if (place === null || place === undefined) return el("span", { class: "quiet" }, "leads");
-  if (place.points === null) return "–";
-  return `${stored(place.points, scale)} → ${place.exact ? "" : "≈ "}${whole(place.rank)}`;
+/** What is missing to the next place. */
+function next(place, { scale, best }) {
+  if (place === null || place === undefined) return "leads";
+  if (place.points === null) return "nothing more to reach";
+  return `${stored(place.points, scale)} ${best === "high" ? "more" : "less"} for rank ${place.exact ? "" : "≈ "}${whole(place.rank)}`;
 }

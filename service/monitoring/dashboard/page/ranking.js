@@ -92,7 +92,7 @@ export class RankingPanel {
       const moves = before === null ? new Map() : movesSince(before, data.entries);
       this.draw(view, data, moves);
       onTotal(data.total);
-      if (before !== null) this.announce(view, before, data.entries);
+      if (before !== null && !view.owner) this.announce(view, before, data.entries); // otherwise the owner's card tells
       before = data.entries;
       const owners = data.entries.map((entry) => entry.owner);
       if ((await learnOwners(board, owners, signal)) && before === data.entries && !signal.aborted) this.draw(view, data, moves);
@@ -141,12 +141,12 @@ export class RankingPanel {
     const next = from + entries.length;
     const links = [
       from > 1 && ["Top", {}],
-      from > 1 && ["Better", { from: Math.max(1, from - RANKING_ROWS) }],
-      entries.length > 0 && next <= total && ["Worse", { from: next }],
+      from > 1 && ["Previous", { from: Math.max(1, from - RANKING_ROWS) }],
+      entries.length > 0 && next <= total && ["Next", { from: next }],
     ].filter(Boolean);
     show(
       this.more,
-      links.map(([text, at]) => el("a", { "data-key": `page:${text}`, href: toBoard(board, { ...rest, ...at }) }, text)),
+      links.map(([text, at]) => el("a", { class: "button", "data-key": `page:${text}`, href: toBoard(board, { ...rest, ...at }) }, text)),
       total > TOP_ROWS ? this.jump(board, rest, total) : null,
       el("span", { class: "quiet" }, `${whole(total)} ranked`),
     );

@@ -7,6 +7,7 @@ export function parse(hash) {
   const parameters = Object.fromEntries(new URLSearchParams(query));
   if (parts.length === 0 || (parts[0] === "boards" && parts.length === 1)) return { view: "boards", parameters };
   if (parts[0] === "boards" && parts.length === 2) return { view: "board", board: parts[1], parameters };
+  if (parts[0] === "owners" && parts.length === 2) return { view: "owner", owner: parts[1], parameters };
   if (parts[0] === "node" && parts.length === 1) return { view: "node", parameters };
   return { view: "nowhere", parameters };
 }
@@ -28,6 +29,11 @@ function withQuery(path, parameters) {
 /** The address of the list of boards. */
 export function toBoards(parameters = {}) {
   return withQuery("#/boards", parameters);
+}
+
+/** The address of an owner on all boards. */
+export function toOwner(owner) {
+  return `#/owners/${encodeURIComponent(owner)}`;
 }
 
 /** The address of a board: `column`, `owner`, `from` (a rank), `value`. */

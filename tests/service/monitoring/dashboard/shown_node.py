@@ -9,6 +9,7 @@ from tests.service.real_service import Caller, Process, escaped
 SEASON = "season-2026"
 OWNERS = 900
 TINY_BOARDS = 60
+FAMILY = "arena"  # boards for all time and by week, for everybody and by clan
 XP = {"name": "xp", "merge": "max"}
 LAP = {"name": "lap", "best": "low", "scale": 3, "min": 0}
 CLAN = {"name": "clan", "sorted": False, "type": "text"}
@@ -29,7 +30,7 @@ def xp_of(number: int) -> int:
 
 
 async def fill(url: str) -> None:
-    """Make the season with its curves and profiles, two pages of boards, and the board with hostile names."""
+    """Make the season with its curves and profiles, a family, two pages of boards, and the board with hostile names."""
     async with Caller(url) as caller:
         await caller.board(SEASON, XP, LAP, CLAN, predictor={"samples": 8, "exact_top": 50})
         stats = [{"xp": xp_of(number), "clan": f"clan {number % 7}"} for number in range(OWNERS)]
@@ -45,6 +46,11 @@ async def fill(url: str) -> None:
         mean = [{"owner": owner, "stats": {"xp": 100 - n, "clan": owner[:40]}} for n, owner in enumerate(HOSTILE)]
         await caller.post("hostile", *mean)
         await caller.must("PUT", f"/v1/owners/{escaped(HOSTILE[1])}/profile", {"name": HOSTILE[0]})
+        common = {"columns": [{**XP, "sorted": True}], "periods": ["all", "week"], "facets": [[], ["clan"]]}
+        await caller.must("PUT", f"/v1/families/{FAMILY}", common)
+        for number, clan in enumerate(("fox", "owl", "fox")):
+            posted = {"owner": name_of(number), "stats": {"xp": 100 - number}, "facets": {"clan": clan}}
+            await caller.must("POST", f"/v1/families/{FAMILY}/posts", posted)
         await caller.must("PUT", "/v1/pools/game/servers", {})
         resources = {"region": "eu", "resources": [f"server-{number}" for number in range(12)]}
         await caller.must("POST", "/v1/pools/game/servers/resources", resources)

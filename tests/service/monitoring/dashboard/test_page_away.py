@@ -30,7 +30,7 @@ async def test_an_open_page_recovers_when_its_service_is_back(page: Page, chromi
         await post(second.url, "b", bob=40)
         await page.wait_for(f"{TOLD} === '' && {TOP} === 'bob'")
         await page.wait_for(f"{LIVE.format('ranking')} && {LIVE.format('owner')}")
-        await page.wait_for("document.querySelector('#owner table b').textContent === '1'")
+        await page.wait_for("document.querySelector('#owner .ranks b').textContent === '1'")
         assert await page.evaluate("globalThis.sameDocument")
         await other.wait_for(f"{TOLD} === '' && {TOP} === 'bob'")
         assert other.errors == []

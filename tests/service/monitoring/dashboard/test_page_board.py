@@ -13,7 +13,8 @@ from tests.service.real_service import Caller, Process, escaped
 
 LIVE = "document.querySelector('#ranking .state.live')"
 TOP = "#ranking tbody tr"
-POSITIONS = "#owner .panel-body > div > table tbody tr"
+RANKS = "#owner .ranks li"
+CARD = "document.querySelector('#owner .ranks') && document.querySelector('#owner table')"
 OWNERS = "[...document.querySelectorAll('#ranking a.owner')].map((each) => each.textContent)"
 
 
@@ -52,12 +53,12 @@ async def test_rows_show_the_name_of_a_profile_beside_the_id(page: Page, node: P
 
 async def test_the_card_of_an_owner_marks_estimated_ranks_with_their_bracket(page: Page, node: Process) -> None:
     await page.goto(view_url(node, f"/boards/{SEASON}?column=xp&owner={name_of(401)}"))
-    await page.wait_for("document.querySelectorAll('#owner table').length === 2")
+    await page.wait_for(CARD)
     board = f"/v1/leaderboards/{SEASON}/entries/{name_of(401)}"
     [xp, lap] = (await read_answer(node, f"{board}/positions"))["positions"]
     assert not xp["exact"], "otherwise this test proves nothing"
     assert xp["low"] <= 402 <= xp["high"], "otherwise this test proves nothing"
-    [first, second] = await page.texts(POSITIONS)
+    [first, second] = await page.texts(RANKS)
     assert f"≈ {xp['rank']}" in first
     assert f"between {xp['low']} and {xp['high']}" in first
     assert "of 900" in first
@@ -65,16 +66,19 @@ async def test_the_card_of_an_owner_marks_estimated_ranks_with_their_bracket(pag
     marked = await page.texts("#owner tr[aria-current]")
     assert len(marked) == 1
     assert name_of(401) in marked[0]
-    assert f"{xp_of(401):,}" in await page.text("#owner .facts")
+    assert f"{xp_of(401):,}" in first
+    assert f"{xp_of(400) - xp_of(401):,} more for rank ≈ " in first
+    near = dict(row.split("\t")[1::-1] for row in await page.texts("#owner table tbody tr"))
+    assert f"≈ {xp['rank']}" in near.values(), "the card shows one rank"
     assert "clan 2" in await page.text("#owner .facts")
     await page.wait_for(f"document.querySelector('#curve .mark text')?.textContent.startsWith('{name_of(401)}')")
 
 
 async def test_the_card_of_an_owner_says_that_a_rank_is_counted(page: Page, node: Process) -> None:
     await page.goto(view_url(node, f"/boards/{SEASON}?column=xp&owner={name_of(11)}"))
-    await page.wait_for("document.querySelectorAll('#owner table').length === 2")
-    row = (await page.texts(POSITIONS))[0]
-    assert "12 of 900" in row
+    await page.wait_for(CARD)
+    row = (await page.texts(RANKS))[0]
+    assert row.split("\n")[1:3] == ["12", "of 900, better than 98.7%"]
     assert "≈ 12" not in row
     assert "between" not in row
     assert "counted" in row
@@ -84,10 +88,10 @@ async def test_the_card_of_an_owner_says_who_passed_it(page: Page, node: Process
     await new_board(node.url, "zz-passed", ada=30, bob=20)
     await page.goto(view_url(node, "/boards/zz-passed?owner=ada"))
     await page.wait_for("document.querySelector('#owner .state.live')")
-    await page.wait_for("document.querySelectorAll('#owner table').length === 2")
+    await page.wait_for(CARD)
     await post(node.url, "zz-passed", bob=40)
     await page.wait_for_text("Down 1 to rank 2 by xp, passed by bob", within="#owner")
-    await page.wait_for("document.querySelector('#owner table b').textContent === '2'")
+    await page.wait_for("document.querySelector('#owner .ranks b').textContent === '2'")
 
 
 async def test_the_page_says_that_an_owner_has_no_entry(page: Page, node: Process) -> None:
@@ -109,7 +113,7 @@ async def test_every_name_of_an_owner_is_shown_as_text(page: Page, node: Process
         if owner == "..":
             await page.wait_for_text("takes that for a folder", within="#owner")
         else:
-            await page.wait_for("document.querySelectorAll('#owner table').length === 2")
+            await page.wait_for(CARD)
             assert owner[:40] in await page.evaluate("document.querySelector('#owner .facts').textContent")
         assert await page.evaluate("document.querySelectorAll('#view :is(img, script, iframe, style)').length") == 0
 
@@ -117,7 +121,7 @@ async def test_every_name_of_an_owner_is_shown_as_text(page: Page, node: Process
 @pytest.mark.parametrize("owner", [HOSTILE[0], HOSTILE[4]])
 async def test_a_link_opens_the_owner_whatever_its_name(page: Page, node: Process, owner: str) -> None:
     await page.goto(view_url(node, f"/boards/hostile?owner={escaped(owner)}"))
-    await page.wait_for("document.querySelectorAll('#owner table').length === 2")
+    await page.wait_for(CARD)
     assert await page.evaluate("document.querySelector('#owner h2').textContent") == owner
 
 
@@ -149,13 +153,44 @@ async def test_the_shown_error_stays_small_after_owners_climb_past_the_top(page:
     await page.wait_for("document.querySelector('#curve .facts')")
     facts = await page.text("#curve .facts")
     assert f"past rank {EXACT_TOP}" in facts
-    assert "anywhere" not in facts
     assert f"{100 * float(state['certificate']):.2g}%" not in facts
     await new_board(node.url, "zz-counted", ada=3, bob=2)
     async with Caller(node.url) as caller:
         await caller.refresh("zz-counted", "xp")
     await page.goto(view_url(node, "/boards/zz-counted"))
     await page.wait_for_text("nothing, every rank is counted", within="#curve")
+
+
+async def test_the_pictures_tell_what_they_show_at_a_place_by_pointer_and_by_key(page: Page, node: Process) -> None:
+    await page.goto(view_url(node, f"/boards/{SEASON}"))
+    await page.wait_for("document.querySelector('#curve svg') && document.querySelector('#spread svg')")
+    for name, told in (("curve", "→ rank"), ("spread", "owners, ranks from ≈")):
+        readout = f"document.querySelector('#{name}-readout').textContent"
+        assert await page.evaluate(readout) == ""
+        await page.evaluate(f"document.querySelector('#{name}-pointer').focus()")
+        middle = await page.wait_for(readout)
+        assert told in middle
+        for _ in range(5):
+            await page.press("ArrowRight")
+        await page.wait_for(f"{readout} !== {json.dumps(middle)}")
+        box = f"document.querySelector('#{name} svg').getBoundingClientRect()"
+        place = {"x": await page.evaluate(f"{box}.x + 90"), "y": await page.evaluate(f"{box}.y + 60")}
+        before = await page.evaluate(readout)
+        await page.command("Input.dispatchMouseEvent", type="mouseMoved", **place)
+        await page.wait_for(f"{readout} !== {json.dumps(before)}")
+
+
+async def test_a_move_of_the_shown_owner_is_read_out_once(page: Page, node: Process) -> None:
+    await new_board(node.url, "zz-once", ada=30, bob=20)
+    await page.goto(view_url(node, "/boards/zz-once?owner=bob"))
+    await page.wait_for(f"document.querySelector('#owner .state.live') && {LIVE}")
+    await page.evaluate("""globalThis.read = []; new MutationObserver(() =>
+        read.push(document.querySelector('#announcer').textContent)).observe(document.querySelector('#announcer'),
+        { childList: true })""")
+    await post(node.url, "zz-once", bob=40)
+    await wait_for_top(page, "bob", "ada")
+    await page.wait_for("document.querySelector('#owner .ranks b').textContent === '1'")
+    assert await page.evaluate("read") == ["bob: rank 1 by xp"]
 
 
 async def test_an_open_table_stays_open_when_the_picture_is_redrawn(page: Page, node: Process) -> None:
@@ -185,7 +220,7 @@ async def test_every_view_has_a_link_and_the_back_button_returns_to_it(page: Pag
         await page.wait_for(f"document.querySelector('#ranking h2')?.textContent === '{seen}'")
     await page.evaluate("history.back()")
     await page.wait_for(f"document.querySelector('#owner h2').textContent === '{name_of(7)}'")
-    await page.click("#ranking nav a:last-of-type")
+    await page.click("#ranking nav a[data-key='page:Next']")
     await page.wait_for("document.querySelector('#ranking h2').textContent.startsWith('From rank 21')")
     await page.wait_for(f"document.querySelector('{TOP} th')?.textContent === '21'")
 

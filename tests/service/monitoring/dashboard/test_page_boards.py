@@ -1,51 +1,55 @@
-"""Test the list of boards in a browser: its pages, its search, its links, and its message about an unknown board."""
+"""Test the list of boards in a browser: pages, searches, families, an owner on all boards, an unknown board."""
 
 import json
 
 from tests.browser import Page
-from tests.service.monitoring.dashboard.shown_node import SEASON, view_url
+from tests.service.monitoring.dashboard.shown_node import FAMILY, SEASON, name_of, new_board, post, view_url
 from tests.service.real_service import Process
 
 ROWS = "#view tbody tr"
+FIRST = f"document.querySelector('{ROWS} a')?.textContent"
 
 
 async def list_shown_boards(page: Page, first: str) -> list[str]:
     """Wait until the list begins with board `first`. Return the ids of all boards in the list."""
-    await page.wait_for(f"document.querySelector('{ROWS} a')?.textContent === {json.dumps(first)}")
+    await page.wait_for(f"{FIRST} === {json.dumps(first)}")
     return await page.texts(f"{ROWS} a")
 
 
-async def test_the_list_shows_boards_page_by_page(page: Page, node: Process) -> None:
+async def test_the_list_begins_with_the_board_that_was_changed_last(page: Page, node: Process) -> None:
+    await new_board(node.url, "zz-first", ada=1)
     await page.goto(node.url)
-    first = await list_shown_boards(page, "hostile")
+    first = await list_shown_boards(page, "zz-first")
     assert len(first) == 50
-    assert SEASON in first
+    assert not [board for board in first if board.startswith(FAMILY)], "a family is one row"
     await page.click("a[data-key=next]")
-    second = await list_shown_boards(page, "tiny-48")
-    assert not set(first) & set(second)
-    assert first + second == sorted(first + second)
+    await page.wait_for(f"{FIRST} !== 'zz-first'")
+    assert not set(first) & set(await page.texts(f"{ROWS} a"))
     await page.evaluate("history.back()")
-    assert await list_shown_boards(page, "hostile") == first
+    await new_board(node.url, "zz-second", ada=1)
+    await list_shown_boards(page, "zz-second")
+    await post(node.url, "zz-first", ada=2)
+    await list_shown_boards(page, "zz-first")
 
 
-async def test_a_search_finds_boards_by_prefix_and_has_a_link(page: Page, node: Process) -> None:
+async def test_a_search_finds_boards_by_any_part_of_the_name_and_has_a_link(page: Page, node: Process) -> None:
     await page.goto(node.url)
-    await list_shown_boards(page, "hostile")
-    await page.click("#prefix")
-    await page.type("tiny-0")
+    await page.wait_for(FIRST)
+    await page.click("#contains")
+    await page.type("NY-0")
     found = await list_shown_boards(page, "tiny-00")
     assert found == [f"tiny-0{number}" for number in range(10)]
-    address = await page.wait_for("location.hash.includes('prefix=tiny-0') && location.href")
+    address = await page.wait_for("location.hash.includes('contains=NY-0') && location.href")
     await page.goto("about:blank")
     await page.goto(address)
     assert await list_shown_boards(page, "tiny-00") == found
-    await page.goto(view_url(node, "/boards?prefix=%3Cimg%20src%3Dx%3E"))
-    await page.wait_for_text("No board")
-    assert "<img src=x>" in await page.text("#view")
+    await page.goto(view_url(node, "/boards?contains=%3Cimg%20src%3Dx%3E"))
+    await page.wait_for_text("No board’s name contains “<img src=x>”")
+    await page.wait_for(FIRST)
 
 
 async def test_a_row_describes_its_board_and_links_to_it(page: Page, node: Process) -> None:
-    await page.goto(view_url(node, "/boards?prefix=season"))
+    await page.goto(view_url(node, "/boards?contains=season"))
     await list_shown_boards(page, SEASON)
     row = await page.text(ROWS)
     assert "900" in row
@@ -56,10 +60,48 @@ async def test_a_row_describes_its_board_and_links_to_it(page: Page, node: Proce
     assert await page.evaluate("document.title") == f"{SEASON} – rankcurve"
 
 
-async def test_the_page_reports_an_unknown_board_and_an_unknown_address(page: Page, node: Process) -> None:
-    await page.goto(view_url(node, "/boards/nothing-here"))
-    await page.wait_for("document.querySelector('#view .fault')?.textContent.includes('nothing-here')")
+async def test_a_family_unfolds_and_leads_to_the_board_of_a_period_and_a_clan(page: Page, node: Process) -> None:
+    await page.goto(node.url)
+    await page.click(f"summary[data-key='family:{FAMILY}']")
+    await page.evaluate(f"document.getElementById('family:{FAMILY}:period').value = 'this-week'")
+    choose = f"document.getElementById('family:{FAMILY}:facets')"
+    await page.evaluate(f"{choose}.value = '1'; {choose}.dispatchEvent(new Event('change'))")
+    await page.wait_for(
+        "[...document.querySelectorAll('datalist option')].map((each) => each.value).join() === 'fox,owl'"
+    )
+    await page.click("input[name=clan]")
+    await page.type("fox")
+    await page.press("Enter")
+    await page.wait_for("document.querySelectorAll('#ranking tbody tr').length === 2")
+    assert (await page.text("h1")).endswith(":clan=fox")
+    assert "this-week" not in await page.text("h1"), "the address names the period, so that it stays the same"
+    await page.click("#ranking a.owner")
+    await page.wait_for_text("No period has closed yet", within="#owner")
+
+
+async def test_an_owner_is_found_on_all_boards(page: Page, node: Process) -> None:
+    await page.goto(node.url)
+    await page.click("#anywhere")
+    await page.type(name_of(1))
+    await page.press("Enter")
+    await page.wait_for(f"{FIRST}?.startsWith('{FAMILY}:')")
+    boards = await page.texts(f"{ROWS} a")
+    assert [board for board in boards if not board.startswith(FAMILY)] == [SEASON]
+    assert "Grace Hopper" in await page.wait_for(
+        "document.querySelector('h1 .id') && document.querySelector('h1').textContent"
+    )
+    await page.click(f"a[data-key='board:{SEASON}']")
+    await page.wait_for("document.querySelector('#owner .ranks')")
+    await page.goto(view_url(node, "/owners/nobody"))
+    await page.wait_for_text("an entry on no board")
+
+
+async def test_an_unknown_board_leads_to_the_search(page: Page, node: Process) -> None:
+    await page.goto(view_url(node, "/boards/easo"))
+    await page.wait_for_text("There is no board “easo”")
+    assert await list_shown_boards(page, SEASON) == [SEASON]
+    assert await page.evaluate("document.querySelector('#contains').value") == "easo"
     await page.goto(view_url(node, "/elsewhere"))
     await page.wait_for_text("Nothing is at this address")
     await page.click("#view a")
-    await list_shown_boards(page, "hostile")
+    await page.wait_for(FIRST)

@@ -26,7 +26,8 @@ FOCUSED = f"""(() => {{
       && (box.bottom < innerHeight + 1 || (box.height > 0.8 * innerHeight && box.top < 0.2 * innerHeight)),
   }};
 }})()"""
-CARD = "document.querySelectorAll('#owner table').length === 2 && document.querySelector('#spread svg')"
+CARD = """document.querySelector('#owner .ranks') && document.querySelector('#owner table')
+  && document.querySelector('#spread svg')"""
 
 
 async def tab_to(page: Page, expression: str, most: int = 200) -> None:
@@ -67,7 +68,7 @@ async def test_a_user_without_a_mouse_reaches_and_operates_everything(page: Page
     assert await page.text(":focus") == "Skip to content"
     await page.press("Enter")
     await page.wait_for("document.activeElement.id === 'main'")
-    await tab_to(page, "e.id === 'prefix'", 3)
+    await tab_to(page, "e.id === 'contains'", 3)
     await page.type("season")
     await page.press("Enter")
     await page.wait_for("document.querySelectorAll('#view tbody tr').length === 1")

@@ -3,14 +3,14 @@
 from tests.browser import Page
 from tests.service.monitoring.dashboard.shown_node import OWNERS, new_board, post, view_url
 from tests.service.openapi_checks import ROUTE_TABLE
-from tests.service.real_service import Caller, Figures, Process
+from tests.service.real_service import Caller, Figures, Process, Spawn
 
 READS_MAX = 1_000  # how often a test may read the page; its numbers change only every few seconds
 REQUESTS = "rankcurve_requests_total"
 # The open page requests these routes itself, so their counts grow during the comparison.
 ASKED_BY_THE_VIEW = {"dashboard", "dashboard_file", "jolokia_post", "queue", "pools", "pool", "metrics"}
 COUNTED_AS = {route.view: route.metrics_name for route in ROUTE_TABLE}
-READY = "document.querySelector('#node-leases table') && document.querySelectorAll('.tiles svg').length === 2"
+READY = "document.querySelector('#node-leases table') && document.querySelectorAll('.tiles svg').length === 4"
 
 
 async def metrics(node: Process) -> Figures:
@@ -53,8 +53,31 @@ async def test_the_page_shows_the_numbers_of_the_metrics(page: Page, node: Proce
     assert all(cells[3] == "0" for cells in jobs.values()), "no failures"
     pools = rows_of(await page.texts("#node-leases tbody tr"))
     assert pools["game / servers"][:3] == ["eu", "0 of 12", "12"]
+    assert await page.text(".verdict-line.green b") == "All is well."
+    assert "at rest" in await page.text("#node-queue .facts")
     assert "Waiting\n0\n" in await page.text("#node-queue .facts")
     assert (await page.texts("#node-pools tbody th"))[0].startswith("common")
+
+
+async def test_the_pictures_begin_with_what_was_before_the_page_was_opened(page: Page, node: Process) -> None:
+    await page.goto(view_url(node, "/node"))
+    await page.wait_for(READY)
+    async with Caller(node.url) as caller:
+        recent = (await caller.get("/jolokia/read/rankcurve:type=Recent"))["value"]
+    points = await page.evaluate("document.querySelector('.tiles polyline').getAttribute('points').split(' ').length")
+    assert points >= len(recent["Posts"]) - 2
+
+
+async def test_an_alert_turns_the_verdict_amber_and_says_what_to_do(page: Page, spawn: Spawn) -> None:
+    node = spawn("--set", "managed_operations=Job.pause").ready()
+    await page.goto(view_url(node, "/node"))
+    await page.wait_for("document.querySelector('.verdict-line.green')")
+    async with Caller(node.url) as caller:
+        await caller.get("/jolokia/exec/rankcurve:type=Job,name=audit/pause")
+    await page.wait_for_text("A background job is paused.", within=".verdict")
+    assert await page.text(".verdict-line.amber b") == "Something needs a look."
+    await page.click(".verdict a")
+    await page.wait_for("document.getElementById('alert-RankcurveJobPaused') && location.pathname === '/docs'")
 
 
 async def test_the_page_updates_its_numbers_while_it_is_open(page: Page, node: Process) -> None:

@@ -17,16 +17,20 @@ from tests.service.real_service import Process, escaped
 # For each view, its address and an expression. The expression is true after all parts of the view have loaded.
 PICTURES = "document.querySelectorAll('#view svg[role=img]').length === 2"
 VIEWS = {
-    "boards": ("/boards", "document.querySelectorAll('#view tbody tr').length === 50"),
+    "boards": (
+        "/boards",
+        "document.querySelectorAll('#view tbody tr').length === 50 && document.querySelector('.family')",
+    ),
     "board": (f"/boards/{SEASON}", PICTURES),
     "owner": (
         f"/boards/{SEASON}?column=xp&owner={name_of(400)}&value=40000",
-        "document.querySelectorAll('#owner table, #curve .mark').length === 4 && document.querySelector('#spread svg')",
+        f"document.querySelectorAll('#curve .mark').length === 2 && {CARD}",
     ),
     "low": (f"/boards/{SEASON}?column=lap&from=101", PICTURES),
     "hostile": (f"/boards/hostile?owner={escaped(HOSTILE[7])}", CARD),
     "empty": ("/boards/tiny-00", "document.querySelector('#spread p') && document.querySelector('#ranking p')"),
-    "unknown": ("/boards/nothing-here", "document.querySelector('#view .fault')"),
+    "unknown": ("/boards/nothing-here", "document.querySelector('#view .notice:not([hidden])')"),
+    "everywhere": (f"/owners/{name_of(4)}", "document.querySelector('#view tbody tr')"),
     "node": ("/node", READY),
     "nowhere": ("/elsewhere", "document.querySelector('#view h1')"),
 }

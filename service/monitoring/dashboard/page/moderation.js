@@ -1,0 +1,167 @@
+// What operators can do: each act is a form of its own that says what became of it. The service checks the key.
+
+import { Problem, ask, path } from "./api.js";
+import { el, show } from "./dom.js";
+import { percent, stored, whole } from "./format.js";
+import { ACT_TIMEOUT_MS } from "./limits.js";
+
+/** A folded section with acts. `id` is unique on the page. */
+export function moderation(id, title, acts) {
+  return el(
+    "details",
+    { class: "panel moderation" },
+    el("summary", { "data-key": `moderation:${id}` }, title),
+    el("p", { class: "quiet" }, "These acts need a key with the role ops, if the service has keys."),
+    el("ul", { class: "acts" }, acts.map((each) => el("li", {}, each))),
+  );
+}
+
+/**
+ * An act: a button, fields that it needs, and its outcome. `run(form)` returns what is told. With `typed`, the button
+ * works only once this text was typed.
+ */
+function act(id, label, { fields = [], typed = "", explained = "", grave = false, run }) {
+  const outcome = el("output", { class: "outcome", "data-key": `outcome:${id}` });
+  const button = el("button", { "data-key": `act:${id}`, class: grave ? "grave" : null, disabled: typed !== "" }, label);
+  const confirmed = typed
+    ? [el("label", { for: `typed:${id}` }, "Type ", el("b", {}, el("bdi", {}, typed)), " to confirm"), el("input", { id: `typed:${id}`, autocomplete: "off", autocapitalize: "off", spellcheck: "false" })]
+    : [];
+  if (typed) confirmed[1].addEventListener("input", (event) => (button.disabled = event.target.value !== typed));
+  const form = el("form", { class: "line" }, fields, confirmed, button, explained ? el("span", { class: "quiet" }, explained) : null, outcome);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    show(outcome, "Working …");
+    try {
+      show(outcome, await run(new FormData(form)));
+      outcome.className = "outcome";
+    } catch (error) {
+      outcome.className = "outcome fault";
+      show(outcome, error instanceof Problem ? refusal(error) : error.message);
+    }
+    button.disabled = typed !== "" && confirmed[1].value !== typed;
+  });
+  return form;
+}
+
+function refusal(problem) {
+  return problem.status === 401 || problem.status === 403 ? "This needs a key with the role ops: use the button “Key” above." : problem.message;
+}
+
+/** What can be done about a board: `changed` hears when the board is another one now, `deleted` when it is gone. */
+export function boardActions(board, column, { changed, deleted }) {
+  const ranking = path`/v1/leaderboards/${board}/rankings/${column}`;
+  return [
+    act("refresh", `Refresh the curve of ${column}`, {
+      explained: "Fits the curve anew.",
+      run: async () => {
+        const { data } = await ask(`${ranking}/refresh`, { method: "POST", timeoutMs: ACT_TIMEOUT_MS });
+        changed();
+        return `Fitted from ${whole(data.total)} entries in ${data.seconds.toFixed(2)} s.`;
+      },
+    }),
+    act("audit", `Audit the curve of ${column}`, {
+      explained: "Counts random owners and compares the counts with the curve.",
+      run: async () => audited((await ask(`${ranking}/audit`, { method: "POST", timeoutMs: ACT_TIMEOUT_MS })).data),
+    }),
+    act("reset", "Empty the board", {
+      typed: board,
+      grave: true,
+      explained: "Removes every entry and keeps the columns.",
+      run: async () => {
+        await ask(path`/v1/leaderboards/${board}/reset`, { method: "POST", timeoutMs: ACT_TIMEOUT_MS });
+        changed();
+        return "The board is empty.";
+      },
+    }),
+    act("delete", "Delete the board", {
+      typed: board,
+      grave: true,
+      explained: "Removes the board with all its entries.",
+      run: async () => {
+        await ask(path`/v1/leaderboards/${board}`, { method: "DELETE", timeoutMs: ACT_TIMEOUT_MS });
+        deleted();
+        return "The board is deleted.";
+      },
+    }),
+  ];
+}
+
+function audited({ outcome, owners, brackets_broken: broken, worst_error: worst, certificates_broken: beyond }) {
+  if (outcome === "empty") return "Nobody is ranked, so there is nothing to compare.";
+  if (outcome === "changed") return "The board changed too much since the curve was fitted. Refresh, then audit again.";
+  const found = `${whole(owners)} owners compared: ${whole(broken)} outside their bracket, ${whole(beyond)} further off than certified.`;
+  return `${found} The worst was off by ${percent(worst ?? 0)}.`;
+}
+
+/** What can be done about an owner on every board. */
+export function ownerActions(owner, changed) {
+  const hidden = path`/v1/owners/${owner}/hidden`;
+  return [
+    act("hide", "Hide the owner everywhere", {
+      explained: "Rankings, totals and streams leave the owner out. Posts still merge.",
+      run: async () => {
+        await ask(hidden, { method: "PUT", timeoutMs: ACT_TIMEOUT_MS });
+        changed();
+        return "The owner is hidden.";
+      },
+    }),
+    act("show", "Show the owner again", {
+      run: async () => {
+        await ask(hidden, { method: "DELETE", timeoutMs: ACT_TIMEOUT_MS });
+        changed();
+        return "The owner is shown.";
+      },
+    }),
+    act("erase", "Erase the owner everywhere", {
+      typed: owner,
+      grave: true,
+      explained: "Removes every entry, the profile and the name in the journal.",
+      run: async () => {
+        await ask(path`/v1/owners/${owner}`, { method: "DELETE", timeoutMs: ACT_TIMEOUT_MS });
+        changed();
+        return "The owner is erased.";
+      },
+    }),
+  ];
+}
+
+/** The removal of an owner's entry from one board. */
+export function erasure(board, owner, changed) {
+  return act("erase-entry", "Erase the entry on this board", {
+    typed: owner,
+    grave: true,
+    run: async () => {
+      await ask(path`/v1/leaderboards/${board}/entries/${owner}`, { method: "DELETE", timeoutMs: ACT_TIMEOUT_MS });
+      changed();
+      return "The entry is erased.";
+    },
+  });
+}
+
+/** The correction of a value of an owner on a board. */
+export function correction(board, owner, columns, stats, changed) {
+  const numbers = columns.filter(({ type }) => type !== "text");
+  const choose = el("select", { id: "correct-column", name: "column", "data-key": "correct-column" }, numbers.map(({ name }) => el("option", { value: name }, name)));
+  const value = el("input", { id: "correct-value", name: "value", inputmode: "decimal", required: true, autocomplete: "off", "data-key": "correct-value" });
+  const now = el("span", { class: "quiet" });
+  const tell = () => {
+    const column = numbers.find(({ name }) => name === choose.value);
+    now.textContent = column ? `now ${stored(stats[column.name], column.scale)}` : "";
+  };
+  choose.addEventListener("change", tell);
+  tell();
+  return act("correct", "Set the value", {
+    fields: [el("label", { for: "correct-column" }, "Correct"), choose, now, el("label", { for: "correct-value" }, "to"), value],
+    run: async (form) => {
+      const [column, text] = [form.get("column"), form.get("value").trim()];
+      const before = stats[column];
+      const body = { owner, set: { [column]: text } };
+      const { data } = await ask(path`/v1/leaderboards/${board}/posts`, { method: "POST", body });
+      const [result] = data.results;
+      if (result.status === "rejected") throw new Problem(422, result.error ?? {});
+      changed();
+      return `${column} was ${before ?? "empty"} and is ${result.stats[column]} now.`;
+    },
+  });
+}

@@ -1,0 +1,97 @@
+"""Test what operators do on the page: each act happens once it is confirmed, and says what became of it."""
+
+import json
+
+import pytest
+
+from tests.browser import Page
+from tests.service.monitoring.dashboard.shown_node import SEASON, name_of, new_board, view_url
+from tests.service.monitoring.dashboard.test_page_keys import Closed, closed, enter_key
+from tests.service.real_service import Caller, Process
+
+__all__ = ["closed"]  # a fixture
+
+
+async def act(page: Page, name: str, told: str) -> None:
+    await page.click(f"button[data-key='act:{name}']")
+    outcome = f"document.querySelector(\"output[data-key='outcome:{name}']\").textContent"
+    await page.wait_for(f"{outcome}.includes({json.dumps(told)})")
+
+
+async def confirm(page: Page, name: str, typed: str) -> None:
+    """Type the text that an act asks for. Check that its button does not work before that."""
+    disabled = f"document.querySelector(\"button[data-key='act:{name}']\").disabled"
+    await page.click(f"[id='typed:{name}']")
+    await page.type(typed[:-1])
+    assert await page.evaluate(disabled)
+    await page.type(typed[-1])
+    assert not await page.evaluate(disabled)
+
+
+async def test_a_curve_is_refreshed_and_audited(page: Page, node: Process) -> None:
+    await page.goto(view_url(node, f"/boards/{SEASON}"))
+    await page.wait_for("document.querySelector('#curve svg') && document.querySelector('#spread svg')")
+    await page.click("summary[data-key='moderation:board']")
+    await act(page, "refresh", "Fitted from 900 entries")
+    await act(page, "audit", "0 outside their bracket")
+
+
+async def test_a_board_is_emptied_and_deleted_once_its_name_was_typed(page: Page, node: Process) -> None:
+    await new_board(node.url, "zz-moderated", ada=3)
+    await page.goto(view_url(node, "/boards/zz-moderated"))
+    await page.click("summary[data-key='moderation:board']")
+    await confirm(page, "reset", "zz-moderated")
+    await act(page, "reset", "The board is empty")
+    await page.wait_for_text("Nobody is ranked here yet", within="#ranking")
+    await confirm(page, "delete", "zz-moderated")
+    await page.click("button[data-key='act:delete']")
+    await page.wait_for("document.querySelector('h1').textContent === 'Boards'")
+    async with Caller(node.url) as caller:
+        assert (await caller.call("GET", "/v1/leaderboards/zz-moderated")).status == 404
+
+
+async def test_a_cheater_is_hidden_and_shown_and_a_value_is_corrected(page: Page, node: Process) -> None:
+    await new_board(node.url, "zz-cheated", ada=30, mallory=999)
+    await page.goto(view_url(node, "/boards/zz-cheated?owner=mallory"))
+    await page.click("summary[data-key='moderation:owner']")
+    await act(page, "hide", "The owner is hidden")
+    await page.wait_for_text("This owner is hidden", within="#owner")
+    await page.wait_for("document.querySelectorAll('#ranking tbody tr').length === 1")
+    await act(page, "show", "The owner is shown")
+    await page.wait_for("document.querySelector('#owner .ranks b')?.textContent === '1'")
+    await page.click("#correct-value")
+    await page.type("20")
+    await act(page, "correct", "xp was 999 and is 20 now")
+    await page.wait_for("document.querySelector('#owner .ranks b')?.textContent === '2'")
+    await confirm(page, "erase-entry", "mallory")
+    await act(page, "erase-entry", "The entry is erased")
+    await page.wait_for_text("no entry on this board", within="#owner")
+
+
+async def test_a_value_that_the_board_cannot_take_changes_nothing(page: Page, node: Process) -> None:
+    await new_board(node.url, "zz-kept", ada=30)
+    await page.goto(view_url(node, "/boards/zz-kept?owner=ada"))
+    await page.click("summary[data-key='moderation:owner']")
+    await page.click("#correct-value")
+    await page.type("much")
+    await page.click("button[data-key='act:correct']")
+    await page.wait_for("document.querySelector('output.fault')?.textContent")
+    assert await page.text("#owner .ranks b") == "1"
+    assert "30" in await page.text("#owner .ranks")
+
+
+@pytest.mark.parametrize("name", ["refresh", "audit"])
+async def test_without_a_key_of_an_operator_an_act_says_which_key_it_needs(
+    page: Page, closed: Closed, name: str
+) -> None:
+    await page.goto(f"{closed.url}/#/boards/b")
+    await enter_key(page, closed.reader)
+    await page.click("summary[data-key='moderation:board']")
+    await act(page, name, "needs a key with the role ops")
+
+
+async def test_an_unknown_owner_is_looked_for_on_all_boards(page: Page, node: Process) -> None:
+    await new_board(node.url, "zz-elsewhere", ada=30)
+    await page.goto(view_url(node, f"/boards/zz-elsewhere?owner={name_of(5)}"))
+    await page.click("a[data-key=elsewhere]")
+    await page.wait_for(f"document.querySelector('#view tbody a')?.textContent === '{SEASON}'")
