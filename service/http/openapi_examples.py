@@ -25,7 +25,7 @@ _BY_NAME: Mapping[str, tuple[Any, ...]] = {
     "event": ("position",),
     "facet": ("clan",),
     "family": ("arena",),
-    "file": ("main.js",),
+    "file": ("dashboard.js",),
     "from": (0,),
     "id": ("game",),
     "key": ("match-17",),

@@ -10,6 +10,8 @@ from tests.service.monitoring.dashboard.test_page_keys import Closed, closed, en
 from tests.service.real_service import Caller, Process
 
 __all__ = ["closed"]  # a fixture
+# The pictures are there, so nothing moves any more.
+DRAWN = "document.querySelector('#spread svg') && !document.querySelector('#view .loading')"
 
 
 async def act(page: Page, name: str, told: str) -> None:
@@ -30,7 +32,7 @@ async def confirm(page: Page, name: str, typed: str) -> None:
 
 async def test_a_curve_is_refreshed_and_audited(page: Page, node: Process) -> None:
     await page.goto(view_url(node, f"/boards/{SEASON}"))
-    await page.wait_for("document.querySelector('#curve svg') && document.querySelector('#spread svg')")
+    await page.wait_for(DRAWN)
     await page.click("summary[data-key='moderation:board']")
     await act(page, "refresh", "Fitted from 900 entries")
     await act(page, "audit", "0 outside their bracket")
@@ -39,6 +41,7 @@ async def test_a_curve_is_refreshed_and_audited(page: Page, node: Process) -> No
 async def test_a_board_is_emptied_and_deleted_once_its_name_was_typed(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-moderated", ada=3)
     await page.goto(view_url(node, "/boards/zz-moderated"))
+    await page.wait_for(DRAWN)
     await page.click("summary[data-key='moderation:board']")
     await confirm(page, "reset", "zz-moderated")
     await act(page, "reset", "The board is empty")
@@ -53,6 +56,7 @@ async def test_a_board_is_emptied_and_deleted_once_its_name_was_typed(page: Page
 async def test_a_cheater_is_hidden_and_shown_and_a_value_is_corrected(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-cheated", ada=30, mallory=999)
     await page.goto(view_url(node, "/boards/zz-cheated?owner=mallory"))
+    await page.wait_for(DRAWN)
     await page.click("summary[data-key='moderation:owner']")
     await act(page, "hide", "The owner is hidden")
     await page.wait_for_text("This owner is hidden", within="#owner")
@@ -71,6 +75,7 @@ async def test_a_cheater_is_hidden_and_shown_and_a_value_is_corrected(page: Page
 async def test_a_value_that_the_board_cannot_take_changes_nothing(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-kept", ada=30)
     await page.goto(view_url(node, "/boards/zz-kept?owner=ada"))
+    await page.wait_for(DRAWN)
     await page.click("summary[data-key='moderation:owner']")
     await page.click("#correct-value")
     await page.type("much")
@@ -86,6 +91,7 @@ async def test_without_a_key_of_an_operator_an_act_says_which_key_it_needs(
 ) -> None:
     await page.goto(f"{closed.url}/#/boards/b")
     await enter_key(page, closed.reader)
+    await page.wait_for(DRAWN)
     await page.click("summary[data-key='moderation:board']")
     await act(page, name, "needs a key with the role ops")
 
