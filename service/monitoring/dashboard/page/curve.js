@@ -208,11 +208,34 @@ export class CurvePanels {
       onValue(this.input.value.trim());
     };
     this.answer = el("p", { class: "answer", role: "status" });
+    const share = el("input", { id: "share", type: "number", min: 0, max: 100, step: "any", required: true, inputmode: "decimal" });
+    this.shareAnswer = el("p", { class: "answer", role: "status" });
+    const find = (event) => {
+      event.preventDefault();
+      this.valueOf(Number(share.value));
+    };
     show(
       this.valueForm,
       el("form", { class: "line", onsubmit: go }, el("label", { for: "value" }, `Rank of a value of ${column.name}`), this.input, el("button", {}, "Ask")),
       this.answer,
+      el("form", { class: "line", onsubmit: find }, el("label", { for: "share" }, `${column.name} of the best … %`), share, el("button", {}, "Find")),
+      this.shareAnswer,
     );
+  }
+
+  /** Tell which value the best share of the owners, in percent, reach. */
+  async valueOf(share) {
+    const { board, column } = this.view;
+    try {
+      const target = path`/v1/leaderboards/${board}/rankings/${column.name}/values`;
+      const { data } = await ask(`${target}?${new URLSearchParams({ percentiles: 100 - share })}`, {});
+      const [{ value, low, high, exact }] = data.values;
+      const bracket = exact ? "" : `, between ${stored(low, column.scale)} and ${stored(high, column.scale)}`;
+      const reach = column.best === "high" ? "or more" : "or less";
+      show(this.shareAnswer, value === null ? "Nobody is ranked." : `The best ${share} % have ${exact ? "" : "≈ "}${stored(value, column.scale)} ${reach}${bracket}.`);
+    } catch (error) {
+      show(this.shareAnswer, fault(error));
+    }
   }
 
   /** Show and mark the rank that the service gives a value; none is marked without one. */

@@ -20,22 +20,17 @@ export class FamilyPicker {
     this.family = family;
     this.signal = signal;
     const key = `family:${family.id}`;
+    this.names = [...new Set(family.facets.flat())];
     this.count = el("span", { class: "quiet" });
-    this.period = el("select", { id: `${key}:period` }, family.periods.flatMap((kind) => PERIODS[kind] ?? []).map(([value, text]) => el("option", { value }, text)));
-    this.split = el("select", { id: `${key}:facets`, onchange: () => this.drawValues() }, family.facets.map((names, index) => el("option", { value: index }, names.length ? `by ${names.join(" and ")}` : "everybody")));
-    this.values = el("span", { class: "line" });
-    const form = el(
-      "form",
-      { class: "line", onsubmit: (event) => this.go(event) },
-      el("label", { for: this.period.id }, "Period"),
-      this.period,
-      el("label", { for: this.split.id }, "Owners"),
-      this.split,
-      this.values,
-      el("button", { class: "primary" }, "Show"),
-    );
+    this.fault = el("p", { class: "fault", role: "alert" });
+    const fields = this.names.flatMap((name) => {
+      const input = el("input", { id: `${key}:${name}`, name, list: `${key}:${name}:values`, autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
+      return [el("label", { for: input.id }, name), input, el("datalist", { id: `${key}:${name}:values` })];
+    });
+    const periods = family.periods.flatMap((kind) => PERIODS[kind] ?? []).map(([value, text]) => el("button", { name: "period", value, "data-key": `${key}:${value}` }, text));
+    const form = el("form", { class: "line", onsubmit: (event) => this.go(event) }, fields, periods, this.fault);
     this.row = el("details", { class: "family" }, el("summary", { "data-key": key }, el("b", {}, el("bdi", {}, family.id)), " ", this.count), form);
-    this.row.addEventListener("toggle", () => this.row.open && this.drawValues());
+    this.row.addEventListener("toggle", () => this.row.open && this.proposeValues());
     this.tell(family);
   }
 
@@ -43,33 +38,18 @@ export class FamilyPicker {
     this.count.textContent = `${whole(boards)} ${boards === 1 ? "board" : "boards"}, by ${periods.join(", ")}`;
   }
 
-  names() {
-    return this.family.facets[Number(this.split.value)] ?? [];
+  /** Propose the values of each facet that has boards of its own. */
+  proposeValues() {
+    if (this.proposed) return;
+    this.proposed = true;
+    for (const [name] of this.family.facets.filter((names) => names.length === 1)) this.propose(name);
   }
 
-  /** One field for each facet, with the values that have boards. */
-  drawValues() {
-    const names = this.names();
-    this.split.disabled = this.family.facets.length < 2;
-    if (this.drawn === names) return;
-    this.drawn = names;
-    show(
-      this.values,
-      names.flatMap((name) => {
-        const id = `family:${this.family.id}:${name}`;
-        const list = el("datalist", { id: `${id}:values` });
-        this.fill(name, names, list);
-        return [el("label", { for: id }, name), el("input", { id, name, list: list.id, required: true, autocomplete: "off", autocapitalize: "off", spellcheck: "false" }), list];
-      }),
-    );
-  }
-
-  async fill(name, names, list) {
-    if (names.length !== 1) return; // the values of a second facet depend on the first
+  async propose(name) {
     const query = new URLSearchParams({ facet: name, limit: FACET_VALUES_SHOWN, period: this.family.periods[0] });
     try {
       const { data } = await ask(`${path`/v1/families/${this.family.id}/facets`}?${query}`, { signal: this.signal });
-      show(list, data.values.map(({ value }) => el("option", { value })));
+      show(document.getElementById(`family:${this.family.id}:${name}:values`), data.values.map(({ value }) => el("option", { value })));
     } catch {
       // without proposals, a value can still be typed
     }
@@ -78,8 +58,13 @@ export class FamilyPicker {
   go(event) {
     event.preventDefault();
     const given = new FormData(event.target);
-    const facets = this.names().map((name) => `${name}=${given.get(name).trim()}`);
-    const parts = [this.family.id, this.period.value, ...(facets.length ? [facets.join(",")] : [])];
-    location.hash = toBoard(parts.join(":"));
+    const filled = this.names.filter((name) => given.get(name).trim()).sort();
+    if (!this.family.facets.some((names) => [...names].sort().join() === filled.join())) {
+      const kinds = this.family.facets.map((names) => (names.length ? `by ${names.join(" and ")}` : "for everybody"));
+      show(this.fault, `This family has boards ${kinds.join(", ")}.`);
+      return;
+    }
+    const facets = filled.map((name) => `${name}=${given.get(name).trim()}`).join(",");
+    location.hash = toBoard([this.family.id, event.submitter.value, ...(facets ? [facets] : [])].join(":"));
   }
 }

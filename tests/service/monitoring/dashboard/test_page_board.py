@@ -145,6 +145,15 @@ async def test_the_curve_is_shown_as_a_picture_in_words_and_in_a_table(page: Pag
     assert all(one[1] == other[0] for one, other in pairwise(bins)), "each bin begins where the previous one ends"
 
 
+async def test_the_value_that_the_best_reach_is_found(page: Page, node: Process) -> None:
+    await page.goto(view_url(node, f"/boards/{SEASON}"))
+    await page.wait_for("document.querySelector('#curve svg') && document.querySelector('#spread svg')")
+    await page.click("#share")
+    await page.type("1")
+    await page.press("Enter")
+    await page.wait_for_text(f"The best 1 % have {xp_of(8):,} or more.", within="#curve")
+
+
 async def test_the_shown_error_stays_small_after_owners_climb_past_the_top(page: Page, node: Process) -> None:
     state = await climbed_board(node.url, "zz-climbed")
     assert state["certificate"] > 1, "otherwise this test proves nothing"

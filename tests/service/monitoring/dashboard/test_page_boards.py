@@ -63,15 +63,12 @@ async def test_a_row_describes_its_board_and_links_to_it(page: Page, node: Proce
 async def test_a_family_unfolds_and_leads_to_the_board_of_a_period_and_a_clan(page: Page, node: Process) -> None:
     await page.goto(node.url)
     await page.click(f"summary[data-key='family:{FAMILY}']")
-    await page.evaluate(f"document.getElementById('family:{FAMILY}:period').value = 'this-week'")
-    choose = f"document.getElementById('family:{FAMILY}:facets')"
-    await page.evaluate(f"{choose}.value = '1'; {choose}.dispatchEvent(new Event('change'))")
     await page.wait_for(
         "[...document.querySelectorAll('datalist option')].map((each) => each.value).join() === 'fox,owl'"
     )
     await page.click("input[name=clan]")
     await page.type("fox")
-    await page.press("Enter")
+    await page.click(f"button[data-key='family:{FAMILY}:this-week']")
     await page.wait_for("document.querySelectorAll('#ranking tbody tr').length === 2")
     assert (await page.text("h1")).endswith(":clan=fox")
     assert "this-week" not in await page.text("h1"), "the address names the period, so that it stays the same"
