@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from storage.boards.boards import create_board
+from storage.boards.boards import create_board, list_boards
 from storage.boards.catalog import Catalog
 from storage.boards.families import delete_family
 from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
@@ -256,3 +256,19 @@ async def test_an_alias_is_resolved_in_the_time_zone_of_a_family_that_was_create
     await deployment.store.write(lambda: delete_family(family_id="f"))
     with pytest.raises(UnknownBoardError):
         await catalog.resolve_aliases(["f:today"], NEW_YEAR_US)
+
+
+async def test_boards_are_found_by_a_part_of_their_ids_in_either_case(deployment: Deployment) -> None:
+    for name in ("Season-1", "season%2", "daily"):
+        await deployment.create(name, XP)
+
+    async def found(contains: str, *, families: bool = True) -> list[str]:
+        boards = await deployment.store.read(
+            lambda: list_boards(prefix="", after="", limit=9, contains=contains, families=families)
+        )
+        return [board.id for board in boards]
+
+    assert await found("EASO") == ["Season-1", "season%2"]
+    assert await found("n%") == ["season%2"]
+    assert await found("ail", families=False) == ["daily"]
+    assert await found("_") == []
