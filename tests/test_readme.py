@@ -98,3 +98,8 @@ def test_the_comparison_with_redis_shows_the_measured_figures() -> None:
     assert [name for name, _ in rows] == list(names)
     for name, text in rows:
         assert text == f"{measured[names[name]]:.2g}"
+    season = performance.read_figures()["busy_season"]["bars"]
+    posts_ms = season.pop("posts, p99")
+    told = re.search(r"99 % of the posts took at most (\d+) ms,\s+and 99 % of the reads at most (\d+) ms", README)
+    assert told
+    assert [int(text) for text in told.groups()] == [round(posts_ms), round(max(season.values()))]
