@@ -6,7 +6,7 @@ Each of four views is loaded ten times, each time in a new profile, so that noth
 are counted.
 
 Bars for each view: first paint at most 150 ms (median), bytes sent with headers at most 150 kB, at most 4 files of the
-page itself. Bars for the owner's view: complete after at most 400 ms (median), at most 8 requests to the API.
+page itself, and a layout shift of at most 0.1. Source: the metric CLS of Web Vitals. Bars for the owner's view: complete after at most 400 ms (median), at most 8 requests to the API.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ _LOADS = 10
 _PAINT_MS_MAX = 150.0
 _OWNER_COMPLETE_MS_MAX = 400.0
 _OWN_FILES_MAX = 4
+_SHIFT_MAX = 0.1
 _OWNER_API_REQUESTS_MAX = 8
 _KB_MAX = 150.0
 _CURVE = "document.querySelector('#curve svg') && document.querySelector('#spread svg')"
@@ -40,6 +41,8 @@ _VIEWS = {
     ),
     "node": ("#/node", "document.querySelector('#node-jobs table')"),
 }
+_SHIFTED = """new Promise((done) => { let sum = 0; new PerformanceObserver((list) => list.getEntries().forEach(
+  (each) => { sum += each.value; })).observe({ type: "layout-shift", buffered: true }); setTimeout(() => done(sum), 50); })"""
 _PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 
@@ -50,6 +53,7 @@ class Load:
     encoded_bytes: int
     own_files: int
     api_requests: int
+    shift: float  # how much of the page moved while it loaded
 
 
 async def load_view(page: Page, url: str, complete: str) -> Load:
@@ -64,7 +68,14 @@ async def load_view(page: Page, url: str, complete: str) -> Load:
         raise RuntimeError(f"not answered: {failed}")
     paths = [urlsplit(each.url).path for each in sent]
     own_files = len([path for path in paths if path == "/" or path.startswith("/dashboard/")])
-    return Load(paint_ms, complete_ms, sum(each.encoded_bytes for each in sent), own_files, len(sent) - own_files)
+    return Load(
+        paint_ms,
+        complete_ms,
+        sum(each.encoded_bytes for each in sent),
+        own_files,
+        len(sent) - own_files,
+        await page.evaluate(_SHIFTED),
+    )
 
 
 async def load_views(address: str, url: str) -> dict[str, list[Load]]:
@@ -83,22 +94,23 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     store = prepare_store(options, folder, rows=options.rows)
     with serve_file(store) as server, chromium() as browser:
         found = asyncio.run(load_views(browser.address, server.url))
-    columns = ("view", "first paint ms", "slowest", "complete ms", "kB", "own files", "API requests")
+    columns = ("view", "first paint ms", "slowest", "complete ms", "kB", "own files", "API requests", "shift")
     figures = {
         name: (
             median(one.paint_ms for one in found[name]), max(one.paint_ms for one in found[name]),
             median(one.complete_ms for one in found[name]), max(one.encoded_bytes for one in found[name]) / 1000,
-            max(one.own_files for one in found[name]), max(one.api_requests for one in found[name]),
+            max(one.own_files for one in found[name]), max(one.api_requests for one in found[name]), max(one.shift for one in found[name]),
         )
         for name in _VIEWS
     }  # fmt: skip
     report.print_table(columns, [(name, *row) for name, row in figures.items()])
     bars = []
-    for name, (paint_ms, _, complete_ms, kilobytes, own_files, api_requests) in figures.items():
+    for name, (paint_ms, _, complete_ms, kilobytes, own_files, api_requests, shift) in figures.items():
         bars += [
             report.Bar(f"first paint, {name}", paint_ms, _PAINT_MS_MAX, " ms", at_most=True),
             report.Bar(f"bytes sent, {name}", kilobytes, _KB_MAX, " kB", at_most=True),
             report.Bar(f"files of the page, {name}", own_files, _OWN_FILES_MAX, at_most=True),
+            report.Bar(f"layout shift, {name}", shift, _SHIFT_MAX, at_most=True),
         ]
         if name == "owner":
             bars += [

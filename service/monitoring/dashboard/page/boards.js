@@ -25,7 +25,8 @@ export class BoardsView {
     this.title = el("h1", { tabindex: "-1" }, "Boards");
     this.notice = el("p", { class: "notice", role: "status", hidden: true });
     this.families = el("div", { class: "panel", hidden: true });
-    this.list = el("div", { class: "panel list" }, loading());
+    this.wait = loading(); // both lists come at once, so that neither moves the other
+    this.list = el("div", { class: "panel list", hidden: true });
     this.count = el("p", { class: "unseen", role: "status" });
     this.pages = el("nav", { class: "line pages", "aria-label": "Pages of boards" });
     this.input = searchField("contains", route.parameters.contains ?? "");
@@ -38,7 +39,7 @@ export class BoardsView {
       location.hash = toOwner(owner.value.trim());
     };
     const owners = el("form", { class: "line", role: "search", "aria-label": "Owners", onsubmit: go }, el("label", { for: "anywhere" }, "Find an owner"), owner, el("button", {}, "Find"));
-    show(root, el("header", { class: "head split" }, this.title, boards, owners), this.notice, this.count, this.families, this.list, this.pages);
+    show(root, el("header", { class: "head split" }, this.title, boards, owners), this.notice, this.count, this.wait, this.families, this.list, this.pages);
     signal.addEventListener("abort", () => clearTimeout(this.timer));
     poll(() => this.load(), BOARD_POLL_MS, signal);
   }
@@ -86,6 +87,8 @@ export class BoardsView {
       if (drawn === this.drawn && Date.now() - this.drawnAt < AGES_STALE_MS) return;
       this.drawn = drawn;
       this.drawnAt = Date.now();
+      this.wait.hidden = true;
+      this.list.hidden = false;
       this.tell(missing, nothing ? contains : "");
       this.drawFamilies(families, nothing ? "" : contains);
       this.draw(data, nothing ? "" : contains, cursor);
@@ -94,6 +97,8 @@ export class BoardsView {
       if (this.drawn && error instanceof Away) return; // what was there stays; the bar tells
       this.drawn = null;
       this.families.hidden = true;
+      this.wait.hidden = true;
+      this.list.hidden = false;
       show(this.list, fault(error));
       show(this.pages);
       this.onFault?.(error);
