@@ -26,7 +26,7 @@ from querybuilder import (
     union_all,
     update,
 )
-from storage.boards.boards import ALL_ENTRIES, CHANGES
+from storage.boards.boards import ALL_ENTRIES, CHANGES, check_copy, find_totals
 from storage.boards.closed_boards import hold_rows_key
 from storage.boards.row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.errors import LostRaceError
@@ -262,6 +262,24 @@ def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict
     for table, by_rows_key in tables.items():
         rows = yield table._on_boards.bind(keys=list(by_rows_key), owner=owner)
         found |= {by_rows_key[row[0]]: decode_entry(row[1:]) for row in rows}
+    return found
+
+
+def find_on_tables(boards: Sequence[Entries], owner: str) -> Program[dict[int, Entry]]:
+    """Return the owner's entries by board key. Each shared table costs a statement, and each table of a board's own.
+
+    Raises:
+        UnknownBoardError, BoardChangedError: a board with an entry was deleted, or the copy of it is outdated.
+    """
+    shared = [entries for entries in boards if entries.board.table_key is not None]
+    found = yield from find_on_shared_tables(shared, owner)
+    for entries in boards:
+        if entries.board.table_key is None and (entry := (yield from entries.find_entries([owner])).get(owner)):
+            found[entries.board.key] = entry
+    totals = yield from find_totals(list(found))  # a deleted board may have left its rows in a shared table
+    for entries in boards:
+        if entries.board.key in found:
+            check_copy(entries.board, totals[entries.board.key])
     return found
 
 

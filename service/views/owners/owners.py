@@ -19,15 +19,16 @@ from service.ranks.locator import Locator, WantedRank, read_board_totals
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.archive.archive_reader import ArchivedEntries
 from storage.boards.boards import list_boards
+from storage.entries.entries import find_on_tables
 from storage.entries.hidden_owners import hidden_statements
-from storage.errors import UnknownColumnError, UnknownOwnerError
-from storage.reads.point_reads import read_owner_on_boards
+from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError, UnknownColumnError, UnknownOwnerError
 from storage.records import Best, Board, Entry
 from storage.store import Program, Store
 
 from .profiles import add_profiles
 
 EXAMINED_BOARDS_MAX = 100  # most boards among which one request looks for those of an owner
+LISTINGS_MAX = 3  # most tries of a request whose boards are deleted meanwhile
 
 
 async def find_column(context: Context, board_id: str, name: str) -> tuple[Board, int]:
@@ -79,24 +80,41 @@ async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
     query: ListQuery = call.query
     owner, limit = call.path["owner"], query.limit or context.settings.page_entries_default
     after = context.cursors.find_start(query.cursor, BoardCursor, owner, "", "the list of another owner")
-    boards = await context.store.read(
-        lambda: list_boards(prefix="", after=after, limit=EXAMINED_BOARDS_MAX, archived=False)
-    )
-    found: dict[str, OwnerBoard] = {}
+    for _ in range(LISTINGS_MAX):
+        boards = await context.store.read(
+            lambda: list_boards(prefix="", after=after, limit=EXAMINED_BOARDS_MAX, archived=False)
+        )
+        try:
+            found = await _find_on_boards(context, boards, owner)
+        except (UnknownBoardError, BoardChangedError):
+            continue  # a board was deleted or changed since it was listed
+        listed = [found[board_id] for board_id in sorted(found)]
+        last = boards[-1].id if len(boards) == EXAMINED_BOARDS_MAX else None
+        if len(listed) > limit:
+            listed, last = listed[:limit], listed[limit - 1].board
+        cursor = None if last is None else context.cursors.encode_cursor(BoardCursor(owner, last))
+        return OwnerBoards(owner, listed, cursor)
+    raise StoreBusyError("boards were deleted during every try")
+
+
+async def _find_on_boards(context: Context, boards: Sequence[Board], owner: str) -> dict[str, OwnerBoard]:
+    """Return the owner's entry on each of these boards that has one, by board id.
+
+    Raises:
+        UnknownBoardError, BoardChangedError: the rows of a board are not where they were.
+    """
     by_store: dict[Store, list[Board]] = defaultdict(list)
     for board in boards:
         by_store[context.store_for_board(board)].append(board)
+    found: dict[str, OwnerBoard] = {}
     for store, theirs in by_store.items():
-        opened = [context.boards.open_board(board) for board in theirs]
-        for board, read in zip(theirs, await store.read(partial(read_owner_on_boards, opened, owner)), strict=True):
-            if (entry := read.entry) is not None:
+        opened = {board.key: context.boards.open_board(board) for board in theirs}
+        entries = await store.read(partial(find_on_tables, list(opened.values()), owner))
+        for board in theirs:
+            if (entry := entries.get(board.key)) is not None:
                 stats = context.ranks.find_locator(board).format_stats(entry.cells)
                 found[board.id] = OwnerBoard(board.id, format_us(entry.updated_at_us), stats)
-    listed = [found[board_id] for board_id in sorted(found)]
-    last = boards[-1].id if len(boards) == EXAMINED_BOARDS_MAX else None
-    if len(listed) > limit:
-        listed, last = listed[:limit], listed[limit - 1].board
-    return OwnerBoards(owner, listed, None if last is None else context.cursors.encode_cursor(BoardCursor(owner, last)))
+    return found
 
 
 async def find_hidden_entries(context: Context, board: Board, owners: Sequence[str]) -> dict[str, Entry]:

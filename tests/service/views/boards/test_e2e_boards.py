@@ -8,6 +8,9 @@ import pytest
 
 from service.views.boards import boards
 from service.views.owners import owners
+from storage.boards.boards import list_boards
+from storage.records import Board
+from storage.store import Program
 from tests.service.real_service import RARELY, Service
 
 B = "/v1/leaderboards/b"
@@ -241,6 +244,26 @@ async def test_the_boards_of_an_owner_are_those_with_an_entry(
     assert [each["board"] for each in found] == ["arena:all", "arena:all:clan=fox", "other", "season-2"]
     assert found[-1]["stats"] == {"xp": 7}
     assert await service.get("/v1/owners/nobody/boards?limit=9") == {"owner": "nobody", "boards": [], "next": ANY}
+
+
+@pytest.mark.parametrize("table", ["own", "shared"])
+async def test_a_board_that_is_deleted_during_the_search_for_an_owner_is_left_out(
+    service: Service, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    for board in ("gone", "kept"):
+        await service.board(board, XP, table=table)
+        await service.post(board, {"owner": "ada", "stats": {"xp": 7}})
+    listed = await service.context.store.read(lambda: list_boards(prefix="", after="", limit=9))
+    await service.must("DELETE", "/v1/leaderboards/gone")
+    outdated = [listed]
+
+    def list_late(**query: Any) -> Program[list[Board]]:
+        return outdated.pop() if outdated else (yield from list_boards(**query))
+
+    monkeypatch.setattr(owners, "list_boards", list_late)
+    found = await service.get("/v1/owners/ada/boards")
+    assert [each["board"] for each in found["boards"]] == ["kept"]
+    assert outdated == []
 
 
 async def test_boards_are_listed_by_id_with_prefix_limit_and_cursor(service: Service) -> None:
