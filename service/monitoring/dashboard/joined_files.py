@@ -37,7 +37,7 @@ UNJOINED = ("index.html", "icon.svg")
 
 
 class UnjoinableError(Exception):
-    """A module of the page imports or exports in a way that `join_modules` does not know, or imports itself."""
+    """A module imports itself, or what is not exported, or in a form that `join_modules` does not know."""
 
 
 def read_files() -> dict[str, str]:
@@ -61,7 +61,14 @@ def join_modules(sources: Mapping[str, str], main: str) -> str:
     Raises:
         UnjoinableError: see there.
     """
-    parts = "".join(_write_module(name, sources[name]) for name in order_modules(sources, main))
+    ordered = order_modules(sources, main)
+    exports = {name: {found["name"] for found in _EXPORT.finditer(sources[name])} for name in ordered}
+    for name in ordered:
+        for found in _IMPORT.finditer(sources[name]):
+            taken = {each.split()[0] for each in found["names"].split(",") if each.strip()}
+            if missing := taken - exports[found["source"]]:
+                raise UnjoinableError(f"{name}: {found['source']} does not export {', '.join(sorted(missing))}")
+    parts = "".join(_write_module(name, sources[name]) for name in ordered)
     return (
         f'document.addEventListener("DOMContentLoaded", () => {{\n"use strict";\nconst modules = {{}};\n{parts}}});\n'
     )

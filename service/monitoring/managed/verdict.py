@@ -2,7 +2,8 @@
 
 An alert of Prometheus holds only after its condition was true for some minutes. The verdict shows the condition itself,
 so it comes earlier and may be gone before anybody is paged. Conditions over an hour use the fifteen minutes that the
-node remembers. The adding up over instances in the rules has no counterpart, because a node sees itself only.
+node remembers. The adding up over instances in the rules has no counterpart, because a node sees itself only. Nor has
+the forecast of a full disk.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isnan
+from math import inf, isnan
 from typing import Any, Literal, NamedTuple
 
 from service.telemetry.metrics.process import Metrics
@@ -48,8 +49,12 @@ class Figures:
         """Return how much a counter grew in the window, all samples with the wanted labels together."""
         return sum(self.moment.growth(sample, labels, window_s) for labels in self.labels_of(sample, **wanted))
 
-    def view(self, family: str) -> float:
-        return self.metrics.read_view(family)
+    def highest_growth(self, sample: str, window_s: float) -> float:
+        """Return the highest growth of a counter's samples in the window, or 0."""
+        return max((self.moment.growth(sample, labels, window_s) for labels in self.labels_of(sample)), default=0.0)
+
+    def view(self, family: str, absent: float = 0.0) -> float:
+        return self.metrics.read_view(family, absent)
 
     def slowest(self, sample: str, share: float, window_s: float) -> float:
         """Return a quantile of a histogram, over the routes of `SLOW_ROUTES` together."""
@@ -133,7 +138,7 @@ RULES: tuple[Rule, ...] = (
     Rule("RankcurveRefreshFails", "ticket", 0, lambda now: now.growth("rankcurve_refresh_failures_total", _15_MIN),
          "Refreshes of curves end in errors.",
          "`rankcurve refresh BOARD` tells what fails. A large board may need a longer `heavy_statement_timeout_s`."),
-    Rule("RankcurveJobFails", "ticket", 3, lambda now: now.growth("rankcurve_job_failures_total", _15_MIN),
+    Rule("RankcurveJobFails", "ticket", 3, lambda now: now.highest_growth("rankcurve_job_failures_total", _15_MIN),
          "A background job fails again and again.",
          "Look in the log for the job's errors. If it is the store's 503, see there."),
     Rule("RankcurveJobStands", "ticket", 900, lambda now: now.longest_rest_s(),
@@ -148,7 +153,7 @@ RULES: tuple[Rule, ...] = (
     Rule("RankcurveCurvesCorrupt", "ticket", 0, lambda now: now.growth("rankcurve_curves_corrupt_total", _15_MIN),
          "A stored curve could not be read.",
          "Run `rankcurve refresh BOARD`, then check the disk."),
-    Rule("RankcurveMemcachedAway", "ticket", 0, lambda now: now.highest("rankcurve_memcached_servers_left_alone"),
+    Rule("RankcurveMemcachedAway", "ticket", 0, lambda now: now.view("rankcurve_memcached_servers_left_alone"),
          "A memcached server fails.",
          "Start memcached again. It may start empty."),
     Rule("RankcurveLogLinesDropped", "ticket", 0,
@@ -164,7 +169,7 @@ RULES: tuple[Rule, ...] = (
     Rule("RankcurveLeasesDry", "ticket", 0.05, _share("rankcurve_lease_requests_total", "outcome", "no_resource"),
          "Requests for leases find no resource.",
          "Add resources, or shorten what callers ask for."),
-    Rule("RankcurveDiskFull", "page", 1e9, lambda now: now.view("rankcurve_store_disk_free_bytes") or 1e18,
+    Rule("RankcurveDiskFull", "page", 1e9, lambda now: now.view("rankcurve_store_disk_free_bytes", absent=inf),
          "The disk of the store has less than 1 GB left.",
          "Remove old backups, or enlarge the disk. The service finds the room by itself.", below=True),
 )  # fmt: skip

@@ -159,8 +159,6 @@ class _Fixed:
              numbers_of("rankcurve_requests_total")),
             ("Failures", LIST, f"Snapshots {text.format('all requests that ended in 5xx')} [requests]",
              numbers_of("rankcurve_requests_total", status="5")),
-            ("Waiting", LIST, f"Snapshots {text.format('the posts that waited')} [posts]",
-             numbers_of("rankcurve_write_queue_posts")),
             ("Cpu", LIST, f"Snapshots {text.format('processor time')} [seconds]",
              numbers_of("process_cpu_seconds_total")),
         )  # fmt: skip

@@ -318,10 +318,10 @@ class Metrics(StoreObserver, JobObserver, Collector):
         )
         yield from self._totals.collect()
 
-    def read_view(self, family: str) -> float:
-        """Return the number that a view computes for a family without labels; 0 if there is no such view."""
+    def read_view(self, family: str, absent: float = 0.0) -> float:
+        """Return the number that a view computes for a family without labels; `absent` if no view has the family."""
         found = (metric for view in self._views for metric in view() if metric.name == family)
-        return next((metric.samples[0].value for metric in found), 0.0)
+        return next((metric.samples[0].value for metric in found), absent)
 
     def text(self) -> bytes:
         return generate_latest(self)

@@ -146,12 +146,12 @@ export function reading(shape, on, place, scale) {
   return `${stored(kept, scale)} → rank ${low === high ? "" : "≈ "}${whole(rank)}${bracket}`;
 }
 
-/** A small picture of how a figure went: newest at the right. */
-export function spark(values, label) {
+/** A small picture of how a figure went: pairs of a time and a value, the newest at the right. */
+export function spark(points, label) {
   const [width, height] = [120, 28];
-  const most = Math.max(...values, 1e-9);
-  const step = width / Math.max(1, values.length - 1);
-  const path = values.map((value, index) => `${(index * step).toFixed(1)},${(height - 2 - (value / most) * (height - 4)).toFixed(1)}`);
+  const most = Math.max(...points.map(([, value]) => value), 1e-9);
+  const [from, to] = [points[0]?.[0] ?? 0, points.at(-1)?.[0] ?? 1];
+  const path = points.map(([at, value]) => `${(((at - from) / Math.max(to - from, 1e-9)) * width).toFixed(1)},${(height - 2 - (value / most) * (height - 4)).toFixed(1)}`);
   return svg(
     "svg",
     { viewBox: `0 0 ${width} ${height}`, class: "spark", role: "img", "aria-label": label, preserveAspectRatio: "none" },

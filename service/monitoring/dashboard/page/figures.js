@@ -35,13 +35,16 @@ export async function readFigures(signal, { recent = false } = {}) {
   return { at, ...Object.fromEntries(values) };
 }
 
-/** What a count was a second between neighbouring snapshots: pairs of an age in seconds and the count, oldest first. */
-export function ratesOf(snapshots) {
+/**
+ * How much a count grew a second between neighbouring snapshots, which are pairs of an age in seconds and the count,
+ * oldest first. Returns pairs of a time in seconds since 1970 and the rate.
+ */
+export function ratesOf(snapshots, now) {
   const rates = [];
   (snapshots ?? []).forEach(([age, count], index, all) => {
     if (index === 0) return;
     const [ageBefore, before] = all[index - 1];
-    if (ageBefore - age > 0.1) rates.push(Math.max(0, count - before) / (ageBefore - age));
+    if (ageBefore - age > 0.1) rates.push([now - age, Math.max(0, count - before) / (ageBefore - age)]);
   });
   return rates;
 }

@@ -17,7 +17,8 @@ export const BINS = 36; // of the distribution
 export const ROUTES_SHOWN = 20; // rows of the node's table of requests
 export const LEASE_POOLS_SHOWN = 8; // one request each
 export const POOLS_PER_PAGE = 50;
-export const SPARK_POINTS = 200; // a quarter of an hour, as the node remembers it
+export const SPARK_S = 900; // a quarter of an hour, as the node remembers it
+export const SPARK_POINTS_MAX = 1_000; // of a picture: one for each poll, and those that the node gave
 
 export const REQUEST_TIMEOUT_MS = 15_000;
 export const ACT_TIMEOUT_MS = 120_000; // for what an operator does: a refresh of a large board, for example

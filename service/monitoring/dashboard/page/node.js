@@ -5,7 +5,7 @@ import { spark } from "./curve_chart.js";
 import { el, panel, show } from "./dom.js";
 import { lately, only, posts, rate, ratesOf, readFigures, requests } from "./figures.js";
 import { age, bytes, duration, rate as perSecond, whole } from "./format.js";
-import { HEALTH_POLL_MS, LEASE_POOLS_SHOWN, POOLS_PER_PAGE, POOLS_POLL_MS, REQUEST_TIMEOUT_MS, SPARK_POINTS } from "./limits.js";
+import { HEALTH_POLL_MS, LEASE_POOLS_SHOWN, POOLS_PER_PAGE, POOLS_POLL_MS, REQUEST_TIMEOUT_MS, SPARK_POINTS_MAX, SPARK_S } from "./limits.js";
 import { connectionTable, jobTable, leaseFacts, partitionTable, poolTable, queueFacts, routeTable, storeFacts, verdictOf } from "./node_parts.js";
 import { empty, fault, loading } from "./tables.js";
 
@@ -84,12 +84,13 @@ export class NodeView {
     };
     if (this.history === null) {
       const { Posts, Requests, Failures, Cpu } = now.recent ?? {};
-      this.history = { posts: ratesOf(Posts), requests: ratesOf(Requests), failures: ratesOf(Failures), cpu: ratesOf(Cpu) };
-      rates.cpu ??= this.history.cpu.at(-1) ?? null;
+      const past = { posts: Posts, requests: Requests, failures: Failures, cpu: Cpu };
+      this.history = Object.fromEntries(Object.entries(past).map(([name, snapshots]) => [name, ratesOf(snapshots, now.at)]));
+      rates.cpu ??= this.history.cpu.at(-1)?.[1] ?? null;
     }
     for (const [name, past] of Object.entries(this.history)) {
-      past.push(rates[name] ?? 0);
-      if (past.length > SPARK_POINTS) past.shift();
+      past.push([now.at, rates[name] ?? 0]);
+      this.history[name] = past.filter(([at]) => at >= now.at - SPARK_S).slice(-SPARK_POINTS_MAX);
     }
     const store = only(now.store) ?? {};
     show(this.about, about(now));

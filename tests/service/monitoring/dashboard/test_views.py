@@ -77,7 +77,7 @@ def test_modules_are_joined_in_the_order_of_their_imports_with_names_of_their_ow
     [
         'import whole from "./b.js";', 'import * as b from "./b.js";', 'import "./b.js";', "export default 1;",
         'export { three } from "./b.js";', "export let changing = 1;", 'const b = await import("./b.js");',
-        'import { one } from "./a.js";\n',
+        'import { one } from "./a.js";\n', 'import { five } from "./b.js";\n',
     ],
 )  # fmt: skip
 def test_a_form_of_import_or_export_that_cannot_be_joined_is_refused(source: str) -> None:

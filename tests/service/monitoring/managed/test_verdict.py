@@ -1,14 +1,19 @@
 """Test that the verdict on a node agrees with the alert rules for Prometheus, and that it shows what the node sees."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from prometheus_client.core import GaugeMetricFamily
 
 from service.monitoring.managed import verdict
-from service.monitoring.managed.verdict import RULES, UNSEEN, Rule, find_alerts
+from service.monitoring.managed.history import MetricHistory
+from service.monitoring.managed.verdict import RULES, UNSEEN, Figures, Rule, find_alerts
+from service.telemetry.metrics.process import Metrics
 from tests.service.real_service import ROOT, Caller, Service
 
 ALERTS = {
@@ -16,6 +21,9 @@ ALERTS = {
     for group in yaml.safe_load((ROOT / "docs" / "alerts.yml").read_text())["groups"]
     for rule in group["rules"]
 }
+
+# Other numbers of an alert: the lag in the measure of the first, and a forecast that a node does not make.
+OTHER_LIMITS = {"RankcurveCurvesOld": [60], "RankcurveDiskFull": [0]}
 
 
 @dataclass
@@ -29,7 +37,13 @@ class Recorded:
         self.read.add(sample)
         return self.number
 
-    total = view = highest
+    total = highest
+
+    def view(self, family: str, absent: float = 0.0) -> float:
+        return self.highest(family)
+
+    def highest_growth(self, sample: str, window_s: float) -> float:
+        return self.highest(sample)
 
     def growth(self, sample: str, window_s: float, **wanted: str) -> float:
         self.read.add(sample)
@@ -54,7 +68,7 @@ def test_a_rule_has_the_severity_the_threshold_and_the_metrics_of_its_alert(rule
     alert = ALERTS[rule.alert]
     assert alert["labels"]["severity"] == rule.severity
     limits = [float(text) for text in re.findall(r"[<>=]+ ([\d.e]+)", alert["expr"])]
-    assert rule.threshold in limits
+    assert [rule.threshold, *OTHER_LIMITS.get(rule.alert, [])] == limits
     recorded = Recorded(1e12)
     rule.measure(recorded)  # type: ignore[arg-type]
     assert recorded.read == set(re.findall(r"rankcurve_\w+", alert["expr"]))
@@ -67,6 +81,49 @@ def test_a_rule_holds_past_its_threshold_only(rule: Rule, monkeypatch: pytest.Mo
     assert find_alerts(Recorded(good)) == []  # type: ignore[arg-type]
     [found] = find_alerts(Recorded(bad))  # type: ignore[arg-type]
     assert (found["Alert"], found["Severity"]) == (rule.alert, rule.severity)
+
+
+NODE = SimpleNamespace(rates_tick_s=5)
+
+
+def judge(metrics: Metrics, then: Callable[[], None] = lambda: None) -> list[str]:
+    """Return the alerts that hold a minute after the first snapshot. `then` happens in between."""
+    clock = [0.0]
+    history = MetricHistory(metrics.collect_counted, NODE, monotonic=lambda: clock[0])  # type: ignore[arg-type]
+    history.note_snapshot()
+    clock[0] = 60.0
+    then()
+    return [alert["Alert"] for alert in find_alerts(Figures(history.read_moment(), history.families, metrics))]
+
+
+def test_a_memcached_server_that_fails_is_an_alert() -> None:
+    metrics = Metrics()
+    metrics.watch_servers(lambda: 1)
+    assert judge(metrics) == ["RankcurveMemcachedAway"]
+
+
+@pytest.mark.parametrize("free", [0, 1, 5e8])
+def test_a_full_disk_is_an_alert(free: float) -> None:
+    metrics = Metrics()
+    disk = GaugeMetricFamily("rankcurve_store_disk_free_bytes", "Free space", value=free)
+    metrics._views.append(lambda: [disk])
+    assert judge(metrics) == ["RankcurveDiskFull"]
+
+
+def test_a_store_without_a_disk_of_its_own_has_no_full_disk() -> None:
+    assert judge(Metrics()) == []
+
+
+@pytest.mark.parametrize(("failures", "alerts"), [((1, 1, 1, 1), []), ((4, 0, 0, 0), ["RankcurveJobFails"])])
+def test_failures_of_several_jobs_are_not_added_up(failures: tuple[int, ...], alerts: list[str]) -> None:
+    metrics = Metrics()
+
+    def fail() -> None:
+        for job, times in zip(("audit", "close", "fold", "prune"), failures, strict=True):
+            for _ in range(times):
+                metrics.job_failed(job)
+
+    assert judge(metrics, fail) == alerts
 
 
 async def read_object(caller: Caller, name: str) -> Any:
