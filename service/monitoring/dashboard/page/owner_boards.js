@@ -3,7 +3,7 @@
 import { ask, path } from "./api.js";
 import { breakable } from "./boards.js";
 import { announce, el, named, show } from "./dom.js";
-import { ago, whole } from "./format.js";
+import { ago, stored, whole } from "./format.js";
 import { OWNER_BOARD_PAGES_MAX } from "./limits.js";
 import { moderation, ownerActions } from "./moderation.js";
 import { nameOf } from "./names.js";
@@ -48,7 +48,7 @@ export class OwnerBoardsView {
       }
       const rows = found.map(({ board, stats, updated_at: updatedAt }) => [
         el("a", { href: toBoard(board, { owner }), "data-key": `board:${board}` }, breakable(board)),
-        Object.entries(stats).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${value}`).join(", "),
+        Object.entries(stats).filter(([, value]) => value !== null).flatMap(([name, value], index) => [index ? ", " : "", `${name} `, el("b", {}, shown(value))]),
         ago(updatedAt),
       ]);
       const more = cursor === null ? null : el("p", { class: "quiet" }, "There may be more boards; these are the first by name.");
@@ -64,4 +64,9 @@ export class OwnerBoardsView {
       this.onFault?.(error);
     }
   }
+}
+
+/** A value with the digits that came; text as it is. */
+function shown(value) {
+  return typeof value === "number" ? stored(value, String(value).split(".")[1]?.length ?? 0) : named(value);
 }

@@ -3,7 +3,7 @@
 import json
 
 from tests.browser import Page
-from tests.service.monitoring.dashboard.shown_node import FAMILY, SEASON, name_of, new_board, post, view_url
+from tests.service.monitoring.dashboard.shown_node import FAMILY, SEASON, name_of, new_board, post, view_url, xp_of
 from tests.service.real_service import Process
 
 ROWS = "#view tbody tr"
@@ -87,6 +87,7 @@ async def test_an_owner_is_found_on_all_boards(page: Page, node: Process) -> Non
     assert "Grace Hopper" in await page.wait_for(
         "document.querySelector('h1 .id') && document.querySelector('h1').textContent"
     )
+    assert f"xp {xp_of(1):,}, lap 60.125" in (await page.texts(ROWS))[-1]
     await page.click(f"a[data-key='board:{SEASON}']")
     await page.wait_for("document.querySelector('#owner .ranks')")
     await page.goto(view_url(node, "/owners/nobody"))
