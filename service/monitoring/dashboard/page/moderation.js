@@ -18,9 +18,9 @@ export function moderation(id, title, acts) {
 
 /**
  * An act: a button, fields that it needs, and its outcome. `run(form)` returns what is told. With `typed`, the button
- * works only once this text was typed.
+ * works only once this text was typed. With `confirm`, the first press tells `confirm(form)`, and only the second one runs.
  */
-function act(id, label, { fields = [], typed = "", explained = "", grave = false, run }) {
+function act(id, label, { fields = [], typed = "", confirm = null, explained = "", grave = false, run }) {
   const outcome = el("output", { class: "outcome", "data-key": `outcome:${id}` });
   const button = el("button", { "data-key": `act:${id}`, class: grave ? "grave" : null, disabled: typed !== "" }, label);
   const confirmed = typed
@@ -28,8 +28,21 @@ function act(id, label, { fields = [], typed = "", explained = "", grave = false
     : [];
   if (typed) confirmed[1].addEventListener("input", (event) => (button.disabled = event.target.value !== typed));
   const form = el("form", { class: "line" }, fields, confirmed, button, explained ? el("span", { class: "quiet" }, explained) : null, outcome);
+  let told = false; // what the next press does was told
+  const setTold = (value, text) => {
+    told = value;
+    button.textContent = value ? "Confirm" : label;
+    outcome.className = "outcome";
+    show(outcome, text);
+  };
+  form.addEventListener("input", () => told && setTold(false, ""));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
+    if (confirm && !told) {
+      setTold(true, confirm(new FormData(form)));
+      return;
+    }
+    setTold(false, "");
     button.disabled = true;
     show(outcome, "Working …");
     try {
@@ -139,22 +152,23 @@ export function erasure(board, owner, changed) {
   });
 }
 
-/** The correction of a value of an owner on a board. */
-export function correction(board, owner, columns, stats, changed) {
+/** The correction of a value of an owner on a board: its `form`, and `tell`, which hears what the values are now. */
+export function correction(board, owner, columns, changed) {
+  let stats = {};
   const numbers = columns.filter(({ type }) => type !== "text");
   const choose = el("select", { id: "correct-column", name: "column", "data-key": "correct-column" }, numbers.map(({ name }) => el("option", { value: name }, name)));
   const value = el("input", { id: "correct-value", name: "value", inputmode: "decimal", required: true, autocomplete: "off", "data-key": "correct-value" });
   const now = el("span", { class: "quiet" });
-  const tell = () => {
+  const write = () => {
     const column = numbers.find(({ name }) => name === choose.value);
     now.textContent = column ? `now ${stored(stats[column.name], column.scale)}` : "";
   };
-  choose.addEventListener("change", tell);
-  tell();
-  return act("correct", "Set the value", {
+  choose.addEventListener("change", write);
+  const form = act("correct", "Set the value", {
     fields: [el("label", { for: "correct-column" }, "Correct"), choose, now, el("label", { for: "correct-value" }, "to"), value],
-    run: async (form) => {
-      const [column, text] = [form.get("column"), form.get("value").trim()];
+    confirm: (given) => `${given.get("column")}: ${stats[given.get("column")] ?? "empty"} → ${given.get("value").trim()}. Nothing is changed yet.`,
+    run: async (given) => {
+      const [column, text] = [given.get("column"), given.get("value").trim()];
       const before = stats[column];
       const body = { owner, set: { [column]: text } };
       const { data } = await ask(path`/v1/leaderboards/${board}/posts`, { method: "POST", body });
@@ -164,4 +178,11 @@ export function correction(board, owner, columns, stats, changed) {
       return `${column} was ${before ?? "empty"} and is ${result.stats[column]} now.`;
     },
   });
+  const tell = (latest) => {
+    const moved = latest[choose.value] !== stats[choose.value];
+    stats = latest;
+    write();
+    if (moved) form.dispatchEvent(new Event("input")); // another value than the one to be confirmed
+  };
+  return { form, tell };
 }

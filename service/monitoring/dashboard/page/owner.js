@@ -109,11 +109,14 @@ export class OwnerPanel {
     return el("p", {}, "This owner has no entry on this board. Names are compared letter by letter. ", el("a", { href: toOwner(owner), "data-key": "elsewhere" }, "Look on all boards"), " or search again above.");
   }
 
-  /** The acts stay as they are while figures change, so that nothing that is typed is lost. */
+  /** The acts stay as they are while figures change, so that nothing that is typed is lost. The correction hears the figures. */
   drawActs({ board, owner, spec }, stats, again) {
-    if (this.acts.childElementCount && this.actsOf === JSON.stringify([board, owner])) return;
-    this.actsOf = JSON.stringify([board, owner]);
-    show(this.acts, moderation("owner", "Moderate this owner", [correction(board, owner, spec.columns, stats, again), ...ownerActions(owner, again), erasure(board, owner, again)]));
+    if (!this.acts.childElementCount || this.actsOf !== JSON.stringify([board, owner])) {
+      this.actsOf = JSON.stringify([board, owner]);
+      this.correction = correction(board, owner, spec.columns, again);
+      show(this.acts, moderation("owner", "Moderate this owner", [this.correction.form, ...ownerActions(owner, again), erasure(board, owner, again)]));
+    }
+    this.correction.tell(stats);
   }
 
   /** The rank in each ranked column, the shown one first. */

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.browser import Page
-from tests.service.monitoring.dashboard.shown_node import SEASON, name_of, new_board, view_url
+from tests.service.monitoring.dashboard.shown_node import SEASON, name_of, new_board, post, view_url
 from tests.service.monitoring.dashboard.test_page_keys import Closed, closed, enter_key
 from tests.service.real_service import Caller, Process
 
@@ -65,11 +65,29 @@ async def test_a_cheater_is_hidden_and_shown_and_a_value_is_corrected(page: Page
     await page.wait_for("document.querySelector('#owner .ranks b')?.textContent === '1'")
     await page.click("#correct-value")
     await page.type("20")
+    await act(page, "correct", "xp: 999 → 20. Nothing is changed yet.")
+    assert await page.text("#owner .ranks b") == "1"
     await act(page, "correct", "xp was 999 and is 20 now")
     await page.wait_for("document.querySelector('#owner .ranks b')?.textContent === '2'")
     await confirm(page, "erase-entry", "mallory")
     await act(page, "erase-entry", "The entry is erased")
     await page.wait_for_text("no entry on this board", within="#owner")
+
+
+async def test_a_correction_begins_anew_when_the_value_moves_before_it_is_confirmed(page: Page, node: Process) -> None:
+    await new_board(node.url, "zz-moving", ada=30, bob=20)
+    await page.goto(view_url(node, "/boards/zz-moving?owner=ada"))
+    await page.wait_for(DRAWN)
+    await page.wait_for("document.querySelector('#owner .state.live')")
+    await page.click("summary[data-key='moderation:owner']")
+    await page.click("#correct-value")
+    await page.type("5")
+    await act(page, "correct", "xp: 30 → 5")
+    await post(node.url, "zz-moving", ada=40)
+    await page.wait_for_text("now 40", within="#owner")
+    assert await page.text("button[data-key='act:correct']") == "Set the value"
+    await act(page, "correct", "xp: 40 → 5")
+    await act(page, "correct", "xp was 40 and is 5 now")
 
 
 async def test_a_value_that_the_board_cannot_take_changes_nothing(page: Page, node: Process) -> None:
@@ -79,6 +97,7 @@ async def test_a_value_that_the_board_cannot_take_changes_nothing(page: Page, no
     await page.click("summary[data-key='moderation:owner']")
     await page.click("#correct-value")
     await page.type("much")
+    await act(page, "correct", "xp: 30 → much")
     await page.click("button[data-key='act:correct']")
     await page.wait_for("document.querySelector('output.fault')?.textContent")
     assert await page.text("#owner .ranks b") == "1"
