@@ -284,7 +284,7 @@ function aboutCurve(state, exactTop) {
   return facts([
     ["As of", el("span", { title: state.as_of }, `${age(state.age_seconds)} ago`), "The moment that estimated ranks are about"],
     ["Off by at most", mostError(state, exactTop), `Ranks up to that one are counted. ${measured}`],
-    ["Follows posts", state.live ? "yes" : "no, until it is fitted again", state.live ? `${whole(state.moves)} values have changed since it was fitted` : "Ranks are those of the moment above"],
+    ["Follows posts", state.live ? "yes" : "no", state.live ? `${whole(state.moves)} values have changed since it was fitted` : "Until it is fitted again, ranks are those of the moment above"],
     ["Fitted from", state.method === "scan" ? "every value" : `${whole(state.knots)} counted values`, `It knows the exact rank of ${whole(state.knots)} values`],
   ]);
 }

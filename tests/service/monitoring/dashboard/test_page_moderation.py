@@ -13,6 +13,11 @@ __all__ = ["closed"]  # a fixture
 # The pictures are there, so nothing moves any more.
 DRAWN = "document.querySelector('#spread svg') && !document.querySelector('#view .loading')"
 
+# Watches how high the facts of the curve are, whatever they say.
+WATCH_FACTS = """globalThis.heights = new Set();
+new ResizeObserver(([{ target }]) => heights.add(target.offsetHeight)).observe(
+  document.querySelector("#curve .facts").parentElement)"""
+
 
 async def act(page: Page, name: str, told: str) -> None:
     await page.click(f"button[data-key='act:{name}']")
@@ -34,8 +39,12 @@ async def test_a_curve_is_refreshed_and_audited(page: Page, node: Process) -> No
     await page.goto(view_url(node, f"/boards/{SEASON}"))
     await page.wait_for(DRAWN)
     await page.click("summary[data-key='moderation:board']")
+    await page.evaluate(WATCH_FACTS)
     await act(page, "refresh", "Fitted from 900 entries")
     await act(page, "audit", "0 outside their bracket")
+    assert len(await page.evaluate("[...heights]")) == 1, (
+        "nothing below the facts moves, such as the button of the audit"
+    )
 
 
 async def test_a_board_is_emptied_and_deleted_once_its_name_was_typed(page: Page, node: Process) -> None:
