@@ -21,4 +21,5 @@ from .errors import CurveCorruptError, KnotsInvalidError, WalkInconsistentError
 from .live import AsOf, LiveCounts, LiveCurve, Move, RankCurve
 from .locate import SHAPE_UNIT, BoundedRank, Bracket, Gap, KeyBracket, KnotRanks, add_up_ranks
 from .sample import RATIO_UNIT, Landing, Skip, Stride, WorstEntry, walk
+from .summed import AnyCurve, SummedCurve
 from .tally import LIMB_BITS, Tally

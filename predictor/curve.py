@@ -54,6 +54,20 @@ class Curve(KnotRanks):
     errors: Sequence[int] | None = None  # largest |rank - true rank| over every key at the fit; None: not measured
     shapes: Sequence[tuple[int, int]] | None = None  # inner control values of the cubics in SHAPE_UNIT; None: lines
 
+    @property
+    def is_live(self) -> bool:
+        """Return False, because this curve does not follow the board's changes."""
+        return False
+
+    @property
+    def moved(self) -> int:
+        """Return 0: no move since the fit is counted."""
+        return 0
+
+    @property
+    def knot_count(self) -> int:
+        return len(self.knots)
+
     def __post_init__(self) -> None:
         if self.step < 1:
             raise KnotsInvalidError("the lattice step should be at least 1")

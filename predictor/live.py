@@ -193,6 +193,14 @@ class LiveCurve(KnotRanks):
         return self.fit.method
 
     @property
+    def is_live(self) -> bool:
+        return True
+
+    @property
+    def knot_count(self) -> int:
+        return len(self._keys)
+
+    @property
     def step(self) -> int:
         """Return the distance between neighbouring keys that entries may have."""
         return self._snap

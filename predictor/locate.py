@@ -38,7 +38,7 @@ class BoundedRank(NamedTuple):
     high: int
 
 
-def add_up_ranks(parts: Iterable[BoundedRank]) -> BoundedRank:
+def add_up_ranks(parts: Iterable[BoundedRank | Bracket]) -> BoundedRank:
     """Return the rank of a key among all entries of disjoint sets, given its rank in each set; 1 if there is no set.
 
     Ranks cannot be added up, but numbers of better entries can, and so can their bounds. The result is exact if the

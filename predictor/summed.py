@@ -1,0 +1,152 @@
+"""The curve of a board whose entries are spread over disjoint parts, each with a curve of its own.
+
+Ranks cannot be added up, but numbers of better entries can, and so can their bounds (`add_up_ranks`). So the bracket of
+the sum holds if the bracket of every part holds, and the largest possible error is the sum of those of the parts.
+
+    |rank - true rank| <= sum over the parts of min(width of the gap, largest error of the gap)
+
+The parts are curves of about the same moment, so the sum is as of the earliest of them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from .curve import FitMethod
+from .live import RankCurve
+from .locate import Bracket, Drift, Gap, KeyBracket
+
+
+class SummedCurve:
+    """Reads ranks off the curves of all parts. It has the methods of a `Curve` that need no common knots."""
+
+    def __init__(self, parts: Sequence[RankCurve]) -> None:
+        self.parts = tuple(parts)
+
+    @property
+    def total(self) -> int:
+        return sum([part.total for part in self.parts])
+
+    @property
+    def as_of_us(self) -> int:
+        return min([part.as_of_us for part in self.parts])
+
+    @property
+    def method(self) -> FitMethod:
+        """Return `scan` if every part was fitted from a scan, else `skip`."""
+        return "scan" if all(part.method == "scan" for part in self.parts) else "skip"
+
+    @property
+    def moved(self) -> int:
+        """Return the number of moves since the fits."""
+        return sum([part.moved for part in self.parts])
+
+    @property
+    def is_live(self) -> bool:
+        return all(part.is_live for part in self.parts)
+
+    @property
+    def knot_count(self) -> int:
+        return sum([part.knot_count for part in self.parts])
+
+    def locate(self, key: int) -> Bracket:
+        """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries."""
+        rank = low = high = 1 - len(self.parts)
+        for part in self.parts:  # like `add_up_ranks`, in half of its time
+            its_rank, its_low, its_high, _ = part.locate(key)
+            rank += its_rank
+            low += its_low
+            high += its_high
+        return Bracket(rank, low, high, "knot" if low == high else "curve")
+
+    def ties_at(self, key: int) -> int:
+        """Return 0, because no key is a knot of all parts."""
+        return 0
+
+    def find_gap(self, key: int) -> Gap:
+        """Return how many entries the gaps of the key have together, and how many entries are better than these."""
+        gaps = [part.find_gap(key) for part in self.parts]
+        return Gap(None, None, sum([gap.better_count for gap in gaps]), sum([gap.rows for gap in gaps]))
+
+    def key_at(self, rank: int) -> KeyBracket | None:
+        """Return the worst key that still has this rank (1-based) or better, or None if the column is empty.
+
+        The true key is not worse than the worst key whose rank may be this one. And a key next to it would surely have
+        a worse rank.
+
+        Raises:
+            ValueError: the rank is below 1.
+        """
+        if rank < 1:
+            raise ValueError("ranks start at 1")
+        rank = min(rank, self.total)
+        ends = [end for part in self.parts if (end := _ends(part)) is not None]
+        if not ends:
+            return None
+        best, worst = min(end[0] for end in ends), max(end[1] for end in ends)
+        low = _first_key(best, worst, lambda key: self.locate(key + 1).high > rank)
+        high = _first_key(best, worst, lambda key: self.locate(key + 1).low > rank)
+        key = _first_key(best, worst, lambda key: self.locate(key + 1).rank > rank)
+        return KeyBracket(min(max(key, low), high), low, high)
+
+    @cached_property
+    def _keys(self) -> list[int]:
+        return sorted({key for part in self.parts for key in part._keys})
+
+    def estimate_drift(self, from_rank: int) -> Drift:
+        """Return the largest errors that estimated ranks may currently have, from rank `from_rank` (at least 1) on.
+
+        Between two neighbouring knots of any parts, no part changes its gap. So the errors are the largest just past
+        such a knot, where the rank is the smallest.
+        """
+        bound, bracket, gap_rows = 0.0, 0.0, 0
+        keys = self._keys
+        begins = [keys[0] - 1 if keys else 0, *[key + 1 for key in keys]]
+        for key in begins:
+            reach = width = 0
+            low = high = 1
+            for part in self.parts:
+                j = bisect_left(part._keys, key)
+                if j < len(part._keys) and part._keys[j] == key:  # on a knot, the rank is exact
+                    low, high = low + part._highs[j] - 1, high + part._highs[j] - 1
+                    continue
+                rows = part._highs[j] - part._lows[j]
+                width += rows
+                reach += rows if part.error_bounds is None else min(rows, part.error_bounds[j])
+                low, high = low + part._lows[j] - 1, high + part._highs[j] - 1
+            if high < from_rank:
+                continue
+            at = max(low, from_rank)
+            bound, bracket, gap_rows = max(bound, reach / at), max(bracket, width / at), max(gap_rows, width)
+        return Drift(bound, bracket, gap_rows)
+
+    @cached_property
+    def _certificate(self) -> float | None:
+        if any(part.certificate is None for part in self.parts):
+            return None
+        return self.estimate_drift(1).bound
+
+    @property
+    def certificate(self) -> float | None:
+        """Return the worst relative rank error that is possible, or None if the fit of a part measured no errors."""
+        return self._certificate
+
+
+def _ends(part: RankCurve) -> tuple[int, int] | None:
+    """Return the best and the worst key that an entry of a part may have, or None if it has no entry."""
+    first, last = part.key_at(1), part.key_at(max(1, part.total))
+    return None if first is None or last is None else (first.low, last.high)
+
+
+def _first_key(best: int, worst: int, holds: Callable[[int], bool]) -> int:
+    """Return, by bisection, the best key from `best` to `worst` for which `holds`, else `worst`."""
+    while best < worst:
+        middle = (best + worst) // 2
+        if holds(middle):
+            worst = middle
+        else:
+            best = middle + 1
+    return best
+
+
+AnyCurve = RankCurve | SummedCurve
