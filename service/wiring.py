@@ -159,7 +159,7 @@ async def _make_context(
         feeds=Feeds(store, settings, metrics, monotonic=time.monotonic, sleep=asyncio.sleep),
         lease_batcher=lease_batcher,
         cursors=cursors,
-        ranks=RankContext(store, boards, curves.book, settings, cursors, crowd=crowd, now_us=clock),
+        ranks=RankContext(store, boards, point_reads, curves.book, settings, cursors, crowd=crowd, now_us=clock),
         journal_lane=JournalLane(reads_waiting_max=settings.reads_waiting_max),
         now_us=clock,
         tracer=tracer,

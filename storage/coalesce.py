@@ -69,8 +69,9 @@ class Coalescer(Generic[Q, A]):
         waiting_max: int,
         lanes: int,
         crowd: Crowd | None = None,
+        gather_turns: int = GATHER_TURNS,
     ) -> None:
-        self._answer, self._crowd = answer, crowd
+        self._answer, self._crowd, self._gather_turns = answer, crowd, gather_turns
         self._batch_max, self._waiting_max, self._idle_lanes = batch_max, waiting_max, lanes
         self._under_way = 0  # how many questions are currently being answered
         self._gathering = False  # whether a task waits for more questions of its next batch
@@ -98,7 +99,7 @@ class Coalescer(Generic[Q, A]):
             while True:
                 # In each turn, the event loop reads all sockets, so requests that have already arrived join this batch.
                 # This wait pays off, because a hop to a store's thread costs as much as ten point reads.
-                for _ in range(GATHER_TURNS):
+                for _ in range(self._gather_turns):
                     await asyncio.sleep(0)
                 self._gathering = False
                 await self._answer_batch()

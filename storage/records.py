@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from hashlib import blake2b
 
 import msgspec
 
@@ -104,6 +105,7 @@ class BoardSpec:
     predictor: PredictorSpec
     table: TableSharing = TableSharing.OWN
     season: Season | None = None
+    segments: int = 1  # the number of parts over which the owners are spread; each has rows, totals and curves
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,19 @@ class Board:
     closed_us: int | None = None  # when the board was closed; None: it is not closed
     archived_us: int | None = None  # when an archive replaced the board's rows; None: it still has rows
     partition: int = 0  # the partition that holds the board's rows, totals, log and curves
+    segment_of: int | None = None  # the key of the board whose segment this is; None: it is no segment
+    segment: int = 0  # the 0-based number of this segment among those of its board
+    # The segments that hold the entries, in a fixed order. Empty: the board holds its entries itself.
+    segments: tuple["Board", ...] = ()
+
+    @cached_property
+    def parts(self) -> tuple["Board", ...]:
+        """Return the boards that hold the entries: the segments, or else the board itself."""
+        return self.segments or (self,)
+
+    def part_of(self, owner: str) -> "Board":
+        """Return the board that holds an owner's entry: one of the segments, or else the board itself."""
+        return self.segments[segment_of(owner, len(self.segments))] if self.segments else self
 
     @property
     def has_movable_rows(self) -> bool:
@@ -148,6 +163,14 @@ class Board:
     @cached_property
     def sorted_indexes(self) -> tuple[int, ...]:
         return tuple(index for index, column in enumerate(self.spec.columns) if column.sorted)
+
+
+def segment_of(owner: str, segments: int) -> int:
+    """Return the 0-based number of the segment that holds an owner's entry.
+
+    Every stored entry relies on this function, so it must never change.
+    """
+    return int.from_bytes(blake2b(owner.encode(), digest_size=8).digest()) % segments
 
 
 @dataclass(frozen=True, slots=True)

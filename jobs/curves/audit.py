@@ -13,7 +13,7 @@ from config.settings import JobSettings
 from jobs.job_context import JobContext
 from jobs.observer import JobObserver
 from jobs.ownership import HeldLease, Ownership
-from storage.curves.auditing import Audit, audit_curve
+from storage.curves.auditing import Audit, AuditedPart, audit_curve
 from storage.curves.stored_curves import CurveBook
 from storage.errors import BoardChangedError, NoCurveError, StorageError, UnknownBoardError
 from storage.reads.open_boards import OpenBoards
@@ -51,15 +51,17 @@ class Auditor:
             UnknownBoardError, BoardChangedError: see `storage.curves.auditing.audit_curve`.
             StoreBusyError: the store did not answer within its bounds.
         """
-        served = self._book.find_served(board, column_index)
-        if served is None:
-            raise NoCurveError(f"{board.spec.columns[column_index].name!r} of {board.id!r} has no curve yet")
-        entries = self._boards.open_board(board)
+        parts = []
+        for part in board.parts:
+            served = self._book.find_served(part, column_index)
+            if served is None:
+                raise NoCurveError(f"{board.spec.columns[column_index].name!r} of {board.id!r} has no curve yet")
+            parts.append(AuditedPart(self._boards.open_board(part), served))
         limits = self._limits
         if owners is not None:
             limits = limits.model_copy(update={"audit_owners_max": min(owners, limits.audit_owners_max)})
         found = await self._store.for_board(board).read(
-            lambda: audit_curve(entries, column_index, served, limits, rng=self._rng, monotonic=self._monotonic),
+            lambda: audit_curve(parts, column_index, limits, rng=self._rng, monotonic=self._monotonic),
             heavy=True,
         )
         self.observer.audited(found)
@@ -102,11 +104,11 @@ class AuditJob:
 
     def draw_column(self) -> tuple[Board, int] | None:
         """Return a random board and column that have a curve, or None if `DRAWS_MAX` draws found none."""
-        boards = self._catalog.list_known()
+        boards = self._catalog.list_whole()
         for _ in range(DRAWS_MAX if boards else 0):
             board = self._rng.choice(boards)
             if board.sorted_indexes:
                 column_index = self._rng.choice(board.sorted_indexes)
-                if self._book.find_served(board, column_index) is not None:
+                if self._book.find_curve(board, column_index) is not None:
                     return board, column_index
         return None

@@ -169,7 +169,7 @@ class RefreshJob:
 
     async def _replace(self, held: HeldLease, board: Board, column_index: int, *, requested: bool) -> Refreshed | None:
         started = self._monotonic()
-        present = self._book.find_curve(board, column_index)
+        present = self._book.find_part_curve(board, column_index)
         curve, seen = await self._fitting.fit_curve(board, column_index, present)
         if not requested and curve.total == 0 and present is None:
             return None

@@ -22,7 +22,7 @@ from jobs.controls import Sleep
 from jobs.errors import MethodUnsupportedError, NoJobProcessError, TooManyRefreshRequestsError
 from jobs.job_context import JobContext
 from jobs.request_origin import RequestOrigin
-from predictor import Curve
+from predictor import AnyCurve, Curve, SummedCurve
 from storage.curves.refresh_requests import (
     RefreshAnswer,
     RefreshRequestState,
@@ -199,6 +199,16 @@ class RemoteRefresher:
 Refresher = RefreshQueue | RemoteRefresher
 
 
+async def refresh_board(refresher: Refresher, board: Board, column_index: int) -> tuple[AnyCurve, float]:
+    """Refresh a column of a board, in all its segments at once.
+
+    Return the new curve, and how many seconds the longest refresh took. See `RefreshQueue.refresh_now` for the errors.
+    """
+    done = await asyncio.gather(*[refresher.refresh_now(part, column_index) for part in board.parts])
+    curve = SummedCurve([each.curve for each in done]) if board.segments else done[0].curve
+    return curve, max(each.seconds for each in done)
+
+
 class RefreshRequestJob:
     """Takes the requests of other processes from the store and passes them to the refresh queue of this process."""
 
@@ -258,10 +268,9 @@ class RefreshRequestJob:
 
     async def _board(self, request: StoredRefreshRequest) -> Board:
         """Return the board of a request, from the store if the copy in this process does not match."""
-        board = await self._catalog.find_board(request.board_id)
-        wanted = request.board_key, request.epoch
-        if (board.key, board.epoch) != wanted or request.column_index >= len(board.spec.columns):
-            board = await self._catalog.reread_board(request.board_id)
-        if (board.key, board.epoch) != wanted:
-            raise UnknownBoardError
-        return board
+        for find in (self._catalog.find_board, self._catalog.reread_board):
+            for part in (await find(request.board_id)).parts:
+                is_same = (part.key, part.epoch) == (request.board_key, request.epoch)
+                if is_same and request.column_index < len(part.spec.columns):
+                    return part
+        raise UnknownBoardError

@@ -114,7 +114,8 @@ class Schedule:
         for board in stored.younger:
             self._youngest = board.key
             if self._catalog.find_known(board.id) is None:
-                self._plan(self._catalog.keep_board(board), None, now_s)
+                for part in self._catalog.keep_board(board).parts:
+                    self._plan(part, None, now_s)
         return [due for key, turn in asked.items() for due in self._see(turn, stored.boards.get(key), stored)]
 
     def take_next(self, busy: Container[tuple[int, int]]) -> DueColumn | None:
@@ -183,7 +184,7 @@ class Schedule:
                     due.append(DueColumn(board, index, 1 + self._limits.refresh_patience_intervals, 0))
                 continue
             state = ColumnState(totals.get(index, 0), totals.get(CHANGES, 0), listed)
-            certified = self._fitting.should_certify(board, self._book.find_curve(board, index), state)
+            certified = self._fitting.should_certify(board, self._book.find_part_curve(board, index), state)
             same_rules = listed.rules == describe_rules(board)
             if certified or not same_rules or listed.changes != totals.get(CHANGES, 0):
                 age_s = self._age_s(turn, index, listed, now_s)
@@ -219,7 +220,7 @@ class Schedule:
 
     def _follow(self, known: Board, found: Board | None) -> None:
         """Update the board `known` in the catalog to `found`, unless the catalog already has another state."""
-        if self._catalog.find_known(known.id) is known:
+        if self._catalog.is_known(known):
             if found is None:
                 self._catalog.forget_board(known.id)
             else:

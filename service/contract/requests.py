@@ -119,6 +119,9 @@ class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     method: MethodName | UnsetType = UNSET
 
 
+SEGMENTS_MAX = 64
+
+
 class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     columns: Annotated[list[ColumnBody], Meta(min_length=1, max_length=COLUMNS_MAX)]
     ties: TiesName = "shared"
@@ -130,6 +133,14 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         ]
         | None
     ) = None
+    segments: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=SEGMENTS_MAX,
+            description="The number of parts over which its owners are spread, so that it can grow past one machine.",
+        ),
+    ] = 1
     predictor: PredictorBody = PredictorBody()
 
 

@@ -7,7 +7,7 @@ entries in a part is the difference between the ranks of its two edges. Nothing 
 from itertools import pairwise
 from typing import NamedTuple
 
-from predictor import RankCurve
+from predictor import AnyCurve
 from storage.log.cells import Padding
 
 
@@ -35,16 +35,14 @@ def split_range(least: int, most: int, parts: int) -> list[int]:
     return edges if len(edges) > 1 else [*edges, edges[0]]
 
 
-def estimate_buckets(curve: RankCurve, padding: Padding, parts: int) -> list[EstimatedBucket]:
+def estimate_buckets(curve: AnyCurve, padding: Padding, parts: int) -> list[EstimatedBucket]:
     """Return the number of entries in each of `parts` parts of the curve's range of values, smallest values first."""
     if not curve.total:
         return []
-    keys = [knot.key for knot in curve.knots]
-    if curve.ends is not None:  # entries that came after the fit may lie beyond the outer knots
-        best, worst = curve.ends
-        keys += [best] * (not curve.knots or curve.knots[0].better_count > 0)
-        keys += [worst] * (not curve.knots or curve.knots[-1].better_count + curve.knots[-1].ties < curve.total)
-    values = [padding.decode_value(padding.cell_of_key(key)) for key in (min(keys), max(keys))]
+    first, last = curve.key_at(1), curve.key_at(curve.total)
+    assert first is not None  # only an empty column has no keys
+    assert last is not None
+    values = [padding.decode_value(padding.cell_of_key(key)) for key in (first.low, last.high)]
     edges = split_range(min(values), max(values), parts)
     below = [_Counts(0, 0, 0), *(_below(curve, padding, edge) for edge in edges[1:-1])]
     below.append(_Counts(curve.total, curve.total, curve.total))
@@ -56,7 +54,7 @@ def estimate_buckets(curve: RankCurve, padding: Padding, parts: int) -> list[Est
     ]
 
 
-def _below(curve: RankCurve, padding: Padding, value: int) -> _Counts:
+def _below(curve: AnyCurve, padding: Padding, value: int) -> _Counts:
     # `pad` returns the best cell that a value can have. Therefore every entry with a better cell has a better value.
     if padding.high:
         above = curve.locate(padding.key_of_cell(padding.pad(value - 1)))

@@ -17,19 +17,19 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from config.settings import ReadingSettings
-from predictor import RankCurve
+from predictor import AnyCurve, SummedCurve
 from service.contract.queries import RankMode
 from service.contract.responses.boards import Stats
 from service.contract.responses.positions import Position
 from service.contract.values import format_us, to_wire_number
-from storage.boards.boards import check_copy, find_totals
+from storage.boards.boards import check_copy, read_totals
 from storage.coalesce import Crowd
 from storage.curves.stored_curves import CurveBook
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
 from storage.entries.rankings import Ranking
 from storage.log.cells import TIME_DIGITS
-from storage.reads.point_reads import NO_STARTS, EntryRead
+from storage.reads.point_reads import NO_STARTS, EntryRead, PointReads
 from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
 
@@ -61,7 +61,7 @@ class LocatedRank(NamedTuple):
         return self.low == self.high
 
 
-def locate_by_curve(curve: RankCurve, ranking: Ranking, wanted: WantedRank) -> LocatedRank:
+def locate_by_curve(curve: AnyCurve, ranking: Ranking, wanted: WantedRank) -> LocatedRank:
     key = ranking.padding.key_of_cell(wanted.cell)
     rank, low, high, _ = curve.locate(key)
     if ranking.timed and wanted.owner is not None:
@@ -95,6 +95,7 @@ class Locator:
     def __init__(
         self,
         store: Store,
+        reads: PointReads,
         entries: Entries,
         book: CurveBook,
         limits: ReadingSettings,
@@ -104,6 +105,7 @@ class Locator:
         board = self.board = entries.board
         self.entries = entries
         self._store, self._book, self._limits, self._crowd, self._now_us = store, book, limits, crowd, now_us
+        self._reads = reads
         # An archive counts every rank exactly, as of the time when the board was closed. So no curve is used.
         self._archived = board.archived_us is not None
         self._exact_top = board.spec.predictor.exact_top
@@ -168,10 +170,14 @@ class Locator:
             key = -text if column.high else text
             rank, low, high, method = curve.locate(key)
             if mode == "auto" and (column_index not in starts or column_index in read.counts):  # no count was possible
-                short = low != high and self._is_short(curve, column_index, key, self.short_gap_rows)
+                # The read of an owner's segment never counts, so here is where the room for a count is looked at.
+                gap_rows_max = self.find_gap_rows_max(1) if self.board.segments else self.short_gap_rows
+                short = low != high and self._is_short(curve, column_index, key, gap_rows_max)
                 if short or low <= self._exact_top:
                     return None
-            total, as_of_us = read.totals.get(column_index, 0), curve.as_of_us
+            # An estimate reads no other segment than the owner's, so the total is the curve's, too.
+            total = curve.total if self.board.segments else read.totals.get(column_index, 0)
+            as_of_us = curve.as_of_us
         return Position(
             column=column.name,
             value=to_wire_number(text - column.offset, column.scale),
@@ -185,8 +191,13 @@ class Locator:
             as_of=_as_of(as_of_us),
         )
 
-    def find_curve(self, index: int) -> RankCurve | None:
+    def find_curve(self, index: int) -> AnyCurve | None:
         return None if self._archived else self._book.find_curve(self.board, index)
+
+    def count_by_curves(self, indexes: Iterable[int]) -> dict[int, int]:
+        """Return how many entries the curves of these columns count, without those that have no curve."""
+        curves = {index: self.find_curve(index) for index in indexes}
+        return {index: curve.total for index, curve in curves.items() if curve is not None}
 
     def find_gap_rows_max(self, ranks: int) -> int:
         """Return how many entries a gap may hold that `auto` counts in, if a request wants this many ranks."""
@@ -212,7 +223,7 @@ class Locator:
         short = not located.exact and self._is_short(curve, wanted.column_index, key, gap_rows_max)
         return None if short else located
 
-    def _is_short(self, curve: RankCurve, column_index: int, key: int, gap_rows_max: int) -> bool:
+    def _is_short(self, curve: AnyCurve, column_index: int, key: int, gap_rows_max: int) -> bool:
         """Return whether a count from the anchor knot is possible and reads at most `gap_rows_max` rows."""
         return curve.find_gap(key).rows <= gap_rows_max and self.find_count_start(column_index) is not None
 
@@ -222,13 +233,19 @@ class Locator:
         `changes_max`: the most changes that the count adds up; if None, `exact_changes_max`.
         Call this before the read begins: the mark must not be newer than the snapshot of the read.
         """
-        found = None if self._archived else self._book.find_curve_and_mark(self.board, column_index)
-        if found is None:
+        if self._archived:
             return None
-        curve, mark = found
-        if mark is None:
-            return None
-        return CountStart(curve, mark, self._limits.exact_changes_max if changes_max is None else changes_max)
+        changes_max = self._limits.exact_changes_max if changes_max is None else changes_max
+        starts: list[CountStart] = []
+        for part in self.board.parts:
+            found = self._book.find_curve_and_mark(part, column_index)
+            if found is None or found[1] is None:
+                return None
+            starts.append(CountStart(found[0], found[1], changes_max))
+        if not self.board.segments:
+            return starts[0]
+        curve = SummedCurve([start.curve for start in starts])  # type: ignore[misc]
+        return CountStart(curve, 0, changes_max, tuple(starts))
 
     def find_count_starts(self, indexes: Iterable[int]) -> CountStarts:
         """Return the start of a count for each of these columns that has one, by column index."""
@@ -305,6 +322,8 @@ class Locator:
             located = [self.locate_without_count(each, mode, gap_rows_max) for each in wanted]
             missing = [each for each, at in zip(wanted, located, strict=True) if at is None]
             counted: list[LocatedRank] = []
+            if totals is None and self.board.segments and not missing:
+                totals = self.count_by_curves({each.column_index for each in wanted})  # no segment has to be read
             if missing or totals is None:
                 counted, totals = await self._count_ranks(missing, mode)
         finally:
@@ -321,6 +340,8 @@ class Locator:
         if len(wanted) == 1 and starts and not far:
             # One statement counts the rank and reads the totals.
             (each,) = wanted
+            if self.board.segments:
+                return await self._count_in_segments(each, starts[each.column_index])
             count, as_of_us = self.entries.rankings[each.column_index].count_from_anchor, self._now_us()
             start, owner = starts[each.column_index], self._owner_among_ties(each)
             alone = await read_single(self._store, lambda: count(start, each.cell, owner=owner))
@@ -337,6 +358,14 @@ class Locator:
             return counted, (yield from read_board_totals(self.board))
 
         return await self._store.read(count_all, heavy=far)
+
+    async def _count_in_segments(
+        self, wanted: WantedRank, start: CountStart
+    ) -> tuple[list[LocatedRank], dict[int, int]]:
+        """Count a rank in all segments. Return it, and the board's totals."""
+        cell, as_of_us = (wanted.cell, self._owner_among_ties(wanted)), self._now_us()
+        found = await self._reads.count_in_segments(self.board, wanted.column_index, cell, start)
+        return [rank_from_anchor(found, as_of_us)], found.totals
 
     def make_position(self, wanted: WantedRank, located: LocatedRank, totals: dict[int, int]) -> Position:
         column = self.board.spec.columns[wanted.column_index]
@@ -393,6 +422,4 @@ def read_board_totals(board: Board) -> Program[dict[int, int]]:
         UnknownBoardError: the board was deleted.
         BoardChangedError: the board has changed since this process read it.
     """
-    totals = (yield from find_totals([board.key]))[board.key]
-    check_copy(board, totals)
-    return totals
+    return (yield from read_totals([board]))[board.key]

@@ -8,6 +8,7 @@ from service.contract.cursors import CursorCodec
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.curves.stored_curves import CurveBook
 from storage.reads.open_boards import OpenBoards
+from storage.reads.point_reads import PointReads
 from storage.records import Board
 from storage.store import Store
 
@@ -22,6 +23,7 @@ class RankContext:
         self,
         store: Store,
         boards: OpenBoards,
+        reads: PointReads,
         book: CurveBook,
         limits: ReadingSettings,
         cursors: CursorCodec,
@@ -29,7 +31,7 @@ class RankContext:
         crowd: Crowd,
         now_us: Callable[[], int],
     ) -> None:
-        self._store, self._boards, self._book, self._limits = store, boards, book, limits
+        self._store, self._boards, self._reads, self._book, self._limits = store, boards, reads, book, limits
         self._cursors, self.crowd, self._now_us = cursors, crowd, now_us
         self._locators: OrderedDict[int, Locator] = OrderedDict()
         self.first_pages: StoreCoalescers[tuple[Pager, int], FirstPage] = StoreCoalescers(
@@ -45,7 +47,9 @@ class RankContext:
         if found is not None and found.board is board:
             return found
         entries = self._boards.open_board(board)
-        found = Locator(self._store.for_board(board), entries, self._book, self._limits, self.crowd, self._now_us)
+        found = Locator(
+            self._store.for_board(board), self._reads, entries, self._book, self._limits, self.crowd, self._now_us
+        )
         self._locators[board.key] = found
         self._locators.move_to_end(board.key)
         if len(self._locators) > self._limits.open_boards_max:

@@ -1,19 +1,22 @@
-"""Feeds: one reader of the journal for all streams of this process that are about boards of one partition.
+"""Feeds: one reader of the journal for all streams of this process that are about boards of the same partitions.
 
 Every poll reads the rows of the journal that the topics have not seen yet, and sends at most one event for each topic.
 A client that connects again, to any process, names the last event that it has seen. So the client misses no change.
+
+A board is in one partition, a board with segments perhaps in several. Each has a journal with numbers of its own.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
+from itertools import chain
 
 import structlog
 
 from config.settings import Settings
 from service.telemetry.metrics.process import Metrics
-from storage.boards.boards import ALL_ENTRIES, find_boards_by_id, find_totals
+from storage.boards.boards import ALL_ENTRIES, find_boards_by_id, find_totals_of
 from storage.entries.exact_ranks import CountStart
 from storage.errors import (
     BoardChangedError,
@@ -23,8 +26,9 @@ from storage.errors import (
     UnknownBoardError,
     UnknownOwnerError,
 )
-from storage.log.journal import JournalRow, journal
-from storage.store import Program, Store
+from storage.log.journal import JournalRow, Numbers, journal
+from storage.records import Board
+from storage.store import Program, Store, in_partition
 
 from .subscriptions import CountStarts, Event, FeedSnapshot, OwnerTopic, RankedColumnId, Subscriber, Topic
 
@@ -36,7 +40,7 @@ RESET = b"{}"
 class _Joining:
     key: Hashable
     make: Callable[[], Topic]  # makes the topic; the feed calls it before the poll begins
-    last_seen: int | None
+    last_seen: Numbers | None
     client: Subscriber
     done: asyncio.Future[None]
 
@@ -44,8 +48,8 @@ class _Joining:
 @dataclass(slots=True)
 class _PollResult:
     snapshot: FeedSnapshot
-    until: int  # the last number of the journal in this partition
-    begins_after: int  # the journal begins after this sequence number; earlier rows were pruned
+    until: Numbers  # the last number of the journal in each partition
+    begins_after: Numbers  # the journals begin after these numbers; earlier rows were pruned
     rows: int = 0
     lost: bool = False  # True if rows that the topics have not seen were pruned from the journal
     events: list[tuple[Topic, Event]] = field(default_factory=list)
@@ -54,7 +58,7 @@ class _PollResult:
 
 
 class Feeds:
-    """The feeds of this process, one for each partition whose boards clients have followed."""
+    """The feeds of this process, one for each partition, or set of partitions, whose boards clients have followed."""
 
     def __init__(
         self,
@@ -67,34 +71,36 @@ class Feeds:
     ) -> None:
         self._store, self.limits, self.metrics = store, limits, metrics
         self.monotonic, self.sleep = monotonic, sleep
-        self._by_partition: dict[int, Feed] = {}
+        self._by_partitions: dict[tuple[int, ...], Feed] = {}
         self.closed = False
 
     @property
     def clients(self) -> int:
         """Return the number of open streams, including those that wait for their first event."""
-        return sum(feed.clients for feed in self._by_partition.values())
+        return sum(feed.clients for feed in self._by_partitions.values())
 
-    def of_partition(self, partition: int) -> "Feed":
-        feed = self._by_partition.get(partition)
+    def find_feed(self, board: Board) -> "Feed":
+        partitions = tuple(sorted({part.partition for part in board.parts}))
+        feed = self._by_partitions.get(partitions)
         if feed is None:
-            feed = self._by_partition[partition] = Feed(self, self._store.at(partition))
+            feed = self._by_partitions[partitions] = Feed(self, self._store.at(partitions[0]), partitions)
         return feed
 
     def close(self) -> None:
         """End every stream. The clients can resume their streams at another process."""
         self.closed = True
-        for feed in self._by_partition.values():
+        for feed in self._by_partitions.values():
             feed.close()
 
 
 class Feed:
-    def __init__(self, feeds: Feeds, store: Store) -> None:
+    def __init__(self, feeds: Feeds, store: Store, partitions: tuple[int, ...]) -> None:
+        self.partitions = partitions
         self._feeds, self._store, self._limits, self._metrics = feeds, store, feeds.limits, feeds.metrics
         self._monotonic, self._sleep = feeds.monotonic, feeds.sleep
         self._topics: dict[Hashable, Topic] = {}
         self._joining: list[_Joining] = []
-        self._seen: int | None = None  # all topics have seen every row of the journal up to this number
+        self._seen: Numbers | None = None  # all topics have seen every row of the journals up to these numbers
         self._sizes: dict[int, int] = {}  # entries by board key, only for boards on which counts start from the top
         self._task: asyncio.Task[None] | None = None
         self._failure = ""  # the error of the last poll; empty if it succeeded
@@ -105,12 +111,12 @@ class Feed:
         return len(self._joining) + sum(len(topic.clients) for topic in self._topics.values())
 
     async def join_topic(
-        self, key: Hashable, make: Callable[[], Topic], client: Subscriber, *, last_seen: int | None
+        self, key: Hashable, make: Callable[[], Topic], client: Subscriber, *, last_seen: Numbers | None
     ) -> None:
         """Send a topic's events to a client from now on. Return when the client's first events have been sent.
 
-        The feed calls `make` only if no client follows the topic of `key` yet. `last_seen` is the number of the last
-        event that the client has seen; None for a new client; -1 if the client named a number that no journal has.
+        The feed calls `make` only if no client follows the topic of `key` yet. `last_seen` has the numbers of the last
+        event that the client has seen; None for a new client; -1 for a number that no journal has.
 
         Raises:
             StoreBusyError: `stream_clients_max` streams are open.
@@ -153,7 +159,8 @@ class Feed:
                     if one.key not in topics:
                         topics[one.key] = one.make()
                 starts = _find_count_starts(topics.values())
-                heavy = await self._counts_far([slot for slot, start in starts.items() if start is None])
+                uncurved = {key for (key, _), start in starts.items() if start is None}
+                heavy = await self._counts_far([each.board for each in topics.values() if each.board.key in uncurved])
                 poll = await self._store.read(lambda: self._poll(starts, topics, joining), heavy=heavy)  # noqa: B023
             except Exception as error:
                 if str(error) != self._failure:  # there may be many polls a second; log a repeated failure once
@@ -168,13 +175,13 @@ class Feed:
             await self._sleep(self._limits.stream_poll_s)
         self._seen = None
 
-    async def _counts_far(self, slots: Sequence[RankedColumnId]) -> bool:
-        """Return whether counts from the top of these columns may read more than `light_read_rows_max` rows."""
-        keys = {key for key, _ in slots}
-        if unknown := sorted(keys - self._sizes.keys()):
-            totals = await self._store.read(lambda: find_totals(unknown))
-            self._sizes |= {key: totals[key].get(ALL_ENTRIES, 0) for key in unknown}
-        self._sizes = {key: self._sizes[key] for key in keys}
+    async def _counts_far(self, boards: Sequence[Board]) -> bool:
+        """Return whether counts from the top of these boards may read more than `light_read_rows_max` rows."""
+        by_key = {board.key: board for board in boards}
+        if unknown := [board for key, board in sorted(by_key.items()) if key not in self._sizes]:
+            totals = await self._store.read(lambda: find_totals_of(unknown))
+            self._sizes |= {board.key: totals[board.key].get(ALL_ENTRIES, 0) for board in unknown}
+        self._sizes = {key: self._sizes[key] for key in by_key}
         return any(size > self._limits.light_read_rows_max for size in self._sizes.values())
 
     def _poll(
@@ -183,28 +190,44 @@ class Feed:
         for each in topics.values():
             each.restore_state()
         watched = [each for each in topics.values() if not each.is_new]
-        last_number = yield from journal.find_last_number()
-        begins_after = yield from journal.find_begin()
-        snapshot = FeedSnapshot(starts, last_number)
-        poll = _PollResult(snapshot, last_number, begins_after)
-        seen = last_number if self._seen is None else self._seen
-        if seen < begins_after:
+        last_numbers: Numbers = ()
+        begins_after: Numbers = ()
+        for partition in self.partitions:
+            last_numbers += ((yield from in_partition(partition, journal.find_last_number())),)
+            begins_after += ((yield from in_partition(partition, journal.find_begin())),)
+        snapshot = FeedSnapshot(starts, last_numbers)
+        poll = _PollResult(snapshot, last_numbers, begins_after)
+        seen = last_numbers if self._seen is None else self._seen
+        if any(number < begin for number, begin in zip(seen, begins_after, strict=True)):
             poll.lost = True
-        elif watched and seen < last_number:
-            boards = sorted({each.board.key for each in watched})
-            rows = yield from journal.read_changes(seen, limit=self._limits.stream_rows_max, boards=boards)
-            if len(rows) == self._limits.stream_rows_max:
-                snapshot.until = rows[-1].number
+        elif watched and seen != last_numbers:
+            limit = self._limits.stream_rows_max
+            found = yield from self._read_changes(seen, limit, [each.board for each in watched])
+            ends = zip(found, last_numbers, strict=True)
+            snapshot.until = tuple(rows[-1].number if len(rows) == limit else last for rows, last in ends)
+            rows = list(chain.from_iterable(found))
             poll.rows = len(rows)
             owners = [each for each in watched if isinstance(each, OwnerTopic)]
             snapshot.add_rows(rows, ((each.board.key, each.owner) for each in owners))
         for each in watched:
             yield from _follow(poll, each)
-        if seen < last_number:
+        if seen != last_numbers:
             yield from self._reached(poll, watched)
         for one in joining:
             yield from self._join(poll, one, topics[one.key])
         return poll
+
+    def _read_changes(self, after: Numbers, limit: int, boards: Iterable[Board]) -> Program[list[list[JournalRow]]]:
+        """Return up to `limit` changes of these boards after the number of each partition, for each partition."""
+        keys: dict[int, set[int]] = {partition: set() for partition in self.partitions}
+        for board in boards:
+            for part in board.parts:
+                keys[part.partition].add(part.key)
+        found = []
+        for partition, number in zip(self.partitions, after, strict=True):
+            reading = journal.read_changes(number, limit=limit, boards=sorted(keys[partition]))
+            found.append((yield from in_partition(partition, reading)))
+        return found
 
     def _reached(self, poll: _PollResult, watched: list[Topic]) -> Program[None]:
         """End the streams of family boards that have received their first post since the last poll.
@@ -229,19 +252,20 @@ class Feed:
         except StorageError as error:
             poll.joined.append((one, error, []))
 
-    def _first_events(self, poll: _PollResult, topic: Topic, last_seen: int | None) -> Program[list[Event]]:
-        state = topic.last._replace(number=poll.snapshot.until)
+    def _first_events(self, poll: _PollResult, topic: Topic, last_seen: Numbers | None) -> Program[list[Event]]:
+        until = poll.snapshot.until
+        state = topic.last._replace(numbers=until)
         if last_seen is None:
             return [state]
         limit = self._limits.stream_rows_max
-        rows: list[JournalRow] | None = None
-        if poll.begins_after <= last_seen <= poll.until:
-            rows = yield from journal.read_changes(last_seen, limit=limit, boards=[topic.board.key])
-        if rows is None or len(rows) == limit:
-            return [Event(poll.snapshot.until, "reset", RESET), state]
-        missed = topic.find_missed_event(
-            [row for row in rows if row.number <= poll.snapshot.until], poll.snapshot.until
-        )
+        found: list[list[JournalRow]] | None = None
+        bounds = zip(poll.begins_after, last_seen, poll.until, strict=True)
+        if all(begin <= number <= last for begin, number, last in bounds):
+            found = yield from self._read_changes(last_seen, limit, [topic.board])
+        if found is None or any(len(rows) == limit for rows in found):
+            return [Event(until, "reset", RESET), state]
+        pairs = zip(found, until, strict=True)
+        missed = topic.find_missed_event([row for rows, last in pairs for row in rows if row.number <= last], until)
         return [] if missed is None else [missed]
 
     def _deliver(self, poll: _PollResult) -> int:

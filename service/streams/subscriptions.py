@@ -5,7 +5,7 @@ If the snapshot already included the change of a row, applying the row changes n
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -20,32 +20,32 @@ from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rankings import Ranking
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.log.change_log import change_log
-from storage.log.journal import JournalRow, position_of
+from storage.log.journal import JournalRow, Numbers, position_of
 from storage.records import Board, Entry
-from storage.store import Program
+from storage.store import Program, in_partition
 
 from .rank_moves import Move, MoveReader, Moves
 
 RankedColumnId = tuple[int, int]  # a ranked column: the key of its board and its index
 CountStarts = Mapping[RankedColumnId, CountStart | None]
-EARLIEST = 0
 OVERTAKERS_MAX = 10  # the most names in `overtaken_by` of an event; more owners may have overtaken
 
 
 class FeedSnapshot:
-    """One snapshot of the store, with all rows of the journal up to the number `until`. All topics of a poll share it.
+    """One snapshot of the store, with all rows of the journal up to the numbers `until`. All topics of a poll share it.
 
-    Each board, column and entry is read at most once for all topics.
+    `until` has a number for each partition of the feed. Each board, column and entry is read at most once for all
+    topics.
     """
 
-    def __init__(self, starts: CountStarts, until: int) -> None:
+    def __init__(self, starts: CountStarts, until: Numbers) -> None:
         self.starts, self.until = starts, until
         self._rows: dict[int, list[JournalRow]] = {}
         self._followed: dict[int, set[str]] = {}
         self._moves: dict[RankedColumnId, Moves] = {}
         self._totals: dict[int, dict[int, int]] = {}
         self._entries: dict[int, dict[str, Entry | None]] = {}
-        self._mark: int | None = None
+        self._marks: dict[int, int] = {}  # by partition
 
     def add_rows(self, rows: Iterable[JournalRow], followed: Iterable[tuple[int, str]]) -> None:
         """Store the new rows of the journal, and the followed owners as pairs of board key and owner."""
@@ -55,7 +55,9 @@ class FeedSnapshot:
             self._followed.setdefault(board_key, set()).add(owner)
 
     def find_rows(self, board: Board) -> Sequence[JournalRow]:
-        return self._rows.get(board.key, ())
+        if not board.segments:
+            return self._rows.get(board.key, ())
+        return [row for part in board.parts for row in self._rows.get(part.key, ())]
 
     def read_moves(self, board: Board, index: int, column: MoveReader) -> Moves:
         slot = board.key, index
@@ -69,11 +71,14 @@ class FeedSnapshot:
             self._totals[board.key] = yield from read_board_totals(board)
         return self._totals[board.key]
 
-    def read_mark(self) -> Program[int]:
-        """Return the mark that says which changes of the change log this snapshot includes."""
-        if self._mark is None:
-            self._mark = yield from change_log.take_mark()
-        return self._mark
+    def read_marks(self, board: Board) -> Program[dict[int, int]]:
+        """Return, for each segment's key, the mark that says which of its logged changes this snapshot includes."""
+        found = {}
+        for part in board.parts:
+            if part.partition not in self._marks:
+                self._marks[part.partition] = yield from in_partition(part.partition, change_log.take_mark())
+            found[part.key] = self._marks[part.partition]
+        return found
 
     def read_entry(self, entries: Entries, owner: str) -> Program[Entry | None]:
         """Return an owner's entry. The first call for a board also reads every followed owner whom a new row names."""
@@ -88,23 +93,32 @@ class FeedSnapshot:
 
 
 class Event(NamedTuple):
-    number: int  # of the journal in the board's partition; the event includes every change up to this number
+    numbers: Numbers  # of the journal in each partition of the feed; the event includes every change up to them
     name: str
     data: bytes  # JSON on one line
 
-    def encode_event(self, partition: int) -> bytes:
-        """Return the event of a board in this partition in the format of server-sent events."""
-        event_id = encode_event_id(partition, self.number).encode()
+    def encode_event(self, partitions: Sequence[int]) -> bytes:
+        """Return the event of a board in these partitions in the format of server-sent events."""
+        event_id = encode_event_id(partitions, self.numbers).encode()
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id, self.name.encode(), self.data)
 
 
-def encode_event_id(partition: int, number: int) -> str:
-    """Return the id of an event. The number alone means partition 0, which most stores have as their only one."""
-    return f"{partition}.{number}" if partition else str(number)
+def encode_event_id(partitions: Sequence[int], numbers: Numbers) -> str:
+    """Return the id of an event. A number alone means partition 0, which most stores have as their only one."""
+    pairs = zip(partitions, numbers, strict=True)
+    return ",".join(f"{partition}.{number}" if partition else str(number) for partition, number in pairs)
 
 
-def decode_event_id(text: str, partition: int) -> int | None:
-    """Return the number of an event's id, or None if the id is none of an event in this partition."""
+def decode_event_id(text: str, partitions: Sequence[int]) -> Numbers | None:
+    """Return the numbers of an event's id, or None if the id is none of an event in these partitions."""
+    texts = text.split(",")
+    if len(texts) != len(partitions):
+        return None
+    numbers = [_decode_number(*pair) for pair in zip(texts, partitions, strict=True)]
+    return None if None in numbers else tuple(numbers)  # type: ignore[arg-type]
+
+
+def _decode_number(text: str, partition: int) -> int | None:
     named, dot, number = text.rpartition(".")
     if named != (str(partition) if partition else "") or bool(dot) != bool(partition):
         return None
@@ -139,7 +153,7 @@ class _Standing:
     cell: str | None = None
     rank: int | None = None
     total: int = 0
-    counted: int = EARLIEST  # which changes of the change log the counted rank includes
+    counted: Mapping[int, int] = field(default_factory=dict)  # the logged changes that the rank includes, by segment
 
 
 S = TypeVar("S", _Top, _Standing)
@@ -192,8 +206,8 @@ class TopTopic(_Topic[_Top]):
         self._state = read
         return read.last
 
-    def find_missed_event(self, rows: Sequence[JournalRow], until: int) -> Event | None:
-        return self.last._replace(number=until) if self._touched(self._column.read_moves(rows).all) else None
+    def find_missed_event(self, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
+        return self.last._replace(numbers=until) if self._touched(self._column.read_moves(rows).all) else None
 
     def _touched(self, moves: Iterable[Move]) -> bool:
         worst, owners, better = self._state.worst, self._state.owners, self._column.is_better
@@ -206,7 +220,7 @@ class TopTopic(_Topic[_Top]):
                 return True
         return False
 
-    def _read(self, until: int) -> Program[_Top]:
+    def _read(self, until: Numbers) -> Program[_Top]:
         window = yield from self._pager.find_first_rows(self._top)
         page = self._pager.make_page(window)
         cell = window.rows[-1].cells[self.index] if len(window.rows) == self._top else None
@@ -248,7 +262,9 @@ class OwnerTopic(_Topic[_Standing]):
 
     def _refuse(self) -> Program[None]:
         found = yield from self._entries.find_entries([self.owner])
-        unseen = yield from hidden_statements.find_hidden([self.board.key], [self.owner])
+        part = self.board.part_of(self.owner)
+        finding = hidden_statements.find_hidden([part.key], [self.owner])
+        unseen = yield from in_partition(part.partition, finding)
         if found or unseen.entries:
             raise NotRankedError(f"{self.owner!r} has no value in this column, or is hidden")
         raise UnknownOwnerError(f"{self.owner!r} has no entry in {self.board.id!r}")
@@ -259,7 +275,8 @@ class OwnerTopic(_Topic[_Standing]):
         moves = snapshot.read_moves(self.board, self.index, self._column)
         if not moves.concern_owner(self.owner, before.cell):
             return None
-        fresh = [move for move in moves.all if position_of(move.row.number) >= before.counted]
+        counted = before.counted
+        fresh = [move for move in moves.all if position_of(move.row.number) >= counted.get(move.row.board_key, 0)]
         overtakers, moved, more = self._passed(fresh, before.cell)
         if moved:
             now = yield from self._count(snapshot)
@@ -275,10 +292,10 @@ class OwnerTopic(_Topic[_Standing]):
         self._state = replace(now, last=event)
         return event
 
-    def find_missed_event(self, rows: Sequence[JournalRow], until: int) -> Event | None:
+    def find_missed_event(self, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
         """Return the event for a client that missed only these rows, or None if the topic shows no change.
 
-        `until` is the number of the event.
+        `until` has the numbers of the event.
         """
         now = self._state
         moves = self._column.read_moves(rows).all
@@ -315,7 +332,7 @@ class OwnerTopic(_Topic[_Standing]):
         totals = yield from snapshot.read_totals(self.board)
         found = yield from snapshot.read_entry(self._entries, self.owner)
         cell = None if found is None else found.cells[self.index]
-        counted, total = (yield from snapshot.read_mark()), totals.get(self.index, 0)
+        counted, total = (yield from snapshot.read_marks(self.board)), totals.get(self.index, 0)
         if not isinstance(cell, str):
             return _Standing(total=total, counted=counted)
         among_ties = self.owner if self._ranking.timed else ""
@@ -323,7 +340,7 @@ class OwnerTopic(_Topic[_Standing]):
         better_count = yield from count_rows_before(self._ranking, cell, among_ties, start)
         return _Standing(cell=cell, rank=1 + better_count, total=total, counted=counted)
 
-    def _event(self, now: _Standing, until: int, before: int | None, overtakers: list[str]) -> Event:
+    def _event(self, now: _Standing, until: Numbers, before: int | None, overtakers: list[str]) -> Event:
         column = self.board.spec.columns[self.index]
         value = None if now.cell is None else to_wire_number(self._ranking.padding.decode_value(now.cell), column.scale)
         event = OwnerEvent(

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from config.settings import JobSettings
 from predictor import Curve, Knot, encode_curve
 from querybuilder import Bound, Lock, Prepared, asc, col, count_if, delete, insert, param, select
-from storage.boards.boards import CHANGES, drop_rows, find_board, find_totals, store_columns, store_states
+from storage.boards.boards import CHANGES, drop_rows, find_same_board, find_totals, store_columns, store_states
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
 from storage.entries.entries import Entries
 from storage.entries.rankings import decode_entry
@@ -235,7 +235,7 @@ class ArchiveWriter:
             UnknownBoardError: the board was deleted.
         """
         # An erasure locks this row of the catalog too, so it waits until this transaction ends.
-        board = yield from find_board(self.board.id, lock=Lock.UPDATE)
+        board = yield from find_same_board(self.board, lock=Lock.UPDATE)
         if board.key != self.board.key or (yield from self._changes_now()) != self.changes:
             return None
         archived = replace(board, archived_us=now_us)

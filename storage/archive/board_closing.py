@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 from querybuilder import Lock, asc, col, param, select, update
-from storage.boards.boards import COLUMNS, decode_board, find_board, find_totals_of
+from storage.boards.boards import COLUMNS, decode_board, find_same_board, find_totals_of
 from storage.boards.families import lock_family_by_key
 from storage.boards.family_ids import parse_board_id
 from storage.periods import advance_period
@@ -131,7 +131,7 @@ def _archive_us(board: Board, families: dict[int, Family | None]) -> Program[int
     transaction that changes the time waits for this one, and then makes the board due again.
     """
     if board.family_key is None:
-        season = (yield from find_board(board.id, lock=Lock.UPDATE)).spec.season
+        season = (yield from find_same_board(board, lock=Lock.UPDATE)).spec.season
         if season is None or season.keep_seconds is None or season.closes_us is None:
             return None
         return season.closes_us + season.keep_seconds * 1_000_000

@@ -3,7 +3,7 @@
 Each change is one short transaction.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
@@ -71,6 +71,12 @@ ALL_ENTRIES = -1  # the number of rows
 STATE = -3
 CHANGES = -2  # the number of rows ever written or erased; while this number is the same, the board is unchanged
 
+# In the catalog, the id of a segment is the id of its board, this sign and the segment's key. No caller can name it.
+SEGMENT_SIGN = "#"
+# The column `segment` of the catalog: the 0-based number of a segment, and 0 for a board without segments.
+WHOLE = -1  # a board that has segments
+RETIRED = -1  # minus the number: a segment whose entries other segments have now. Its changes are still in the journal
+PENDING = -1_000  # minus the number: a segment that a split is filling
 REFRESH_POOL = "refresh"  # the pool of the work leases for refreshing a column
 SPECS_KEPT_MAX = 4_096  # decoded specs in the cache; boards whose specs have the same text share one object
 COLUMNS_LIMIT = 1 << 20  # far more columns than a table can have
@@ -113,14 +119,14 @@ def decode_board(row: Row) -> Board:
     """Make a board from a row with the columns `COLUMNS`. Raise `StoreDamagedError` if the row's spec is damaged."""
     key, board_id, text, created_at, epoch, table_key, rows_key, *times = row
     spec = decode_spec(text, BOARD_SPECS, f"the leaderboard {board_id!r}")
-    return Board(key, board_id, spec, created_at, epoch, table_key, rows_key or 0, *times)
+    return Board(key, board_id.partition(SEGMENT_SIGN)[0], spec, created_at, epoch, table_key, rows_key or 0, *times)
 
 
 COLUMNS = tuple(
     col(name)
     for name in (
         *("board_key", "id", "spec", "created_at", "epoch", "table_key", "rows_key"),
-        *("family_key", "closes_at", "closed_at", "archived_at", "partition"),
+        *("family_key", "closes_at", "closed_at", "archived_at", "partition", "segment_of", "segment"),
     )
 )
 
@@ -136,10 +142,11 @@ def create_board(
 ) -> Program[Board]:
     """Create a board, its table and its indexes in one transaction. If the board exists, return it unchanged.
 
-    `partition`: where the board is created; None: `choose_partition` decides.
+    `partition`: where the board is created; None: `choose_partitions` decides. Each segment has a table of its own.
 
     Raises:
-        SpecInvalidError: the store does not have this partition.
+        SpecInvalidError: the store does not have this partition, or a board with segments can't be in one partition or
+            in a shared table.
         SpecConflictError: the board exists in another partition.
         FamilyBoardError: the id belongs to a family, and only posts create the boards of a family.
         TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
@@ -155,34 +162,82 @@ def create_board(
                 f"{board_id!r} would belong to the family {family_id!r}, whose boards are created by its posts"
             )
     shared = spec.table is TableSharing.SHARED
-    yield from check_board_limits(new=1, own=not shared, boards_max=boards_max, own_tables_max=own_tables_max)
-    place = yield from choose_partition(partition)
-    table_key = (yield from find_or_create_table(columns_of(spec.columns, shared=True), place)) if shared else None
+    if spec.segments > 1:
+        check_segments(shared=shared, partition=partition)
+    new = 1 if spec.segments == 1 else 1 + spec.segments
+    yield from check_board_limits(new=new, own=not shared, boards_max=boards_max, own_tables_max=own_tables_max)
+    places = yield from choose_partitions(partition, spec.segments)
+    table_key = (yield from find_or_create_table(columns_of(spec.columns, shared=True), places[0])) if shared else None
     board_key = yield from take_keys()
-    rows_key = board_key if shared else 0
-    board = Board(board_key, board_id, spec, now_us, 1, table_key=table_key, rows_key=rows_key, partition=place)
-    season = times_of(spec.season)
-    board = replace(board, closes_us=season["closes_at"])
+    board = Board(
+        board_key,
+        board_id,
+        spec,
+        now_us,
+        1,
+        table_key=table_key,
+        rows_key=board_key if shared else 0,
+        closes_us=times_of(spec.season)["closes_at"],
+        partition=places[0],
+    )
+    if spec.segments > 1:
+        return (yield from create_segments(board, places))
+    yield from _insert_board(board, due_us=board.closes_us)
+    if not shared:
+        yield from in_partition(board.partition, create_row_table(layout_of(board)))
+    yield from store_states([board])
+    return board
+
+
+def check_segments(*, shared: bool, partition: int | None) -> None:
+    """Raise `SpecInvalidError` if a board can't have segments."""
+    if shared:
+        raise SpecInvalidError("a leaderboard in a shared table has one segment", pointer="/segments")
+    if partition is not None:
+        raise SpecInvalidError("segments are spread over all partitions", pointer="/partition")
+
+
+def create_segments(board: Board, places: Sequence[int]) -> Program[Board]:
+    """Store a board, and create its segments in these partitions. Return the board with its segments."""
+    board = replace(board, segment=WHOLE)
+    yield from _insert_board(board, due_us=None)  # the jobs close and archive each segment
+    segments = []
+    for number, place in enumerate(places):
+        segments.append((yield from insert_segment(board, number, place, due_us=board.closes_us)))
+    yield from store_states(segments)
+    return replace(board, segments=tuple(segments))
+
+
+def insert_segment(board: Board, number: int, partition: int, *, due_us: int | None) -> Program[Board]:
+    """Store a segment of a board in the catalog, create its table, and return it. The caller stores its state."""
+    key, spec = (yield from take_keys()), replace(board.spec, segments=1)
+    segment = replace(
+        board, key=key, spec=spec, partition=partition, segment_of=board.key, segment=number, segments=(), rows_key=0
+    )
+    yield from _insert_board(segment, due_us=due_us)
+    yield from in_partition(partition, create_row_table(layout_of(segment)))
+    return segment
+
+
+def _insert_board(board: Board, *, due_us: int | None) -> Program[None]:
     yield (
         insert(BOARDS)
         .values(
-            board_key=board_key,
-            id=board_id,
-            spec=encode_spec(spec),
-            created_at=now_us,
-            epoch=1,
-            table_key=table_key,
+            board_key=board.key,
+            id=board.id if board.segment_of is None else f"{board.id}{SEGMENT_SIGN}{board.key}",
+            spec=encode_spec(board.spec),
+            created_at=board.created_at_us,
+            epoch=board.epoch,
+            table_key=board.table_key,
             rows_key=board.rows_key,
-            due_at=board.closes_us,
-            partition=place,
-            **season,
+            due_at=due_us,
+            partition=board.partition,
+            segment_of=board.segment_of,
+            segment=board.segment,
+            **times_of(board.spec.season),
         )
         .bind()
     )
-    if not shared:
-        yield from in_partition(place, create_row_table(layout_of(board)))
-    yield from store_states([board])
-    return board
 
 
 def _check_existing(board: Board, partition: int | None) -> None:
@@ -193,8 +248,10 @@ def _check_existing(board: Board, partition: int | None) -> None:
         raise SpecConflictError(detail, pointer="/partition")
 
 
-def choose_partition(wanted: int | None) -> Program[int]:
-    """Return the partition for a new board or family: `wanted`, or the one with the fewest boards and families.
+def choose_partitions(wanted: int | None, segments: int = 1) -> Program[list[int]]:
+    """Return the partitions of a new board's segments, or of a board or family without: `wanted` is the only one.
+
+    Otherwise the segments are spread evenly, beginning with the partition that has the fewest boards and families.
 
     Raises:
         SpecInvalidError: the store does not have the wanted partition.
@@ -203,14 +260,15 @@ def choose_partition(wanted: int | None) -> Program[int]:
     if wanted is not None:
         if not 0 <= wanted < partitions:
             raise SpecInvalidError(f"the store has the partitions 0 to {partitions - 1}", pointer="/partition")
-        return wanted
+        return [wanted]
     if partitions == 1:
-        return 0
+        return [0] * segments
     used = dict.fromkeys(range(partitions), 0)
     for counted in (_BOARDS_BY_PARTITION, _FAMILIES_BY_PARTITION):
         for partition, number in (yield counted.bind()):
             used[partition] += number
-    return min(used, key=lambda partition: used[partition])
+    fewest_first = sorted(used, key=lambda partition: used[partition])
+    return [fewest_first[number % partitions] for number in range(segments)]
 
 
 _alone = select(col("partition"), count()).from_(BOARDS).where(col("family_key").is_null())
@@ -270,15 +328,26 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
         return board
     if added and board.closed_us is not None:
         raise SpecConflictError("the leaderboard is closed, so no column can be added", pointer="/columns")
-    changed = replace(board, spec=spec, closes_us=times_of(spec.season)["closes_at"])
+    closes_us = times_of(spec.season)["closes_at"]
+    changed = replace(board, spec=spec, closes_us=closes_us)
+    if board.segments:
+        of_segment = replace(spec, segments=1)
+        segments = [replace(each, spec=of_segment, closes_us=closes_us) for each in board.segments]
+        changed = replace(changed, segments=tuple(segments))
+        yield from store_columns(board, spec=encode_spec(spec), **times_of(spec.season))
+    for part in changed.parts:
+        yield from _change_part(part, len(board.spec.columns))
+    yield from store_states(changed.parts)
+    return changed
+
+
+def _change_part(changed: Board, columns_before: int) -> Program[None]:
     yield from store_times(changed)
     layout = layout_of(changed)
-    new = layout.columns[len(board.spec.columns) :]
-    widened = add_columns(layout, new) if board.table_key is None else widen_table(board.table_key, new)
-    yield from in_partition(board.partition, widened)
-    yield from store_columns(board, spec=encode_spec(spec))
-    yield from store_states([changed])
-    return changed
+    new = layout.columns[columns_before:]
+    widened = add_columns(layout, new) if changed.table_key is None else widen_table(changed.table_key, new)
+    yield from in_partition(changed.partition, widened)
+    yield from store_columns(changed, spec=encode_spec(changed.spec))
 
 
 def store_columns(board: Board, **values: int | str | None) -> Program[None]:
@@ -345,6 +414,9 @@ def store_times(board: Board) -> Program[None]:
 
 def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
     """Return the new columns of `wanted`. Raise `SpecConflictError` if it would reinterpret or drop stored values."""
+    if wanted.segments != stored.segments:
+        detail = f"segments is {stored.segments}; `rankcurve board split` changes it"
+        raise SpecConflictError(detail, pointer="/segments")
     if wanted.table is not stored.table:
         raise SpecConflictError(f"table is {stored.table.value!r} and can't be changed", pointer="/table")
     if wanted.ties is not stored.ties:
@@ -374,8 +446,21 @@ def delete_board(*, board_id: str) -> Program[Board]:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE, queued=True)
-    yield from in_partition(board.partition, _delete_board(board))
+    for partition, parts in by_partition(board.parts):
+        for part in parts:
+            yield from in_partition(partition, _delete_board(part))
+    for gone in (yield from find_gone_segments(board)):
+        yield drop_table(layout_of(gone).table, if_exists=True).bind().at(gone.partition)
+        yield _delete_of_board(BOARDS, gone)
+    if board.segments:
+        yield _delete_of_board(BOARDS, board)
     return board
+
+
+def find_gone_segments(board: Board) -> Program[list[Board]]:
+    """Return the segments of a board that were retired, or that a split has begun to fill."""
+    among = col("segment_of").eq(board.key), col("segment").lt(0)
+    return [decode_board(row) for row in (yield select(*COLUMNS).from_(BOARDS).where(*among).bind())]
 
 
 def _delete_board(board: Board) -> Program[None]:
@@ -434,23 +519,32 @@ def reset_board(*, board_id: str) -> Program[Board]:
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE, queued=True)
     if board.closed_us is not None:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
-    emptied = yield from begin_epoch((yield from in_partition(board.partition, remove_rows(board))))
-    yield from store_states([emptied])
-    return emptied
+    board = yield from begin_epoch((yield from remove_rows(board)))
+    yield from store_states(board.parts)
+    return board
 
 
 def begin_epoch(board: Board) -> Program[Board]:
     """Begin a new epoch, which makes earlier post ids and fits void. The caller then has to call `store_states`."""
-    emptied = replace(board, epoch=board.epoch + 1)
+    segments = []
+    for segment in board.segments:
+        segments.append((yield from begin_epoch(segment)))
+    emptied = replace(board, epoch=board.epoch + 1, segments=tuple(segments))
     yield from store_columns(emptied, epoch=emptied.epoch)
     return emptied
 
 
 def remove_rows(board: Board) -> Program[Board]:
-    """Remove a board's rows, totals and curves. Run this program for the board's partition.
+    """Remove a board's rows, totals and curves. The caller then has to call `store_states` with the returned parts."""
+    if not board.segments:
+        return (yield from in_partition(board.partition, _remove_rows(board)))
+    segments = []
+    for segment in board.segments:
+        segments.append((yield from in_partition(segment.partition, _remove_rows(segment))))
+    return replace(board, segments=tuple(segments))
 
-    The caller then has to call `store_states` with the returned board.
-    """
+
+def _remove_rows(board: Board) -> Program[Board]:
     emptied, layout = board, layout_of(board)
     if board.has_movable_rows and board.table_key is not None:
         yield from note_dropped_rows(board.table_key, board.rows_key)
@@ -549,11 +643,58 @@ def find_board(board_id: str, *, lock: Lock | None = None, queued: bool = False)
     ever. Only short transactions may do that, because boards have advisory locks in common.
     """
     outputs = (*COLUMNS, advisory_lock(BOARD_LOCK, shared=False)) if queued else COLUMNS
-    found = select(*outputs).from_(BOARDS).where(col("id").eq(param("id")))
+    found = select(*outputs).from_(BOARDS).where(col("id").eq(param("id")), col("segment_of").is_null())
     rows = yield found.locked(lock).bind(id=board_id)
     if not rows:
         raise UnknownBoardError(f"no leaderboard {board_id!r}")
-    return decode_board(rows[0][: len(COLUMNS)])
+    [board] = yield from _with_segments([decode_board(rows[0][: len(COLUMNS)])], lock)
+    return board
+
+
+def find_same_board(board: Board, *, lock: Lock, queued: bool = False) -> Program[Board]:
+    """Lock and return a board, or a segment, as the catalog has it now. `queued`: see `find_board`.
+
+    Raises:
+        UnknownBoardError: the board was deleted.
+    """
+    if board.segment_of is None:
+        return (yield from find_board(board.id, lock=lock, queued=queued))
+    rows = yield select(*COLUMNS).from_(BOARDS).where(col("board_key").eq(board.key)).locked(lock).bind()
+    if not rows:
+        raise UnknownBoardError(f"no leaderboard {board.id!r}")
+    return decode_board(rows[0])
+
+
+def _with_segments(boards: list[Board], lock: Lock | None = None) -> Program[list[Board]]:
+    """Return boards together with their segments. A board is closed, or archived, once all its segments are."""
+    keys = [board.key for board in boards if board.segment == WHOLE and board.segment_of is None]
+    if not keys:
+        return boards
+    segments: dict[int, list[Board]] = {key: [] for key in keys}
+    found = select(*COLUMNS).from_(BOARDS).where(col("segment_of").in_(param("keys")), col("segment").ge(0))
+    query = found.order_by(asc(col("segment")))
+    for row in (yield query.locked(lock).bind(keys=keys)):
+        segment = decode_board(row)
+        segments[segment.segment_of or 0].append(segment)
+    return [join_segments(board, segments[board.key]) if board.key in segments else board for board in boards]
+
+
+def find_keys_ever(board: Board) -> Program[list[int]]:
+    """Return the keys under which the journal may have changes of a board: of its segments now, and of earlier ones."""
+    rows = yield select(col("board_key")).from_(BOARDS).where(col("segment_of").eq(board.key)).bind()
+    return [board.key, *(key for (key,) in rows)]
+
+
+def join_segments(board: Board, segments: Sequence[Board]) -> Board:
+    """Return a board with these segments."""
+    closed = [segment.closed_us for segment in segments]
+    archived = [segment.archived_us for segment in segments]
+    return replace(
+        board,
+        segments=tuple(segments),
+        closed_us=None if None in closed else max(closed, default=None),  # type: ignore[type-var]
+        archived_us=None if None in archived else max(archived, default=None),  # type: ignore[type-var]
+    )
 
 
 def list_boards(
@@ -564,7 +705,7 @@ def list_boards(
     `archived` says whether the result includes archived boards, and `families` whether it includes boards of families.
     With `contains`, each id contains this text, in upper or lower case. Then the database reads every id.
     """
-    conditions = [col("id").ge(prefix), col("id").gt(after)]
+    conditions = [col("id").ge(prefix), col("id").gt(after), col("segment_of").is_null()]
     if contains:
         conditions.append(contains_text(lower_case(col("id")), contains.lower()))
     if not families:
@@ -574,25 +715,43 @@ def list_boards(
     if prefix:
         conditions.append(col("id").lt(prefix + "\x7f"))  # ids are printable ASCII, which ends below \x7f
     rows = yield select(*COLUMNS).from_(BOARDS).where(*conditions).order_by(asc(col("id"))).limit(limit).bind()
-    return [decode_board(row) for row in rows]
+    return (yield from _with_segments([decode_board(row) for row in rows]))
 
 
 def find_boards_by_id(board_ids: list[str]) -> Program[list[Board]]:
     """Return the boards with these ids, as they are stored now. Leave out ids that no board has."""
     rows = yield _BOARDS_BY_ID.bind(ids=board_ids)
-    return [decode_board(row) for row in rows]
+    return (yield from _with_segments([decode_board(row) for row in rows]))
 
 
-_BOARDS_BY_ID = select(*COLUMNS).from_(BOARDS).where(col("id").in_(param("ids"))).packed().prepared()
+_BOARDS_BY_ID = (
+    select(*COLUMNS).from_(BOARDS).where(col("id").in_(param("ids")), col("segment_of").is_null()).packed().prepared()
+)
 
 
 def find_boards_by_key(board_keys: list[int], *, held: bool = False) -> Program[dict[int, Board]]:
     """Return the boards with these keys, by key, as they are stored now. Leave out keys that no board has.
 
+    A key may be that of a segment. Boards are returned without their segments.
+
     `held`: until the transaction ends, nobody changes or moves these boards.
     """
     rows = yield (_HELD_BY_KEY if held else _BOARDS_BY_KEY).bind(keys=board_keys)
     return {row[0]: decode_board(row) for row in rows}
+
+
+def find_present_boards(board_keys: list[int]) -> Program[dict[int, Board]]:
+    """Return, by key, the boards that take the posts to boards or segments with these keys.
+
+    For a segment that was retired, and for a board that was split, this is the board with its present segments.
+    """
+    found = yield from find_boards_by_key(board_keys)
+    split = {key: board.segment_of or key for key, board in found.items() if board.segment < 0}
+    if split:
+        boards = yield from find_boards_by_key(sorted(set(split.values())))
+        whole = {board.key: board for board in (yield from _with_segments([*boards.values()]))}
+        found |= {key: whole[split[key]] for key in split}
+    return found
 
 
 _by_key = select(*COLUMNS).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed()
@@ -603,13 +762,13 @@ _HELD_BY_KEY = _by_key.locked(Lock.SHARE, asc(col("board_key"))).prepared()
 def list_boards_after(board_key: int, limit: int) -> Program[list[Board]]:
     """Return boards that were created after the board with this key, oldest first."""
     rows = yield _BOARDS_AFTER.bind(board_key=board_key, limit=limit)
-    return [decode_board(row) for row in rows]
+    return (yield from _with_segments([decode_board(row) for row in rows]))
 
 
 _BOARDS_AFTER = (
     select(*COLUMNS)
     .from_(BOARDS)
-    .where(col("board_key").gt(param("board_key")))
+    .where(col("board_key").gt(param("board_key")), col("segment_of").is_null())
     .order_by(asc(col("board_key")))
     .limit(param("limit"))
     .packed()
@@ -631,11 +790,43 @@ def find_totals(board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
 
 
 def find_totals_of(boards: Iterable[Board]) -> Program[dict[int, dict[int, int]]]:
-    """Return the totals of boards of any partitions, as `find_totals` does."""
+    """Return the totals of boards of any partitions, as `find_totals` does. Those of segments are added up."""
+    boards = list(boards)
     totals: dict[int, dict[int, int]] = {}
-    for partition, theirs in by_partition(boards):
-        totals |= yield from in_partition(partition, find_totals(list({board.key for board in theirs})))
+    for partition, theirs in by_partition(part for board in boards for part in board.parts):
+        totals |= yield from in_partition(partition, find_totals(list({part.key for part in theirs})))
+    for board in boards:
+        if board.segments:
+            totals[board.key] = add_up_totals(totals[segment.key] for segment in board.segments)
     return totals
+
+
+def read_totals(boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]]:
+    """Return the totals of boards of one partition, and check the copies of these boards. Segments may be anywhere.
+
+    Run this program for the partition of the boards.
+
+    Raises:
+        UnknownBoardError: a board was deleted.
+        BoardChangedError: a board is no longer the version that the caller passed.
+    """
+    if any(board.segments for board in boards):
+        totals = yield from find_totals_of(boards)
+    else:
+        totals = yield from find_totals(list({board.key for board in boards}))
+    for board in boards:
+        for part in board.parts:
+            check_copy(part, totals[part.key])
+    return totals
+
+
+def add_up_totals(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Return the totals of a board, given those of its segments. The sum of the states changes with each of them."""
+    found: dict[int, int] = {}
+    for part in parts:
+        for index, number in part.items():
+            found[index] = found.get(index, 0) + number
+    return found
 
 
 _COUNT_ENTRIES = (

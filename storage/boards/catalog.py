@@ -12,7 +12,7 @@ from storage.errors import UnknownBoardError, UnknownFamilyError
 from storage.records import Board, Family
 from storage.store import Store
 
-from .boards import find_board, find_boards_by_id, list_boards
+from .boards import find_board, find_boards_by_id, join_segments, list_boards
 from .families import FamilyCatalog
 from .family_ids import parse_aliased_id, resolve_alias
 
@@ -24,6 +24,7 @@ class Catalog:
         self._store = store
         self.families = FamilyCatalog(store)
         self._by_id: dict[str, Board] = {}
+        self._parts: list[Board] | None = None  # the result of `list_known`; None after a change of `_by_id`
         self._archived: OrderedDict[str, Board] = OrderedDict()  # only the most recently used archived boards
         self._reads_under_way = 0
         # The ids of boards that were written during a running read. The read may return an earlier state of them.
@@ -34,15 +35,16 @@ class Catalog:
         """Call `forget`, from now on, with the key of each known board that was deleted or archived."""
         self._on_removal.append(forget)
 
-    def _tell_removal(self, board_key: int) -> None:
+    def _tell_removal(self, board: Board) -> None:
         # Call this method only for boards that were in the copy before a read of the store began. A board that was
         # added to the copy during the read may be missing in the result of the read, although it still exists.
         for forget in self._on_removal:
-            forget(board_key)
+            for part in board.parts:
+                forget(part.key)
 
     async def load(self, *, boards_max: int) -> None:
         """Read every board that is not archived."""
-        known_before = {board.key for board in self._by_id.values()}
+        known_before = {part.key: part for board in self._by_id.values() for part in board.parts}
         with self._reading():
             boards = await self._store.read(lambda: list_boards(prefix="", after="", limit=boards_max, archived=False))
             before, self._by_id = self._by_id, {}
@@ -52,17 +54,30 @@ class Catalog:
                     self._by_id[board.id] = known if known == board else board
             for board_id in self._written_meanwhile & before.keys():
                 self._by_id[board_id] = before[board_id]
-            kept = {board.key for board in self._by_id.values()}
-            for key in known_before - kept:
-                self._tell_removal(key)
+            self._parts = None
+            kept = {part.key for board in self._by_id.values() for part in board.parts}
+            for key in known_before.keys() - kept:
+                self._tell_removal(known_before[key])
 
     def find_known(self, board_id: str) -> Board | None:
         """Return the board as this process last saw it, or None, without a read."""
         return self._by_id.get(board_id) or self._archived.get(board_id)
 
     def list_known(self) -> list[Board]:
-        """Return all boards that this process knows, except archived ones."""
+        """Return all boards that this process knows and that have rows. Of a board with segments, return these."""
+        if self._parts is None:
+            parts = [part for board in self._by_id.values() for part in board.parts]
+            self._parts = [part for part in parts if part.archived_us is None]
+        return self._parts
+
+    def list_whole(self) -> list[Board]:
+        """Return all boards that this process knows, except archived ones. A board with segments is one of them."""
         return list(self._by_id.values())
+
+    def is_known(self, part: Board) -> bool:
+        """Return whether the copy has this object: a board, or a segment."""
+        board = self.find_known(part.id)
+        return board is not None and any(each is part for each in board.parts)
 
     async def find_board(self, board_id: str) -> Board:
         """Return the board with that id from the copy. If the copy lacks it, call `reread_board`."""
@@ -82,8 +97,9 @@ class Catalog:
                 if board_id not in self._written_meanwhile:
                     self._by_id.pop(board_id, None)
                     self._archived.pop(board_id, None)
+                    self._parts = None
                     if known_before is not None:
-                        self._tell_removal(known_before.key)
+                        self._tell_removal(known_before)
                 unreached = await self.families.find_unreached_board(board_id)
                 if unreached is None:
                     raise
@@ -130,9 +146,17 @@ class Catalog:
         return found
 
     def keep_board(self, board: Board) -> Board:
-        """Keep in the copy a board that this process has just written. Return the object that the copy holds."""
+        """Keep in the copy a board that this process has just written. Return the object that the copy holds.
+
+        If it is a segment, keep it in its board, and return the board.
+        """
         if self._reads_under_way:
             self._written_meanwhile.add(board.id)
+        if board.segment_of is not None:
+            whole = self.find_known(board.id)
+            if whole is None or board.key not in [part.key for part in whole.segments]:
+                return board  # the board was deleted or split meanwhile
+            board = join_segments(whole, [board if part.key == board.key else part for part in whole.segments])
         return self._keep(board)
 
     def keep_boards(self, boards: Iterable[Board]) -> None:
@@ -145,7 +169,8 @@ class Catalog:
             self._written_meanwhile.add(board_id)
         self._archived.pop(board_id, None)
         if (board := self._by_id.pop(board_id, None)) is not None:
-            self._tell_removal(board.key)
+            self._parts = None
+            self._tell_removal(board)
 
     def _keep(self, board: Board) -> Board:
         """Keep a board in the copy and return it. If the copy has an equal board, keep that object and its caches."""
@@ -155,15 +180,17 @@ class Catalog:
         known = self._by_id.get(board.id)
         if known is None or known != board:
             self._by_id[board.id] = board
-            if known is not None and known.key < board.key:  # another process deleted the board and created it again
-                self._tell_removal(known.key)
+            self._parts = None
+            if known is not None and known.parts[-1].key < board.parts[0].key:
+                self._tell_removal(known)  # another process deleted the board and created it again, or split it
             return board
         return known
 
     def _keep_archived(self, board: Board) -> Board:
         # The board was archived, so its rows and curves were removed.
         if (before := self._by_id.pop(board.id, None)) is not None:
-            self._tell_removal(before.key)
+            self._parts = None
+            self._tell_removal(before)
         known = self._archived.get(board.id)
         self._archived[board.id] = board = known if known is not None and known == board else board
         self._archived.move_to_end(board.id)

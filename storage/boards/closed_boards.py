@@ -172,9 +172,9 @@ def read_live_boards(board_keys: Iterable[int], *, held: bool = False) -> Progra
 
 
 _LIVE = tuple(map(col, ("board_key", "epoch", "rows_key", "partition", "archived_at")))
-_AMONG = col("board_key").in_(param("keys"))
-_LIVE_BOARDS = select(*_LIVE).from_(BOARDS).where(_AMONG).packed().prepared()
+_AMONG = col("board_key").in_(param("keys")), col("segment").ge(0)  # a board with segments has no rows itself
+_LIVE_BOARDS = select(*_LIVE).from_(BOARDS).where(*_AMONG).packed().prepared()
 # Posts share the rows of boards. They queue for the advisory locks first, so that they do not overtake a transaction
 # that waits for a row alone. All of them take these locks in one order.
 _QUEUED, _IN_ORDER = advisory_lock(BOARD_LOCK, shared=True), (asc(BOARD_LOCK), asc(col("board_key")))
-_HELD_BOARDS = select(*_LIVE, _QUEUED).from_(BOARDS).where(_AMONG).packed().locked(Lock.SHARE, *_IN_ORDER).prepared()
+_HELD_BOARDS = select(*_LIVE, _QUEUED).from_(BOARDS).where(*_AMONG).packed().locked(Lock.SHARE, *_IN_ORDER).prepared()

@@ -52,7 +52,7 @@ from .boards import (
     COLUMNS,
     FAMILY_SPECS,
     check_board_limits,
-    choose_partition,
+    choose_partitions,
     decode_board,
     decode_spec,
     delete_refresh_leases,
@@ -98,7 +98,7 @@ def put_family(
 ) -> Program[tuple[Family, bool]]:
     """Create a family, or change the existing one to this spec. Return the family, and whether it is new.
 
-    `partition`: where the boards of a new family are created; None: `choose_partition` decides.
+    `partition`: where the boards of a new family are created; None: `choose_partitions` decides.
 
     Raises:
         SpecInvalidError: the store does not have this partition.
@@ -119,7 +119,7 @@ def put_family(
     taken = yield from list_boards(prefix=f"{family_id}:", after="", limit=1)
     if taken:
         raise SpecConflictError(f"the leaderboard {taken[0].id!r} exists, and its id looks like an id of this family")
-    place = yield from choose_partition(partition)
+    place = (yield from choose_partitions(partition))[0]
     family = Family((yield from take_keys()), family_id, spec, now_us, partition=place)
     text = encode_spec(spec)
     yield (

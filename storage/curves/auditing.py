@@ -15,12 +15,12 @@ error of that walk instead of finding it.
 
 import random
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from config.settings import JobSettings
-from predictor import Curve, RankCurve
+from predictor import AnyCurve, Curve, SummedCurve
 from querybuilder import col, length, param, select
 from storage.boards.boards import CHANGES, check_copy, find_totals
 from storage.entries.entries import Entries
@@ -29,7 +29,7 @@ from storage.log.cells import Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, change_log
 from storage.records import Board
 from storage.schema.tables import CHANGE_LOG
-from storage.store import Program
+from storage.store import Program, in_partition
 
 from .stored_curves import ServedCurve, find_listed_curves
 
@@ -63,7 +63,7 @@ class Audit:
     """The result of an audit. The outcome `changed`: changes since the curve's moment are unknown or too many."""
 
     outcome: AuditOutcome
-    curve: RankCurve
+    curve: AnyCurve
     compared: list[Compared] = field(default_factory=list)
 
     @property
@@ -79,10 +79,24 @@ class Audit:
         return [each for each in self.compared if each.error > certificate * (1 + 1e-9)]
 
 
+class AuditedPart(NamedTuple):
+    """A board without segments, or a segment, and the curve in use of the audited column."""
+
+    entries: Entries
+    served: ServedCurve
+
+
+class _Known(NamedTuple):
+    """The entries of a part now, and the sorted keys of those that came and that went since the curve's moment."""
+
+    entries: int
+    came: Sequence[int]
+    went: Sequence[int]
+
+
 def audit_curve(
-    entries: Entries,
+    parts: Sequence[AuditedPart],
     column_index: int,
-    served: ServedCurve,
     limits: JobSettings,
     *,
     rng: random.Random,
@@ -90,42 +104,91 @@ def audit_curve(
 ) -> Program[Audit]:
     """Compare up to `audit_owners_max` random entries with a curve of the column, in one snapshot.
 
+    `parts`: the board, or its segments, whose curves are then summed. Each segment has a snapshot of its own.
+
     Raises:
         UnknownBoardError: the board was deleted.
         BoardChangedError: this process's copy of the board is outdated.
     """
-    ends_s = monotonic() + limits.audit_s_max
-    board = entries.board
+    started_s = monotonic()
+    curves = [part.served.curve for part in parts]
+    curve = curves[0] if len(parts) == 1 else SummedCurve(curves)
+    known: list[_Known] = []
+    for part in parts:
+        finding = _find_known(part, column_index, limits)
+        if (its := (yield from in_partition(part.served.partition, finding))) is None:
+            return Audit("changed", curve)
+        known.append(its)
+    if not any(its.entries for its in known):
+        return Audit("empty", curve)
+    rankings = [part.entries.rankings[column_index] for part in parts]
+    padding = rankings[0].padding
+    # The database goes over these rows twice: to find the cells, and to count. So `rows` is half of the limit.
+    rows_max = max(1, limits.audit_rows_max // 2 // len(parts))
+    drawn: list[str] = []
+    for part, ranking, its in zip(parts, rankings, known, strict=True):
+        rows = min(its.entries, rows_max)
+        row_numbers = sorted(rng.sample(range(rows), min(rows, -(-limits.audit_owners_max // len(parts)))))
+        drawing = _find_cells(ranking, row_numbers, lambda: monotonic() > started_s + limits.audit_s_max / 2)
+        drawn += yield from in_partition(part.served.partition, drawing)
+    drawn = sorted(rng.sample(drawn, min(len(drawn), limits.audit_owners_max)), key=padding.key_of_cell)
+    counts = []
+    for part, ranking, its in zip(parts, rankings, known, strict=True):
+        counting = _count_better_then(ranking, drawn, its, lambda: monotonic() > started_s + limits.audit_s_max)
+        counts.append((yield from in_partition(part.served.partition, counting)))
+    compared = []
+    for cell, *better_then in zip(drawn, *counts, strict=False):  # if the time ran out, some have fewer counts
+        bracket = curve.locate(padding.key_of_cell(cell))
+        compared.append(Compared(cell, 1 + sum(better_then), bracket.rank, bracket.low, bracket.high))
+    return Audit("compared", curve, compared)
+
+
+def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Program[_Known | None]:
+    """Return the entries of a part and its changes since the curve's moment; None: these are unknown or too many."""
+    board = part.entries.board
     totals = (yield from find_totals([board.key]))[board.key]
     check_copy(board, totals)
-    since = yield from _read_changes_since(board, column_index, served, totals.get(CHANGES, 0), limits)
-    total = totals.get(column_index, 0)
-    if since is None:
-        return Audit("changed", served.curve)
-    if not total:
-        return Audit("empty", served.curve)
-    ranking = entries.rankings[column_index]
-    # The database goes over these rows twice: to find the cells, and to count. So `rows` is half of the limit.
-    rows = min(total, limits.audit_rows_max // 2)
-    row_numbers = sorted(rng.sample(range(rows), min(rows, limits.audit_owners_max)))
-    came, went = since
-    compared: list[Compared] = []
-    cell: str | None = None
-    past_rows = better_count = 0  # number of rows up to the last tie of `cell`, and of entries better than `cell`
+    since = yield from _read_changes_since(board, column_index, part.served, totals.get(CHANGES, 0), limits)
+    return None if since is None else _Known(totals.get(column_index, 0), *since)
+
+
+def _find_cells(ranking: Ranking, row_numbers: Iterable[int], is_late: Callable[[], bool]) -> Program[list[str]]:
+    """Return the cells of the rows with these ascending 0-based numbers, until it is late."""
+    cells: list[str] = []
+    past_rows = 0  # the number of rows up to the last tie of the last cell
     for row_number in row_numbers:
-        if monotonic() > ends_s:
+        if is_late():
             break
-        if cell is None or row_number >= past_rows:
-            found = yield from ranking.sample_row(row_number - past_rows, cell)
+        if not cells or row_number >= past_rows:
+            found = yield from ranking.sample_row(row_number - past_rows, cells[-1] if cells else None)
             if found is None:
                 break
-            better_count += yield from _count_between(ranking, cell, found.cell)
-            cell, past_rows = found.cell, row_number - found.ties_before + found.ties
+            past_rows = row_number - found.ties_before + found.ties
+            cells.append(found.cell)
+        else:
+            cells.append(cells[-1])
+    return cells
+
+
+def _count_better_then(
+    ranking: Ranking, cells: Iterable[str], known: _Known, is_late: Callable[[], bool]
+) -> Program[list[int]]:
+    """Return how many entries were better than each of these cells at the curve's moment, best first, until it is late.
+
+    One entry after the other is counted, from the best.
+    """
+    counts = []
+    above: str | None = None
+    better_count = 0
+    for cell in cells:
+        if is_late():
+            break
+        if cell != above:
+            better_count += yield from _count_between(ranking, above, cell)
+            above = cell
         key = ranking.padding.key_of_cell(cell)
-        better_then = better_count - bisect_left(came, key) + bisect_left(went, key)
-        bracket = served.curve.locate(key)
-        compared.append(Compared(cell, 1 + better_then, bracket.rank, bracket.low, bracket.high))
-    return Audit("compared", served.curve, compared)
+        counts.append(better_count - bisect_left(known.came, key) + bisect_left(known.went, key))
+    return counts
 
 
 def _count_between(ranking: Ranking, above: str | None, cell: str) -> Program[int]:

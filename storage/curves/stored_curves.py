@@ -15,6 +15,7 @@ from dataclasses import astuple, dataclass, field, replace
 import structlog
 
 from predictor import (
+    AnyCurve,
     AsOf,
     Curve,
     CurveCorruptError,
@@ -22,6 +23,7 @@ from predictor import (
     LiveCounts,
     LiveCurve,
     RankCurve,
+    SummedCurve,
     decode_curve,
     encode_curve,
 )
@@ -94,8 +96,18 @@ class CurveBook:
         # Keys of boards that were forgotten while a `remember_forgotten` context is open.
         self._forgotten_meanwhile: set[int] = set()
 
-    def find_curve(self, board: Board, column_index: int) -> RankCurve | None:
-        """Return the column's newest curve of the board's current epoch, or None if this process has none."""
+    def find_curve(self, board: Board, column_index: int) -> AnyCurve | None:
+        """Return the column's newest curve of the board's current epoch, or None if this process has none.
+
+        For a board with segments, return the sum of their curves, or None if one of them has none.
+        """
+        if board.segments:
+            parts = [self.find_part_curve(segment, column_index) for segment in board.segments]
+            return None if None in parts else SummedCurve(parts)  # type: ignore[arg-type]
+        return self.find_part_curve(board, column_index)
+
+    def find_part_curve(self, board: Board, column_index: int) -> RankCurve | None:
+        """Return the same curve as `find_curve` for a board without segments."""
         slot = board.key, column_index
         served = self._live.get(slot) or self._served.get(slot)
         return served.curve if served is not None and _is_of(served, board) else None

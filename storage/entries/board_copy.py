@@ -16,9 +16,10 @@ The statements of the copy run in this process, because a statement reads the ta
 several partitions is on PostgreSQL, so no statement here has to be one of SQLite.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from querybuilder import (
     ASC,
@@ -40,7 +41,7 @@ from querybuilder import (
 from storage.boards.boards import (
     CHANGES,
     clear_partition,
-    find_board,
+    find_same_board,
     find_totals,
     lock_standalone_board,
     state_of,
@@ -63,7 +64,7 @@ from storage.log.bundles import NAMELESS, owners_of
 from storage.log.change_log import AFTER_MARK, POSITION, change_log
 from storage.log.journal import journal
 from storage.log.log_record import ChangeKind
-from storage.records import Board
+from storage.records import Board, segment_of
 from storage.schema.creation import count_partitions
 from storage.schema.placement import TABLES
 from storage.schema.sequences import take_number
@@ -71,6 +72,8 @@ from storage.schema.tables import ARCHIVE_BLOCKS, CHANGE_LOG, CURVES, HIDDEN_ENT
 from storage.store import CONTROL, Program, Row, Rows, in_partition
 
 from .hidden_owners import HIDDEN_KEY
+
+T = TypeVar("T")
 
 MOVE_POOL = "move"  # the pool of the work leases for moving a board
 PAGE_ROWS = 5_000
@@ -176,39 +179,55 @@ class BoardChanges(NamedTuple):
 
 
 class BoardCopy:
-    """Programs that copy one board. Run each for the source or the target, or for `CONTROL` if it says so."""
+    """Programs that copy one board, or one segment, to other tables. Run each for `CONTROL` if it does not say more."""
 
-    def __init__(self, board: Board, moved: Board) -> None:
-        """Prepare the programs for a board as it is, and as it will be."""
-        self.board, self.moved = board, moved
-        self.rows: RowsCopy | None = None  # None: the board has an archive instead of rows
+    def __init__(self, board: Board, targets: Sequence[Board], *, sources: int = 1) -> None:
+        """Prepare the programs for a board as it is, and as it will be.
+
+        If there are several targets, they are segments. `sources`: how many segments are copied to them.
+        """
+        self.board, self.targets, self._sources = board, tuple(targets), sources
+        self.rows: list[RowsCopy] = []  # for each target; empty: the board has an archive instead of rows
         if board.archived_us is None:
-            self.rows = RowsCopy(layout_of(board), layout_of(moved), scope_of(board))
+            self.rows = [RowsCopy(layout_of(board), layout_of(target), scope_of(board)) for target in targets]
         self.post_ids, *self._small = (self._copy_table(table) for table in (POST_IDS, *_SMALL_TABLES))
 
     def _copy_table(self, table: str) -> TableCopy:
         return TableCopy(TABLES[table], TABLES[table], {"board_key": self.board.key})
 
-    def list_left_behind(self) -> list[tuple[int, int]]:
-        """Return which rows `sweep_rows` has to delete in the target before rows are copied to it."""
-        notes = [(POST_IDS_KEY, self.moved.key)]
-        if self.moved.table_key is not None and self.rows is not None:
-            notes.append((self.moved.table_key, self.moved.rows_key))
-        return notes
-
-    def note_left_behind(self) -> Program[None]:
-        """Let `sweep_rows` delete in the target what a copy may have left there."""
-        for table_key, rows_key in self.list_left_behind():
-            yield from note_dropped_rows(table_key, rows_key)
+    def _share(self, items: Iterable[T], owner_of: Callable[[T], str]) -> list[list[T]]:
+        """Return what belongs to each target, by the owners."""
+        shares: list[list[T]] = [[] for _ in self.targets]
+        for item in items:
+            shares[segment_of(owner_of(item), len(shares))].append(item)
+        return shares
 
     def read_start(self) -> Program[tuple[int, int]]:
-        """Return the mark of this snapshot of the source, and the board's count of changes."""
+        """Return the mark of this snapshot of the source, and the board's count of changes. Run it for the source."""
         mark = yield from change_log.take_mark()
         totals = yield from find_totals([self.board.key])
         return mark, totals[self.board.key].get(CHANGES, 0)
 
+    def write_rows(self, rows: Rows) -> Program[None]:
+        shares = self._share(rows, lambda row: str(self.rows[0].key_of(row)[0]))
+        for target, table, theirs in zip(self.targets, self.rows, shares, strict=True):
+            yield from in_partition(target.partition, table.write_rows(theirs))
+
+    def write_post_ids(self, rows: Rows) -> Program[None]:
+        """Copy post ids to every target, because they do not name the owner."""
+        for target in self.targets:
+            theirs = rows if target.key == self.board.key else [_rename_post_id(row, target.key) for row in rows]
+            yield from in_partition(target.partition, self.post_ids.write_rows(theirs))
+
+    def list_copied(self, target: int, after: str) -> Program[tuple[list[str], str | None]]:
+        """Return the next owners of the source that have a row in a target, and the next `after`, or None."""
+        listing = self.rows[target].list_copied(after)
+        owners = yield from in_partition(self.targets[target].partition, listing)
+        theirs = [owner for owner in owners if segment_of(owner, self._sources) == self.board.segment % self._sources]
+        return theirs, owners[-1] if owners else None
+
     def read_changes(self, mark: int) -> Program[BoardChanges]:
-        """Read what has changed in the source since a mark.
+        """Read what has changed in the source since a mark. Run this program for the source.
 
         Raises:
             JournalIncompleteError: some of it was pruned.
@@ -220,35 +239,37 @@ class BoardCopy:
         more = len(bundles) == PAGE_BUNDLES
         names = dict.fromkeys(name for _, _, owners in bundles for name in owners_of(owners))
         owners = sorted(name for name in names if name and not name.startswith(NAMELESS))
-        rows = [] if self.rows is None else (yield from self.rows.read_owners(owners))
+        rows = (yield from self.rows[0].read_owners(owners)) if self.rows else []
         ids: Rows = []
         if times := sorted({row[1] for row in bundles}):
             ids = [row for row in (yield _NEW_POST_IDS.bind(times=times)) if row[0] == self.board.key]
-        erased = any(name.startswith(NAMELESS) for name in names) and self.rows is not None
+        erased = any(name.startswith(NAMELESS) for name in names) and bool(self.rows)
         return BoardChanges(bundles[-1][0] + 1 if more else until, more, owners, rows, ids, erased, bool(bundles))
 
     def write_changes(self, changes: BoardChanges) -> Program[None]:
-        """Copy changes to the target."""
-        if self.rows is not None:
-            yield from self.rows.write_owners(changes.owners, changes.rows)
-        yield from self.post_ids.write_rows(changes.post_ids)
+        """Copy changes to the targets."""
+        yield from self.write_owners(changes.owners, changes.rows)
+        yield from self.write_post_ids(changes.post_ids)
 
-    def switch(self, mark: int, *, begun_changes: int | None, released: Program[None]) -> Program[None]:
-        """Hold back posts, copy what is left, and let the board begin in the target. Run this for `CONTROL`.
+    def write_owners(self, owners: Sequence[str], rows: Rows) -> Program[None]:
+        """Give these owners these rows, and remove the rows of the other owners in the list."""
+        if not self.rows:
+            return
+        names = self._share(owners, str)
+        shares = self._share(rows, lambda row: str(self.rows[0].key_of(row)[0]))
+        for target, table, theirs, their_rows in zip(self.targets, self.rows, names, shares, strict=True):
+            if theirs:
+                yield from in_partition(target.partition, table.write_owners(theirs, their_rows))
 
-        `begun_changes`: the board's count of changes when the copy began, if the log has held none of them since.
-        `released` gives the lease back in the same transaction.
+    def catch_up(
+        self, mark: int, begun_changes: int | None, count: Callable[[Sequence[str], int], Program[None]] | None = None
+    ) -> Program[None]:
+        """Hold back posts, and copy what is left. See `BoardCopies.switch`.
 
-        Raises:
-            LostRaceError: there is too much left to copy, or an owner is being shown.
-            BoardChangedError: the board is not the one of which the rows were copied.
-            JournalIncompleteError: posts to the board are not logged.
+        `count` is called with the owners whose entries change, and with -1 before the change and 1 after it.
         """
-        board, source, target = self.board, self.board.partition, self.moved.partition
-        now = yield from find_board(board.id, lock=Lock.UPDATE, queued=True)
-        if _shape(now) != _shape(board):
-            raise BoardChangedError
-        if self.rows is not None:
+        board, source = self.board, self.board.partition
+        if self.rows:
             yield hold_table(layout_of(board).table).bind().at(source)
         found = yield from in_partition(source, self.read_changes(mark))
         if found.more or found.erased:
@@ -258,48 +279,124 @@ class BoardCopy:
             raise JournalIncompleteError(
                 "posts to the leaderboard are not logged, so it cannot be moved: see change_log"
             )
-        yield from in_partition(target, self.write_changes(found))
+        if count is not None:
+            yield from count(found.owners, -1)
+        yield from self.write_changes(found)
+        if count is not None:
+            yield from count(found.owners, 1)
+
+    def copy_small_tables(self, names: Collection[str]) -> Program[None]:
+        """Copy the board's rows of these tables. `CURVES` and `TOTALS` are only copied to a single target."""
         for name, table in zip(_SMALL_TABLES, self._small, strict=True):
-            yield from self._copy_small_table(name, table)
-        moved = self.moved
-        yield from store_columns(board, partition=moved.partition, table_key=moved.table_key, rows_key=moved.rows_key)
-        yield from in_partition(source, clear_partition(board))
-        yield from released
-        # Readers of streams then look for the board in the catalog. The log comes last, because of its counter.
-        yield from journal.log_event(board, ChangeKind.MOVED, (yield from store_clock()))
+            if name in names:
+                yield from self._copy_small_table(name, table)
 
     def _copy_small_table(self, name: str, table: TableCopy) -> Program[None]:
         after: Row | None = ()
         while after is not None:
             rows, after = yield from in_partition(self.board.partition, table.read_page(after))
-            if name == HIDDEN_ENTRIES:
-                yield from in_partition(self.moved.partition, _hold_marks([row[1] for row in rows]))
-            if name == CURVES:
-                rows = yield from in_partition(self.moved.partition, _number_curves(rows))
-            yield from in_partition(self.moved.partition, table.write_rows(rows))
+            shares = self._share(rows, lambda row: str(row[1])) if name == HIDDEN_ENTRIES else [rows]
+            for target, theirs in zip(self.targets, shares, strict=True):
+                if name == HIDDEN_ENTRIES:
+                    yield from in_partition(target.partition, _hold_marks([row[1] for row in theirs]))
+                if name == CURVES:
+                    theirs = yield from in_partition(target.partition, _number_curves(theirs))
+                theirs = [(target.key, *row[1:]) for row in theirs]
+                yield from in_partition(target.partition, table.write_rows(theirs))
+
+
+class BoardCopies(Protocol):
+    """The copies of all segments of a board, or the copy of a board, that one transaction begins to use."""
+
+    copies: Sequence[BoardCopy]
+
+    def list_left_behind(self) -> list[tuple[int, int, int]]:
+        """Return the partitions and the rows that `sweep_rows` has to delete there before rows are copied to them."""
+
+    def count_targets(self) -> Program[None]:
+        """Count in the targets, which nobody else changes, what `switch` needs."""
+
+    def switch(
+        self, marks: Sequence[int], *, begun_changes: Sequence[int | None], released: Program[None]
+    ) -> Program[None]:
+        """Hold back posts, copy what is left, and let the board begin in the targets. Run this for `CONTROL`.
+
+        `begun_changes`: the count of changes when each copy began, if the log has held none of them since.
+        `released` gives the lease back in the same transaction.
+
+        Raises:
+            LostRaceError: there is too much left to copy, or an owner is being shown.
+            BoardChangedError: the board is not the one of which the rows were copied.
+            JournalIncompleteError: posts to the board are not logged.
+        """
 
     def remove_copy(self, released: Program[None]) -> Program[None]:
-        """Remove the copy, unless the board is in the target. Run this for `CONTROL`. `released` gives the lease back.
+        """Remove the copy, unless the board has begun there. Run this for `CONTROL`. `released` gives the lease back.
 
         Raises:
             LeaseLostError: another process has the lease, and needs its copy.
         """
+
+    def has_begun(self, board: Board) -> bool:
+        """Return whether this board uses the copy."""
+
+
+class BoardMoveCopy(BoardCopies):
+    """Programs that move one board to another partition."""
+
+    def __init__(self, board: Board, moved: Board) -> None:
+        self.board, self.moved = board, moved
+        self.copies = [BoardCopy(board, [moved])]
+
+    def list_left_behind(self) -> list[tuple[int, int, int]]:
+        notes = [(POST_IDS_KEY, self.moved.key)]
+        if self.moved.table_key is not None and self.copies[0].rows:
+            notes.append((self.moved.table_key, self.moved.rows_key))
+        return [(self.moved.partition, *note) for note in notes]
+
+    def note_left_behind(self) -> Program[None]:
+        """Let `sweep_rows` delete in the target what a copy may have left there."""
+        for _, table_key, rows_key in self.list_left_behind():
+            yield from note_dropped_rows(table_key, rows_key)
+
+    def count_targets(self) -> Program[None]:
+        yield from ()
+
+    def switch(
+        self, marks: Sequence[int], *, begun_changes: Sequence[int | None], released: Program[None]
+    ) -> Program[None]:
+        board, moved, [copy] = self.board, self.moved, self.copies
+        now = yield from find_same_board(board, lock=Lock.UPDATE, queued=True)
+        if shape_of(now) != shape_of(board):
+            raise BoardChangedError
+        yield from copy.catch_up(marks[0], begun_changes[0])
+        yield from copy.copy_small_tables(_SMALL_TABLES)
+        yield from store_columns(board, partition=moved.partition, table_key=moved.table_key, rows_key=moved.rows_key)
+        yield from in_partition(board.partition, clear_partition(board))
+        yield from released
+        # Readers of streams then look for the board in the catalog. The log comes last, because of its counter.
+        yield from journal.log_event(board, ChangeKind.MOVED, (yield from store_clock()))
+
+    def remove_copy(self, released: Program[None]) -> Program[None]:
         moved = self.moved
         try:
-            board = yield from find_board(moved.id, lock=Lock.UPDATE)
+            board = yield from find_same_board(moved, lock=Lock.UPDATE)
         except UnknownBoardError:
             board = None
-        if board is not None and (board.key, board.partition) == (moved.key, moved.partition):
+        if board is not None and self.has_begun(board):
             return
         yield from released
-        if self.rows is not None and moved.table_key is None:
+        if self.copies[0].rows and moved.table_key is None:
             yield drop_table(layout_of(moved).table, if_exists=True).bind().at(moved.partition)
         yield from in_partition(moved.partition, self.note_left_behind())
 
+    def has_begun(self, board: Board) -> bool:
+        return (board.key, board.partition) == (self.moved.key, self.moved.partition)
+
 
 def begin_copy(
-    board_id: str, target: int, leases: WorkLeases, *, holder: str, lease_us: int
-) -> Program[tuple[BoardCopy, WorkLease]]:
+    board_id: str, leases: WorkLeases, *, target: int, holder: str, lease_us: int
+) -> Program[tuple[BoardMoveCopy, WorkLease]]:
     """Take the lease of a board and create an empty table in the target. Run this for `CONTROL`.
 
     The lock on the catalog's row makes a move wait for a rebuild of the board, but not for posts.
@@ -307,10 +404,12 @@ def begin_copy(
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
         SpecInvalidError: the store does not have the target.
-        SpecConflictError: the board is in the target already.
+        SpecConflictError: the board is in the target already, or has segments.
         LeaseTakenError: another process moves the board.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.SHARE)
+    if board.segments:
+        raise SpecConflictError(f"{board.id!r} has segments in several partitions; `rankcurve board split` moves them")
     partitions = yield from count_partitions()
     if not 0 <= target < partitions:
         raise SpecInvalidError(f"the store has the partitions 0 to {partitions - 1}")
@@ -326,7 +425,7 @@ def begin_copy(
         for partition in range(partitions):  # an earlier move, which was killed, may have left its table anywhere
             yield drop_table(layout_of(moved).table, if_exists=True).bind().at(partition)
         yield from in_partition(target, create_row_table(layout_of(moved)))
-    copy = BoardCopy(board, moved)
+    copy = BoardMoveCopy(board, moved)
     yield from in_partition(target, copy.note_left_behind())
     return copy, lease
 
@@ -340,6 +439,13 @@ def _hold_marks(owners: Sequence[str]) -> Program[None]:
     """
     if owners and len((yield _MARKS.bind(owners=owners))) < len(owners):
         raise LostRaceError("an owner is being shown")
+
+
+def _rename_post_id(row: Row, board_key: int) -> Row:
+    """Return the row of a post id, as it is for the segment with this key. `post_ids._encode_parts` has the format."""
+    values = dict(zip(TABLES[POST_IDS].kinds, row, strict=True))
+    outcome = [[board_key, *part[1:]] for part in json.loads(values["outcome"])]
+    return tuple((values | {"board_key": board_key, "outcome": json.dumps(outcome)}).values())
 
 
 def _number_curves(rows: Rows) -> Program[Rows]:
@@ -358,7 +464,7 @@ def _number_curves(rows: Rows) -> Program[Rows]:
     return numbered
 
 
-def _shape(board: Board) -> tuple[int, int, int, int | None]:
+def shape_of(board: Board) -> tuple[int, int, int, int | None]:
     """Return what changes if rows are removed or get another form."""
     return board.key, state_of(board), board.rows_key, board.table_key
 

@@ -24,7 +24,7 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from predictor import Gap, KnotRanks
+from predictor import Gap, KnotRanks, SummedCurve
 from querybuilder import (
     INTEGER,
     TEXT,
@@ -61,9 +61,10 @@ CellOf = tuple[str, str]  # a cell and its owner; the owner is empty unless the 
 class CountStart(NamedTuple):
     """The start of a count in one column."""
 
-    curve: KnotRanks
+    curve: KnotRanks | SummedCurve
     mark: int  # covers the changes that the counts of the curve include
     changes_max: int  # most changes that a statement sums up; if more follow the mark, no result
+    parts: tuple["CountStart", ...] = ()  # the starts in the segments of a board that has some, in their order
 
 
 class GapCount(NamedTuple):

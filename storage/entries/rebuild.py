@@ -14,7 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from querybuilder import Lock
-from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board, find_totals, remove_rows, store_states
+from storage.boards.boards import (
+    ALL_ENTRIES,
+    CHANGES,
+    find_board,
+    find_keys_ever,
+    find_totals_of,
+    remove_rows,
+    store_states,
+)
 from storage.errors import ArchivedError, JournalIncompleteError, NothingReplayedError
 from storage.log.cells import Cell
 from storage.log.change_log import change_log
@@ -65,25 +73,21 @@ def rebuild_board(*, board_id: str) -> Program[RebuildCounts]:
         NothingReplayedError: the journal has no post to the board.
         ArchivedError: the board was archived, so its rows were removed on purpose.
     """
-    partition = (yield from find_board(board_id)).partition
-    return (yield from in_partition(partition, _rebuild_board(board_id)))
-
-
-def _rebuild_board(board_id: str) -> Program[RebuildCounts]:
     board, done, changes = yield from empty_board(board_id)
     owners = yield from _owners(board, done)
     if not done.replayed:
         nothing = f"the journal has no post to {board.id!r} since it was created or reset"
         raise NothingReplayedError(nothing, earlier=(yield from _find_earlier_posts(board)))
-    yield from store_owner_rows(Entries(board), owners, changes, done)
-    yield from store_states([board])
+    yield from store_owner_rows(board, owners, changes, done)
+    yield from store_states(board.parts)
     return done
 
 
-def empty_board(board_id: str) -> Program[tuple[Board, RebuildCounts, int]]:
+def empty_board(board_id: str) -> Program[tuple[Board, RebuildCounts, Mapping[int, int]]]:
     """Empty a board and lock it, so that nobody posts to it before this transaction ends.
 
-    Return the board, a `RebuildCounts` with the board's earlier number of entries, and the board's number of changes.
+    Return the board, a `RebuildCounts` with the board's earlier number of entries, and how many changes each segment,
+    or else the board itself, has had.
 
     Raises:
         UnknownBoardError: there is no such board.
@@ -94,15 +98,15 @@ def empty_board(board_id: str) -> Program[tuple[Board, RebuildCounts, int]]:
     if board.archived_us is not None:
         raise ArchivedError(f"the leaderboard {board_id!r} was archived, so it has no rows")
     yield from check_not_moving(board)
-    totals = (yield from find_totals([board.key]))[board.key]
-    done = RebuildCounts(entries_before=totals.get(ALL_ENTRIES, 0))
-    return (yield from remove_rows(board)), done, totals.get(CHANGES, 0)
+    totals = yield from find_totals_of(board.parts)
+    done = RebuildCounts(entries_before=sum(totals[part.key].get(ALL_ENTRIES, 0) for part in board.parts))
+    return (yield from remove_rows(board)), done, {part.key: totals[part.key].get(CHANGES, 0) for part in board.parts}
 
 
 def _owners(board: Board, done: RebuildCounts) -> Program[dict[str, OwnerRow]]:
     reader = RowReader(board)
     owners: dict[str, OwnerRow] = {}
-    emptied, pages = False, JournalPages([board.key], ())
+    emptied, pages = False, JournalPages((yield from find_keys_ever(board)), ())
     while not pages.ended:
         rows = yield from pages.read_next()
         done.rows += len(rows)
@@ -162,7 +166,7 @@ def _check_start(board: Board) -> Program[None]:
 def _find_earlier_posts(board: Board) -> Program[Numbers | None]:
     """Return the numbers from which on the journal has posts to this board or deleted ones of its name; None: none."""
     begins = yield from journal.find_begins()
-    boards = [board.key, *(yield from find_deleted_boards(board.id, begins))]
+    boards = [*(yield from find_keys_ever(board)), *(yield from find_deleted_boards(board.id, begins))]
     page = yield from journal.read_page(begins, limit=1, partitions=range(len(begins)), boards=boards)
     return next((numbers for numbers, _ in page.list_changes()), None)
 
@@ -176,9 +180,16 @@ def find_deleted_boards(board_id: str, since: Numbers) -> Program[dict[int, Boar
 
 
 def store_owner_rows(
-    entries: Entries, owners: Mapping[str, OwnerRow], changes: int, done: RebuildCounts
+    board: Board, owners: Mapping[str, OwnerRow], changes: Mapping[int, int], done: RebuildCounts
 ) -> Program[None]:
-    """Insert rows into an empty board and add their totals. `changes`: how many changes the board has had."""
+    """Insert rows into an empty board and add their totals. `changes`: see `empty_board`."""
+    for part in board.parts:
+        its = owners if part is board else {owner: owners[owner] for owner in owners if board.part_of(owner) is part}
+        yield from in_partition(part.partition, _store_rows(Entries(part), its, changes[part.key], done))
+
+
+def _store_rows(entries: Entries, owners: Mapping[str, OwnerRow], changes: int, done: RebuildCounts) -> Program[None]:
+    entries_before = done.entries
     counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.board.sorted_indexes, 0)}
     for page in _pages(owners):
         seen = [
@@ -193,8 +204,8 @@ def store_owner_rows(
         done.hidden_entries += len(unseen)
         for index in entries.board.sorted_indexes:
             counted[index] += sum(entry.cells[index] is not None for entry in seen)
-    counted[ALL_ENTRIES] = done.entries
-    counted[CHANGES] += done.entries
+    counted[ALL_ENTRIES] = done.entries - entries_before
+    counted[CHANGES] += counted[ALL_ENTRIES]
     yield from add_totals({entries.board.key: counted})
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from querybuilder import TEXT, Select, any_of, asc, col, contains_text, desc, param, select
-from storage.boards.boards import by_partition, find_boards_by_key
+from storage.boards.boards import SEGMENT_SIGN, WHOLE, by_partition, find_boards_by_key
 from storage.records import INT64_MAX, Board, BoardSpec
 from storage.schema.creation import count_partitions, in_each_partition
 from storage.schema.tables import CHANGE_LOG
@@ -37,6 +37,8 @@ Numbers = tuple[int, ...]
 # A post sets the version of its row to the time of the post. Hiding and showing an owner keep the row's version, so the
 # version does not tell the time of such a change.
 _KEEPING_VERSION = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
+# What happens to a whole board, and so to each of its segments.
+_OF_WHOLE_BOARD = (ChangeKind.RESET, ChangeKind.DELETED)
 # Records of these kinds hold every cell, because `next` does not hold the ranked cells.
 _WHOLE = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
 
@@ -300,24 +302,28 @@ class Journal:
 
     def find_deleted_boards(self, board_id: str, *, since: int) -> Program[dict[int, Board]]:
         """Read all bundles of a partition from `since` on. Return the boards with this id that they delete, by key."""
-        named = f'"{board_id}"'
+        named = f'"{board_id}'  # a segment's deletion has its number after the id
         rows = yield self._deleted.bind(position=position_of(since), nobody=owners_text([""]), named=named)
         return {key: board for key, board in _find_deletions(rows).items() if board.id == board_id}
 
     def log_event(self, board: Board, kind: ChangeKind, now_us: int) -> Program[None]:
         """Log in the partition of a board that this transaction empties the board, or moves it to another partition.
 
-        After a move, readers of streams look for the board in the catalog again.
+        Each segment gets a row of its own; `is_told` says which rows callers see. After a move, readers of streams look
+        for the board in the catalog again.
         """
-        event = NewChange(board.key, "", "", "", record_of_event(kind))
-        yield from in_partition(board.partition, change_log.append_changes([event], now_us=now_us))
+        for partition, parts in by_partition(board.parts):
+            events = [NewChange(part.key, "", "", "", record_of_event(kind)) for part in parts]
+            yield from in_partition(partition, change_log.append_changes(events, now_us=now_us))
 
     def log_deleted(self, boards: Sequence[Board], now_us: int) -> Program[None]:
         """Log that this transaction deletes boards. Their earlier changes stay readable."""
-        for partition, theirs in by_partition(boards):
+        for partition, theirs in by_partition(part for board in boards for part in board.parts):
             for start in range(0, len(theirs), _DELETED_A_STATEMENT):
                 some = theirs[start : start + _DELETED_A_STATEMENT]
-                events = [NewChange(board.key, "", "", "", record_of_deletion(board.id, board.spec)) for board in some]
+                events = [
+                    NewChange(board.key, "", "", "", record_of_deletion(_name_of(board), board.spec)) for board in some
+                ]
                 yield from in_partition(partition, change_log.append_changes(events, now_us=now_us))
 
 
@@ -347,12 +353,25 @@ def _choose_bundles(sizes: Mapping[int, _Sizes], limit: int) -> list[int]:
 
 def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Board]:
     """Return, by key, the boards that these bundles delete. A bundle is a pair of its `board_key` and `posts`."""
-    return {
-        key: Board(key, record.board_id or "", msgspec.convert(record.spec, BoardSpec), 0, 0)
-        for key, posts in bundles
-        for record in decode_records(posts)
-        if record is not None and record.kind is ChangeKind.DELETED
-    }
+    deleted = {}
+    for key, posts in bundles:
+        for record in decode_records(posts):
+            if record is not None and record.kind is ChangeKind.DELETED:
+                board_id, _, segment = (record.board_id or "").partition(SEGMENT_SIGN)
+                spec = msgspec.convert(record.spec, BoardSpec)
+                deleted[key] = Board(key, board_id, spec, 0, 0, segment=int(segment or 0))
+    return deleted
+
+
+def _name_of(board: Board) -> str:
+    """Return the id of a board, and for each segment but the first also its number."""
+    return f"{board.id}{SEGMENT_SIGN}{board.segment}" if board.segment > 0 else board.id
+
+
+def is_told(board: Board | None, record: ChangeRecord | None) -> bool:
+    """Return whether callers see a row about this board. Of what happens to all segments, they see the first row."""
+    of_whole = record is not None and record.kind in _OF_WHOLE_BOARD
+    return board is None or board.segment in (0, WHOLE) or not of_whole
 
 
 def changes_of(row: Row) -> Iterator[JournalRow]:

@@ -16,7 +16,7 @@ deletion wants the posts before it too.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from storage.boards.boards import begin_epoch, find_board, store_states
+from storage.boards.boards import begin_epoch, by_partition, find_keys_ever, store_states
 from storage.entries.entries import Entries
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import (
@@ -56,17 +56,6 @@ def replay_board(
         SpecConflictError: an earlier board with this id had a column that this one does not have.
         ArchivedError: the board was archived, so its rows were removed on purpose.
     """
-    partition = (yield from find_board(board_id)).partition
-    return (
-        yield from in_partition(
-            partition, _replay_board(post_ids, fingerprint_of, board_id=board_id, since=since, now_us=now_us)
-        )
-    )
-
-
-def _replay_board(
-    post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: Numbers, now_us: int
-) -> Program[RebuildCounts]:
     begins = yield from journal.find_begins()
     since = padded(since, len(begins))
     for number, begins_after in zip(since, begins, strict=True):
@@ -76,10 +65,10 @@ def _replay_board(
             )
     board, done, changes = yield from empty_board(board_id)
     board = yield from begin_epoch(board)
-    yield from store_states([board])
-    boards = {board.key: board, **(yield from find_deleted_boards(board_id, since))}
-    entries = Entries(board)
-    replay = _Replay(entries, boards, post_ids, fingerprint_of, done)
+    yield from store_states(board.parts)
+    keys = yield from find_keys_ever(board)
+    boards = {**dict.fromkeys(keys, board), **(yield from find_deleted_boards(board_id, since))}
+    replay = _Replay(Entries(board), boards, post_ids, fingerprint_of, done)
     pages = JournalPages(list(boards), tuple(max(0, number - 1) for number in since))
     while not pages.ended:
         rows = yield from pages.read_next()
@@ -87,8 +76,10 @@ def _replay_board(
         yield from replay.merge_page(rows, now_us)
     if not done.replayed:
         raise NothingReplayedError(f"the journal has no post to {board_id!r} from there on")
-    yield from _mark_hidden(replay.owners)
-    yield from store_owner_rows(entries, replay.owners, changes, done)
+    for partition, parts in by_partition(board.parts):
+        theirs = {owner: row for owner, row in replay.owners.items() if board.part_of(owner) in parts}
+        yield from in_partition(partition, _mark_hidden(theirs))
+    yield from store_owner_rows(board, replay.owners, changes, done)
     return done
 
 
@@ -108,11 +99,20 @@ class _Replay:
 
     def merge_page(self, rows: Sequence[JournalRow], now_us: int) -> Program[None]:
         """Merge changes, except posts whose id was remembered before. Remember the ids of the merged posts."""
+        by_part: dict[int, list[JournalRow]] = {}
+        for row in rows:
+            if row.owner is not None:
+                by_part.setdefault(self._board.part_of(row.owner).key, []).append(row)
+        for part in self._board.parts:
+            if part.key in by_part:
+                yield from in_partition(part.partition, self._merge_rows(part, by_part[part.key], now_us))
+
+    def _merge_rows(self, part: Board, rows: Sequence[JournalRow], now_us: int) -> Program[None]:
         posted = [row.record.post_id for row in rows if row.record is not None]
         hashes = {self._post_ids.hash_post_id(post_id) for post_id in posted if post_id is not None}
         known: set[str] = set()
         if hashes:
-            known |= (yield from find_known(self._board.key, self._board.epoch, hashes))[1].keys()
+            known |= (yield from find_known(part.key, part.epoch, hashes))[1].keys()
         fresh: list[RememberedPost] = []
         for row in rows:
             if row.owner is None or row.record is None:
@@ -127,7 +127,7 @@ class _Replay:
                 continue
             changes = self._changes(row.board_key, row.record)
             try:
-                outcome = self._merge_post(row, row.owner, row.record, changes)
+                outcome = self._merge_post(part, row, row.owner, row.record, changes)
             except ValueOutOfRangeError:
                 self._done.rejected += 1
                 continue
@@ -135,9 +135,9 @@ class _Replay:
             if post_hash is not None:
                 known.add(post_hash)
                 fingerprint = self._fingerprint_of(row.owner, self._board, changes, row.record.at_us)
-                fresh.append(RememberedPost(self._board.key, post_hash, fingerprint, [outcome]))
+                fresh.append(RememberedPost(part.key, post_hash, fingerprint, [outcome]))
         if fresh:
-            yield from remember_posts(fresh, {self._board.key: self._board.epoch}, now_us)
+            yield from remember_posts(fresh, {part.key: part.epoch}, now_us)
 
     def _changes(self, board_key: int, posted: ChangeRecord) -> list[ColumnChange]:
         columns, changes = self._columns[board_key], []
@@ -153,7 +153,7 @@ class _Replay:
         return changes
 
     def _merge_post(
-        self, row: JournalRow, owner: str, posted: ChangeRecord, changes: Sequence[ColumnChange]
+        self, part: Board, row: JournalRow, owner: str, posted: ChangeRecord, changes: Sequence[ColumnChange]
     ) -> PartOutcome:
         state = self.owners.get(owner)
         at_us = row.logged_us if posted.at_us is None else posted.at_us
@@ -169,8 +169,8 @@ class _Replay:
             state.updated_at_us = max(state.updated_at_us, row.at_us)
         for index, cell in changed.items():
             before[index] = cell
-        stats, board_key = self._merger.decode_stats(before), self._board.key
-        return PartOutcome(status, state.updated_at_us, stats, board_key=board_key)
+        stats = self._merger.decode_stats(before)
+        return PartOutcome(status, state.updated_at_us, stats, board_key=part.key)
 
 
 def _column_map(earlier: Board, board: Board) -> list[int | None]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 from config.settings import PostingSettings
@@ -346,8 +346,37 @@ class Writers:
 
     def submit(self, posts: Sequence[Post]) -> Coroutine[Any, Any, list[list[PartOutcome]]]:
         """Return the coroutine of `Writer.submit` of the writer for these posts."""
-        stores = {self._store.for_board(board) for board in _boards_of(posts)}
-        return self._writer_of(stores.pop() if len(stores) == 1 else self._store).submit(posts)
+        boards = _boards_of(posts)
+        stores = {self._store.for_board(board) for board in boards}
+        if len(stores) == 1:
+            return self._writer_of(stores.pop()).submit(posts)
+        if boards[0].segment_of is not None and len({board.segment_of for board in boards}) == 1:
+            return self._submit_to_segments(posts)
+        return self._writer_of(self._store).submit(posts)
+
+    async def _submit_to_segments(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
+        """Apply posts to segments of one board: in one transaction for each partition, all of them at once.
+
+        Raises:
+            OutcomeUnknownError: some partitions failed, but the posts of others were applied.
+        """
+        by_store: dict[Store, list[Post]] = {}
+        for post in posts:
+            by_store.setdefault(self._store.for_board(post.parts[0].board), []).append(post)
+        submitting = [self._writer_of(store).submit(theirs) for store, theirs in by_store.items()]
+        done = await asyncio.gather(*submitting, return_exceptions=True)
+        answers: dict[Store, Iterator[list[PartOutcome]]] = {}
+        errors: list[BaseException] = []
+        for store, found in zip(by_store, done, strict=True):
+            if isinstance(found, BaseException):
+                errors.append(found)
+            else:
+                answers[store] = iter(found)
+        if errors and answers:
+            raise OutcomeUnknownError("only the posts to some segments were applied") from errors[0]
+        if errors:
+            raise errors[0]
+        return [next(answers[self._store.for_board(post.parts[0].board)]) for post in posts]
 
     async def close(self) -> None:
         await asyncio.gather(*(writer.close() for writer in self._all))

@@ -14,6 +14,7 @@ import msgspec
 
 from querybuilder import asc, col, delete, desc, insert, param, select
 from storage import errors
+from storage.boards.boards import find_keys_ever
 from storage.errors import PostError, PostRejectedError, StorageError, UnknownPostError
 from storage.log.log_record import RecordedError
 from storage.posting.post_ids import PostIds, RememberedPost, find_in_family, find_known
@@ -54,16 +55,22 @@ def _find_anywhere(queues: list[int], board: Board, post_id: str, post_hash: str
 
 
 def _waits(board: Board, post_id: str, post_hash: str) -> Program[bool]:
+    keys = {board.key} if board.family_key is not None else {*(yield from find_keys_ever(board))}
     for waiting in (yield from ingest_queue.find_mentions(encode_json(post_id), blocks_max=BLOCKS_MAX)):
         block = decode_block(waiting.block)
         for queued in block.posts:
-            if queued.post_hash == post_hash and any(block.boards[place][0] == board.key for place in queued.boards):
+            if queued.post_hash == post_hash and any(block.boards[place][0] in keys for place in queued.boards):
                 return True
     return False
 
 
 def _find_settled(queues: list[int], board: Board, post_hash: str) -> Program[PartOutcome | None]:
     known: dict[str, RememberedPost]
+    if board.segments:
+        for segment in board.segments:  # the owner is not known, so the post may be in any of them
+            if (settled := (yield from _find_settled(queues, segment, post_hash))) is not None:
+                return settled
+        return None
     if board.family_key is None:
         finding = find_known(board.key, board.epoch, [post_hash])
         _, known = yield from in_partition(board.partition, finding)

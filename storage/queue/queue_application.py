@@ -29,7 +29,7 @@ from functools import partial
 from typing import NamedTuple
 
 from config.settings import Settings
-from storage.boards.boards import find_boards_by_key
+from storage.boards.boards import find_present_boards
 from storage.boards.closed_boards import LiveBoard, read_live_boards
 from storage.boards.families import find_families_by_key
 from storage.entries.entries import Entries
@@ -252,7 +252,7 @@ class _Batch:
 
     def resolve(self) -> Program[None]:
         """Look up the boards of the posts in `pieces`."""
-        boards = yield from find_boards_by_key(sorted({key for piece in self.pieces for key, _, _ in piece.boards}))
+        boards = yield from find_present_boards(sorted({key for piece in self.pieces for key, _, _ in piece.boards}))
         families: Mapping[int, Family] = {}
         if family_keys := {board.family_key for board in boards.values() if board.family_key is not None}:
             families = yield from find_families_by_key(sorted(family_keys))
@@ -278,7 +278,7 @@ class _Batch:
                 refusal = Refusal(key, partition, board is not None, queued, error, queued.changes_to(index))
                 self.refusals.append(refusal)
             elif board is not None:
-                left.append(board)
+                left.append(board.part_of(queued.owner))
         if left:
             self.live |= {board.key: LiveBoard.of(board) for board in left if board.family_key is None}
             self.posts.append(restore_post(queued, left, families))

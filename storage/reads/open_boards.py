@@ -8,6 +8,7 @@ from collections import OrderedDict
 from storage.archive.archive_reader import ArchivedEntries
 from storage.entries.entries import Entries
 from storage.records import Board
+from storage.segments.segmented_entries import SegmentedEntries
 
 
 class OpenBoards:
@@ -19,8 +20,13 @@ class OpenBoards:
         """Return the statements and merge rules for this version of a board."""
         found = self._open.get(board.key)
         if found is None or found.board is not board:
-            found = self._open[board.key] = (Entries if board.archived_us is None else ArchivedEntries)(board)
+            found = self._open[board.key] = self._open_anew(board)
             if len(self._open) > self._open_boards_max:
                 self._open.popitem(last=False)
         self._open.move_to_end(board.key)
         return found
+
+    def _open_anew(self, board: Board) -> Entries:
+        if board.segments:
+            return SegmentedEntries(board, [self.open_board(segment) for segment in board.segments])
+        return Entries(board) if board.archived_us is None else ArchivedEntries(board)

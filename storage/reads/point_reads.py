@@ -10,15 +10,17 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from storage.boards.boards import ALL_ENTRIES, check_copy, find_totals, state_of
+from storage.boards.boards import ALL_ENTRIES, check_copy, read_totals, state_of
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.entries.entries import Entries, find_on_shared_tables
-from storage.entries.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
+from storage.entries.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCount
 from storage.entries.rankings import OwnersNeighbours, Ranking
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry
+from storage.segments.segment_reads import SegmentReads
 from storage.store import Program, Store, read_single, read_steps
 
+SEGMENT_GATHER_TURNS = 20  # as `GATHER_TURNS`, for reads of all segments
 NO_STARTS: Mapping[int, CountStart] = MappingProxyType({})
 
 
@@ -54,6 +56,17 @@ class PointReads:
         self._entries = StoreCoalescers(
             self._read_entries, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes, crowd=crowd
         )
+        self._segments = SegmentReads(store, boards.open_board)
+        # A batch costs a few statements for each segment, so one large batch at a time is faster than several.
+        few_batches = {
+            "batch_max": batch_max,
+            "waiting_max": waiting_max,
+            "lanes": 1,
+            "gather_turns": SEGMENT_GATHER_TURNS,
+        }
+        self._around_in_segments = StoreCoalescers(self._read_owners_in_segments, **few_batches, crowd=crowd)
+        self._entries_in_segments = StoreCoalescers(self._read_entries, **{**few_batches, "lanes": lanes}, crowd=crowd)
+        self._counts = StoreCoalescers(self._count_in_segments, **few_batches, crowd=crowd)
         self._totals = StoreCoalescers(self._read_totals, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
         self._around_owners = StoreCoalescers(
             self._read_owners, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes, crowd=crowd
@@ -71,7 +84,8 @@ class PointReads:
         In the columns of `starts`, count the entries better than the owner's cell, unless the curve knows its rank
         exactly, or the gap around it holds more than `gap_rows_max` entries. In a crowd, count only in short gaps.
         """
-        return self._entries.ask(self._store.for_board(board), (*_shape(board), *starts), (board, owner, starts))
+        coalescers = self._entries if board.segment_of is None else self._entries_in_segments
+        return coalescers.ask(self._store.for_board(board), (*_shape(board), *starts), (board, owner, starts))
 
     def read_around_owner(
         self,
@@ -90,7 +104,22 @@ class PointReads:
         """
         asked = _Around(board, column_index, better_rows, worse_rows, owner, start)
         kind = (*_shape(board), column_index, better_rows, worse_rows, start is None)
-        return self._around_owners.ask(self._store.for_board(board), kind, asked)
+        coalescers = self._around_in_segments if board.segments else self._around_owners
+        return coalescers.ask(self._store.for_board(board), kind, asked)
+
+    def count_in_segments(
+        self, board: Board, column_index: int, cell: CellOf, start: CountStart
+    ) -> asyncio.Future[GapCount]:
+        """Return a future for the count of a cell in all segments of a board, each in a snapshot of its own."""
+        kind = (*_shape(board), column_index)
+        return self._counts.ask(self._store.for_board(board), kind, (board, column_index, cell, start))
+
+    async def _count_in_segments(self, asked: list[tuple[Board, int, CellOf, CountStart]]) -> list[GapCount]:
+        # All starts are older than this read, so one of them serves all questions.
+        board, column_index, _, start = asked[0]
+        cells = list({cell for _, _, cell, _ in asked})
+        found = await self._segments.count_cells(board, column_index, start, cells)
+        return [found[cell] for _, _, cell, _ in asked]
 
     def _find_gap_rows_max(self) -> int:
         return min(self._gap_rows_max, SHORT_GAP_ROWS) if self._crowd.is_crowded() else self._gap_rows_max
@@ -113,6 +142,8 @@ class PointReads:
 
     async def _read_totals(self, asked: list[Board]) -> list[dict[int, int]]:
         board = asked[0]
+        if board.segments:
+            return [await self._segments.read_totals(board)] * len(asked)
         found = await read_single(self._store.for_board(board), lambda: read_totals([board]))
         return [found[board.key]] * len(asked)
 
@@ -132,6 +163,21 @@ class PointReads:
         else:
             await self._read_totals([first.board])
         return [found.get(number) for number in range(len(asked))]
+
+    async def _read_owners_in_segments(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
+        first, owners = asked[0], list({each.owner for each in asked})
+        if any(segment.archived_us is not None for segment in first.board.segments):
+            return [None] * len(asked)
+        found = await self._segments.read_around(
+            first.board,
+            first.column_index,
+            owners,
+            better_rows=first.better_rows,
+            worse_rows=first.worse_rows,
+            start=first.start,
+            gap_rows_max=self._find_gap_rows_max(),
+        )
+        return [found.get(each.owner) for each in asked]
 
 
 def read_owner_on_boards(boards: Sequence[Entries], owner: str) -> Program[list[EntryRead]]:
@@ -199,19 +245,6 @@ def _read_around(
 def _read_archive(entries: Entries, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
     found = yield from entries.find_entries(owners)
     return found, (yield from read_totals([entries.board]))[entries.board.key]
-
-
-def read_totals(boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]]:
-    """Return the totals of each board: for each board key, the numbers of entries by column index.
-
-    Raises:
-        UnknownBoardError: a board was deleted.
-        BoardChangedError: a board is no longer the version that the caller passed.
-    """
-    totals = yield from find_totals(list({board.key for board in boards}))
-    for board in boards:
-        check_copy(board, totals[board.key])
-    return totals
 
 
 class _Around(NamedTuple):

@@ -48,11 +48,14 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("due_at", INTEGER, null=True)
     .column("stage", INTEGER, default=0)
     .column("partition", INTEGER, default=0)
+    .column("segment_of", INTEGER, null=True)  # the key of the board whose segment this is
+    .column("segment", INTEGER, default=0)
     .primary_key("board_key"),
     create_index("boards_id", BOARDS, col("id"), unique=True),
     create_index(
         "boards_shelf", BOARDS, col("family_key"), col("shelf"), col("id"), where=col("family_key").not_null()
     ),
+    create_index("boards_segment_of", BOARDS, col("segment_of"), where=col("segment_of").not_null()),
     # The boards that are due for a job, by time. A job that searches them nearly always finds none.
     create_index("boards_due_at", BOARDS, col("stage"), col("due_at"), where=col("due_at").not_null()),
     # The boards that have rows. With this index, counting these boards never reads the archived boards.

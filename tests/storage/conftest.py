@@ -14,7 +14,7 @@ from storage.records import Board, TableSharing
 from storage.store import Store
 from tests.schemas import fresh_schema
 from tests.storage.backends import BACKENDS, Backend, OpenStore
-from tests.storage.deployment import Deployment, Session, ranked
+from tests.storage.deployment import SEGMENTS, BoardTable, Deployment, Session, ranked
 from tests.storage.processes import Processes
 
 PROCESSES_S_MAX = 60
@@ -27,6 +27,8 @@ OWN_TABLES = {
 SHARED_TABLES = {"test_shared_tables"}
 # With several partitions, only these files run with shared tables too. A table is shared within one partition.
 SHARED_IN_PARTITIONS = {"test_posts", "test_replay", "test_shared_tables", "test_store_model"}
+# Only these files run with segments too. With several partitions, each segment is in another one.
+SEGMENTED = {"test_rankings", "test_segments", "test_store_model"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -37,9 +39,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     chosen = any(mark.args[0] == "backend" for mark in metafunc.definition.iter_markers("parametrize"))
     match "backend" in metafunc.fixturenames and not chosen, "table" in metafunc.fixturenames:
         case True, True:
-            places = [(name, table) for name in sorted(BACKENDS) for table in tables]
+            places: list[tuple[str, BoardTable]] = [(name, table) for name in sorted(BACKENDS) for table in tables]
             if not one and not names & SHARED_IN_PARTITIONS:
                 places.remove(("partitions", TableSharing.SHARED))
+            if names & SEGMENTED:
+                places += [(name, SEGMENTS) for name in ("partitions", "sqlite")]
             metafunc.parametrize(("backend", "table"), places, indirect=["backend"])
         case True, False:
             metafunc.parametrize("backend", sorted(BACKENDS), indirect=True)
@@ -65,7 +69,7 @@ async def store(open_store: OpenStore) -> Store:
 
 
 @pytest.fixture
-async def deployment(store: Store, table: TableSharing) -> Deployment:
+async def deployment(store: Store, table: BoardTable) -> Deployment:
     return await Deployment.on(store, table)
 
 
@@ -76,7 +80,7 @@ async def board(deployment: Deployment) -> Board:
 
 
 @pytest.fixture
-def session(backend: Backend, tmp_path: Path, table: TableSharing) -> Iterator[Session]:
+def session(backend: Backend, tmp_path: Path, table: BoardTable) -> Iterator[Session]:
     """Provide a session with a deployment, for tests that Hypothesis runs."""
     opened = Session(backend, tmp_path, table)
     yield opened

@@ -7,14 +7,22 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from config.settings import PostingSettings
 from querybuilder import asc, col, select
-from storage.boards.boards import STATE, change_board, create_board, delete_board, find_board, find_totals, reset_board
+from storage.boards.boards import (
+    STATE,
+    change_board,
+    create_board,
+    delete_board,
+    find_board,
+    find_totals_of,
+    reset_board,
+)
 from storage.boards.catalog import Catalog
 from storage.boards.families import NewBoard, make_boards, put_family
 from storage.boards.row_tables import layout_of, scope_of
@@ -54,6 +62,9 @@ from tests.storage.backends import HOME, Backend
 
 T = TypeVar("T")
 
+# Where the boards of a test keep their rows: in tables of their own, in a shared one, or in four segments each.
+BoardTable = TableSharing | Literal["segments"]
+SEGMENTS: Literal["segments"] = "segments"
 NOW_US = 1_700_000_000_000_000
 BOARDS_MAX = 10_000  # enough for property tests, which create a board for each example
 PREDICTOR = PredictorSpec(samples=100, exact_top=10, refresh_seconds=60, method=RefreshMethod.AUTO)
@@ -146,8 +157,10 @@ def erase_entry(entries: Entries, owner: str, *, now_us: int) -> Program[bool]:
 class Deployment:
     """The store as one process sees it, with the objects that the process builds on it."""
 
-    def __init__(self, store: Store, salt: str, table: TableSharing = TableSharing.OWN) -> None:
-        self.store, self.dialect, self.table = store, store.dialect, table
+    def __init__(self, store: Store, salt: str, table: BoardTable = TableSharing.OWN) -> None:
+        self.store, self.dialect = store, store.dialect
+        self.segments = 4 if table == SEGMENTS else 1
+        self.table = TableSharing.OWN if table == SEGMENTS else table
         self.partition = HOME if store.partitions > 1 else 0  # of the boards that tests create
         self.post_ids = PostIds(salt)
         self.boards = OpenBoards(open_boards_max=BOARDS_MAX)
@@ -155,12 +168,12 @@ class Deployment:
         self.clock = Clock()
 
     @classmethod
-    async def on(cls, store: Store, table: TableSharing = TableSharing.OWN) -> Self:
+    async def on(cls, store: Store, table: BoardTable = TableSharing.OWN) -> Self:
         """Migrate the store and return a deployment. `table` decides where its boards keep their rows."""
         return cls(store, await prepare_store(store), table)
 
     def laid_out(self, wanted: BoardSpec) -> BoardSpec:
-        return replace(wanted, table=self.table)
+        return replace(wanted, table=self.table, segments=self.segments)
 
     async def create(
         self,
@@ -172,7 +185,8 @@ class Deployment:
     ) -> Board:
         wanted = self.laid_out(replace(spec(*columns, ties=ties), **more))
         asked: dict[str, Any] = {"board_id": board_id, "spec": wanted, "now_us": self.clock()}
-        asked["partition"] = self.partition if partition is None else partition
+        if self.segments == 1:
+            asked["partition"] = self.partition if partition is None else partition
         return await self.store.write(lambda: create_board(**asked, boards_max=BOARDS_MAX))
 
     async def change(self, board_id: str, wanted: BoardSpec) -> Board:
@@ -227,6 +241,7 @@ class Deployment:
 
     def post(self, owner: str, *parts: BoardPost, post_id: str | None = None, at_us: int | None = None) -> Post:
         """Return a post in the form in which the service passes posts to the writer."""
+        parts = tuple(BoardPost(one.board.part_of(owner), one.changes) for one in parts)
         said = [
             (one.board.id, [(change.index, change.value, change.overwrite) for change in one.changes]) for one in parts
         ]
@@ -249,16 +264,19 @@ class Deployment:
 
     async def erase(self, board: Board, owner: str) -> bool:
         """Erase an owner from a board. Return whether the owner had an entry."""
-        store = self.store.for_board(board)
-        return await store.write(lambda: erase_entry(self.entries(board), owner, now_us=self.clock()))
+        its = board.part_of(owner)
+        return await self.store.for_board(its).write(lambda: erase_entry(self.entries(its), owner, now_us=self.clock()))
 
     async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
         return await self.store.for_board(board).read(lambda: self.entries(board).find_entries(owners))
 
     async def list_rows(self, board: Board) -> list[tuple[Any, ...]]:
-        layout = layout_of(board)
-        rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
-        return [tuple(row) for row in await self.store.for_board(board).read_query(rows.bind(**scope_of(board)))]
+        found = []
+        for each in board.parts:
+            layout = layout_of(each)
+            rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
+            found += await self.store.for_board(each).read_query(rows.bind(**scope_of(each)))
+        return sorted(map(tuple, found))
 
     async def stats(self, board: Board, owner: str) -> dict[str, StatValue | None] | None:
         """Return an owner's values by column name, or None if the owner has no entry."""
@@ -270,7 +288,7 @@ class Deployment:
 
     async def totals(self, board: Board) -> dict[int, int]:
         """Return the totals of a board that are not 0. The keys are column indexes, ALL_ENTRIES and CHANGES."""
-        counted = await self.store.for_board(board).read(lambda: find_totals([board.key]))
+        counted = await self.store.read(lambda: find_totals_of([board]))
         return {index: count for index, count in counted[board.key].items() if count and index != STATE}
 
     def writer(
@@ -303,7 +321,7 @@ class Deployment:
 class Session:
     """A deployment with an event loop of its own, because Hypothesis cannot run coroutines."""
 
-    def __init__(self, backend: Backend, directory: Path, table: TableSharing = TableSharing.OWN) -> None:
+    def __init__(self, backend: Backend, directory: Path, table: BoardTable = TableSharing.OWN) -> None:
         self._table = table
         self._runner = asyncio.Runner()
         self._opened = AsyncExitStack()

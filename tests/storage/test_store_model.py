@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from storage.boards.boards import ALL_ENTRIES, CHANGES, find_totals, list_boards
+from storage.boards.boards import ALL_ENTRIES, CHANGES, find_totals_of, list_boards
 from storage.records import (
     Best,
     Board,
@@ -31,12 +31,11 @@ from storage.records import (
     Post,
     PostStatus,
     StatValue,
-    TableSharing,
     Ties,
 )
 from storage.store import Program, in_partition
 from tests.storage.backends import Backend
-from tests.storage.deployment import Session, counter, label, part, ranked
+from tests.storage.deployment import BoardTable, Session, counter, label, part, ranked
 from tests.storage.plain import OutOfRangeError, Reached, merge_row, rank_rows
 
 NAMES, OWNERS, POST_IDS = ("a", "b", "c"), ("ada", "bob", "ÿ", "漢", "😀"), ("p", "q", "r")
@@ -56,7 +55,8 @@ class PlainBoard:
     board: Board
     rows: dict[str, list[Reached | None]] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
-    remembered: dict[str, tuple[str, list[StatValue | None]]] = field(default_factory=dict)
+    # By the key of a segment, or of the board if it has none, and the hash of a post's id.
+    remembered: dict[tuple[int, str], tuple[str, list[StatValue | None]]] = field(default_factory=dict)
     changes: int = 0
 
     def stats(self, owner: str) -> list[StatValue | None]:
@@ -96,7 +96,7 @@ PLANS = st.builds(
 class BoardsMachine(RuleBasedStateMachine):
     """Compare a store and its writer with plain dicts."""
 
-    def __init__(self, backend: Backend, directory: Path, table: TableSharing) -> None:
+    def __init__(self, backend: Backend, directory: Path, table: BoardTable) -> None:
         super().__init__()
         self.session = Session(backend, directory, table)
         self.plain: dict[str, PlainBoard] = {}
@@ -121,8 +121,9 @@ class BoardsMachine(RuleBasedStateMachine):
         if name in self.plain:
             assert board == self.plain[name].board
             return
-        assert board.key not in self.keys, "a key is never used again"
-        self.keys.add(board.key)
+        keys = {board.key, *(part.key for part in board.parts)}
+        assert not keys & self.keys, "a key is never used again"
+        self.keys |= keys
         self.plain[name] = PlainBoard(board)
         self.handles.append(board)
 
@@ -209,7 +210,7 @@ class BoardsMachine(RuleBasedStateMachine):
                 column = columns[index % len(columns)]
                 text = column.kind.value == "text"
                 (overwrite if overwrites else stats)[column.name] = f"t{value}" if text else value
-            parts[board.key] = part(board, stats, overwrite)
+            parts[board.part_of(plan.owner).key] = part(board, stats, overwrite)
         return self.session.deployment.post(plan.owner, *parts.values(), post_id=plan.post_id, at_us=plan.at_us)
 
     async def submit_all(self, requests: list[list[Post]]) -> list[list[list[PartOutcome]]]:
@@ -219,7 +220,7 @@ class BoardsMachine(RuleBasedStateMachine):
     def expect(self, post: Post, outcomes: Sequence[PartOutcome]) -> None:
         now_us = self.session.deployment.clock()
         at_us = now_us if post.at_us is None else post.at_us
-        live = {plain.board.key: plain for plain in self.plain.values()}
+        live = {each.key: plain for plain in self.plain.values() for each in plain.board.parts}
         known: list[list[StatValue | None] | None] = []
         rows: list[list[Reached | None] | None] = []
         for one in post.parts:
@@ -246,8 +247,8 @@ class BoardsMachine(RuleBasedStateMachine):
         """
         if plain is None:
             return None, None
-        if post.post_hash is not None and post.post_hash in plain.remembered:
-            fingerprint, stats = plain.remembered[post.post_hash]
+        if post.post_hash is not None and (one.board.key, post.post_hash) in plain.remembered:
+            fingerprint, stats = plain.remembered[one.board.key, post.post_hash]
             return (stats, None) if fingerprint == post.fingerprint else (None, None)
         columns = plain.board.spec.columns
         try:
@@ -272,7 +273,7 @@ class BoardsMachine(RuleBasedStateMachine):
         assert len(one.board.spec.columns) <= len(outcome.stats)
         assert outcome.stats == stats[: len(outcome.stats)]
         if post.post_hash is not None:
-            plain.remembered[post.post_hash] = (post.fingerprint, outcome.stats)
+            plain.remembered[one.board.key, post.post_hash] = (post.fingerprint, outcome.stats)
 
     # Hypothesis checks the invariants after every step.
 
@@ -284,16 +285,17 @@ class BoardsMachine(RuleBasedStateMachine):
         boards = yield from list_boards(prefix="", after="", limit=10)
         assert boards == [self.plain[name].board for name in sorted(self.plain)]
         for plain in self.plain.values():
-            yield from in_partition(plain.board.partition, self.compare_board(plain))
+            yield from self.compare_board(plain)
 
     def compare_board(self, plain: PlainBoard) -> Program[None]:
-        totals = (yield from find_totals([plain.board.key]))[plain.board.key]
+        totals = (yield from find_totals_of([plain.board]))[plain.board.key]
         assert totals.get(ALL_ENTRIES, 0) == len(plain.rows)
         assert 0 <= totals.get(CHANGES, 0) <= plain.changes
         for index in plain.board.sorted_indexes:
             assert totals.get(index, 0) == sum(row[index] is not None for row in plain.rows.values())
-            yield from self.compare_ranking(plain, index)
-        entries = yield from self.session.deployment.entries(plain.board).find_entries(OWNERS)
+            yield from in_partition(plain.board.partition, self.compare_ranking(plain, index))
+        finding = self.session.deployment.entries(plain.board).find_entries(OWNERS)
+        entries = yield from in_partition(plain.board.partition, finding)
         assert {owner: entry.updated_at_us for owner, entry in entries.items()} == plain.versions
         merger = self.session.deployment.merger(plain.board)
         for owner, entry in entries.items():
@@ -313,7 +315,7 @@ class BoardsMachine(RuleBasedStateMachine):
             assert better == sum(other.key < place.key for other in order)
 
 
-def test_boards_behave_as_dicts_do_whatever_happens(backend: Backend, tmp_path: Path, table: TableSharing) -> None:
+def test_boards_behave_as_dicts_do_whatever_happens(backend: Backend, tmp_path: Path, table: BoardTable) -> None:
     runs = iter(range(100_000))
 
     def machine() -> BoardsMachine:

@@ -285,13 +285,9 @@ class Knot(msgspec.Struct, frozen=True, kw_only=True):
     reached_at: datetime | None = None
 
 
-class Curve(msgspec.Struct, frozen=True, kw_only=True):
-    """A curve as the service sends it; `OfflineCurve` ranks with it."""
+class CurveSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """The curve of one segment of a board."""
 
-    column: str
-    best: str = "high"
-    scale: int = 0
-    ties: str = "shared"
     method: str
     total: int
     as_of: datetime
@@ -302,6 +298,16 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     errors: list[int] | None = None
     shapes: list[tuple[int, int]] | None = None
     outside: Outside | None = None
+
+
+class Curve(CurveSegment, frozen=True, kw_only=True):
+    """A curve as the service sends it; `OfflineCurve` ranks with it. The sum of `segments` has no knots of its own."""
+
+    column: str
+    best: str = "high"
+    scale: int = 0
+    ties: str = "shared"
+    segments: list[CurveSegment] | None = None
 
 
 class Refreshed(msgspec.Struct, frozen=True, kw_only=True):

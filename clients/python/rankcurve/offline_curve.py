@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from typing import NamedTuple
 
-from .answers import Curve, CurveEnd, Value
+from .answers import Curve, CurveEnd, CurveSegment, Value
 
 SHAPE_UNIT = 65_536
 TIME_LIMIT = 10**16  # microseconds since 1970; every time that the service stores is earlier
@@ -43,11 +43,7 @@ class OfflineCurve:
         self._unit: int = 10**document.scale
         self._sign = -1 if document.best == "high" else 1
         self._timed = document.ties == "earliest"
-        self._keys = [self._key(knot.value, knot.reached_at) for knot in document.knots]
-        outside = document.outside
-        self._best = None if outside is None else self._key_of_end(outside.best)
-        self._worst = None if outside is None else self._key_of_end(outside.worst)
-        self._end_errors = None if outside is None else outside.errors
+        self._segments = [self._read_segment(segment) for segment in document.segments or [document]]
 
     def rank(self, value: Value | str, reached_at: datetime | None = None) -> Bracket:
         """Return the rank of a value, which nobody needs to have.
@@ -55,42 +51,18 @@ class OfflineCurve:
         On a board where the earliest of equal values is better, `reached_at` (with a zone) breaks ties; without it the
         value counts as reached after all others. Raises ValueError if the value has more digits than the column.
         """
-        curve, keys = self.document, self._keys
-        knots, step = curve.knots, curve.step
         key = self._key(value, reached_at)
-        on_lattice = key + (keys[0] - key) % step if keys else key
-        if curve.snaps:
-            # No entry lies between two lattice points, so a key between them has the same rank as the next point.
-            key = on_lattice
-        j = bisect_left(keys, key)  # the index of the first knot that is not better; gap j lies before this knot
-        first, last = j == 0, j == len(keys)
-        low = 1 if first else knots[j - 1].rank + knots[j - 1].ties
-        high = curve.total + 1 if last else knots[j].rank
-        if low == high or (not last and keys[j] == key):
-            return Bracket(high, high, high)
-        best, worst = self._best, self._worst
-        if first and best is not None and key <= best:
-            return Bracket(low, low, low)  # nobody is better
-        if last and worst is not None and key > worst:
-            return Bracket(high, high, high)  # nobody is worse
-        if first:
-            assert best is not None, "a gap with entries has a bound"
-            start = best
-        else:
-            start = keys[j - 1] + step
-        if last:
-            assert worst is not None, "a gap with entries has a bound"
-            end = max(worst, start) + step
-        else:
-            end = keys[j]
-        inside = not first and not last
-        shape = curve.shapes[j - 1] if inside and curve.shapes else None
-        rank = _estimate(low, high, on_lattice - start, end - start, shape)
-        errors = curve.errors if inside else self._end_errors
-        if errors is None:
-            return Bracket(rank, low, high)
-        error = errors[j - 1] if inside else errors[0 if first else 1]
-        return Bracket(rank, max(low, rank - error), min(high, rank + error))
+        found = [segment.rank(key) for segment in self._segments]
+        if len(found) == 1:
+            return found[0]
+        return Bracket(*(1 + sum(rank - 1 for rank in ranks) for ranks in zip(*found, strict=True)))
+
+    def _read_segment(self, curve: CurveSegment) -> _Segment:
+        keys = [self._key(knot.value, knot.reached_at) for knot in curve.knots]
+        outside = curve.outside
+        best = None if outside is None else self._key_of_end(outside.best)
+        worst = None if outside is None else self._key_of_end(outside.worst)
+        return _Segment(curve, keys, best, worst)
 
     def _key_of_end(self, end: CurveEnd | None) -> int | None:
         return None if end is None else self._key(end.value, end.reached_at)
@@ -111,6 +83,52 @@ class OfflineCurve:
             return key * TIME_LIMIT + TIME_LIMIT - 1
         since = reached_at - EPOCH
         return key * TIME_LIMIT + (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+class _Segment(NamedTuple):
+    """A curve with the keys of its knots, and the keys of the best and the worst entry beyond them."""
+
+    curve: CurveSegment
+    keys: list[int]
+    best: int | None
+    worst: int | None
+
+    def rank(self, key: int) -> Bracket:
+        curve, keys = self.curve, self.keys
+        knots, step = curve.knots, curve.step
+        on_lattice = key + (keys[0] - key) % step if keys else key
+        if curve.snaps:
+            # No entry lies between two lattice points, so a key between them has the same rank as the next point.
+            key = on_lattice
+        j = bisect_left(keys, key)  # the index of the first knot that is not better; gap j lies before this knot
+        first, last = j == 0, j == len(keys)
+        low = 1 if first else knots[j - 1].rank + knots[j - 1].ties
+        high = curve.total + 1 if last else knots[j].rank
+        if low == high or (not last and keys[j] == key):
+            return Bracket(high, high, high)
+        best, worst = self.best, self.worst
+        if first and best is not None and key <= best:
+            return Bracket(low, low, low)  # nobody is better
+        if last and worst is not None and key > worst:
+            return Bracket(high, high, high)  # nobody is worse
+        if first:
+            assert best is not None, "a gap with entries has a bound"
+            start = best
+        else:
+            start = keys[j - 1] + step
+        if last:
+            assert worst is not None, "a gap with entries has a bound"
+            end = max(worst, start) + step
+        else:
+            end = keys[j]
+        inside = not first and not last
+        shape = curve.shapes[j - 1] if inside and curve.shapes else None
+        rank = _estimate(low, high, on_lattice - start, end - start, shape)
+        errors = curve.errors if inside else None if curve.outside is None else curve.outside.errors
+        if errors is None:
+            return Bracket(rank, low, high)
+        error = errors[j - 1] if inside else errors[0 if first else 1]
+        return Bracket(rank, max(low, rank - error), min(high, rank + error))
 
 
 def _estimate(low: int, high: int, at: int, run: int, shape: tuple[int, int] | None) -> int:

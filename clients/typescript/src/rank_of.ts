@@ -1,6 +1,6 @@
 /** Computes ranks from a curve, as the service does with `rank=estimate`. It computes with whole numbers only. */
 
-import type { Bracket, Curve } from "./types.js";
+import type { Bracket, Curve, CurveSegment } from "./types.js";
 
 const SHAPE_UNIT = 65_536n;
 const TIME_LIMIT = 10n ** 16n; // microseconds since 1970; every time that the service stores is earlier
@@ -9,9 +9,15 @@ const TIME = /^(.*?)(?:\.(\d{1,6})\d*)?(Z|[+-]\d\d:\d\d)$/;
 
 type Value = number | string;
 
-/** A curve with the keys of its knots: a smaller key is better. */
+/** A curve, and that of each segment. Most boards have one segment: the curve itself. */
 export interface KeyedCurve {
   curve: Curve;
+  segments: KeyedSegment[];
+}
+
+/** The curve of a segment with the keys of its knots: a smaller key is better. */
+interface KeyedSegment {
+  curve: CurveSegment;
   keys: bigint[];
   best: bigint | undefined;
   worst: bigint | undefined;
@@ -20,18 +26,30 @@ export interface KeyedCurve {
 export function makeKeyed(curve: Curve): KeyedCurve {
   const keyOfEnd = (end: { value: Value; reached_at?: string } | null | undefined): bigint | undefined =>
     end ? keyOf(curve, end.value, end.reached_at) : undefined;
-  return {
-    curve,
-    keys: curve.knots.map((knot) => keyOf(curve, knot.value, knot.reached_at)),
-    best: keyOfEnd(curve.outside?.best),
-    worst: keyOfEnd(curve.outside?.worst),
-  };
+  const segments = (curve.segments ?? [curve]).map((segment) => ({
+    curve: segment,
+    keys: segment.knots.map((knot) => keyOf(curve, knot.value, knot.reached_at)),
+    best: keyOfEnd(segment.outside?.best),
+    worst: keyOfEnd(segment.outside?.worst),
+  }));
+  return { curve, segments };
 }
 
 /** Return the rank of a value. Without `reachedAt`, the value counts as reached after all others. */
-export function rankOf({ curve, keys, best, worst }: KeyedCurve, value: Value, reachedAt?: string): Bracket {
+export function rankOf({ curve, segments }: KeyedCurve, value: Value, reachedAt?: string): Bracket {
+  const key = keyOf(curve, value, reachedAt);
+  let [rank, low, high] = [1, 1, 1];
+  for (const segment of segments) {
+    const found = rankIn(segment, key);
+    rank += found.rank - 1;
+    low += found.low - 1;
+    high += found.high - 1;
+  }
+  return bracketOf(rank, low, high);
+}
+
+function rankIn({ curve, keys, best, worst }: KeyedSegment, key: bigint): Bracket {
   const step = BigInt(curve.step);
-  let key = keyOf(curve, value, reachedAt);
   const onLattice = keys[0] === undefined ? key : key + modulo(keys[0] - key, step);
   // No entry lies between two lattice points, so a key between them has the same rank as the next point.
   if (curve.snaps) key = onLattice;

@@ -19,6 +19,7 @@ export type PostResult = components["schemas"]["PostResult"];
 export type PostResults = components["schemas"]["PostResults"];
 export type Problem = components["schemas"]["ProblemDocument"];
 export type Curve = components["schemas"]["CurveAnswer"];
+export type CurveSegment = components["schemas"]["CurveSegment"];
 export type Page = components["schemas"]["Page"];
 
 /** What a stream sends, with the type of each event. */

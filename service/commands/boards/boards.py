@@ -9,6 +9,7 @@ from rankcurve import AsyncClient, UnexpectedAnswerError
 from rankcurve.answers import Record, decode
 from rankcurve.client import PAGE_ENTRIES, board_path
 
+from service.commands.operating.board_moves import split
 from service.commands.tables import show_json, show_table
 from service.commands.target import BoardArgument, JsonOption, LimitOption, delete_command, service_command, take
 
@@ -97,6 +98,9 @@ async def create(
         int | None, typer.Option(min=0, help="For how long it keeps its rows once closed, before it is archived.")
     ] = None,
     partition: PartitionOption = None,
+    segments: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Over how many parts its owners are spread.")
+    ] = None,
 ) -> None:
     """Create a leaderboard, or confirm that it has this specification.
 
@@ -120,7 +124,7 @@ async def create(
     if spec is not None and ties is not None:
         raise typer.BadParameter("--ties belongs in the file given with --spec")
     more: Record = {"opens_at": opens_at, "closes_at": closes_at, "ties": ties}
-    more |= {"grace_seconds": grace_seconds, "keep_seconds": keep_seconds, "partition": partition}
+    more |= {"grace_seconds": grace_seconds, "keep_seconds": keep_seconds, "partition": partition, "segments": segments}
     wanted |= {name: value for name, value in more.items() if value is not None}
     show_json(await client.request("PUT", board_path(board), Record, body=wanted))
 
@@ -218,3 +222,6 @@ async def close(
 def delete(board: BoardArgument) -> str:
     """Delete a leaderboard with all its entries. This can't be undone; the command asks first unless --yes is given."""
     return board_path(board)
+
+
+board_app.command("split")(split)

@@ -1,4 +1,4 @@
-"""`rankcurve partition move` moves a leaderboard to another partition of the store, while services use both."""
+"""`rankcurve partition move` and `board split` move a leaderboard's rows while services use the store."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import os
 import socket
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,10 +18,14 @@ from service.commands.target import BoardArgument, fail
 from storage.errors import StorageError, StoreLockedError
 
 if TYPE_CHECKING:
-    from jobs.boards.move import MoveCounts
+    from jobs.boards.move import BeginCopy, MoveCounts
+    from storage.store import Store
 
 TargetArgument = Annotated[
     int, typer.Argument(metavar="PARTITION", min=0, help="The number of the partition.", show_default=False)
+]
+SegmentsArgument = Annotated[
+    int, typer.Argument(metavar="SEGMENTS", min=2, max=64, help="The number of segments.", show_default=False)
 ]
 PROGRESS_S = 1.0
 # Posts to the board wait while the move waits for a long read of the board's table. After this time the move gives way,
@@ -43,22 +49,60 @@ def move(
     Example:
         rankcurve partition move season 3 --store postgresql://USER@HOST/DATABASE
     """
+    from storage.entries.board_copy import begin_copy
+
     settings = read_settings({"store": store, "create_store": False}, assignments, config)
-    settings = settings.model_copy(update={"lock_timeout_s": min(settings.lock_timeout_s, LOCK_TIMEOUT_S_MAX)})
-    begun_s = time.perf_counter()
-    try:
-        done = asyncio.run(move_on_store(settings, board, partition))
-    except StoreLockedError as error:
-        fail(f"stop the service first, because the command opens the store itself: {error.detail}")
-    except StorageError as error:
-        fail(error.detail)
-    seconds = time.perf_counter() - begun_s
+    done, seconds = _run(settings, board, lambda _store: partial(begin_copy, target=partition))
     typer.echo(f"{board} is in partition {partition}: {_describe(done)} in {seconds:.1f} s")
     typer.echo(f"posts to it waited for at most {done.waited_s:.3f} s")
 
 
-async def move_on_store(settings: Settings, board_id: str, target: int) -> MoveCounts:
-    """Move a board to another partition. Raises what `BoardMove.run` does."""
+def split(
+    board: BoardArgument,
+    segments: SegmentsArgument,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Spread a leaderboard over another number of segments. The services may go on, and no post is lost.
+
+    The rows are copied while posts go on, each to the segment of its owner. At the end posts to the leaderboard wait,
+    usually for less than a second. Until the next refresh, ranks are counted, because the new segments have no curves.
+    If the command is killed, the leaderboard stays as it was: run the command again after a minute. On SQLite, stop the
+    service first.
+
+    Example:
+        rankcurve board split season 8 --store postgresql://USER@HOST/DATABASE
+    """
+    from storage.segments.board_split import begin_split
+
+    settings = read_settings({"store": store, "create_store": False}, assignments, config)
+
+    def begin(opened: Store) -> BeginCopy:
+        own_tables_max = settings.own_tables_max if opened.dialect.parses_schema else None
+        boards_max = settings.catalog_boards_max
+        return partial(begin_split, segments=segments, boards_max=boards_max, own_tables_max=own_tables_max)
+
+    done, seconds = _run(settings, board, begin)
+    typer.echo(f"{board} has {segments} segments: {_describe(done)} in {seconds:.1f} s")
+    typer.echo(f"posts to it waited for at most {done.waited_s:.3f} s")
+
+
+def _run(settings: Settings, board: str, begin: Callable[[Store], BeginCopy]) -> tuple[MoveCounts, float]:
+    """Return the counts of a move, and the seconds that it took. End the command if the move fails."""
+    settings = settings.model_copy(update={"lock_timeout_s": min(settings.lock_timeout_s, LOCK_TIMEOUT_S_MAX)})
+    begun_s = time.perf_counter()
+    try:
+        done = asyncio.run(move_on_store(settings, board, begin))
+    except StoreLockedError as error:
+        fail(f"stop the service first, because the command opens the store itself: {error.detail}")
+    except StorageError as error:
+        fail(error.detail)
+    return done, time.perf_counter() - begun_s
+
+
+async def move_on_store(settings: Settings, board_id: str, begin: Callable[[Store], BeginCopy]) -> MoveCounts:
+    """Move a board's rows. `begin` makes the program that begins the copy. Raises what `BoardMove.run` does."""
     # Imported here: the other commands need no driver.
     from jobs.boards.move import BoardMove
     from service.stores import open_store
@@ -74,7 +118,7 @@ async def move_on_store(settings: Settings, board_id: str, target: int) -> MoveC
                 store,
                 make_work_leases(settings),
                 board_id=board_id,
-                target=target,
+                begin=begin(store),
                 holder=f"{socket.gethostname()}:{os.getpid()}",
                 monotonic=time.monotonic,
                 sleep=asyncio.sleep,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rankcurve import AsyncClient
-from rankcurve.answers import Audit, Board, Curve, Record, ValueAt
+from rankcurve import AsyncClient, OfflineCurve
+from rankcurve.answers import Audit, Board, Curve, Knot, Record, ValueAt
 from rankcurve.client import ranking_path
 
 from service.commands.reading.ranks import (
@@ -90,7 +90,7 @@ async def curve(
 
 def show_curve(found: Curve, error: str) -> None:
     headings = ("column", "method", "entries", "knots", "off by at most", "as of")
-    row = (found.column, found.method, found.total, len(found.knots), error, found.as_of)
+    row = (found.column, found.method, found.total, len(knots_of(found)), error, found.as_of)
     show_table(headings, [row], numeric=("entries", "knots"))
     typer.echo()
 
@@ -122,16 +122,17 @@ def draw_curve(curve: Curve, path: Path, *, title: str) -> None:
 
     End the command if the board is empty or the extra is not installed.
     """
-    if not curve.knots:
+    knots = knots_of(curve)
+    if not knots:
         fail("the curve is of an empty column, so there is nothing to draw")
     figure = new_figure()
     # Draw equal values as a vertical line from their first rank to their last.
-    points = [(float(knot.value), knot.rank, knot.rank + max(knot.ties, 1) - 1) for knot in curve.knots]
+    points = [(float(knot.value), knot.rank, knot.rank + max(knot.ties, 1) - 1) for knot in knots]
     values = list(chain.from_iterable((value, value) for value, _, _ in points))
     ranks = list(chain.from_iterable((first, last) for _, first, last in points))
     shares = [100 * (curve.total - rank) / max(curve.total - 1, 1) for rank in ranks]
     by_rank, by_share = figure.subplots(1, 2)
-    about = f"{curve.total:,} entries, {len(curve.knots):,} knots, {curve.method}, as of {curve.as_of}"
+    about = f"{curve.total:,} entries, {len(knots):,} knots, {curve.method}, as of {curve.as_of}"
     figure.suptitle(f"{title}\n{about}", fontsize="medium")
     by_rank.plot(values, ranks)
     by_rank.set(yscale="log", xlabel=curve.column, ylabel="rank")
@@ -147,6 +148,19 @@ def draw_curve(curve: Curve, path: Path, *, title: str) -> None:
         axes.grid(alpha=0.3)
     undated = {"Date": None} if path.suffix.lower() == ".svg" else None
     figure.savefig(path, format=path.suffix.lower().removeprefix("."), metadata=undated)
+
+
+def knots_of(curve: Curve) -> list[Knot]:
+    """Return a curve's knots, best first. Those of segments have the estimated ranks of the whole board."""
+    if not curve.segments:
+        return curve.knots
+    known = {(knot.value, knot.reached_at) for segment in curve.segments for knot in segment.knots}
+    offline = OfflineCurve(curve)
+    knots = [
+        Knot(value=value, rank=offline.rank(value, reached_at).rank, reached_at=reached_at)
+        for value, reached_at in known
+    ]
+    return sorted(knots, key=lambda knot: knot.rank)
 
 
 def new_figure() -> Figure:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from predictor import FitMethod, LiveCurve, RankCurve
+from predictor import AnyCurve, FitMethod
 from service.contract.problems import ProblemDocument
 from service.contract.requests import BestName, KindName, MergeName, MethodName, TiesName
 from service.contract.values import Number, Time, format_us, one_of
@@ -54,16 +54,16 @@ class CurveState(msgspec.Struct, frozen=True, kw_only=True):
     bound: float  # the greatest relative error that a current rank below the exactly counted top may have
 
 
-def curve_state(board: Board, curve: RankCurve, now_us: int) -> CurveState:
+def curve_state(board: Board, curve: AnyCurve, now_us: int) -> CurveState:
     return CurveState(
         method=curve.method,
         total=curve.total,
-        knots=len(curve.knots),
+        knots=curve.knot_count,
         as_of=format_us(curve.as_of_us),
         age_seconds=max(0.0, (now_us - curve.as_of_us) / 1e6),
         certificate=curve.certificate,
-        live=isinstance(curve, LiveCurve),
-        moves=curve.moved if isinstance(curve, LiveCurve) else 0,
+        live=curve.is_live,
+        moves=curve.moved,
         bound=curve.estimate_drift(board.spec.predictor.exact_top + 1).bound,
     )
 
@@ -74,7 +74,7 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     `curves` has the state of each ranked column's curve. Lists of leaderboards leave it out. Lists by activity have
     `active_at`, the time of the last logged change or else of the creation. `opens_at`,
     `closes_at`, `grace_seconds` and `keep_seconds` are present if the leaderboard has an opening or a closing time. A
-    `partition` is present if the store has several partitions. A
+    `partition` is present if the store has several partitions and the leaderboard has one segment. A
     `closed` leaderboard takes no posts. An `archived` leaderboard no longer has rows. Requests for its top, its owners,
     its values and its curve are answered from its archive. Any other request is answered with 410.
     """
@@ -84,6 +84,7 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     ties: TiesName
     table: Literal["own", "shared"]
     partition: int | UnsetType = UNSET
+    segments: int = 1
     predictor: PredictorAnswer
     opens_at: Time | UnsetType | None = UNSET
     closes_at: Time | UnsetType | None = UNSET
@@ -461,6 +462,21 @@ class KnotAnswer(msgspec.Struct):
     reached_at: Time | UnsetType = UNSET
 
 
+class CurveSegment(msgspec.Struct, kw_only=True):
+    """The curve of one segment. `as_of` says when its ranks were true."""
+
+    method: CurveMethod
+    total: int
+    as_of: Time
+    certificate: float | None
+    step: int
+    snaps: bool
+    knots: list[KnotAnswer]
+    errors: list[int] | None
+    shapes: list[list[int]] | None
+    outside: OutsideAnswer | None
+
+
 class CurveAnswer(msgspec.Struct, kw_only=True):
     """A curve with everything that is needed to calculate ranks offline.
 
@@ -469,6 +485,9 @@ class CurveAnswer(msgspec.Struct, kw_only=True):
     1/65536 of the rise between the knots. `errors` has, for each pair of neighbouring knots, how far an estimated rank
     between the two can be off. It is null if this was not measured. Lines and cubics are defined on a lattice, whose
     points are `step` units of the last digit apart. If `snaps` is true, every stored value lies on the lattice.
+
+    Only a leaderboard with several segments has `segments`, and then `knots` is empty. Its number of better entries is
+    the sum of those of the segments. Its bounds are summed likewise, and `certificate` is of the sum.
     """
 
     column: str
@@ -485,6 +504,7 @@ class CurveAnswer(msgspec.Struct, kw_only=True):
     errors: list[int] | None
     shapes: list[list[int]] | None
     outside: OutsideAnswer | None
+    segments: list[CurveSegment] | UnsetType = UNSET
 
 
 class RefreshAnswer(msgspec.Struct):

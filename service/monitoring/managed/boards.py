@@ -53,7 +53,7 @@ class BoardObjects:
         self._now_us, self._boards_max = context.now_us, context.limits.managed_boards_max
 
     def _shown(self) -> list[Board]:
-        boards = self._catalog.list_known()
+        boards = self._catalog.list_whole()
         return boards if len(boards) <= self._boards_max else []
 
     def list_names(self) -> Iterator[ObjectName]:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from config.masking import masked
-from jobs.curves.refresh_requests import Refresher
+from jobs.curves.refresh_requests import Refresher, refresh_board
 from jobs.job_context import JobContext
 from service.telemetry.metrics.process import Metrics
 from storage.records import Board
@@ -72,7 +72,7 @@ async def manage_objects(
         return await context.book.reread()
 
     async def refresh(board: Board, column_index: int) -> float:
-        return (await refreshes.refresh_now(board, column_index)).seconds
+        return (await refresh_board(refreshes, board, column_index))[1]
 
     actions = {f"job.{name}": _job_action(getattr(context.controls, name)) for name in _JOB_OPERATIONS}
     channel = NodeChannel({**actions, "cache.flush": flush}, settings, metrics.node)

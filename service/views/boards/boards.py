@@ -129,6 +129,7 @@ def make_spec(body: BoardBody, context: Context) -> BoardSpec:
             method=RefreshMethod.AUTO if predictor.method is UNSET else RefreshMethod(predictor.method),
         ),
         table=TableSharing(body.table),
+        segments=body.segments,
     )
 
 
@@ -205,9 +206,12 @@ async def _list_by_activity(context: Context, query: BoardsQuery, limit: int, of
             detail = f"more than {ACTIVE_BOARDS_MAX} leaderboards match; leave out those of families, or name a part"
             raise ProblemError("too_many_boards", detail, pointer="order")
         active: dict[int, int] = {}
-        for partition, theirs in by_partition(boards):
-            keys = [board.key for board in theirs]
+        for partition, theirs in by_partition(part for board in boards for part in board.parts):
+            keys = [part.key for part in theirs]
             active |= yield from in_partition(partition, change_log.find_last_changes(keys))
+        for board in boards:
+            if changed := [active[part.key] for part in board.segments if part.key in active]:
+                active[board.key] = max(changed)
         places = {board.key: (-active.get(board.key, board.created_at_us), board.id) for board in boards}
         wanted = sorted((board for board in boards if places[board.key] > start), key=lambda board: places[board.key])
         found = yield from _with_state(wanted[: limit + 1], context.now_us())
@@ -234,7 +238,8 @@ async def remove_board(context: Context, call: Call) -> None:
 
     board = await _change_alone(context, board_id, program)
     context.catalog.forget_board(board_id)
-    context.curves.book.forget_board(board.key)
+    for part in board.parts:
+        context.curves.book.forget_board(part.key)
 
 
 async def _change_alone(context: Context, board_id: str, program: Callable[[], Program[Board]]) -> Board:
@@ -299,7 +304,8 @@ def make_board_answer(
         columns=[_column_answer(column) for column in board.spec.columns],
         ties=board.spec.ties.value,
         table=board.spec.table.value,
-        partition=board.partition if context.store.partitions > 1 else UNSET,
+        partition=board.partition if context.store.partitions > 1 and not board.segments else UNSET,
+        segments=board.spec.segments,
         predictor=msgspec.convert(board.spec.predictor, PredictorAnswer, from_attributes=True),
         **_times(board.spec.season),
         closed=closed,

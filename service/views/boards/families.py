@@ -79,6 +79,8 @@ def make_family_spec(body: PutFamily, context: Context) -> FamilySpec:
         if PeriodKind(name) not in periods:
             raise SpecInvalidError(f"keep names {name!r}, which is not a period of the family", pointer=f"/keep/{name}")
     keep = tuple(sorted((PeriodKind(name), count) for name, count in body.keep.items()))
+    if body.segments > 1:
+        raise SpecInvalidError("the leaderboards of a family have one segment", pointer="/segments")
     return FamilySpec(make_spec(body, context), periods, body.time_zone, facets, body.grace_seconds, keep)
 
 

@@ -45,8 +45,8 @@ _Positions = dict[int, dict[int, int]]  # log positions by partition, and then b
 
 
 async def erase_entry(context: Context, call: Call) -> None:
-    board = await context.catalog.find_board(call.path["board"])
     owner, until = call.path["owner"], _Positions()
+    board = (await context.catalog.find_board(call.path["board"])).part_of(owner)
     entries = context.boards.open_board(board)
     waited = await drop_queued(context.store, owner, board_key=board.key)
     await context.store_for_board(board).write(lambda: _erase([entries], owner, context.now_us(), until))

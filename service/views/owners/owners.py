@@ -55,8 +55,8 @@ def find_ranked_column(board: Board, name: str) -> int:
 
 async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     query: ProfilesQuery = call.query
-    board = await context.catalog.find_board(call.path["board"])
     owner = call.path["owner"]
+    board = (await context.catalog.find_board(call.path["board"])).part_of(owner)
     if not query.profiles and (unchanged := await find_unchanged(context, call, board)) is not None:
         return unchanged
     found, totals, _ = await context.reads.read_entry(board, owner)
@@ -105,13 +105,13 @@ async def _find_on_boards(context: Context, boards: Sequence[Board], owner: str)
     """
     by_store: dict[Store, list[Board]] = defaultdict(list)
     for board in boards:
-        by_store[context.store_for_board(board)].append(board)
+        by_store[context.store_for_board(board.part_of(owner))].append(board)
     found: dict[str, OwnerBoard] = {}
     for store, theirs in by_store.items():
-        opened = {board.key: context.boards.open_board(board) for board in theirs}
-        entries = await store.read(partial(find_on_tables, list(opened.values()), owner))
+        opened = [context.boards.open_board(board.part_of(owner)) for board in theirs]
+        entries = await store.read(partial(find_on_tables, opened, owner))
         for board in theirs:
-            if (entry := entries.get(board.key)) is not None:
+            if (entry := entries.get(board.part_of(owner).key)) is not None:
                 stats = context.ranks.find_locator(board).format_stats(entry.cells)
                 found[board.id] = OwnerBoard(board.id, format_us(entry.updated_at_us), stats)
     return found
@@ -119,11 +119,17 @@ async def _find_on_boards(context: Context, boards: Sequence[Board], owner: str)
 
 async def find_hidden_entries(context: Context, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
     """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows them."""
+    if board.segments:
+        found: dict[str, Entry] = {}
+        for part in {part.key: part for part in map(board.part_of, owners)}.values():
+            theirs = [owner for owner in owners if board.part_of(owner) is part]
+            found |= await find_hidden_entries(context, part, theirs)
+        return found
     entries = context.boards.open_board(board)
     if isinstance(entries, ArchivedEntries):
         return await context.store_for_board(board).read(lambda: entries.of_hidden(owners))
-    found = await context.store_for_board(board).read(lambda: hidden_statements.find_hidden([board.key], owners))
-    return {each.entry.owner: each.widen_cells(len(board.spec.columns)) for each in found.entries}
+    hidden = await context.store_for_board(board).read(lambda: hidden_statements.find_hidden([board.key], owners))
+    return {each.entry.owner: each.widen_cells(len(board.spec.columns)) for each in hidden.entries}
 
 
 async def look_up_entries(context: Context, call: Call) -> LookupAnswer:

@@ -34,9 +34,10 @@ from service.contract.values import parse_decimal
 from service.ranks.locator import CountStarts, LocatedRank, Locator, WantedRank
 from service.ranks.next_better import NextBetterFinder
 from service.views.retry_on_change import retry_with_boards
+from storage.boards.boards import read_totals
 from storage.boards.family_ids import board_id, parse_board_id
 from storage.errors import NotRankedError, UnknownOwnerError
-from storage.reads.point_reads import read_owner_on_boards, read_totals
+from storage.reads.point_reads import NO_STARTS, read_owner_on_boards
 from storage.records import Best, Board
 from storage.store import Program, Store
 
@@ -93,8 +94,9 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
     if query.next:
         return await _positions_with_next(context, locator, owner, indexes, query.rank)
     as_of_us = context.now_us()
-    starts = locator.find_default_starts(indexes, query.rank)
-    read = await context.reads.read_entry(board, owner, starts)
+    # Counts in segments are made one rank at a time, by `find_positions`.
+    starts = NO_STARTS if board.segments else locator.find_default_starts(indexes, query.rank)
+    read = await context.reads.read_entry(board.part_of(owner), owner, starts)
     if read.entry is None:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
     cells, mode = read.entry.cells, query.rank
@@ -110,7 +112,8 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
             context.metrics.count_ranks_read("positions", position.method)
         return OwnerPositions(owner, [*answers])
     wanted = list_wanted_ranks(read.entry, indexes)
-    ranked = await locator.find_positions(wanted, mode, read.totals)
+    totals = locator.count_by_curves(indexes) if board.segments else read.totals
+    ranked = await locator.find_positions(wanted, mode, totals)
     found = {each.column_index: position for each, position in zip(wanted, ranked, strict=True)}
     return _owner_positions(context, board, owner, indexes, found)
 

@@ -20,7 +20,7 @@ from service.contract.routes import Call, Reply
 from service.contract.values import format_us, to_wire_number
 from service.streams.journal_lane import encode_in_turns
 from storage.errors import BadCursorError
-from storage.log.journal import JournalPage, JournalRow, Numbers, RowReader, board_key_of, journal, padded
+from storage.log.journal import JournalPage, JournalRow, Numbers, RowReader, board_key_of, is_told, journal, padded
 from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
 from storage.log.merging import Merger
 from storage.queue.outcomes import decode_error
@@ -103,7 +103,8 @@ def make_lines(rows: Iterable[tuple[Place, JournalRow]], boards: _Boards) -> Ite
         writer, board = writers.get(row.board_key), boards.get(row.board_key)
         if writer is None and board is not None:
             writer = writers[row.board_key] = _LineWriter(board)
-        yield _line(place, row, writer)
+        if is_told(board, row.record):
+            yield _line(place, row, writer)
 
 
 def _line(place: Place, row: JournalRow, writer: _LineWriter | None) -> JournalLine:

@@ -145,7 +145,7 @@ async def _find_outdated(catalog: Catalog, outcomes: Sequence[PostOutcome]) -> l
     outdated: set[str] = set()
     for board in {board.id: board for boards in unknown for board in boards}.values():
         with suppress(UnknownBoardError):
-            if await catalog.reread_board(board.id) != board:
+            if board not in (await catalog.reread_board(board.id)).parts:
                 outdated.add(board.id)
     return [index for index, boards in enumerate(unknown) if any(board.id in outdated for board in boards)]
 
@@ -164,7 +164,7 @@ def _resolved_here(context: Context, post: ReceivedPost, board: Board | None) ->
         changes = parse_changes(board, post.stats, post.overwrite)
     except (PostError, ProblemError):
         return None
-    parts = [BoardPost(board, changes)]
+    parts = [BoardPost(board.part_of(post.owner), changes)]
     if post.post_id is None:
         return Post(post.owner, parts, None, None, "")
     return make_post(context, post, board, changes, parts)
@@ -200,7 +200,7 @@ async def _resolved(context: Context, post: ReceivedPost, only_board: str | None
                 asked.reread.add(board_id)
                 board = await context.catalog.reread_board(board_id)  # another process may have added the column
                 changes = parse_changes(board, post.stats, post.overwrite)
-            parts.append(BoardPost(board, changes))
+            parts.append(BoardPost(board.part_of(post.owner), changes))
         except UnknownBoardError as error:
             errors[board_id] = asked.unknown[board_id] = error
         except (PostError, ProblemError) as error:

@@ -5,7 +5,7 @@ Each event is written to the connection immediately. A client that reads too slo
 """
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from time import perf_counter
 
@@ -19,7 +19,7 @@ from service.http.endpoint import X_REQUEST_ID
 from service.http.fast_json import PlainStream
 from service.streams.subscriptions import Event, OwnerTopic, Topic, TopTopic, decode_event_id
 from service.views.owners.owners import find_column
-from storage.records import Board
+from storage.log.journal import Numbers
 
 SSE_TYPE = "text/event-stream"
 LAST_EVENT_ID = "Last-Event-ID"
@@ -31,8 +31,8 @@ _HEADERS = {hdrs.CONTENT_TYPE: SSE_TYPE, hdrs.CACHE_CONTROL: "no-store", "X-Acce
 class StreamClient:
     """The connection of one client of a stream. It implements `subscriptions.Subscriber`."""
 
-    def __init__(self, partition: int, *, unread_bytes_max: int) -> None:
-        self._partition, self._unread_bytes_max = partition, unread_bytes_max
+    def __init__(self, partitions: Sequence[int], *, unread_bytes_max: int) -> None:
+        self._partitions, self._unread_bytes_max = partitions, unread_bytes_max
         self._first: list[bytes] = []  # events that came before the connection was ready
         self._transport: asyncio.Transport | None = None
         self._chunked = False
@@ -50,7 +50,7 @@ class StreamClient:
             await self._ended.wait()
 
     def send_event(self, event: Event) -> bool:
-        return self._write(event.encode_event(self._partition))
+        return self._write(event.encode_event(self._partitions))
 
     def send_heartbeat(self) -> bool:
         return self._write(_BEAT)
@@ -89,11 +89,11 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     else:
         owner = parse_owner(query.owner)
         key, make = (*ranking, owner), lambda: OwnerTopic(context.ranks, board, index, owner)
-    feed = context.feeds.of_partition(board.partition)
-    client = StreamClient(board.partition, unread_bytes_max=settings.stream_unread_bytes_max)
+    feed = context.feeds.find_feed(board)
+    client = StreamClient(feed.partitions, unread_bytes_max=settings.stream_unread_bytes_max)
     try:
         # An alias may have named another board when the client was last connected, so the client gets the whole state.
-        last_seen = None if call.has_alias else _last_seen(call.request, board)
+        last_seen = None if call.has_alias else _last_seen(call.request, feed.partitions)
         await feed.join_topic(key, make, client, last_seen=last_seen)
         response = PlainStream(headers={**_HEADERS, X_REQUEST_ID: call.request_id, **(call.answer_headers or {})})
         call.answered_s = perf_counter()  # leave the stream out of the measured time: the client decides its length
@@ -106,9 +106,9 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
         feed.leave_topic(key, client)
 
 
-def _last_seen(request: web.BaseRequest, board: Board) -> int | None:
+def _last_seen(request: web.BaseRequest, partitions: Sequence[int]) -> Numbers | None:
     text = request.headers.get(LAST_EVENT_ID, "").strip()
     if not text:
         return None
-    number = decode_event_id(text, board.partition)
-    return NEVER_SEEN if number is None else number
+    numbers = decode_event_id(text, partitions)
+    return (NEVER_SEEN,) * len(partitions) if numbers is None else numbers

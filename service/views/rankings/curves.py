@@ -5,19 +5,22 @@ ranks as the clients do gets exactly the ranks of the service. An audit counts t
 entries, and compares the curve with them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from math import ceil
 from time import perf_counter
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
-from predictor import Curve, LiveCurve, RankCurve
+from jobs.curves.refresh_requests import refresh_board
+from predictor import Curve, LiveCurve, RankCurve, SummedCurve
 from service.context import Context
 from service.contract.queries import AuditQuery
 from service.contract.responses.boards import (
     AuditAnswer,
     AuditedRank,
     CurveAnswer,
+    CurveSegment,
     EndAnswer,
     KnotAnswer,
     OutsideAnswer,
@@ -32,7 +35,7 @@ from storage.archive.archive_writer import build_exact_curve
 from storage.curves.stored_curves import ServedCurve
 from storage.errors import ArchivedError, NoCurveError
 from storage.log.cells import Padding
-from storage.records import Board
+from storage.records import Board, ColumnSpec
 
 SHOWN_MAX = 10  # the most wrong brackets that the answer to an audit lists
 
@@ -42,19 +45,28 @@ async def get_curve(context: Context, call: Call) -> Reply:
     # If another process has emptied the board, this process's curve still describes the former entries. This read
     # raises an error in that case.
     await context.store_for_board(board).read(lambda: read_board_totals(board))
-    served = context.curves.book.find_served(board, index)
-    found: RankCurve | None
-    if served is not None:
-        found, etag = served.curve, curve_etag(board, served)
-    elif (found := await _find_final_curve(context, board, index)) is not None:
-        etag = f'W/"{board.key}-{index}-final-{found.total}"'
-    else:
-        raise NoCurveError(f"{call.path['column']!r} of {board.id!r} has no curve yet")
+    curves, tags = [], []
+    for part in board.parts:
+        found = await _find_curve(context, part, index)
+        if found is None:
+            raise NoCurveError(f"{call.path['column']!r} of {board.id!r} has no curve yet")
+        curves.append(found[0])
+        tags.append(found[1])
+    etag = tags[0] if len(tags) == 1 else f'W/"{blake2b("".join(tags).encode(), digest_size=16).hexdigest()}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if match_entity_tag(call.request.headers.get("If-None-Match", ""), etag):
         return Reply(None, status=304, headers=headers)
     context.metrics.count_ranks_read("rankings", "curve")
-    return Reply(curve_document(board, index, found), headers=headers)
+    return Reply(curve_document(board, index, curves), headers=headers)
+
+
+async def _find_curve(context: Context, board: Board, index: int) -> tuple[RankCurve, str] | None:
+    """Return the curve of a board without segments, or of a segment, and its entity tag, or None."""
+    served = context.curves.book.find_served(board, index)
+    if served is not None:
+        return served.curve, curve_etag(board, served)
+    final = await _find_final_curve(context, board, index)
+    return None if final is None else (final, f'W/"{board.key}-{index}-final-{final.total}"')
 
 
 async def _find_final_curve(context: Context, board: Board, index: int) -> Curve | None:
@@ -83,8 +95,36 @@ def curve_etag(board: Board, served: ServedCurve) -> str:
     return f'W/"{board.key}-{board.partition}-{served.column_index}-{served.version}-{live_version}"'
 
 
-def curve_document(board: Board, column_index: int, curve: RankCurve) -> CurveAnswer:
+def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve]) -> CurveAnswer:
+    """Return the document of a board's curve, given the curves of its segments, or the only curve."""
     column = board.spec.columns[column_index]
+    segments = [_segment_document(board, column, curve) for curve in curves]
+    document = segments[0]
+    if len(segments) > 1:
+        curve = SummedCurve(curves)
+        document = CurveSegment(
+            method=curve.method,
+            total=curve.total,
+            as_of=format_us(curve.as_of_us),
+            certificate=curve.certificate,
+            step=1,
+            snaps=False,
+            knots=[],
+            errors=None,
+            shapes=None,
+            outside=None,
+        )
+    return CurveAnswer(
+        column=column.name,
+        best=column.best.value,
+        scale=column.scale,
+        ties=board.spec.ties.value,
+        **structs.asdict(document),
+        segments=segments if len(segments) > 1 else UNSET,
+    )
+
+
+def _segment_document(board: Board, column: ColumnSpec, curve: RankCurve) -> CurveSegment:
     padding = Padding(board.spec, column)
 
     def place_of(key: int) -> tuple[Number, str | UnsetType]:
@@ -97,11 +137,7 @@ def curve_document(board: Board, column_index: int, curve: RankCurve) -> CurveAn
     for key, better_count, ties in curve.knots:
         value, reached_at = place_of(key)
         knots.append(KnotAnswer(value, 1 + better_count, ties, reached_at))
-    return CurveAnswer(
-        column=column.name,
-        best=column.best.value,
-        scale=column.scale,
-        ties=board.spec.ties.value,
+    return CurveSegment(
         method=curve.method,
         total=curve.total,
         as_of=format_us(curve.as_of_us),
@@ -137,14 +173,14 @@ async def refresh_curve(context: Context, call: Call) -> RefreshAnswer:
     board, index = await find_column(context, call.path["board"], call.path["column"])
     if board.archived_us is not None:
         raise ArchivedError(f"{board.id!r} was archived, and its curves are final")
-    done = await context.curves.refreshes.refresh_now(board, index)
+    curve, seconds = await refresh_board(context.curves.refreshes, board, index)
     return RefreshAnswer(
         column=board.spec.columns[index].name,
-        method=done.curve.method,
-        total=done.curve.total,
-        as_of=format_us(done.curve.as_of_us),
-        certificate=done.curve.certificate,
-        seconds=done.seconds,
+        method=curve.method,
+        total=curve.total,
+        as_of=format_us(curve.as_of_us),
+        certificate=curve.certificate,
+        seconds=seconds,
     )
 
 

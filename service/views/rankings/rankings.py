@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 from math import floor
 
-from predictor import BoundedRank, RankCurve, add_up_ranks
+from predictor import AnyCurve, BoundedRank, add_up_ranks
 from service.context import Context
 from service.contract.problems import ProblemError
 from service.contract.queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
@@ -175,7 +175,7 @@ class _ValueFinder:
     """Finds the values of ranks: from rows if they are few or if there is no curve, otherwise from the curve."""
 
     def __init__(self, context: Context, board: Board, index: int) -> None:
-        self.curve: RankCurve | None = context.curves.book.find_curve(board, index)
+        self.curve: AnyCurve | None = context.curves.book.find_curve(board, index)
         self._start = context.ranks.find_locator(board).find_count_start(index)
         # The rows that this request may still read to find exact values of deep ranks.
         self._rows_left = context.settings.light_read_rows_max

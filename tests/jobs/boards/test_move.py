@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,9 +19,10 @@ from predictor import Curve, Knot
 from querybuilder import Bound, col, select
 from storage.archive.archive_reader import ArchivedEntries
 from storage.archive.archive_writer import ArchiveWriter
-from storage.boards.boards import CHANGES, STATE, find_totals
+from storage.boards.boards import CHANGES, STATE, find_totals, read_totals
 from storage.boards.closed_boards import lock_rows_keys
 from storage.curves.stored_curves import find_listed_curves, store_curve
+from storage.entries.board_copy import begin_copy
 from storage.entries.entries import log_moves
 from storage.entries.erasure import erasure_statements
 from storage.entries.hidden_owners import hidden_statements
@@ -40,7 +42,6 @@ from storage.leases.work_leases import WorkLeases
 from storage.log.log_record import ChangeKind
 from storage.periods import PeriodKind
 from storage.posting.transaction import PostTransaction
-from storage.reads.point_reads import read_totals
 from storage.records import Board, FamilySpec, PostStatus, TableSharing, Ties
 from storage.schema.creation import count_partitions
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS, TOTALS
@@ -89,7 +90,7 @@ def mover(
         store,
         WorkLeases(clock, margin_us=0),
         board_id=board_id,
-        target=target,
+        begin=partial(begin_copy, target=target),
         holder="test",
         monotonic=asyncio.get_running_loop().time,
         sleep=pause,

@@ -29,7 +29,7 @@ async def create_board(world: World, method: RefreshMethod = RefreshMethod.AUTO,
 async def refresh_on_schedule(world: World, board: Board) -> RankCurve:
     """Run the next scheduled refresh. Return the curve that readers then get."""
     await refresh_due(world, await start_job(world))
-    curve = world.book.find_curve(board, 0)
+    curve = world.book.find_part_curve(board, 0)
     assert curve is not None
     return curve
 

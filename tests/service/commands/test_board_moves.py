@@ -1,4 +1,4 @@
-"""Test the command that moves a board to another partition."""
+"""Test the commands that move a board to another partition, and to other segments."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -41,6 +41,24 @@ async def test_the_command_moves_a_board_and_says_how_long_posts_waited(place: s
             (("unknown", "1"), "no leaderboard 'unknown'"),
         ):
             assert said in await move(*arguments, "--store", place, code=1)
+    finally:
+        await store.close()
+
+
+async def test_the_command_splits_a_board(place: str) -> None:
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    try:
+        await store.create_apart(3)
+        deployment = await Deployment.on(store)
+        board = await deployment.create("season", ranked("xp"))
+        posts = [deployment.post(f"o{number}", part(board, {"xp": number}), post_id=str(number)) for number in range(9)]
+        await deployment.apply(*posts)
+        output = await asyncio.to_thread(run, "board", "split", "season", "3", "--store", place, code=0)
+        assert "season has 3 segments: 9 rows and 9 post ids copied" in output.output
+        assert "posts to it waited for at most" in output.output
+        found = await deployment.find("season")
+        assert [segment.partition for segment in found.segments] == [0, 1, 2] or len(found.segments) == 3
+        assert "has segments" in await move("season", "1", "--store", place, code=1)
     finally:
         await store.close()
 

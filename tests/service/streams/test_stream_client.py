@@ -8,7 +8,7 @@ from aiohttp import HttpVersion11, web
 from service.streams.subscriptions import Event
 from service.views.posts.stream import StreamClient
 
-EVENT = Event(7, "top", b"{}")
+EVENT = Event((7,), "top", b"{}")
 TEXT = b"id: 7\nevent: top\ndata: {}\n\n"
 
 
@@ -64,7 +64,7 @@ async def serving(client: StreamClient, socket: Socket, response: Response) -> a
 
 
 async def test_events_from_before_the_connection_was_ready_are_sent_first() -> None:
-    client, socket, response = StreamClient(0, unread_bytes_max=1_000), Socket(), Response()
+    client, socket, response = StreamClient((0,), unread_bytes_max=1_000), Socket(), Response()
     assert client.send_event(EVENT)
     task = await serving(client, socket, response)
     assert response.first == b"retry: 1000\n\n" + TEXT
@@ -75,7 +75,7 @@ async def test_events_from_before_the_connection_was_ready_are_sent_first() -> N
 
 
 async def test_a_client_that_does_not_read_is_disconnected_at_the_bound() -> None:
-    client, socket, response = StreamClient(0, unread_bytes_max=200), Socket(), Response()
+    client, socket, response = StreamClient((0,), unread_bytes_max=200), Socket(), Response()
     task = await serving(client, socket, response)
     taken = 0
     while client.send_event(EVENT):

@@ -269,7 +269,8 @@ async def test_work_for_several_requests_carries_no_request_id() -> None:
 async def test_the_reader_of_streams_carries_no_request_id(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     await service.board("b", {"name": "xp"})
     await service.post_xp("b", ada=1)
-    feed, seen = service.context.feeds.of_partition(0), asyncio.Queue[str]()
+    board = await service.context.catalog.find_board("b")
+    feed, seen = service.context.feeds.find_feed(board), asyncio.Queue[str]()
     monkeypatch.setattr(feed, "_beat", lambda: seen.put_nowait(REQUEST_ID.get()))
     async with ClientSession(headers=SENT) as session, session.get(f"{service.base}{B}/stream?column=xp") as answer:
         assert answer.headers["X-Request-Id"] == "caller-1"

@@ -7,12 +7,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from storage.boards.boards import create_board, list_boards
+from storage.boards.boards import create_board, list_boards, read_totals
 from storage.boards.catalog import Catalog
 from storage.boards.families import delete_family
 from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
 from storage.periods import PeriodKind
-from storage.reads.point_reads import read_totals
 from storage.records import Best, Board, BoardSpec, Family, FamilySpec, Merge, TableSharing, Ties
 from storage.store import Program, Store
 from tests.storage.deployment import Deployment, part, ranked, spec

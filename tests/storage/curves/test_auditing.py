@@ -8,7 +8,7 @@ import pytest
 from config.settings import JobSettings
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
 from storage.boards.boards import CHANGES, find_totals
-from storage.curves.auditing import Audit, audit_curve
+from storage.curves.auditing import Audit, AuditedPart, audit_curve
 from storage.curves.sampling import sample_curve
 from storage.curves.stored_curves import ServedCurve, store_curve
 from storage.errors import BoardChangedError, UnknownBoardError
@@ -78,10 +78,10 @@ class Audited:
             now_s += ticks
             return now_s
 
-        entries = self.deployment.entries(self.board)
+        parts = [AuditedPart(self.deployment.entries(self.board), moment)]
 
         def program() -> Program[Audit]:
-            return audit_curve(entries, INDEX, moment, limits, rng=random.Random(5), monotonic=monotonic)
+            return audit_curve(parts, INDEX, limits, rng=random.Random(5), monotonic=monotonic)
 
         return await self.deployment.store.read(program, heavy=True)
 
@@ -150,7 +150,7 @@ async def test_an_audit_bounds_its_owners_its_rows_and_its_time(deployment: Depl
     near = await made.audit(moment, LIMITS.model_copy(update={"audit_rows_max": 20}))
     assert len(near.compared) == 10
     assert max(each.true_rank for each in near.compared) <= 10
-    assert len((await made.audit(moment, LIMITS.model_copy(update={"audit_s_max": 3}), ticks=1)).compared) == 3
+    assert len((await made.audit(moment, LIMITS.model_copy(update={"audit_s_max": 8}), ticks=1)).compared) == 3
 
 
 async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deployment) -> None:

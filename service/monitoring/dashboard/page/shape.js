@@ -9,16 +9,26 @@ export class Shape {
     this.document = document;
     this.high = document.best === "high";
     this.total = document.total;
-    this.values = document.knots.map((knot) => Number(knot.value));
+    this.segments = (document.segments ?? []).map((segment) => new Shape({ ...document, ...segment, segments: undefined }));
+    if (this.segments.length) this.addUp();
+    this.values = this.document.knots.map((knot) => Number(knot.value));
     this.keys = this.values.map((value) => this.key(value));
-    this.ranks = document.knots.map((knot) => knot.rank);
-    this.ties = document.knots.map((knot) => knot.ties);
+    this.ranks = this.document.knots.map((knot) => knot.rank);
+    this.ties = this.document.knots.map((knot) => knot.ties);
     this.unit = 10 ** -document.scale; // the smallest step of a value
     this.step = document.ties === "shared" ? document.step * this.unit : 0;
     const ends = document.outside ?? {};
     this.bestEnd = ends.best ? this.key(Number(ends.best.value)) : null;
     this.worstEnd = ends.worst ? this.key(Number(ends.worst.value)) : null;
     this.outerErrors = ends.errors ?? null;
+  }
+
+  /** Take the values of all segments' knots as knots, with estimated ranks. */
+  addUp() {
+    const known = new Map(this.segments.flatMap(({ document }) => document.knots.map(({ value }) => [Number(value), value])));
+    const values = [...known.keys()].sort((a, b) => this.key(a) - this.key(b));
+    const knots = values.map((value) => ({ value: known.get(value), rank: this.at(value).rank, ties: 1 }));
+    this.document = { ...this.document, knots };
   }
 
   /** Where a value stands among others, smaller is better. */
@@ -45,6 +55,7 @@ export class Shape {
 
   /** {rank, low, high} of a value. */
   at(value) {
+    if (this.segments.length) return this.sumAt(value);
     const key = this.key(value);
     const j = this.indexOf(key);
     const count = this.keys.length;
@@ -63,8 +74,19 @@ export class Shape {
     return { rank, low: Math.max(low, rank - error), high: Math.min(high, rank + error) };
   }
 
+  sumAt(value) {
+    const sum = { rank: 1, low: 1, high: 1 };
+    for (const segment of this.segments) {
+      const found = segment.at(value);
+      for (const name of ["rank", "low", "high"]) sum[name] += found[name] - 1;
+    }
+    return sum;
+  }
+
   /** The smallest and the largest value that it knows of. */
   range() {
+    const ranges = this.segments.filter(({ total }) => total).map((segment) => segment.range());
+    if (ranges.length) return [Math.min(...ranges.map(([least]) => least)), Math.max(...ranges.map(([, most]) => most))];
     const keys = [...this.keys, this.bestEnd, this.worstEnd].filter((key) => key !== null);
     const values = keys.map((key) => this.value(key));
     return [Math.min(...values), Math.max(...values)];

@@ -114,7 +114,7 @@ def move_entries(rng: random.Random, curve: Curve, padding: Padding, step: int) 
 
 def decode_document(board: Board, curve: Curve | LiveCurve) -> dict[str, Any]:
     """Return the document of a curve as a client receives it."""
-    document: dict[str, Any] = json.loads(msgspec.json.encode(curve_document(board, 0, curve)), parse_float=Decimal)
+    document: dict[str, Any] = json.loads(msgspec.json.encode(curve_document(board, 0, [curve])), parse_float=Decimal)
     return document
 
 

@@ -16,10 +16,11 @@ CASES = [(ties, seed) for ties in ("shared", "earliest") for seed in (1, 2)]
 METHODS = {"count": True, "knot": True, "gap": True, "curve": False}  # for each method, whether its ranks are exact
 
 
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[Service]:
+@pytest.fixture(params=[1, 4], ids=["one table", "segments"])
+async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
     """Start a service that counts ranks only in gaps of up to 3 entries. So even small boards get estimated ranks."""
     async with Service(tmp_path, exact_gap_rows_max=3).running() as made:
+        made.segments = request.param
         yield made
 
 

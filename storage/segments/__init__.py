@@ -1,0 +1,12 @@
+"""A board whose entries are spread over segments by a hash of the owner, read as one board.
+
+    post ──hash of the owner──> one segment                         read ──> all segments ──merged──> one answer
+
+A segment is a board of its own, with its own rows, totals, log and curves, in any partition. Posts, jobs, archives and
+the journal see segments. Callers of the service see the board. `Board.part_of` says which segment has an owner.
+
+`segmented_entries` reads the segments in one program: it adds up counts, and merges rows that the segments return in
+order. The most important rule: what it returns is what one board with all these rows would return. Only the snapshots
+differ: each segment is read in one snapshot, and on a store that spans several servers these may be of different
+moments.
+"""

@@ -1,0 +1,182 @@
+"""Programs that spread a board's entries over other segments while posts to the board go on.
+
+`jobs.boards.move` runs them. The entries are copied as in a move (`storage.entries.board_copy`), each to the segment
+that its owner will have. The switch is one transaction: it retires the earlier segments, and the new ones begin.
+
+    pending segment ──switch──> segment ──another split──> retired segment, without rows
+
+Retired segments stay in the catalog, so the journal knows the board of their changes. Post ids do not name their owner.
+So each new segment gets the post ids of all earlier ones. The new segments begin without curves; the refresh job fits
+them next.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from querybuilder import Lock, col, count, count_if, delete, drop_table, select
+from storage.boards.boards import (
+    ALL_ENTRIES,
+    CHANGES,
+    PENDING,
+    RETIRED,
+    WHOLE,
+    check_board_limits,
+    check_segments,
+    choose_partitions,
+    clear_partition,
+    encode_spec,
+    find_board,
+    find_gone_segments,
+    find_totals_of,
+    insert_segment,
+    lock_standalone_board,
+    store_columns,
+    store_states,
+)
+from storage.boards.row_tables import layout_of
+from storage.entries.board_copy import MOVE_POOL, BoardCopies, BoardCopy, RowsCopy, shape_of
+from storage.entries.entries import add_totals
+from storage.errors import (
+    ArchivedError,
+    BoardChangedError,
+    PeriodClosedError,
+    SpecConflictError,
+    UnknownBoardError,
+)
+from storage.leases.claims import store_clock
+from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.log.journal import journal
+from storage.log.log_record import ChangeKind
+from storage.records import Board, TableSharing, segment_of
+from storage.schema.tables import BOARDS, HIDDEN_ENTRIES
+from storage.store import Program, Row, in_partition
+
+_Counts = dict[int, int]  # by column index and `ALL_ENTRIES`
+
+
+class BoardSplitCopy(BoardCopies):
+    """Programs that spread one board over new segments."""
+
+    def __init__(self, board: Board, segments: Sequence[Board]) -> None:
+        self.board, self.segments = board, tuple(segments)
+        self.copies = [BoardCopy(part, segments, sources=len(board.parts)) for part in board.parts]
+        self._counted: dict[int, _Counts] = {}
+
+    def list_left_behind(self) -> list[tuple[int, int, int]]:
+        return []  # each split fills new tables
+
+    def count_targets(self) -> Program[None]:
+        indexes = self.board.sorted_indexes
+        for segment in self.segments:
+            layout = layout_of(segment)
+            counts = [count(), *(count_if(col(layout.columns[index].name).not_null()) for index in indexes)]
+            [row] = yield select(*counts).from_(layout.table).bind().at(segment.partition)
+            self._counted[segment.key] = dict(zip((ALL_ENTRIES, *indexes), map(int, row), strict=True))
+
+    def switch(
+        self, marks: Sequence[int], *, begun_changes: Sequence[int | None], released: Program[None]
+    ) -> Program[None]:
+        board = self.board
+        now = yield from find_board(board.id, lock=Lock.UPDATE, queued=True)
+        if [*map(shape_of, now.parts)] != [*map(shape_of, board.parts)] or now.closed_us is not None:
+            raise BoardChangedError
+        counted = {key: dict(counts) for key, counts in self._counted.items()}
+        for copy, mark, changes in zip(self.copies, marks, begun_changes, strict=True):
+            yield from copy.catch_up(mark, changes, lambda owners, sign: self._count(owners, sign, counted))
+            yield from copy.copy_small_tables((HIDDEN_ENTRIES,))
+        totals = yield from find_totals_of([board])
+        counted[self.segments[0].key][CHANGES] = totals[board.key].get(CHANGES, 0)  # the content stays the same
+        begun_us = yield from store_clock()
+        yield from self._replace_parts(now, begun_us)
+        yield from store_states(self.segments)
+        for segment in self.segments:
+            yield from in_partition(segment.partition, add_totals({segment.key: counted[segment.key]}))
+        yield from released
+        # Readers of streams then look for the board in the catalog. The log comes last, because of its counter.
+        yield from journal.log_event(board, ChangeKind.MOVED, begun_us)
+
+    def _count(self, owners: Sequence[str], sign: int, counted: dict[int, _Counts]) -> Program[None]:
+        """Add the entries that these owners have in the targets to the counts, or subtract them."""
+        for number, segment in enumerate(self.segments):
+            theirs = [owner for owner in owners if segment_of(owner, len(self.segments)) == number]
+            layout = layout_of(segment)
+            reading = RowsCopy(layout, layout, {}).read_owners(theirs)
+            for row in (yield from in_partition(segment.partition, reading)):
+                _add_row(counted[segment.key], row, sign)
+
+    def _replace_parts(self, now: Board, begun_us: int) -> Program[None]:
+        """Retire the earlier segments, or the table of the board, and let the new segments begin."""
+        for part in now.parts:
+            yield from in_partition(part.partition, clear_partition(part))
+            if part.segment_of is not None:
+                yield from store_columns(part, segment=RETIRED - part.segment, due_at=None, archived_at=begun_us)
+        spec = replace(now.spec, segments=len(self.segments))
+        yield from store_columns(now, spec=encode_spec(spec), segment=WHOLE, due_at=None)
+        for segment in self.segments:
+            yield from store_columns(segment, segment=segment.segment, due_at=now.closes_us)
+
+    def remove_copy(self, released: Program[None]) -> Program[None]:
+        try:
+            board = yield from find_board(self.board.id, lock=Lock.UPDATE)
+        except UnknownBoardError:
+            board = None
+        if board is not None and self.has_begun(board):
+            return
+        yield from released
+        yield from _remove_segments(self.segments)
+
+    def has_begun(self, board: Board) -> bool:
+        return [part.key for part in board.segments] == [segment.key for segment in self.segments]
+
+
+def _add_row(counts: _Counts, row: Row, sign: int) -> None:
+    _, _, *cells = row
+    counts[ALL_ENTRIES] += sign
+    for index in counts.keys() - {ALL_ENTRIES, CHANGES}:
+        counts[index] += sign * (cells[index] is not None)
+
+
+def _remove_segments(segments: Iterable[Board]) -> Program[None]:
+    for segment in segments:
+        yield drop_table(layout_of(segment).table, if_exists=True).bind().at(segment.partition)
+        yield delete(BOARDS).where(col("board_key").eq(segment.key), col("segment").lt(0)).bind()
+
+
+def begin_split(
+    board_id: str,
+    leases: WorkLeases,
+    *,
+    segments: int,
+    boards_max: int,
+    own_tables_max: int | None,
+    holder: str,
+    lease_us: int,
+) -> Program[tuple[BoardSplitCopy, WorkLease]]:
+    """Take the lease of a board, and create empty segments. Run this for `CONTROL`.
+
+    Raises:
+        UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
+        SpecInvalidError: the board is in a shared table.
+        SpecConflictError: the board has this many segments already.
+        ArchivedError, PeriodClosedError: the board takes no more posts.
+        TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
+        LeaseTakenError: another process moves or splits the board.
+    """
+    board = yield from lock_standalone_board(board_id, lock=Lock.SHARE)
+    check_segments(shared=board.spec.table is TableSharing.SHARED, partition=None)
+    if board.archived_us is not None:
+        raise ArchivedError(f"the leaderboard {board_id!r} was archived, so it has no rows")
+    if any(part.closed_us is not None for part in board.parts):
+        raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
+    if len(board.parts) == segments:
+        raise SpecConflictError(f"{board_id!r} has {segments} segments already", pointer="/segments")
+    lease = yield from leases.claim(MOVE_POOL, str(board.key), holder=holder, lease_us=lease_us)
+    gone = yield from find_gone_segments(board)
+    yield from _remove_segments(each for each in gone if each.segment <= PENDING)  # a split that was killed
+    yield from check_board_limits(new=segments, own=True, boards_max=boards_max, own_tables_max=own_tables_max)
+    places = yield from choose_partitions(None, segments)
+    made = []
+    for number, place in enumerate(places):
+        segment = yield from insert_segment(board, PENDING - number, place, due_us=None)
+        made.append(replace(segment, segment=number))
+    return BoardSplitCopy(board, made), lease

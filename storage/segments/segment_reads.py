@@ -1,0 +1,151 @@
+"""Reads of all segments of a board at once, each in a snapshot of its own, for many callers together."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from storage.boards.boards import add_up_totals, check_copy, read_totals
+from storage.entries.entries import Entries
+from storage.entries.exact_ranks import CellOf, CountStart, GapCount
+from storage.entries.rankings import Neighbours, OwnersNeighbours, Ranking, edge_of
+from storage.records import Board
+from storage.store import Program, Store, read_single
+
+from .segmented_entries import SegmentedRanking, add_up_counts
+
+T = TypeVar("T")
+
+
+class _Read(NamedTuple):
+    """What one segment answers about many places."""
+
+    around: list[OwnersNeighbours]
+    counts: dict[CellOf, GapCount | None]
+
+
+class SegmentReads:
+    """Each method sends the segments their statements at the same time, on connections of their own."""
+
+    def __init__(self, store: Store, open_board: Callable[[Board], Entries]) -> None:
+        self._store, self._open_board = store, open_board
+
+    async def _each(self, board: Board, ask: Callable[[int, Board, Store, Entries], Awaitable[T]]) -> list[T]:
+        reads = [
+            ask(number, segment, self._store.for_board(segment), self._open_board(segment))
+            for number, segment in enumerate(board.segments)
+        ]
+        return await asyncio.gather(*reads)
+
+    async def read_totals(self, board: Board) -> dict[int, int]:
+        """Return the totals of a board, added up. Raises what `read_totals` raises."""
+
+        async def ask(_number: int, segment: Board, store: Store, _entries: Entries) -> dict[int, int]:
+            return (await read_single(store, lambda: read_totals([segment])))[segment.key]
+
+        return add_up_totals(await self._each(board, ask))
+
+    async def count_cells(
+        self, board: Board, column_index: int, start: CountStart, cells: Sequence[CellOf]
+    ) -> dict[CellOf, GapCount]:
+        """Count the entries better than each cell, in one statement for each segment."""
+
+        async def ask(number: int, segment: Board, store: Store, entries: Entries) -> dict[CellOf, GapCount]:
+            ranking, its_start = entries.rankings[column_index], start.parts[number]
+            found = await read_single(store, lambda: ranking.gaps.count_better(its_start, cells))
+            counts = {cell: count for cell, count in found.items() if count is not None}
+            for cell in found.keys() - counts.keys():
+                counts[cell] = await _count_alone(store, segment, ranking, its_start, cell)
+            check_copy(segment, next(iter(counts.values())).totals)
+            return counts
+
+        found = await self._each(board, ask)
+        return {cell: add_up_counts([each[cell] for each in found]) for cell in cells}
+
+    async def read_around(
+        self,
+        board: Board,
+        column_index: int,
+        owners: Sequence[str],
+        *,
+        better_rows: int,
+        worse_rows: int,
+        start: CountStart | None,
+        gap_rows_max: int,
+    ) -> dict[str, OwnersNeighbours]:
+        """Return the rows around each owner that has a value in the column, and with `start` also counts.
+
+        `gap_rows_max`: see `Ranking.count_all_from_anchors`.
+        """
+        merged = self._open_board(board).rankings[column_index]
+        assert isinstance(merged, SegmentedRanking)
+        places = await self._find_places(board, column_index, owners)
+        if not places:
+            return {}
+        cells = {owner: (cell, owner if merged.timed else "") for cell, owner in places}
+        counted = [] if start is None else merged.choose_cells(start, set(cells.values()), gap_rows_max)
+
+        async def ask(number: int, segment: Board, store: Store, entries: Entries) -> _Read:
+            ranking = entries.rankings[column_index]
+
+            def program() -> Program[_Read]:
+                around = yield from ranking.read_around_places(places, better_rows=better_rows, worse_rows=worse_rows)
+                check_copy(segment, around[0].totals)
+                counts: dict[CellOf, GapCount | None] = {}
+                if counted and start is not None:
+                    counts = yield from ranking.gaps.count_better(start.parts[number], counted)
+                return _Read(around, counts)
+
+            return await (store.read(program) if counted else read_single(store, program))
+
+        reads = await self._each(board, ask)
+        totals = add_up_totals([read.around[0].totals for read in reads])
+        found = {}
+        for number, (_, owner) in enumerate(places):
+            near = merged.merge_neighbours(
+                [read.around[number].near for read in reads], better_rows=better_rows, worse_rows=worse_rows
+            )
+            counts = [read.counts.get(cells[owner]) for read in reads]
+            known = [count for count in counts if count is not None]
+            found[owner] = OwnersNeighbours(near, totals, add_up_counts(known) if len(known) == len(reads) else None)
+        await self._count_edges(board, merged, [each.near for each in found.values()])
+        return found
+
+    async def _count_edges(self, board: Board, merged: SegmentedRanking, around: Sequence[Neighbours]) -> None:
+        """Fill in `edge_ties`, with one statement for each segment."""
+        edges = [near for near in around if merged.has_edge(near)]
+        places = [edge_of(near, merged.index) for near in edges]
+
+        async def ask(_number: int, _segment: Board, store: Store, entries: Entries) -> list[int]:
+            ranking = entries.rankings[merged.index]
+            return await read_single(store, lambda: ranking.count_ties_before(places))
+
+        if edges:
+            for near, *ties in zip(edges, *(await self._each(board, ask)), strict=True):
+                near.edge_ties = sum(ties)
+
+    async def _find_places(self, board: Board, column_index: int, owners: Sequence[str]) -> list[tuple[str, str]]:
+        """Return the cells of those owners that have a value in the column, with the owners."""
+
+        async def ask(_number: int, segment: Board, store: Store, entries: Entries) -> list[tuple[str, str]]:
+            theirs = [owner for owner in owners if board.part_of(owner) is segment]
+            found = await read_single(store, lambda: entries.find_entries(theirs)) if theirs else {}
+            cells = ((entry.cells[column_index], owner) for owner, entry in found.items())
+            return [(cell, owner) for cell, owner in cells if isinstance(cell, str)]
+
+        return [place for places in await self._each(board, ask) for place in places]
+
+
+async def _count_alone(store: Store, board: Board, ranking: Ranking, start: CountStart, cell: CellOf) -> GapCount:
+    """Count a cell that the log could not confirm among others: alone, or else from the top."""
+    text, owner = cell
+    alone = await read_single(store, lambda: ranking.count_from_anchor(start, text, owner=owner))
+    if alone is not None:
+        return alone
+
+    def count_from_top() -> Program[GapCount]:
+        better_count = yield from ranking.count_better(text)
+        ties_before = (yield from ranking.count_tied(text, owner))[1] if owner else 0
+        totals = (yield from read_totals([board]))[board.key]
+        return GapCount(better_count, ties_before, totals, from_anchor=False)
+
+    return await store.read(count_from_top, heavy=True)

@@ -1,0 +1,234 @@
+"""`SegmentedEntries` and `SegmentedRanking` return what one board with the rows of all segments would return.
+
+A read of rows in order takes from each segment as many rows as are wanted in all, and merges them. So a page costs each
+segment one statement of the page's size.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import TypeVar
+
+from storage.boards.boards import add_up_totals, check_copy
+from storage.entries.entries import Entries
+from storage.entries.exact_ranks import CellOf, CountStart, GapCount
+from storage.entries.rankings import ANCHORS_MAX, Neighbours, Ranking, Sample, edge_of
+from storage.records import Board, Entry
+from storage.store import Program, Rows, in_partition
+
+WALK_ROWS = 500  # how many rows a walk reads from each segment at once
+# Texts that sort after every owner, and before every owner.
+AFTER_ALL_OWNERS, BEFORE_ALL_OWNERS = "\U0010ffff", ""
+
+T = TypeVar("T")
+
+
+class SegmentedRanking(Ranking):
+    """Programs that read one ranked column of all segments. Run them for any partition."""
+
+    def __init__(self, board: Board, index: int, parts: Sequence[Ranking]) -> None:
+        super().__init__(board, index)
+        self._board = board
+        self._parts = parts
+
+    def _each(self, ask: Callable[[Ranking], Program[T]]) -> Program[list[T]]:
+        """Run a program of every segment in its partition, and return the results in the order of the segments."""
+        found = []
+        for segment, ranking in zip(self._board.segments, self._parts, strict=True):
+            found.append((yield from in_partition(segment.partition, ask(ranking))))
+        return found
+
+    def _order(self, entry: Entry) -> tuple[int, str]:
+        return self.padding.key_of_cell(str(entry.cells[self.index])), entry.owner
+
+    def count_better(self, cell: str) -> Program[int]:
+        return sum((yield from self._each(lambda part: part.count_better(cell))))
+
+    def count_better_up_to(self, cell: str, limit: int) -> Program[int]:
+        return min(limit, sum((yield from self._each(lambda part: part.count_better_up_to(cell, limit)))))
+
+    def count_range(self, *, least: str, past: str) -> Program[int]:
+        return sum((yield from self._each(lambda part: part.count_range(least=least, past=past))))
+
+    def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
+        found = yield from self._each(lambda part: part.count_tied(cell, owner))
+        return sum([ties for ties, _ in found]), sum([before for _, before in found])
+
+    def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
+        """Count the entries better than a cell in every segment, each from its own knot.
+
+        Return None if the log of a segment cannot confirm a knot's count.
+        """
+        return (yield from self._count_all(start, [(cell, owner)]))[cell, owner]
+
+    def count_all_from_anchors(
+        self, start: CountStart, cells: Iterable[CellOf], gap_rows_max: int
+    ) -> Program[dict[CellOf, GapCount | None]]:
+        """Count as `Ranking.count_all_from_anchors` does, where the gaps of all segments together are short enough."""
+        asked = self.choose_cells(start, cells, gap_rows_max)
+        return (yield from self._count_all(start, asked)) if asked else {}
+
+    def choose_cells(self, start: CountStart, cells: Iterable[CellOf], gap_rows_max: int) -> list[CellOf]:
+        """Return the cells that `count_all_from_anchors` counts."""
+        chosen = []
+        for cell, owner in cells:
+            gap = start.curve.find_gap(self.padding.key_of_cell(cell))
+            if gap.better_count < self._exact_top or 0 < gap.rows <= gap_rows_max:
+                chosen.append((cell, owner))
+        return chosen
+
+    def _count_all(self, start: CountStart, cells: Sequence[CellOf]) -> Program[dict[CellOf, GapCount | None]]:
+        counts: dict[CellOf, list[GapCount | None]] = {cell: [] for cell in cells}
+        for segment, part, its_start in zip(self._board.segments, self._parts, start.parts, strict=True):
+            counted = yield from in_partition(segment.partition, part.gaps.count_better(its_start, cells))
+            for cell, count in counted.items():
+                if count is not None:
+                    check_copy(segment, count.totals)
+                counts[cell].append(count)
+        added: dict[CellOf, GapCount | None] = {}
+        for cell, theirs in counts.items():
+            found = [count for count in theirs if count is not None]
+            added[cell] = add_up_counts(found) if len(found) == len(theirs) else None
+        return added
+
+    def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
+        """Return the cell and owner of the `rank`-th row, or None if the ranking has fewer rows.
+
+        The curves say near which cell the row is. The walk to it reads no more rows than the gaps of the segments hold
+        there.
+        """
+        place, skip_rows = (None, rank - 1) if start is None else (yield from self._find_place_before(start, rank))
+        return (yield from self._walk(place, skip_rows))
+
+    def _find_place_before(self, start: CountStart, rank: int) -> Program[tuple[tuple[str, str] | None, int]]:
+        """Return a place above the `rank`-th row (None: the top), and how many rows to skip after it."""
+        sought = rank
+        for _ in range(ANCHORS_MAX):
+            near = start.curve.key_at(sought)
+            if near is None:
+                break
+            # The cell need not exist. The rows that are better are counted.
+            edge = self.padding.cell_of_key(near.low)
+            counted = yield from self.count_from_anchor(start, edge)
+            if counted is None:
+                break
+            if counted.better_count < rank:
+                return (edge, BEFORE_ALL_OWNERS), rank - 1 - counted.better_count
+            sought = max(1, sought - (counted.better_count - rank + 1))  # entries came since the fits
+        return None, rank - 1
+
+    def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
+        """Skip rows from the top, or below a cell, and return the next row's cell and owner, or None."""
+        return (yield from self._walk(None if below is None else (below, AFTER_ALL_OWNERS), skip_rows))
+
+    def _walk(self, place: tuple[str, str] | None, skip_rows: int) -> Program[tuple[str, str] | None]:
+        """Skip rows after a place (None: from the top), and return the next row's cell and owner, or None."""
+        rows = yield from (
+            self.read_first_rows(WALK_ROWS) if place is None else self.read_rows_after(*place, WALK_ROWS)
+        )
+        while len(rows) <= skip_rows:
+            if len(rows) < WALK_ROWS:
+                return None
+            skip_rows -= len(rows)
+            last = rows[-1]
+            rows = yield from self.read_rows_after(str(last.cells[self.index]), last.owner, WALK_ROWS)
+        row = rows[skip_rows]
+        return str(row.cells[self.index]), row.owner
+
+    def sample_row(self, skip_rows: int, below: str | None = None) -> Program[Sample | None]:
+        landed = yield from self.find_row_after_skip(skip_rows, below)
+        return (yield from self._sample(landed))
+
+    def sample_worst_row(self) -> Program[Sample | None]:
+        return (yield from self._sample((yield from self.find_worst_row())))
+
+    def _sample(self, landed: tuple[str, str] | None) -> Program[Sample | None]:
+        if landed is None:
+            return None
+        ties, before = yield from self.count_tied(*landed)
+        return Sample(landed[0], before, ties)
+
+    def tally_cells(self, limit: int, below: str | None = None) -> Program[Rows]:
+        tallies: dict[str, int] = {}
+        for rows in (yield from self._each(lambda part: part.tally_cells(limit, below))):
+            for cell, entries in rows:
+                tallies[cell] = tallies.get(cell, 0) + entries
+        return [[cell, tallies[cell]] for cell in sorted(tallies, key=self.padding.key_of_cell)[:limit]]
+
+    def find_worst_row(self) -> Program[tuple[str, str] | None]:
+        found = [row for row in (yield from self._each(lambda part: part.find_worst_row())) if row is not None]
+        return max(found, key=lambda row: (self.padding.key_of_cell(row[0]), row[1]), default=None)
+
+    def read_first_rows(self, limit: int) -> Program[list[Entry]]:
+        return self._merge((yield from self._each(lambda part: part.read_first_rows(limit))), limit)
+
+    def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
+        return self._merge((yield from self._each(lambda part: part.read_rows_after(cell, owner, limit))), limit)
+
+    def read_rows_before(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
+        return self._last((yield from self._each(lambda part: part.read_rows_before(cell, owner, limit))), limit)
+
+    def _merge(self, found: Iterable[list[Entry]], limit: int) -> list[Entry]:
+        return list(islice(heapq.merge(*found, key=self._order), limit))
+
+    def _last(self, found: Iterable[list[Entry]], limit: int) -> list[Entry]:
+        merged = list(heapq.merge(*found, key=self._order))
+        return merged[max(0, len(merged) - limit) :]
+
+    def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
+        found = yield from self._each(
+            lambda part: part.read_rows_around(cell, owner, better_rows=better_rows, worse_rows=worse_rows)
+        )
+        near = self.merge_neighbours(found, better_rows=better_rows, worse_rows=worse_rows)
+        if self.has_edge(near):
+            near.edge_ties = (yield from self.count_tied(*edge_of(near, self.index)))[1]
+        return near
+
+    def merge_neighbours(self, found: Sequence[Neighbours], *, better_rows: int, worse_rows: int) -> Neighbours:
+        """Return the rows around a place, given those in each segment. Leave `edge_ties` at 0."""
+        return Neighbours(
+            self._last([each.before for each in found], better_rows),
+            self._merge([each.after for each in found], worse_rows),
+            sum([each.ties_before for each in found]),
+        )
+
+    def has_edge(self, near: Neighbours) -> bool:
+        """Return whether the first two rows tie, so that `edge_ties` has to be counted."""
+        before = near.before
+        return len(before) > 1 and before[0].cells[self.index] == before[1].cells[self.index]
+
+
+def add_up_counts(parts: Sequence[GapCount]) -> GapCount:
+    """Return the count of a cell in all segments, given the count in each of them."""
+    return GapCount(
+        sum([part.better_count for part in parts]),
+        sum([part.ties_before for part in parts]),
+        add_up_totals([part.totals for part in parts]),
+        all(part.from_anchor for part in parts),
+    )
+
+
+class SegmentedEntries(Entries):
+    """Programs that read the entries and the rankings of all segments. Posts go to the segments themselves."""
+
+    def __init__(self, board: Board, parts: Sequence[Entries]) -> None:
+        super().__init__(board)
+        self._parts = parts
+
+    @cached_property
+    def rankings(self) -> dict[int, Ranking]:
+        return {
+            index: SegmentedRanking(self.board, index, [part.rankings[index] for part in self._parts])
+            for index in self.board.sorted_indexes
+        }
+
+    def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
+        asked: dict[int, list[str]] = {}
+        for owner in owners:
+            asked.setdefault(self.board.part_of(owner).key, []).append(owner)
+        found: dict[str, Entry] = {}
+        for part in self._parts:
+            if (theirs := asked.get(part.board.key)) is not None:
+                found |= yield from in_partition(part.board.partition, part.find_entries(theirs))
+        return found

@@ -1,0 +1,222 @@
+"""Split boards while posts go on, and compare them with what they were."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.boards.move import BoardMove, MoveCounts
+from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board, list_boards
+from storage.entries.hidden_owners import hidden_statements
+from storage.entries.rebuild import rebuild_board
+from storage.errors import (
+    LeaseTakenError,
+    RacesLostError,
+    SpecConflictError,
+    SpecInvalidError,
+)
+from storage.leases.claims import store_clock
+from storage.leases.work_leases import WorkLeases
+from storage.records import Board, PostStatus, TableSharing
+from storage.segments.board_split import begin_split
+from storage.store import CONTROL, Program
+from tests.storage.backends import BACKENDS, OpenStore
+from tests.storage.deployment import Deployment, counter, part, ranked
+from tests.storage.queueing import QueueDesk
+
+OWNERS = [f"o{number}" for number in range(40)]
+
+
+@pytest.fixture(params=["partitions", "sqlite"])
+async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
+    async with BACKENDS[request.param](request)(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def deployment(open_store: OpenStore) -> Deployment:
+    return await Deployment.on(await open_store())
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("jobs.boards.move", "storage.entries.board_copy"):
+        monkeypatch.setattr(f"{module}.PAGE_ROWS", 6)
+
+
+def splitter(deployment: Deployment, segments: int, *, kind: type[BoardMove] = BoardMove) -> BoardMove:
+    async def pause(_seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    return kind(
+        deployment.store,
+        WorkLeases(store_clock, margin_us=0),
+        board_id="b",
+        begin=partial(begin_split, segments=segments, boards_max=100, own_tables_max=100),
+        holder="test",
+        monotonic=asyncio.get_running_loop().time,
+        sleep=pause,
+    )
+
+
+async def split(deployment: Deployment, segments: int) -> tuple[Board, MoveCounts]:
+    done = await splitter(deployment, segments).run()
+    return await deployment.find(), done
+
+
+async def post(deployment: Deployment, board: Board, owner: str, xp: int, post_id: str | None = None) -> PostStatus:
+    deployment.clock.now_us += 1
+    stats: dict[str, Any] = {"shots": 1, "xp": xp}
+    return (await deployment.apply_one(deployment.post(owner, part(board, stats), post_id=post_id))).status
+
+
+async def fill(deployment: Deployment) -> Board:
+    board = await deployment.create("b", counter("shots"), ranked("xp"))
+    for number, owner in enumerate(OWNERS):
+        await post(deployment, board, owner, number % 7, f"first-{owner}")
+    await deployment.erase(board, "o3")
+    await hide(deployment, board, "o5")
+    return board
+
+
+async def hide(deployment: Deployment, board: Board, owner: str) -> None:
+    await deployment.flip_hidden(owner, hide=True)
+    entries = deployment.entries(board.part_of(owner))
+    await deployment.store.write(lambda: hidden_statements.hide_owner([entries], owner, now_us=deployment.clock()))
+
+
+async def contents(deployment: Deployment, board: Board) -> tuple[list[tuple[Any, ...]], dict[int, int]]:
+    return await deployment.list_rows(board), await deployment.totals(board)
+
+
+async def test_a_board_is_the_same_in_other_segments(deployment: Deployment) -> None:
+    board = await fill(deployment)
+    before = await contents(deployment, board)
+    for segments in (4, 2, 7):
+        board, done = await split(deployment, segments)
+        assert len(board.segments) == board.spec.segments == segments
+        assert done.rows == len(before[0])
+        assert await contents(deployment, board) == before
+        # Every post is still known, whichever segment has its owner now.
+        for number, owner in enumerate(OWNERS):
+            assert await post(deployment, board, owner, number % 7, f"first-{owner}") is PostStatus.DUPLICATE
+        assert (await deployment.store.read(lambda: list_boards(prefix="", after="", limit=9))) == [board]
+    places = {segment.partition for segment in board.segments}
+    assert len(places) == min(7, deployment.store.partitions)
+
+
+async def test_a_split_keeps_posts_that_come_meanwhile(deployment: Deployment) -> None:
+    board = await fill(deployment)
+
+    class Disturbed(BoardMove):
+        async def _catch_up_and_switch(self) -> MoveCounts:
+            for owner in (*OWNERS[10:20], "late"):
+                assert await post(deployment, board, owner, 100, f"late-{owner}") is PostStatus.APPLIED
+            await deployment.erase(board, "o30")
+            await hide(deployment, board, "o31")
+            return await super()._catch_up_and_switch()
+
+        async def _catch_up(self, number: int, copy: Any) -> None:
+            await super()._catch_up(number, copy)
+            await post(deployment, board, "o21", 1_000, "last")  # only the switch can copy this one
+
+    done = await splitter(deployment, 3, kind=Disturbed).run()
+    assert done.changed >= 11
+    after = await deployment.find()
+    stats = {owner: await deployment.stats(after, owner) for owner in (*OWNERS, "late")}
+    assert stats["late"] == {"shots": 1, "xp": 100}
+    assert stats["o12"] == {"shots": 2, "xp": 105}
+    assert stats["o21"] == {"shots": 2, "xp": 1_000}
+    assert [owner for owner, found in stats.items() if found is None] == ["o3", "o5", "o30", "o31"]
+    totals = await deployment.totals(after)
+    assert (totals[ALL_ENTRIES], totals[1]) == (37, 37)
+    for owner in (*OWNERS[10:20], "late"):
+        assert await post(deployment, after, owner, 100, f"late-{owner}") is PostStatus.DUPLICATE
+    assert await post(deployment, after, "o21", 1_000, "last") is PostStatus.DUPLICATE
+
+
+async def test_posts_that_were_queued_before_a_split_reach_their_owners(deployment: Deployment) -> None:
+    board = await fill(deployment)
+    desk = await QueueDesk.on(deployment, everywhere=True)
+    queued = [deployment.post(owner, part(board, {"xp": 10}), post_id=f"q-{owner}") for owner in OWNERS[10:20]]
+    await desk.enqueue(*queued)
+    board, _ = await split(deployment, 3)
+    await desk.enqueue(deployment.post("o20", part(board, {"xp": 10})))
+    board, _ = await split(deployment, 2)
+    before = {owner: await deployment.stats(board, owner) for owner in OWNERS[10:21]}
+    await desk.drain_queue()
+    for owner, stats in before.items():
+        assert stats is not None
+        assert await deployment.stats(board, owner) == {**stats, "xp": stats["xp"] + 10}  # type: ignore[operator]
+
+
+async def test_an_old_copy_of_a_split_board_is_refused(deployment: Deployment) -> None:
+    board = await fill(deployment)
+    first, _ = await split(deployment, 2)
+    await split(deployment, 3)
+    for old in (board, first):
+        assert await post(deployment, old, "o1", 1) is PostStatus.REJECTED
+
+
+async def test_a_split_board_is_rebuilt_from_the_journal_of_its_earlier_segments(deployment: Deployment) -> None:
+    await fill(deployment)
+    board, _ = await split(deployment, 4)
+    await post(deployment, board, "o1", 50)
+    board, _ = await split(deployment, 2)
+    await post(deployment, board, "o2", 60)
+    before, totals = await contents(deployment, board)
+    done = await deployment.store.write(lambda: rebuild_board(board_id="b"))
+    assert (done.entries, done.hidden_entries) == (38, 1)
+    rows, now = await contents(deployment, board)
+    assert rows == before
+    assert {**now, CHANGES: 0} == {**totals, CHANGES: 0}
+
+
+async def test_a_killed_split_leaves_nothing_behind(deployment: Deployment) -> None:
+    board = await fill(deployment)
+    begin = partial(begin_split, segments=3, boards_max=100, own_tables_max=100, holder="killed", lease_us=1)
+    leases = WorkLeases(store_clock, margin_us=0)
+    await deployment.store.at(CONTROL).write(lambda: begin("b", leases))
+    assert await deployment.find() == board
+    board, _ = await split(deployment, 2)
+    assert len(board.segments) == 2
+    await deployment.delete()
+
+    def remaining() -> Program[int]:
+        return len((yield from list_boards(prefix="", after="", limit=9)))
+
+    assert await deployment.store.read(remaining) == 0
+
+
+async def test_a_failed_split_leaves_the_board_as_it_was(deployment: Deployment) -> None:
+    board = await fill(deployment)
+    before = await contents(deployment, board)
+
+    class Failing(BoardMove):
+        async def _catch_up(self, number: int, copy: Any) -> None:
+            raise RacesLostError("posts change rows faster than they can be copied")
+
+    with pytest.raises(RacesLostError):
+        await splitter(deployment, 4, kind=Failing).run()
+    assert await contents(deployment, await deployment.find()) == before
+    await split(deployment, 4)
+
+
+async def test_what_cannot_be_split_is_refused(deployment: Deployment) -> None:
+    await fill(deployment)
+    await split(deployment, 2)
+    with pytest.raises(SpecConflictError, match="2 segments already"):
+        await split(deployment, 2)
+    begin = partial(begin_split, segments=4, boards_max=100, own_tables_max=100, holder="first", lease_us=10**9)
+    leases = WorkLeases(store_clock, margin_us=0)
+    await deployment.store.at(CONTROL).write(lambda: begin("b", leases))
+    with pytest.raises(LeaseTakenError):
+        await split(deployment, 3)
+    deployment.table = TableSharing.SHARED
+    await deployment.create("shared", ranked("xp"))
+    with pytest.raises(SpecInvalidError, match="one segment"):
+        await deployment.store.at(CONTROL).write(lambda: begin("shared", leases))
+    assert (await deployment.store.read(lambda: find_board("b"))).spec.segments == 2

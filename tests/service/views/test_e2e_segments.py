@@ -1,0 +1,140 @@
+"""Compare a board of four segments in four partitions with a board of one segment that got the same posts."""
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.event_stream import events_of
+from tests.service.real_service import Service, without
+
+OWNERS = [f"o{number:02}" for number in range(60)]
+COLUMNS: list[dict[str, Any]] = [
+    {"name": "xp", "sorted": True, "merge": "sum"},
+    {"name": "lap", "sorted": True, "merge": "min", "best": "low", "scale": 2, "min": 0},
+]
+SPEC = {"columns": COLUMNS, "predictor": {"samples": 6, "exact_top": 4}}
+
+
+@pytest.fixture
+async def service(partitions_url: str, tmp_path: Path) -> AsyncIterator[Service]:
+    async with Service(tmp_path, store=partitions_url).running() as made:
+        yield made
+
+
+async def fill(service: Service) -> None:
+    await service.must("PUT", "/v1/leaderboards/one", SPEC)
+    made = await service.must("PUT", "/v1/leaderboards/four", {**SPEC, "segments": 4})
+    assert made["segments"] == 4
+    assert "partition" not in made
+    rng = random.Random(3)
+    posts = []
+    for owner in OWNERS:
+        stats: dict[str, Any] = {"xp": rng.randrange(20)}
+        if rng.random() < 0.7:
+            stats["lap"] = f"{rng.randrange(30)}.5"
+        posts.append({"owner": owner, "stats": stats, "post_id": owner, "at": "2026-01-01T00:00:00Z"})
+    for board in ("one", "four"):
+        answer = await service.must("POST", f"/v1/leaderboards/{board}/posts", {"posts": posts})
+        assert {result["status"] for result in answer["results"]} == {"applied"}
+        answer = await service.must("POST", f"/v1/leaderboards/{board}/posts", {"posts": posts})
+        assert {result["status"] for result in answer["results"]} == {"duplicate"}
+
+
+READS = [
+    "/entries/o07", "/entries/o07/positions?rank=exact", "/entries/o07/positions?rank=exact&next=true",
+    "/entries/o07/around?column=xp&better=3&worse=4", "/entries/o31/around?column=lap&better=30&worse=30",
+    "/rankings/xp?limit=7", "/rankings/xp?limit=100", "/rankings/lap?limit=5&from_rank=9",
+    "/rankings/xp/positions?values=0,5,19,30&rank=exact", "/rankings/xp/around?value=8&better=2&worse=3",
+    "/rankings/xp/values?ranks=1,2,10,59,60", "/rankings/lap/values?percentiles=0,50,99",
+    "/rankings/xp/buckets?buckets=4",
+]  # fmt: skip
+
+
+async def answers(service: Service, board: str) -> list[Any]:
+    told = [await service.get(f"/v1/leaderboards/{board}{read}") for read in READS]
+    return [without(each, "as_of", "updated_at", "method", "next", "prev", "board") for each in told]
+
+
+async def test_every_answer_is_that_of_one_board(service: Service) -> None:
+    await fill(service)
+    for read, four, one in zip(READS, await answers(service, "four"), await answers(service, "one"), strict=True):
+        assert four == one, read
+    for column in ("xp", "lap"):
+        for board in ("one", "four"):
+            await service.must("POST", f"/v1/leaderboards/{board}/rankings/{column}/refresh")
+    for read, four, one in zip(READS, await answers(service, "four"), await answers(service, "one"), strict=True):
+        if "rank=exact" in read or "limit" in read:  # other answers may be read off the curves, which differ
+            assert four == one, read
+    audit = await service.must("POST", "/v1/leaderboards/four/rankings/xp/audit")
+    assert (audit["outcome"], audit["brackets_broken"], audit["certificates_broken"]) == ("compared", 0, 0)
+    assert audit["owners"] == len(OWNERS)
+    for owner in OWNERS:
+        (exact, *_) = (await service.get(f"/v1/leaderboards/one/entries/{owner}/positions?rank=exact"))["positions"]
+        told = await service.get(f"/v1/leaderboards/four/entries/{owner}/positions?rank=estimate&columns=xp")
+        assert told["positions"][0]["low"] <= exact["rank"] <= told["positions"][0]["high"]
+
+
+async def test_pages_meet_every_entry_once_and_owners_leave_every_segment(service: Service) -> None:
+    await fill(service)
+    walked, path = [], "/v1/leaderboards/four/rankings/xp?limit=7"
+    while path:
+        page = await service.get(path)
+        walked += [entry["owner"] for entry in page["entries"]]
+        path = page["next"] and f"/v1/leaderboards/four/rankings/xp?limit=7&cursor={page['next']}"
+    assert sorted(walked) == OWNERS
+    for owner in OWNERS[:8]:
+        assert (await service.call("DELETE", f"/v1/leaderboards/four/entries/{owner}")).status == 204
+        assert (await service.call("DELETE", f"/v1/leaderboards/one/entries/{owner}")).status == 204
+    await service.must("PUT", "/v1/owners/o20/hidden")
+    assert await entries_of(service, "four") == await entries_of(service, "one") == len(OWNERS) - 9
+    assert sorted(await owners_told(service)) == OWNERS[8:]  # the names of erased owners are erased there, too
+    await service.must("POST", "/v1/leaderboards/four/reset")
+    assert (await service.get("/v1/leaderboards/four"))["entries"] == 0
+    assert (await service.call("DELETE", "/v1/leaderboards/four")).status == 204
+    assert await service.refused("GET", "/v1/leaderboards/four") == (404, "unknown_board")
+
+
+async def entries_of(service: Service, board: str) -> int:
+    return int((await service.get(f"/v1/leaderboards/{board}"))["entries"])
+
+
+async def owners_told(service: Service) -> set[str]:
+    """Return the owners of the applied posts in the journal of the board with segments."""
+    lines = await service.get("/v1/journal?after=0&limit=1000")
+    return {line["owner"] for line in lines if line["board"] == "four"} - {None}
+
+
+async def test_a_stream_follows_the_top_of_all_segments_and_resumes(service: Service) -> None:
+    await fill(service)
+    path = "/v1/leaderboards/four/stream?column=xp&top=3"
+    async with events_of(service.base, path) as stream:
+        first = await stream.expect_event("top")
+        assert first.data["total"] == len(OWNERS)
+        for number, owner in enumerate(OWNERS[:8]):  # some in each segment
+            await service.must(
+                "POST", "/v1/leaderboards/four/posts", {"owner": owner, "stats": {"xp": 100 * (number + 1)}}
+            )
+            event = await stream.expect_event("top")
+            assert event.rows[0][0] == owner
+        last = event.text_id
+    await service.must("POST", "/v1/leaderboards/four/posts", {"owner": "late", "stats": {"xp": 9_000}})
+    async with events_of(service.base, path, last_id=last) as stream:
+        event = await stream.expect_event("top")
+        assert event.rows[0] == ("late", 9_000)
+    async with events_of(service.base, path, last_id=17) as stream:  # the id of an event in one partition
+        await stream.expect_event("reset")
+
+
+async def test_what_cannot_have_segments_is_refused(service: Service) -> None:
+    more: dict[str, Any]
+    for more in ({"segments": 0}, {"segments": 65}):
+        assert await service.refused("PUT", "/v1/leaderboards/b", {**SPEC, **more}) == (400, "bad_request")
+    for more in ({"segments": 2, "table": "shared"}, {"segments": 2, "partition": 0}):
+        assert await service.refused("PUT", "/v1/leaderboards/b", {**SPEC, **more}) == (422, "bad_spec")
+    family = {**SPEC, "periods": ["all"], "facets": [[]], "segments": 2}
+    assert (await service.call("PUT", "/v1/families/f", family)).status in (400, 422)
+    await service.must("PUT", "/v1/leaderboards/b", {**SPEC, "segments": 2})
+    assert await service.refused("PUT", "/v1/leaderboards/b", {**SPEC, "segments": 3}) == (409, "spec_conflict")
