@@ -70,6 +70,7 @@ _ALL = (
     "jolokia_bulk",
     "dashboard",
     "large_board",
+    "segments",
 )
 _QUICK = ["--rows", "20000", "--seconds", "1", "--rounds", "2", "--kills", "5"]
 _NEEDS_DATA = "real_boards"

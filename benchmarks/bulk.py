@@ -22,7 +22,7 @@ from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board
 from storage.boards.row_tables import create_ranking_index, index_name, layout_of
 from storage.entries.entries import Entries, add_totals
 from storage.log.cells import Padding
-from storage.records import Board, Entry
+from storage.records import Entry
 from storage.store import Program, Store
 from tests.servers import postgres
 
@@ -43,7 +43,7 @@ def load_bulk_board(store_url: str, folder: Path, rows: int) -> None:
     begun = time.perf_counter()
     with serve_store(store_url, folder) as server:
         asyncio.run(create_board(server.port, BOARD, board_spec([COLUMN])))
-    asyncio.run(_load(store_url, rows))
+    asyncio.run(load_rows(store_url, rows))
     print(f": {time.perf_counter() - begun:.0f} s", flush=True)
 
 
@@ -79,30 +79,35 @@ def measure_bulk_stores(options: Options, folder: Path, measure_on: Callable[[st
         return bars + measure_on("PostgreSQL", cluster.url())
 
 
-async def _load(store_url: str, rows: int) -> None:
+async def load_rows(store_url: str, rows: int, *, board_id: str = BOARD) -> None:
+    """Write `rows` rows to an empty board, through the store."""
     store = await open_store(load({"store": store_url, "statement_timeout_s": 3_600}, {}))
     try:
-        board = await store.read(lambda: find_board(BOARD))
+        board = await store.read(lambda: find_board(board_id))
         index = board.column_index[COLUMN]
-        layout = layout_of(board)
-        await run_statement(store, drop_index(index_name(layout, layout.columns[index]), layout.table))
-        entries, padding = Entries(board), Padding(board.spec, board.spec.columns[index])
+        for part in board.parts:
+            layout = layout_of(part)
+            dropped = drop_index(index_name(layout, layout.columns[index]), layout.table)
+            await run_statement(store.for_board(part), dropped)
+        padding = Padding(board.spec, board.spec.columns[index])
         scores = draw_scores(rows)
         for start in range(0, rows, _BATCH_ROWS):
-            chunk = scores[start : start + _BATCH_ROWS].tolist()
-            new = [
-                Entry(owner_at(start + at), _FIRST_POST_US + start + at, [padding.pad(score)])
-                for at, score in enumerate(chunk)
-            ]
-            await store.write(partial(add_entries, store, entries, new))
-        await store.write(partial(create_ranking_index, layout, layout.columns[index]))
+            new: dict[int, list[Entry]] = {part.key: [] for part in board.parts}
+            for at, score in enumerate(scores[start : start + _BATCH_ROWS].tolist(), start=start):
+                entry = Entry(owner_at(at), _FIRST_POST_US + at, [padding.pad(score)])
+                new[board.part_of(entry.owner).key].append(entry)
+            for part in board.parts:
+                await store.for_board(part).write(partial(add_entries, Entries(part), new[part.key]))
+        for part in board.parts:
+            layout = layout_of(part)
+            await store.for_board(part).write(partial(create_ranking_index, layout, layout.columns[index]))
     finally:
         await store.close()
 
 
-def add_entries(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
+def add_entries(entries: Entries, new: list[Entry]) -> Program[None]:
     """Insert new entries of a board and add them to the totals of the board, as posts would do."""
-    board: Board = entries.board
+    board = entries.board
     yield from entries.table.insert_rows((board.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
     yield from add_totals({board.key: counted})

@@ -8,6 +8,9 @@ The shell command runs N times, S seconds apart. It can move a partition to anot
 again. Without a command, the store is not disturbed. A store given by `--store` is empty, or has partitions. A
 connection string with several hosts gives each process another first host.
 
+A third of the boards has a segment in each partition. Readers ask for ranks, positions and the top of a still board of
+this kind. Its ranks by value need no partition, so they must go on, whatever is disturbed.
+
 Bars: no accepted post is lost or applied twice, no post id is forgotten, no rank is wrong, no page is empty, and no
 client is told of a deadlock. Each partition is read and written within 10 s after the command has ended.
 """
@@ -31,6 +34,7 @@ from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit_store, post_until_s
 from benchmarks.options import Options, parse_options
 from benchmarks.postgres_restarts import OWNERS, POSTERS, PROCESSES, RESENT_MAX, print_ledger
 from benchmarks.servers import serve_store
+from storage.records import segment_of
 from tests.servers import DURABLE, postgres
 
 _STILL_ROWS = 2_000
@@ -47,6 +51,8 @@ class _Reads:
     refused: int = 0
     last_s: float = 0.0  # when the last right answer came, on the monotonic clock
     longest_gap_s: float = 0.0
+    details: Counter[str] = field(default_factory=Counter)  # what refusals said
+    segments: set[int] = field(default_factory=set)  # of the owners that were asked for in vain
 
 
 @dataclass(slots=True)
@@ -70,6 +76,9 @@ def rotate_hosts(url: str, first: int) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}{at}{','.join(listed[first:] + listed[:first])}"))
 
 
+_SPREAD = "still-spread"  # the board with a segment in each partition
+
+
 def _still(partition: int) -> str:
     return f"still-{partition}"
 
@@ -81,12 +90,53 @@ async def _fill(port: int, partitions: int) -> None:
     for partition in range(partitions):
         for board in (_still(partition), f"probe-{partition}"):
             await create_board(port, board, {**board_spec(["xp"]), "partition": partition})
-        for start in range(0, len(rows), 1_000):
-            body = {"posts": [{"owner": owner, "stats": {"xp": xp}} for owner, xp in rows[start : start + 1_000]]}
-            await connection.call_ok("POST", f"/v1/leaderboards/{_still(partition)}/posts", body)
+        await _post_rows(connection, _still(partition), rows)
+    await create_board(port, _SPREAD, {**board_spec(["xp"]), "segments": partitions})
+    await _post_rows(connection, _SPREAD, rows)
+    await connection.call_ok("POST", f"/v1/leaderboards/{_SPREAD}/rankings/xp/refresh")
     for index, board in enumerate(BOARDS):
-        await create_board(port, board, {**board_spec(COLUMNS), "partition": index % partitions})
+        place = {"segments": partitions} if index % 3 == 2 else {"partition": index % partitions}
+        await create_board(port, board, {**board_spec(COLUMNS), **place})
     connection.close()
+
+
+async def _post_rows(connection: Connection, board: str, rows: list[tuple[str, int]]) -> None:
+    for start in range(0, len(rows), 1_000):
+        body = {"posts": [{"owner": owner, "stats": {"xp": xp}} for owner, xp in rows[start : start + 1_000]]}
+        await connection.call_ok("POST", f"/v1/leaderboards/{board}/posts", body)
+
+
+async def _read_spread(ports: list[int], kind: str, ledger: Ledger, reads: _Reads, segments: int) -> None:
+    """Read one kind of answer from the still board with segments."""
+    rng, connections = random.Random(kind), [Connection(port) for port in ports]
+    board = f"/v1/leaderboards/{_SPREAD}"
+    while not ledger.stop:
+        rank, connection = rng.randint(1, _STILL_ROWS), rng.choice(connections)
+        path = {
+            "by value": f"{board}/rankings/xp/positions?values={_STILL_ROWS - rank}&rank=estimate",
+            "by owner": f"{board}/entries/owner-{rank}/positions?columns=xp&rank=estimate",
+            "exact": f"{board}/entries/owner-{rank}/positions?columns=xp&rank=exact",
+            "top": f"{board}/rankings/xp?limit={_TOP}",
+        }[kind]
+        try:
+            status, answer = await connection.call("GET", path)
+        except (OSError, EOFError):
+            status, answer = 503, b""
+        found = json.loads(answer or b"{}")
+        if status == 503:
+            reads.refused += 1
+            reads.details[str(found.get("detail"))[:80]] += 1
+            reads.segments.add(segment_of(f"owner-{rank}", segments))
+            await asyncio.sleep(0.02)
+            continue
+        if kind == "top":
+            right = [each["owner"] for each in found.get("entries", ())] == [f"owner-{n}" for n in range(1, _TOP + 1)]
+        else:
+            [position] = found.get("positions", [{"low": 0, "high": 0}])
+            right = position["low"] <= rank <= position["high"]
+        reads.right, reads.wrong = reads.right + right, reads.wrong + (not right)
+        if not right:
+            print(f"   wrong: {path}: {status} {answer[:300]!r}")
 
 
 async def _read(ports: list[int], partition: int, ledger: Ledger, reads: _Reads) -> None:
@@ -159,9 +209,10 @@ async def _disturb(options: Options, ledger: Ledger) -> list[float]:
 
 async def _run(
     ports: list[int], partitions: int, options: Options
-) -> tuple[Ledger, list[_Reads], list[_Posts], list[float], Counter[str]]:
+) -> tuple[Ledger, list[_Reads], dict[str, _Reads], list[_Posts], list[float], Counter[str]]:
     ledger = Ledger()
     await _fill(ports[0], partitions)
+    spread = {kind: _Reads() for kind in ("by value", "by owner", "exact", "top")}
     reads, posts = [_Reads() for _ in range(partitions)], [_Posts() for _ in range(partitions)]
     async with asyncio.TaskGroup() as group:
         for index in range(PROCESSES * POSTERS):
@@ -170,9 +221,11 @@ async def _run(
         for partition in range(partitions):
             group.create_task(_read(ports, partition, ledger, reads[partition]))
             group.create_task(_probe(ports, partition, ledger, posts[partition]))
+        for kind, each in spread.items():
+            group.create_task(_read_spread(ports, kind, ledger, each, partitions))
         ended = await _disturb(options, ledger)
     back_s = [max(each.first_after_s(end_s) for end_s in ended) for each in posts]
-    return ledger, reads, posts, back_s, await audit_store(ports[0], ledger, resent_max=RESENT_MAX)
+    return ledger, reads, spread, posts, back_s, await audit_store(ports[0], ledger, resent_max=RESENT_MAX)
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
@@ -181,7 +234,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         partitions = asyncio.run(prepare_store(url))
         services = [stack.enter_context(serve_store(rotate_hosts(url, index), folder)) for index in range(PROCESSES)]
         ports = [service.port for service in services]
-        ledger, reads, posts, back_s, faults = asyncio.run(_run(ports, partitions, options))
+        ledger, reads, spread, posts, back_s, faults = asyncio.run(_run(ports, partitions, options))
     report.print_table(
         ["partition", "right reads", "wrong", "refused", "longest gap s", "longest post s", "back s"],
         [
@@ -189,12 +242,20 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             for number, (each, post, back) in enumerate(zip(reads, posts, back_s, strict=True))
         ],
     )
+    report.print_table(
+        ["with segments", "right reads", "wrong", "refused"],
+        [[kind, each.right, each.wrong, each.refused] for kind, each in spread.items()],
+    )
+    for kind, each in spread.items():
+        print(*(f"   {kind} refused {count} times: {detail}" for detail, count in each.details.items()), sep="\n")
     print_ledger(ledger, options.rounds * options.seconds)
     return [
         report.Bar("accepted posts lost", faults["lost"], 0, at_most=True),
         report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
         report.Bar("post ids forgotten", faults["forgotten"], 0, at_most=True),
-        report.Bar("wrong ranks and pages", sum(each.wrong for each in reads), 0, at_most=True),
+        report.Bar("wrong ranks and pages", sum(each.wrong for each in [*reads, *spread.values()]), 0, at_most=True),
+        report.Bar("refused ranks by value of a board with segments", spread["by value"].refused, 0, at_most=True),
+        report.Bar("segments whose owners were refused an estimate", len(spread["by owner"].segments), None),
         report.Bar("deadlocks that a client was told of", ledger.refused_for("deadlock"), 0, at_most=True),
         report.Bar("slowest first post after a disturbance", max(back_s), _BACK_S_MAX, " s", at_most=True),
         report.Bar("longest post", max(post.longest_s for post in posts), None, " s"),

@@ -68,7 +68,7 @@ async def _load_large(path: Path, rows: int) -> None:
                     Entry(owner_at(at), _FIRST_US + at, [pad.pad(drawn[i][at]) for i, pad in enumerate(paddings)])
                     for at in chunk
                 ]
-                await store.write(partial(add_entries, store, entries, new))
+                await store.write(partial(add_entries, entries, new))
     finally:
         await store.close()
 
