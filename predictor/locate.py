@@ -89,11 +89,11 @@ class KnotRanks:
     """Reads ranks off knots. A subclass calls `_set_knots` once to set the fields that the methods read."""
 
     __slots__ = (
-        "_bare",  # whether `error_bounds`, `cubics` and `ends` are None and `_snap` equals `grid`
         "_highs",
         "_keys",
         "_lows",
         "_snap",
+        "_straight",
         "cubics",
         "ends",
         "error_bounds",
@@ -107,7 +107,7 @@ class KnotRanks:
     error_bounds: Sequence[int] | None  # for each gap, the largest error of an estimate; None: not known
     cubics: Sequence[tuple[int, int]] | None  # for each closed gap, the inner control values of its cubic; None: lines
     ends: tuple[int, int] | None  # the best and the worst key that the open gaps may hold; None: these gaps are empty
-    _bare: bool
+    _straight: bool  # whether gaps have lines, and keys are rounded to the lattice of these
 
     def _set_knots(
         self,
@@ -130,7 +130,7 @@ class KnotRanks:
             ("error_bounds", reaches),
             ("cubics", shapes),
             ("ends", ends),
-            ("_bare", reaches is None and shapes is None and ends is None and snap == grid),
+            ("_straight", shapes is None and snap == grid),
         ):
             put(self, name, value)
 
@@ -156,22 +156,25 @@ class KnotRanks:
         low = self._lows[j]
         if low == high or (j < len(keys) and keys[j] == key):
             return Bracket(high, high, high, "knot")
-        if self._bare:
+        if self._straight and 0 < j < len(keys):  # nearly every key; this is `_estimate`, without calls
             start = keys[j - 1] + self.grid
             run = keys[j] - start
             rank = low + (2 * (high - low) * (key - start) + run) // (2 * run)
-            return Bracket(rank, low, high, "curve")
-        if self.ends is not None and (j == 0 or j == len(keys)):
-            best, worst = self.ends
-            if j == 0 and key <= best:
-                return Bracket(low, low, low, "knot")
-            if j == len(keys) and key > worst:
-                return Bracket(high, high, high, "knot")
-        rank = self._estimate(j, key)
+        else:
+            if self.ends is not None and (j == 0 or j == len(keys)):
+                best, worst = self.ends
+                if j == 0 and key <= best:
+                    return Bracket(low, low, low, "knot")
+                if j == len(keys) and key > worst:
+                    return Bracket(high, high, high, "knot")
+            rank = self._estimate(j, key)
         if self.error_bounds is None:
             return Bracket(rank, low, high, "curve")
         reach = self.error_bounds[j]
-        low, high = max(low, rank - reach), min(high, rank + reach)
+        if rank - reach > low:
+            low = rank - reach
+        if rank + reach < high:
+            high = rank + reach
         return Bracket(rank, low, high, "knot" if low == high else "curve")
 
     def ties_at(self, key: int) -> int:
