@@ -123,7 +123,7 @@ async def _make_context(
     curves = await _open_curves(settings, metrics, store, boards, salt, refresh_queue, stack)
     catalog.watch_removals(curves.book.forget_board)
     key_watch = await watch_keys(settings, store, stack)
-    posting = await _open_posting(settings, metrics, clock, store, boards, salt, stack)
+    posting = await _open_posting(settings, metrics, clock, store, catalog, boards, salt, stack)
     lease_batcher = LeaseBatcher(store, _lease_transactions(settings, store), settings, metrics)
     stack.push_async_callback(lease_batcher.close)
     tracer = make_tracer(settings)
@@ -213,6 +213,7 @@ async def _open_posting(
     metrics: Metrics,
     clock: Callable[[], int],
     store: Store,
+    catalog: Catalog,
     boards: OpenBoards,
     salt: str,
     stack: AsyncExitStack,
@@ -224,7 +225,7 @@ async def _open_posting(
             by, boards, settings, metrics, siblings=siblings, now_us=clock, monotonic=monotonic, rng=random.Random()
         )
 
-    writer = Writers(store, make_writer)
+    writer = Writers(store, make_writer, catalog.find_known)
     stack.push_async_callback(writer.close)
     shards = await store.read(ingest_queue.count_shards)
     if not shards:

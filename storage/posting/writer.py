@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 from config.settings import PostingSettings
@@ -43,6 +43,7 @@ from storage.records import Board, Family, PartOutcome, Post
 from storage.store import Program, Store
 
 from .admission import DrainRate, WriteLimit
+from .segment_posts import SegmentPosts
 from .transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from .waiting_posts import GATHER_TURNS, RequestIntake, RequestQueue, WaitingRequest, refuse_group
 
@@ -326,9 +327,18 @@ def _answer(group: Sequence[WaitingRequest], result: TransactionResult) -> None:
 class Writers:
     """Hands posts to the writer of their connection pool. A writer is started when it gets its first posts."""
 
-    def __init__(self, store: Store, make: Callable[[Store, list[Writer]], Writer]) -> None:
-        """Make the common writer. `make` makes a writer for a store and adds it to the others."""
+    def __init__(
+        self,
+        store: Store,
+        make: Callable[[Store, list[Writer]], Writer],
+        find_board: Callable[[str], Board | None] = lambda _: None,
+    ) -> None:
+        """Make the common writer. `make` makes a writer for a store and adds it to the others.
+
+        `find_board`: see `SegmentPosts`.
+        """
         self._store, self._make = store, make
+        self._segment_posts = SegmentPosts(store, find_board, self._submit_to)
         self._all: list[Writer] = []
         self._writers: dict[Store, Writer] = {}
         self._writer_of(store)
@@ -345,38 +355,15 @@ class Writers:
         return all(writer.alive for writer in self._all)
 
     def submit(self, posts: Sequence[Post]) -> Coroutine[Any, Any, list[list[PartOutcome]]]:
-        """Return the coroutine of `Writer.submit` of the writer for these posts."""
+        """Return the coroutine of `Writer.submit` of the writer for these posts, or of `SegmentPosts.submit`."""
         boards = _boards_of(posts)
+        if any(board.segment_of is not None for board in boards):
+            return self._segment_posts.submit(posts)
         stores = {self._store.for_board(board) for board in boards}
-        if len(stores) == 1:
-            return self._writer_of(stores.pop()).submit(posts)
-        if boards[0].segment_of is not None and len({board.segment_of for board in boards}) == 1:
-            return self._submit_to_segments(posts)
-        return self._writer_of(self._store).submit(posts)
+        return self._submit_to(stores.pop() if len(stores) == 1 else self._store, posts)
 
-    async def _submit_to_segments(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
-        """Apply posts to segments of one board: in one transaction for each partition, all of them at once.
-
-        Raises:
-            OutcomeUnknownError: some partitions failed, but the posts of others were applied.
-        """
-        by_store: dict[Store, list[Post]] = {}
-        for post in posts:
-            by_store.setdefault(self._store.for_board(post.parts[0].board), []).append(post)
-        submitting = [self._writer_of(store).submit(theirs) for store, theirs in by_store.items()]
-        done = await asyncio.gather(*submitting, return_exceptions=True)
-        answers: dict[Store, Iterator[list[PartOutcome]]] = {}
-        errors: list[BaseException] = []
-        for store, found in zip(by_store, done, strict=True):
-            if isinstance(found, BaseException):
-                errors.append(found)
-            else:
-                answers[store] = iter(found)
-        if errors and answers:
-            raise OutcomeUnknownError("only the posts to some segments were applied") from errors[0]
-        if errors:
-            raise errors[0]
-        return [next(answers[self._store.for_board(post.parts[0].board)]) for post in posts]
+    def _submit_to(self, store: Store, posts: Sequence[Post]) -> Coroutine[Any, Any, list[list[PartOutcome]]]:
+        return self._writer_of(store).submit(posts)
 
     async def close(self) -> None:
         await asyncio.gather(*(writer.close() for writer in self._all))

@@ -33,7 +33,7 @@ from storage.log.log_record import ChangeKind
 from storage.log.merging import Merger
 from storage.posting.post_ids import PostIds
 from storage.posting.transaction import PostTransaction, open_boards_of
-from storage.posting.writer import Writer, WriterObserver
+from storage.posting.writer import Writer, WriterObserver, Writers
 from storage.reads.open_boards import OpenBoards
 from storage.records import (
     INT64_MAX,
@@ -304,6 +304,17 @@ class Deployment:
         parts = store or self.store, self.boards, limits, observer or Observed()
         monotonic, rng = monotonic or asyncio.get_running_loop().time, rng or random.Random(7)
         return Writer(*parts, now_us=self.clock, monotonic=monotonic, rng=rng, siblings=siblings)
+
+    @asynccontextmanager
+    async def open_writers(self) -> AsyncIterator[Writers]:
+        """Provide the writers of a process that knows all boards. At the end, close them."""
+        await self.catalog.load(boards_max=BOARDS_MAX)
+        find_board = self.catalog.find_known
+        writers = Writers(self.store, lambda by, siblings: self.writer(store=by, siblings=siblings), find_board)
+        try:
+            yield writers
+        finally:
+            await writers.close()
 
     @asynccontextmanager
     async def open_writer(

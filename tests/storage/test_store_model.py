@@ -55,8 +55,8 @@ class PlainBoard:
     board: Board
     rows: dict[str, list[Reached | None]] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
-    # By the key of a segment, or of the board if it has none, and the hash of a post's id.
-    remembered: dict[tuple[int, str], tuple[str, list[StatValue | None]]] = field(default_factory=dict)
+    # The fingerprint of each post with an id and the values after it, by the hash of the id.
+    remembered: dict[str, tuple[str, list[StatValue | None]]] = field(default_factory=dict)
     changes: int = 0
 
     def stats(self, owner: str) -> list[StatValue | None]:
@@ -214,6 +214,9 @@ class BoardsMachine(RuleBasedStateMachine):
         return self.session.deployment.post(plan.owner, *parts.values(), post_id=plan.post_id, at_us=plan.at_us)
 
     async def submit_all(self, requests: list[list[Post]]) -> list[list[list[PartOutcome]]]:
+        if self.session.deployment.segments > 1:  # requests that come together may be applied in any order
+            async with self.session.deployment.open_writers() as writers:
+                return [await writers.submit(posts) for posts in requests]
         async with self.session.deployment.open_writer() as writer:
             return await asyncio.gather(*(writer.submit(posts) for posts in requests))
 
@@ -247,8 +250,8 @@ class BoardsMachine(RuleBasedStateMachine):
         """
         if plain is None:
             return None, None
-        if post.post_hash is not None and (one.board.key, post.post_hash) in plain.remembered:
-            fingerprint, stats = plain.remembered[one.board.key, post.post_hash]
+        if post.post_hash is not None and post.post_hash in plain.remembered:
+            fingerprint, stats = plain.remembered[post.post_hash]
             return (stats, None) if fingerprint == post.fingerprint else (None, None)
         columns = plain.board.spec.columns
         try:
@@ -273,7 +276,7 @@ class BoardsMachine(RuleBasedStateMachine):
         assert len(one.board.spec.columns) <= len(outcome.stats)
         assert outcome.stats == stats[: len(outcome.stats)]
         if post.post_hash is not None:
-            plain.remembered[one.board.key, post.post_hash] = (post.fingerprint, outcome.stats)
+            plain.remembered[post.post_hash] = (post.fingerprint, outcome.stats)
 
     # Hypothesis checks the invariants after every step.
 
