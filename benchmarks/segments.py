@@ -5,8 +5,9 @@
 With more than `_COMPARED_ROWS_MAX` rows, only a board of eight segments is filled, refreshed and read, and the memory
 of a front end without jobs is measured. `--store` names an empty database, which may have the extension Citus.
 
-Bars: positions by estimate at least 0.9 of the rate of one segment; exact positions, top and rows around an owner at
-most 3 times slower; batches of 1,000 posts at least 0.8. Memory of a front end at most 250 MiB.
+Bars: positions by estimate at least 0.9 of the rate of one segment, with 32 connections and with 256; exact positions,
+top and rows around an owner at most 3 times slower; batches of 1,000 posts at least 0.8. Memory of a front end at most
+250 MiB.
 """
 
 import asyncio
@@ -23,16 +24,17 @@ from benchmarks.bulk import load_rows
 from benchmarks.client import Connection
 from benchmarks.journal_partitions import prepare_store
 from benchmarks.options import Options, parse_options
+from benchmarks.positions import FEW, MANY
 from benchmarks.servers import POSTGRES_SETTINGS, serve_store
 from tests.servers import postgres
 
 _COMPARED_ROWS_MAX = 5_000_000
 _SEGMENTS, _SEGMENTS_OF_LARGE = 4, 8
-_CONNECTIONS = 32
 _SLOWER_MAX = 3.0
 _MEMORY_MIB_MAX = 250.0
+_ESTIMATE = "positions, estimate"
 _READS = {  # by name: the path before and after the owner, or the whole path of a request without an owner
-    "positions, estimate": ("/entries/", "/positions?rank=estimate"),
+    _ESTIMATE: ("/entries/", "/positions?rank=estimate"),
     "positions, exact": ("/entries/", "/positions?rank=exact"),
     "around an owner": ("/entries/", f"/around?column={COLUMN}&better=5&worse=5"),
     "top 100": (f"/rankings/{COLUMN}?limit=100", None),
@@ -58,16 +60,21 @@ async def _refresh(port: int, board: str) -> float:
     return took_s
 
 
-def _reader(url: str, board: str, read: str, rows: int, seconds: float) -> Callable[[int], load.Figure]:
+def _reader(
+    url: str, board: str, read: str, rows: int, seconds: float, connections: int = FEW
+) -> Callable[[int], load.Figure]:
     path, after = _READS[read]
     path = f"/v1/leaderboards/{board}{path}"
     target = load.Target(url, path) if after is None else load.Target(url, path, after, rows=rows)
-    return load.wrk_contestant(target, connections=_CONNECTIONS, seconds=seconds)
+    return load.wrk_contestant(target, connections=connections, seconds=seconds)
 
 
-def _poster(port: int, board: str, rows: int, count: int) -> Callable[[int], load.Figure]:
+def _poster(port: int, board: str, rows: int, count: int, *, with_ids: bool) -> Callable[[int], load.Figure]:
     def contestant(number: int) -> load.Figure:
-        bodies = [batch_body(batch) for batch in draw_batches(rows, seed=number, count=count)]
+        bodies = [
+            batch_body(batch, post_id_prefix=f"{board}/{number}/{index}" if with_ids else None)
+            for index, batch in enumerate(draw_batches(rows, seed=number, count=count))
+        ]
         begun = time.perf_counter()
         asyncio.run(send_batches(port, board, bodies, size=BATCH))
         return load.Figure(count * BATCH / (time.perf_counter() - begun))
@@ -84,19 +91,24 @@ def _compare(url: str, folder: Path, options: Options) -> list[report.Bar]:
         for board in boards:
             asyncio.run(_refresh(server.port, board))
         for read in _READS:
-            contestants = {board: _reader(server.url, board, read, options.rows, options.seconds) for board in boards}
-            ratio = _run(read, contestants, options.rounds)
-            if read == "positions, estimate":
-                bars.append(report.Bar(f"{read}: rate of {_SEGMENTS} segments / one", ratio, 0.9))
-            else:
-                bars.append(
-                    report.Bar(f"{read}: time of {_SEGMENTS} segments / one", 1 / ratio, _SLOWER_MAX, at_most=True)
-                )
+            for connections in (FEW, MANY) if read == _ESTIMATE else (FEW,):
+                contestants = {
+                    board: _reader(server.url, board, read, options.rows, options.seconds, connections)
+                    for board in boards
+                }
+                title = f"{read}, {connections} connections"
+                ratio = _run(title, contestants, options.rounds)
+                if read == _ESTIMATE:
+                    bars.append(report.Bar(f"{title}: rate of {_SEGMENTS} segments / one", ratio, 0.9))
+                else:
+                    slower = f"{title}: time of {_SEGMENTS} segments / one"
+                    bars.append(report.Bar(slower, 1 / ratio, _SLOWER_MAX, at_most=True))
         count = max(4, round(options.seconds * 4))
-        ratio = _run(
-            "batches", {board: _poster(server.port, board, options.rows, count) for board in boards}, options.rounds
-        )
-        bars.append(report.Bar(f"batches of {BATCH:,}: rate of {_SEGMENTS} segments / one", ratio, 0.8))
+        for with_ids in (False, True):
+            posters = {board: _poster(server.port, board, options.rows, count, with_ids=with_ids) for board in boards}
+            title = f"batches of {BATCH:,}{' with post ids' if with_ids else ''}"
+            ratio = _run(title, posters, options.rounds)
+            bars.append(report.Bar(f"{title}: rate of {_SEGMENTS} segments / one", ratio, 0.8))
     return bars
 
 
