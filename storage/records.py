@@ -147,6 +147,11 @@ class Board:
         return self.table_key is not None and self.family_key is None
 
     @property
+    def has_closed_part(self) -> bool:
+        """Return whether the board, or any of its segments, is closed. The jobs close one segment after the other."""
+        return any(part.closed_us is not None for part in self.parts)
+
+    @property
     def may_close(self) -> bool:
         return self.closes_us is not None or self.spec.season is not None
 

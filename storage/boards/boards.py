@@ -326,7 +326,7 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
     spec = replace(board.spec, columns=columns, predictor=wanted.predictor, season=wanted.season)
     if spec == board.spec:
         return board
-    if added and board.closed_us is not None:
+    if added and board.has_closed_part:
         raise SpecConflictError("the leaderboard is closed, so no column can be added", pointer="/columns")
     closes_us = times_of(spec.season)["closes_at"]
     changed = replace(board, spec=spec, closes_us=closes_us)
@@ -383,7 +383,7 @@ def check_times(board: Board, wanted: Season | None, *, now_us: int) -> None:
                 raise SpecConflictError(detail, pointer="/opens_at")
     if (wanted.ends_us, wanted.grace_seconds) == (stored.ends_us, stored.grace_seconds):
         return
-    if board.closed_us is not None or _is_over(stored.closes_us, now_us):
+    if board.has_closed_part or _is_over(stored.closes_us, now_us):
         raise SpecConflictError("the leaderboard is closed", pointer="/closes_at")
     if wanted.ends_us != stored.ends_us and _is_over(wanted.ends_us, now_us):
         raise SpecConflictError(
@@ -517,7 +517,7 @@ def reset_board(*, board_id: str) -> Program[Board]:
         PeriodClosedError: the board is closed, so its content is final.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE, queued=True)
-    if board.closed_us is not None:
+    if board.has_closed_part:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
     board = yield from begin_epoch((yield from remove_rows(board)))
     yield from store_states(board.parts)

@@ -78,7 +78,7 @@ class BoardSplitCopy(BoardCopies):
     ) -> Program[None]:
         board = self.board
         now = yield from find_board(board.id, lock=Lock.UPDATE, queued=True)
-        if [*map(shape_of, now.parts)] != [*map(shape_of, board.parts)] or now.closed_us is not None:
+        if [*map(shape_of, now.parts)] != [*map(shape_of, board.parts)] or now.has_closed_part:
             raise BoardChangedError
         counted = {key: dict(counts) for key, counts in self._counted.items()}
         for copy, mark, changes in zip(self.copies, marks, begun_changes, strict=True):
@@ -166,7 +166,7 @@ def begin_split(
     check_segments(shared=board.spec.table is TableSharing.SHARED, partition=None)
     if board.archived_us is not None:
         raise ArchivedError(f"the leaderboard {board_id!r} was archived, so it has no rows")
-    if any(part.closed_us is not None for part in board.parts):
+    if board.has_closed_part:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
     if len(board.parts) == segments:
         raise SpecConflictError(f"{board_id!r} has {segments} segments already", pointer="/segments")

@@ -12,7 +12,7 @@ from storage.archive.board_closing import ClosingStage, list_due_boards, select_
 from storage.boards.row_tables import entries_table
 from storage.errors import NotOpenYetError, PeriodClosedError, SpecConflictError
 from storage.periods import PeriodKind, calendar_of
-from storage.records import Board, Family, FamilySpec, PartOutcome, Post, PostStatus, Season
+from storage.records import Board, Family, FamilySpec, PartOutcome, Post, PostStatus, Season, TableSharing
 from tests.storage.deployment import NOW_US, Deployment, part, ranked, spec
 from tests.storage.engines.test_postgres_meetings import WAITING
 from tests.storage.processes import Processes
@@ -188,6 +188,26 @@ async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deplo
         await deployment.reset()
     found = await deployment.find()
     assert (found.closed_us, found.archived_us) == (NOW_US + 25 * S, None)
+
+
+async def test_a_board_of_which_one_segment_is_closed_counts_as_closed(deployment: Deployment) -> None:
+    deployment.table, deployment.segments = TableSharing.OWN, 4
+    board = await make_season(deployment)
+    season = board.spec.season
+    assert season is not None
+    deployment.clock.now_us += 20 * S
+    assert [each.key for each in await shut_due(deployment, board.segments[0])] == [board.segments[0].key]
+    deployment.clock.now_us -= 20 * S  # another process has a clock that is late
+    for wanted in (
+        replace(board.spec, season=replace(season, ends_us=NOW_US + 60 * S)),
+        replace(board.spec, columns=(XP, ranked("late"))),
+    ):
+        with pytest.raises(SpecConflictError):
+            await deployment.change("b", wanted)
+    with pytest.raises(PeriodClosedError):
+        await deployment.reset()
+    found = await deployment.find()
+    assert (found.spec, found.epoch, found.closed_us) == (board.spec, board.epoch, None)
 
 
 async def test_a_shorter_grace_closes_the_periods_whose_new_end_is_past(deployment: Deployment) -> None:
