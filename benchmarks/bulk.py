@@ -18,8 +18,9 @@ from benchmarks.servers import POSTGRES_SETTINGS, serve_store
 from config import load
 from querybuilder import Query, drop_index
 from service.stores import SQLITE_PREFIX, open_store
-from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board
+from storage.boards.boards import find_board
 from storage.boards.row_tables import create_ranking_index, index_name, layout_of
+from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.entries.entries import Entries, add_totals
 from storage.log.cells import Padding
 from storage.records import Entry

@@ -1,6 +1,6 @@
 """The values that rooms pass to each other: boards, families, columns, entries, posts and their outcomes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -176,6 +176,14 @@ def segment_of(owner: str, segments: int) -> int:
     Every stored entry relies on this function, so it must never change.
     """
     return int.from_bytes(blake2b(owner.encode(), digest_size=8).digest()) % segments
+
+
+def by_partition(boards: Iterable[Board]) -> list[tuple[int, list[Board]]]:
+    """Return boards by partition, in the order in which every transaction writes to partitions."""
+    found: dict[int, list[Board]] = {}
+    for board in boards:
+        found.setdefault(board.partition, []).append(board)
+    return sorted(found.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ from storage.archive.board_closing import (
     set_due_time,
     shut_boards,
 )
-from storage.boards.boards import ALL_ENTRIES, CHANGES, REFRESH_POOL, find_totals, refresh_resource
+from storage.boards.boards import REFRESH_POOL, refresh_resource
+from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals
 from storage.curves.stored_curves import find_listed_curves, read_documents
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
 from storage.leases.claims import StoreClock

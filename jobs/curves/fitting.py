@@ -16,7 +16,7 @@ import structlog
 
 from jobs.job_context import JobContext
 from predictor import Curve, RankCurve, Tally
-from storage.boards.boards import CHANGES, find_totals
+from storage.boards.totals import CHANGES, find_totals
 from storage.curves.sampling import sample_curve
 from storage.curves.scanning import scan_column
 from storage.curves.shared_curves import ListedCurve

@@ -21,7 +21,8 @@ import structlog
 
 from jobs.job_context import JobContext
 from predictor import LiveCurve
-from storage.boards.boards import CHANGES, find_boards_by_key, find_totals, list_boards_after
+from storage.boards.boards import find_boards_by_key, list_boards_after
+from storage.boards.totals import CHANGES, find_totals
 from storage.curves.shared_curves import ListedCurve
 from storage.curves.stored_curves import describe_rules, find_listed_curves
 from storage.errors import StorageError

@@ -22,7 +22,7 @@ from service.contract.queries import RankMode
 from service.contract.responses.boards import Stats
 from service.contract.responses.positions import Position
 from service.contract.values import format_us, to_wire_number
-from storage.boards.boards import check_copy, read_totals
+from storage.boards.totals import check_copy, read_totals
 from storage.coalesce import Crowd
 from storage.curves.stored_curves import CurveBook
 from storage.entries.entries import Entries

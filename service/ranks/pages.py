@@ -15,7 +15,7 @@ from service.contract.cursors import CursorCodec, RowCursor
 from service.contract.responses.boards import Page, RankedEntry
 from service.contract.routes import Tagged
 from service.contract.values import Number, format_us
-from storage.boards.boards import CHANGES, STATE
+from storage.boards.totals import CHANGES, STATE
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
 from storage.errors import BadCursorError

@@ -16,7 +16,8 @@ import structlog
 
 from config.settings import Settings
 from service.telemetry.metrics.process import Metrics
-from storage.boards.boards import ALL_ENTRIES, find_boards_by_id, find_totals_of
+from storage.boards.boards import find_boards_by_id
+from storage.boards.totals import ALL_ENTRIES, find_totals_of
 from storage.entries.exact_ranks import CountStart
 from storage.errors import (
     BoardChangedError,

@@ -19,8 +19,9 @@ from typing import NamedTuple
 from config.settings import JobSettings
 from predictor import Curve, Knot, encode_curve
 from querybuilder import Bound, Lock, Prepared, asc, col, count_if, delete, insert, param, select
-from storage.boards.boards import CHANGES, drop_rows, find_same_board, find_totals, store_columns, store_states
+from storage.boards.boards import drop_rows, find_same_board, store_columns
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
+from storage.boards.totals import CHANGES, find_totals, store_states
 from storage.entries.entries import Entries
 from storage.entries.rankings import decode_entry
 from storage.records import Board, Entry

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 from querybuilder import Lock, asc, col, param, select, update
-from storage.boards.boards import COLUMNS, decode_board, find_same_board, find_totals_of
+from storage.boards.boards import COLUMNS, decode_board, find_same_board
 from storage.boards.families import lock_family_by_key
 from storage.boards.family_ids import parse_board_id
+from storage.boards.totals import find_totals_of
 from storage.periods import advance_period
 from storage.records import Board, Family
 from storage.schema.tables import BOARDS, FAMILIES

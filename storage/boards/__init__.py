@@ -12,5 +12,6 @@ outdated, it raises `BoardChangedError`, and the caller reads the board again.
 
 This room may import `schema` and the modules at the root of `storage`, but not its neighbours `engines` and `leases`.
 Begin with `boards` (one board), then `row_tables` (where its rows are), `families` and `family_ids`, then `catalog`.
-`shared_tables` deals with stores that have many boards, and `closed_boards` with the end of posting to a board.
+`totals` counts entries, and tells whether a copy of a board is outdated. `shared_tables` deals with stores that have
+many boards, and `closed_boards` with the end of posting to a board.
 """

@@ -3,7 +3,7 @@
 Each change is one short transaction.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
@@ -34,7 +34,6 @@ from querybuilder import (
     update,
 )
 from storage.errors import (
-    BoardChangedError,
     FamilyBoardError,
     PeriodClosedError,
     SpecConflictError,
@@ -44,9 +43,8 @@ from storage.errors import (
     TooManyOwnTablesError,
     UnknownBoardError,
 )
-from storage.records import Board, BoardSpec, ColumnSpec, FamilySpec, Season, TableSharing
+from storage.records import Board, BoardSpec, ColumnSpec, FamilySpec, Season, TableSharing, by_partition
 from storage.schema.creation import count_partitions
-from storage.schema.placement import TABLES
 from storage.schema.sequences import take_keys
 from storage.schema.tables import (
     ARCHIVE_BLOCKS,
@@ -63,13 +61,7 @@ from storage.store import Program, Row, in_partition
 
 from .row_tables import add_columns, columns_of, create_row_table, layout_of, scope_of
 from .shared_tables import POST_IDS_KEY, find_or_create_table, note_dropped_rows, widen_table
-
-# In the table of totals, the next three values of `column_index` stand for numbers that belong to no column.
-ALL_ENTRIES = -1  # the number of rows
-# The total with this index is the result of `state_of`. A process compares it with the state of its copy of the board,
-# to see whether the copy is outdated.
-STATE = -3
-CHANGES = -2  # the number of rows ever written or erased; while this number is the same, the board is unchanged
+from .totals import hold_epoch, store_states
 
 # In the catalog, the id of a segment is the id of its board, this sign and the segment's key. No caller can name it.
 SEGMENT_SIGN = "#"
@@ -79,8 +71,6 @@ RETIRED = -1  # minus the number: a segment whose entries other segments have no
 PENDING = -1_000  # minus the number: a segment that a split is filling
 REFRESH_POOL = "refresh"  # the pool of the work leases for refreshing a column
 SPECS_KEPT_MAX = 4_096  # decoded specs in the cache; boards whose specs have the same text share one object
-COLUMNS_LIMIT = 1 << 20  # far more columns than a table can have
-ARCHIVED = COLUMNS_LIMIT >> 1  # `state_of` adds this number if the board is archived
 
 # The number of advisory locks that boards in shared tables have together. It bounds what a post to many boards takes of
 # the locks for which PostgreSQL has room: 64 for each connection.
@@ -560,69 +550,6 @@ def _remove_rows(board: Board) -> Program[Board]:
     return emptied
 
 
-def state_of(board: Board) -> int:
-    """Return a number that changes whenever the board is reset, gets a new column, or is archived."""
-    return board.epoch * COLUMNS_LIMIT + len(board.spec.columns) + ARCHIVED * (board.archived_us is not None)
-
-
-def hold_epoch(board_key: int, *, lock: Lock) -> Program[int | None]:
-    """Lock a board's state and return the board's epoch, or None if this partition does not hold the board.
-
-    A transaction that stores a curve shares this lock. So a transaction that removes the board's curves locks or
-    deletes the state first.
-    """
-    rows = yield _find_state.locked(lock).bind(key=board_key)
-    return int(rows[0][0]) // COLUMNS_LIMIT if rows else None
-
-
-_find_state = (
-    select(col("entries")).from_(TOTALS).where(col("board_key").eq(param("key")), col("column_index").eq(STATE))
-)
-
-
-def store_states(boards: Iterable[Board]) -> Program[None]:
-    """Store the result of `state_of` among the totals of each board.
-
-    Other processes read the totals anyway. If the stored state differs from the state of their copy, the copy is
-    outdated.
-    """
-    for partition, theirs in by_partition(boards):
-        states = [(board.key, STATE, state_of(board)) for board in theirs]
-        yield _STORE_STATES.bind(rows=states).at(partition)
-
-
-_STORE_STATES = (
-    insert(TOTALS)
-    .rows(param("rows"), **TABLES[TOTALS].kinds)
-    .on_conflict("board_key", "column_index")
-    .overwrite()
-    .prepared()
-)
-
-
-def by_partition(boards: Iterable[Board]) -> list[tuple[int, list[Board]]]:
-    """Return boards by partition, in the order in which every transaction writes to partitions."""
-    found: dict[int, list[Board]] = {}
-    for board in boards:
-        found.setdefault(board.partition, []).append(board)
-    return sorted(found.items())
-
-
-def check_copy(board: Board, totals: dict[int, int]) -> None:
-    """Check a copy of a board against totals that were read later. No post has reached an unreached board.
-
-    Raises:
-        UnknownBoardError: the board was deleted.
-        BoardChangedError: the copy is outdated.
-    """
-    if board.is_unreached:
-        return
-    if STATE not in totals:
-        raise UnknownBoardError(f"no leaderboard {board.id!r}")
-    if totals[STATE] != state_of(board):
-        raise BoardChangedError
-
-
 def lock_standalone_board(board_id: str, *, lock: Lock, queued: bool = False) -> Program[Board]:
     """Lock the catalog's row of a board outside a family, and return the board. `queued`: see `find_board`.
 
@@ -771,68 +698,6 @@ _BOARDS_AFTER = (
     .where(col("board_key").gt(param("board_key")), col("segment_of").is_null())
     .order_by(asc(col("board_key")))
     .limit(param("limit"))
-    .packed()
-    .prepared()
-)
-
-
-def find_totals(board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
-    """Return the totals of boards, by board key and then by column index.
-
-    The total of a column is the number of entries with a value in that column. `ALL_ENTRIES`, `STATE` and `CHANGES` are
-    indexes of other numbers. Run this program for the partition of the boards, or use `find_totals_of`.
-    """
-    rows = yield _COUNT_ENTRIES.bind(keys=board_keys)
-    totals: dict[int, dict[int, int]] = {key: {} for key in board_keys}
-    for board_key, index, entries in rows:
-        totals[board_key][index] = entries
-    return totals
-
-
-def find_totals_of(boards: Iterable[Board]) -> Program[dict[int, dict[int, int]]]:
-    """Return the totals of boards of any partitions, as `find_totals` does. Those of segments are added up."""
-    boards = list(boards)
-    totals: dict[int, dict[int, int]] = {}
-    for partition, theirs in by_partition(part for board in boards for part in board.parts):
-        totals |= yield from in_partition(partition, find_totals(list({part.key for part in theirs})))
-    for board in boards:
-        if board.segments:
-            totals[board.key] = add_up_totals(totals[segment.key] for segment in board.segments)
-    return totals
-
-
-def read_totals(boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]]:
-    """Return the totals of boards of one partition, and check the copies of these boards. Segments may be anywhere.
-
-    Run this program for the partition of the boards.
-
-    Raises:
-        UnknownBoardError: a board was deleted.
-        BoardChangedError: a board is no longer the version that the caller passed.
-    """
-    if any(board.segments for board in boards):
-        totals = yield from find_totals_of(boards)
-    else:
-        totals = yield from find_totals(list({board.key for board in boards}))
-    for board in boards:
-        for part in board.parts:
-            check_copy(part, totals[part.key])
-    return totals
-
-
-def add_up_totals(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Return the totals of a board, given those of its segments. The sum of the states changes with each of them."""
-    found: dict[int, int] = {}
-    for part in parts:
-        for index, number in part.items():
-            found[index] = found.get(index, 0) + number
-    return found
-
-
-_COUNT_ENTRIES = (
-    select(col("board_key"), col("column_index"), col("entries"))
-    .from_(TOTALS)
-    .where(col("board_key").in_(param("keys")))
     .packed()
     .prepared()
 )

@@ -60,11 +60,11 @@ from .boards import (
     find_added_columns,
     find_boards_by_id,
     list_boards,
-    store_states,
 )
 from .family_ids import is_listed, parse_board_id
 from .row_tables import Layout, add_columns, columns_of, create_row_table, entries_table, layout_of, shared_table
 from .shared_tables import POST_IDS_KEY, note_dropped_rows
+from .totals import store_states
 
 _COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at", "closed_through", "partition"))
 

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 from config.settings import JobSettings
 from predictor import AnyCurve, Curve, SummedCurve
 from querybuilder import col, length, param, select
-from storage.boards.boards import CHANGES, check_copy, find_totals
+from storage.boards.totals import CHANGES, check_copy, find_totals
 from storage.entries.entries import Entries
 from storage.entries.rankings import Ranking
 from storage.log.cells import Padding, RankedCells

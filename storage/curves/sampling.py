@@ -41,8 +41,8 @@ from querybuilder import (
     times,
     whole_part,
 )
-from storage.boards.boards import find_totals
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
+from storage.boards.totals import find_totals
 from storage.entries.entries import Entries
 from storage.entries.rankings import Sample
 from storage.records import Best

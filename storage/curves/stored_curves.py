@@ -28,7 +28,7 @@ from predictor import (
     encode_curve,
 )
 from querybuilder import Lock, asc, col, insert, param, select
-from storage.boards.boards import hold_epoch
+from storage.boards.totals import hold_epoch
 from storage.errors import UnknownBoardError
 from storage.records import Board
 from storage.schema.sequences import take_number

@@ -38,17 +38,10 @@ from querybuilder import (
     seek,
     select,
 )
-from storage.boards.boards import (
-    CHANGES,
-    clear_partition,
-    find_same_board,
-    find_totals,
-    lock_standalone_board,
-    state_of,
-    store_columns,
-)
+from storage.boards.boards import clear_partition, find_same_board, lock_standalone_board, store_columns
 from storage.boards.row_tables import Layout, columns_of, create_row_table, define_row_table, layout_of, scope_of
 from storage.boards.shared_tables import POST_IDS_KEY, find_or_create_table, note_dropped_rows
+from storage.boards.totals import CHANGES, find_totals, state_of
 from storage.errors import (
     BoardChangedError,
     JournalIncompleteError,

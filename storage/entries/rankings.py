@@ -31,8 +31,8 @@ from querybuilder import (
     select,
     union_all,
 )
-from storage.boards.boards import CHANGES, STATE
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from storage.boards.totals import CHANGES, STATE
 from storage.log.cells import Padding
 from storage.records import Best, Board, Entry
 from storage.schema.tables import TOTALS

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from querybuilder import TEXT, Select, any_of, asc, col, contains_text, desc, param, select
-from storage.boards.boards import SEGMENT_SIGN, WHOLE, by_partition, find_boards_by_key
-from storage.records import INT64_MAX, Board, BoardSpec
+from storage.boards.boards import SEGMENT_SIGN, WHOLE, find_boards_by_key
+from storage.records import INT64_MAX, Board, BoardSpec, by_partition
 from storage.schema.creation import count_partitions, in_each_partition
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Row, in_partition

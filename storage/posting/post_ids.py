@@ -26,7 +26,7 @@ from querybuilder import (
     union_all,
     whole_part,
 )
-from storage.boards.boards import COLUMNS_LIMIT, STATE
+from storage.boards.totals import COLUMNS_LIMIT, STATE
 from storage.errors import PostIdConflictError, UnknownBoardError
 from storage.records import Board, Family, PartOutcome, Post, PostStatus
 from storage.schema.placement import TABLES

@@ -16,7 +16,8 @@ deletion wants the posts before it too.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from storage.boards.boards import begin_epoch, by_partition, find_keys_ever, store_states
+from storage.boards.boards import begin_epoch, find_keys_ever
+from storage.boards.totals import store_states
 from storage.entries.entries import Entries
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import (
@@ -31,7 +32,7 @@ from storage.entries.rebuild import (
 from storage.errors import JournalIncompleteError, NothingReplayedError, SpecConflictError, ValueOutOfRangeError
 from storage.log.journal import JournalRow, Numbers, journal, padded
 from storage.log.log_record import ChangeKind, ChangeRecord
-from storage.records import Board, ColumnChange, PartOutcome, PostStatus
+from storage.records import Board, ColumnChange, PartOutcome, PostStatus, by_partition
 from storage.store import Program, in_partition
 
 from .post_ids import PostIds, RememberedPost, find_known, remember_posts

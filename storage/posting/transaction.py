@@ -17,8 +17,8 @@ import msgspec
 
 from config.settings import PostingSettings
 from querybuilder import BULK_ALIAS, Dialect, chained, col, count, plus, select
-from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.closed_boards import Closure, hold_closures, lock_rows_keys, read_live_boards
+from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.entries.entries import Entries, TableRows, add_totals, build_totals_upsert, total_rows
 from storage.entries.hidden_owners import HiddenEntry, hidden_statements
 from storage.errors import (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from querybuilder import col, count, param, select, sum_
-from storage.boards.boards import ALL_ENTRIES, STATE
+from storage.boards.totals import ALL_ENTRIES, STATE
 from storage.curves.live_counts import find_fold_state
 from storage.errors import StoreAwayError, StoreBusyError
 from storage.log.change_log import change_log

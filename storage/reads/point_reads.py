@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from storage.boards.boards import ALL_ENTRIES, check_copy, read_totals, state_of
+from storage.boards.totals import ALL_ENTRIES, check_copy, read_totals, state_of
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.entries.entries import Entries, find_on_shared_tables
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCount

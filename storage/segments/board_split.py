@@ -15,8 +15,6 @@ from dataclasses import replace
 
 from querybuilder import Lock, col, count, count_if, delete, drop_table, select
 from storage.boards.boards import (
-    ALL_ENTRIES,
-    CHANGES,
     PENDING,
     RETIRED,
     WHOLE,
@@ -27,13 +25,12 @@ from storage.boards.boards import (
     encode_spec,
     find_board,
     find_gone_segments,
-    find_totals_of,
     insert_segment,
     lock_standalone_board,
     store_columns,
-    store_states,
 )
 from storage.boards.row_tables import layout_of
+from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_states
 from storage.entries.board_copy import MOVE_POOL, BoardCopies, BoardCopy, RowsCopy, shape_of
 from storage.entries.entries import add_totals
 from storage.errors import (

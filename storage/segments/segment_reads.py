@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from storage.boards.boards import add_up_totals, check_copy, read_totals
+from storage.boards.totals import add_up_totals, check_copy, read_totals
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CellOf, CountStart, GapCount
 from storage.entries.rankings import Neighbours, OwnersNeighbours, Ranking, edge_of

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TypeVar
 
-from storage.boards.boards import add_up_totals, check_copy
+from storage.boards.totals import add_up_totals, check_copy
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CellOf, CountStart, GapCount
 from storage.entries.rankings import ANCHORS_MAX, Neighbours, Ranking, Sample, edge_of

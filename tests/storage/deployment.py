@@ -14,18 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from config.settings import PostingSettings
 from querybuilder import asc, col, select
-from storage.boards.boards import (
-    STATE,
-    change_board,
-    create_board,
-    delete_board,
-    find_board,
-    find_totals_of,
-    reset_board,
-)
+from storage.boards.boards import change_board, create_board, delete_board, find_board, reset_board
 from storage.boards.catalog import Catalog
 from storage.boards.families import NewBoard, make_boards, put_family
 from storage.boards.row_tables import layout_of, scope_of
+from storage.boards.totals import STATE, find_totals_of
 from storage.entries.entries import Entries, log_moves
 from storage.entries.hidden_owners import hidden_statements
 from storage.log.journal import journal

@@ -19,7 +19,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from storage.boards.boards import ALL_ENTRIES, CHANGES, find_totals_of, list_boards
+from storage.boards.boards import list_boards
+from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals_of
 from storage.records import (
     Best,
     Board,

@@ -22,18 +22,10 @@ from service.contract.responses.boards import (
 )
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, parse_decimal, to_micros, to_wire_number
-from storage.boards.boards import (
-    ALL_ENTRIES,
-    by_partition,
-    change_board,
-    create_board,
-    delete_board,
-    find_totals_of,
-    list_boards,
-    reset_board,
-)
+from storage.boards.boards import change_board, create_board, delete_board, list_boards, reset_board
 from storage.boards.closed_boards import is_closed
 from storage.boards.families import find_families_by_key
+from storage.boards.totals import ALL_ENTRIES, find_totals_of
 from storage.errors import FamilyBoardError, SpecInvalidError, UnknownBoardError
 from storage.log.change_log import change_log
 from storage.log.journal import journal
@@ -51,6 +43,7 @@ from storage.records import (
     Season,
     TableSharing,
     Ties,
+    by_partition,
 )
 from storage.store import Program, in_partition
 

@@ -27,13 +27,13 @@ from service.contract.values import format_us, to_micros
 from service.views.owners.owners import find_ranked_column
 from service.views.owners.positions import BoardColumn, find_positions
 from service.views.retry_on_change import retry_with_boards
-from storage.boards.boards import ALL_ENTRIES, by_partition, find_totals_of
 from storage.boards.families import count_boards, delete_family, list_boards_on_shelf, list_families, put_family
 from storage.boards.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
+from storage.boards.totals import ALL_ENTRIES, find_totals_of
 from storage.errors import SpecInvalidError
 from storage.log.journal import journal
 from storage.periods import Calendar, Period, PeriodKind, calendar_of, find_zone, parse_period
-from storage.records import Board, Family, FamilySpec
+from storage.records import Board, Family, FamilySpec, by_partition
 from storage.store import Program, in_partition
 
 from .boards import make_board_answer, make_spec

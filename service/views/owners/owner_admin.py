@@ -18,7 +18,7 @@ from functools import partial
 from service.context import Context
 from service.contract.routes import Call
 from storage.archive.archive_reader import ArchivedEntries, list_archives_of_owner
-from storage.boards.boards import by_partition, find_boards_by_key
+from storage.boards.boards import find_boards_by_key
 from storage.boards.closed_boards import hold_boards_with_rows
 from storage.boards.profiles import profiles
 from storage.entries.entries import Entries, Move, lock_boards_with_owner, log_moves
@@ -28,7 +28,7 @@ from storage.errors import BoardChangedError, UnknownOwnerError
 from storage.log.change_log import change_log
 from storage.log.log_record import ChangeKind
 from storage.queue.queue_erasure import drop_queued
-from storage.records import Board
+from storage.records import Board, by_partition
 from storage.schema.creation import in_each_partition
 from storage.store import Program, Store, in_partition
 

@@ -34,8 +34,8 @@ from service.contract.values import parse_decimal
 from service.ranks.locator import CountStarts, LocatedRank, Locator, WantedRank
 from service.ranks.next_better import NextBetterFinder
 from service.views.retry_on_change import retry_with_boards
-from storage.boards.boards import read_totals
 from storage.boards.family_ids import board_id, parse_board_id
+from storage.boards.totals import read_totals
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.reads.point_reads import NO_STARTS, read_owner_on_boards
 from storage.records import Best, Board

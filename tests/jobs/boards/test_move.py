@@ -19,8 +19,8 @@ from predictor import Curve, Knot
 from querybuilder import Bound, col, select
 from storage.archive.archive_reader import ArchivedEntries
 from storage.archive.archive_writer import ArchiveWriter
-from storage.boards.boards import CHANGES, STATE, find_totals, read_totals
 from storage.boards.closed_boards import lock_rows_keys
+from storage.boards.totals import CHANGES, STATE, find_totals, read_totals
 from storage.curves.stored_curves import find_listed_curves, store_curve
 from storage.entries.board_copy import begin_copy
 from storage.entries.entries import log_moves

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from jobs.boards.move import BoardMove, MoveCounts
-from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board, list_boards
+from storage.boards.boards import find_board, list_boards
+from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import rebuild_board
 from storage.errors import (

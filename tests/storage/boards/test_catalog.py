@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from storage.boards.boards import create_board, list_boards, read_totals
+from storage.boards.boards import create_board, list_boards
 from storage.boards.catalog import Catalog
 from storage.boards.families import delete_family
+from storage.boards.totals import read_totals
 from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
 from storage.periods import PeriodKind
 from storage.records import Best, Board, BoardSpec, Family, FamilySpec, Merge, TableSharing, Ties

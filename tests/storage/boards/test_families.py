@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from querybuilder import col, count, select
-from storage.boards.boards import ALL_ENTRIES
 from storage.boards.families import NewBoard, delete_family, make_boards, put_family
 from storage.boards.shared_tables import sweep_rows
+from storage.boards.totals import ALL_ENTRIES
 from storage.entries.hidden_owners import hidden_statements
 from storage.errors import PostIdConflictError, TooManyBoardsError, TooManyFamiliesError, TooManyOwnTablesError
 from storage.periods import PeriodKind

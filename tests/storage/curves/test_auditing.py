@@ -7,7 +7,7 @@ import pytest
 
 from config.settings import JobSettings
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
-from storage.boards.boards import CHANGES, find_totals
+from storage.boards.totals import CHANGES, find_totals
 from storage.curves.auditing import Audit, AuditedPart, audit_curve
 from storage.curves.sampling import sample_curve
 from storage.curves.stored_curves import ServedCurve, store_curve

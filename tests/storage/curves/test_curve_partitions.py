@@ -8,7 +8,8 @@ import pytest
 from msgspec import structs
 
 from querybuilder import col, delete, param, update
-from storage.boards.boards import create_board, store_states
+from storage.boards.boards import create_board
+from storage.boards.totals import store_states
 from storage.curves.stored_curves import CurveBook, store_curve
 from storage.errors import UnknownBoardError
 from storage.records import Board

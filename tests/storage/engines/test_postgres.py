@@ -10,8 +10,9 @@ import asyncpg
 import pytest
 
 from querybuilder import INTEGER, TEXT, chained, col, count, insert, param, rows, select, update
-from storage.boards.boards import ALL_ENTRIES, change_board
+from storage.boards.boards import change_board
 from storage.boards.row_tables import entries_table
+from storage.boards.totals import ALL_ENTRIES
 from storage.engines.postgres import PostgresStore
 from storage.errors import LostRaceError
 from storage.posting.writer import Writers

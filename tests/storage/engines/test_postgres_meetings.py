@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import asyncpg
 import pytest
 
-from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.row_tables import entries_table
+from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import LostRaceError, UnknownBoardError
 from storage.records import Board, PartOutcome, Post, PostStatus, TableSharing
 from tests.storage.deployment import Deployment, part, ranked, spec

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from storage.boards.boards import find_totals
+from storage.boards.totals import find_totals
 from storage.curves.sampling import sample_curve
 from storage.entries import exact_ranks
 from storage.entries.exact_ranks import CountStart

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from querybuilder import col, select, update
-from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.row_tables import layout_of, scope_of
+from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.entries.erasure import erasure_statements
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import RebuildCounts, rebuild_board

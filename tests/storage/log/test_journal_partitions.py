@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from querybuilder import col, param, update
-from storage.boards.boards import delete_board, store_states
+from storage.boards.boards import delete_board
 from storage.boards.row_tables import create_row_table, layout_of
+from storage.boards.totals import store_states
 from storage.entries.rebuild import rebuild_board
 from storage.log import owner_index
 from storage.log.change_log import change_log

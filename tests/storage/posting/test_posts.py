@@ -3,8 +3,8 @@
 import pytest
 
 from querybuilder import lit, update
-from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.row_tables import layout_of
+from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import LostRaceError
 from storage.records import Best, Board, Merge
 from tests.storage.deployment import Deployment, counter, label, part, ranked

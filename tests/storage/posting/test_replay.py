@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from storage.boards.boards import ALL_ENTRIES, delete_board
+from storage.boards.boards import delete_board
+from storage.boards.totals import ALL_ENTRIES
 from storage.entries.rebuild import RebuildCounts, rebuild_board
 from storage.errors import JournalIncompleteError, NothingReplayedError, SpecConflictError
 from storage.log.change_log import change_log

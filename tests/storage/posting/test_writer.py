@@ -9,7 +9,7 @@ import pytest
 
 from config.settings import PostingSettings
 from querybuilder import Bound
-from storage.boards.boards import ALL_ENTRIES, CHANGES
+from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import LostRaceError, QueueFullError, StoreBusyError, WaitTooLongError
 from storage.posting.writer import Writer
 from storage.records import Board, PartOutcome, Post

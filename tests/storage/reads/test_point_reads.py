@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from querybuilder import Bound, lit, select
-from storage.boards.boards import ALL_ENTRIES, CHANGES, STATE, state_of
+from storage.boards.totals import ALL_ENTRIES, CHANGES, STATE, state_of
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError
 from storage.reads.point_reads import EntryRead, PointReads, read_owner_on_boards
 from storage.records import Board, TableSharing

@@ -12,8 +12,8 @@ from msgspec import structs
 from config import Settings
 from querybuilder import col, delete, param, update
 from service.commands.operating.stores import rebuild_on_store
-from storage.boards.boards import store_states
 from storage.boards.row_tables import create_row_table, layout_of
+from storage.boards.totals import store_states
 from storage.engines.postgres import PostgresStore
 from storage.errors import StoreExistsError
 from storage.log.change_log import change_log
