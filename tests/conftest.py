@@ -23,11 +23,14 @@ settings.load_profile("any_machine")
 MARKING = {
     "browser": {"chromium_address"},
     "end_to_end": {"service", "serving", "spawn", "wheels"},
-    "server": {"cache", "postgres", "postgres_server", "postgres_url", "postgresql"},
+    "server": {"cache", "partitions", "partitions_url", "postgres", "postgres_server", "postgres_url", "postgresql"},
     "store": {"backend", "open_store", "sqlite", "world"},
 }
-# The tests of a module that imports one of these classes get the marker `server`.
-STARTERS = {"MemcachedServer", "OpenMemcached", "PostgresServer", "Prometheus", "RedisServer"}
+# The tests of a module that imports one of these get the marker.
+STARTERS = {
+    "end_to_end": {"Service", "serve_file"},
+    "server": {"MemcachedServer", "OpenMemcached", "PostgresServer", "Prometheus", "RedisServer"},
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,9 +43,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         names = [name for name, marking in MARKING.items() if marking & used]
         if item.path.name.startswith("test_e2e_") and "end_to_end" not in names:
             names.append("end_to_end")
-        if "server" not in names and module is not None and STARTERS & vars(module.obj).keys():
-            names.append("server")
-        if "sqlite-shared" in item.name:
+        for name, starters in STARTERS.items():
+            if name not in names and module is not None and starters & vars(module.obj).keys():
+                names.append(name)
+        if "sqlite-shared" in item.name or "sqlite-segments" in item.name:
             names.append("variant")
         for name in names or ["unit"]:
             item.add_marker(name)
