@@ -56,7 +56,7 @@ def find_last_block(board_key: int, section: int) -> Program[tuple[int, int, str
 class ArchivedRanking(Ranking):
     def __init__(self, board: Board, index: int) -> None:
         super().__init__(board, index)
-        self._columns = len(board.spec.columns)
+        self._columns, self._is_segment = len(board.spec.columns), board.segment_of is not None
 
     def _needs_rows(self, *_arguments: Any, **_options: Any) -> Any:
         """Raise `ArchivedError`: the rows were removed."""
@@ -82,11 +82,21 @@ class ArchivedRanking(Ranking):
         last = yield from find_last_block(self._board_key, section_of(SectionKind.TALLY, self.index))
         return 0 if last is None else last[0] + last[1]
 
+    def keeps_all_rows(self) -> Program[bool]:
+        last = yield from find_last_block(self._board_key, section_of(SectionKind.TOP, self.index))
+        return (0 if last is None else last[0] + last[1]) == (yield from self._total())
+
     def _top(self, rows_max: int = INT64_MAX) -> Program[list[Entry]]:
         rows = yield _BEFORE_PLACE.bind(**self._in(SectionKind.TOP), place=rows_max)
         top = [entry for _, document in rows for entry in _widened(document, self._columns)]
         unseen = yield from _hidden_of([entry.owner for entry in top])
-        return [_nobodys(entry, self.index) if entry.owner in unseen else entry for entry in top] if unseen else top
+        if unseen:
+            top = [_nobodys(entry, self.index) if entry.owner in unseen else entry for entry in top]
+        # Rows of several segments are merged by cell and owner, so rows of `NOBODY` come first among their ties.
+        return sorted(top, key=self._order) if self._is_segment else top
+
+    def _order(self, entry: Entry) -> tuple[int, str]:
+        return self.padding.key_of_cell(str(entry.cells[self.index])), entry.owner
 
     def count_better(self, cell: str) -> Program[int]:
         found = yield from self._tally_of(cell)
@@ -114,26 +124,29 @@ class ArchivedRanking(Ranking):
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
         """Count the entries with this cell, and those of them that stand before `owner`.
 
-        If equal values share a rank, the archive knows the order of tied entries only in its top. For all other owners,
-        the second returned number is 0.
+        If equal values share a rank, the archive knows the order of tied entries only in its top. For `_AFTER_ALL`, the
+        second returned number is 0.
         """
         found = yield from self._tally_of(cell)
         ties = 0 if found is None else found[1].count_tied_with(self.padding.key_of_cell(cell))
-        if ties < 2 or not owner:
+        if not ties or not owner or owner == _AFTER_ALL:
             return ties, 0
-        if self.timed:
-            return ties, (yield from self._kept_place(owner))
+        if self.timed and (place := (yield from self._kept_place(owner))) is not None:
+            return ties, place
         tied = [entry.owner for entry in (yield from self._top()) if entry.cells[self.index] == cell]
-        return ties, tied.index(owner) if owner in tied else 0
+        if owner in tied:
+            return ties, tied.index(owner)
+        return ties, next((place for place, name in enumerate(tied) if name > owner), len(tied))
 
-    def _kept_place(self, owner: str) -> Program[int]:
+    def _kept_place(self, owner: str) -> Program[int | None]:
+        """Return how many tied entries stand before an owner, or None if the archive has no such owner."""
         found = yield _FIRST_UP_TO.bind(board_key=self._board_key, section=OWNERS, text=owner)
         for _, document in found:
             rows = decode_rows(document)
             owners = [entry.owner for entry in rows.entries]
             if owner in owners and self.index in rows.ties_before:
                 return rows.ties_before[self.index][owners.index(owner)]
-        return 0
+        return None
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         return (yield from self.find_row_after_skip(rank - 1))
@@ -175,8 +188,10 @@ class ArchivedRanking(Ranking):
 
     def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
         top, start = yield from self._placed(cell, owner)
-        if start < len(top) and self._is_at(top[start], cell, owner):
+        while start < len(top) and self._is_at(top[start], cell, owner):
             start += 1
+            if not self._is_segment:
+                break
         if start == len(top):
             yield from self._check_end(len(top))
         return top[start : start + limit]
@@ -205,8 +220,7 @@ class ArchivedRanking(Ranking):
         for index, entry in enumerate(top):
             if self._is_at(entry, cell, owner):
                 return top, index
-        keys = [(self.padding.key_of_cell(str(entry.cells[self.index])), entry.owner) for entry in top]
-        return top, sum(one < (key, owner) for one in keys)
+        return top, sum(self._order(entry) < (key, owner) for entry in top)
 
     def _is_at(self, entry: Entry, cell: str, owner: str) -> bool:
         return entry.owner == owner and entry.cells[self.index] == cell

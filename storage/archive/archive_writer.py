@@ -19,7 +19,7 @@ from typing import NamedTuple
 from config.settings import JobSettings
 from predictor import Curve, Knot, encode_curve
 from querybuilder import Bound, Lock, Prepared, asc, col, count_if, delete, insert, param, select
-from storage.boards.boards import drop_rows, find_same_board, store_columns
+from storage.boards.boards import drop_rows, find_same_board, note_archived_segment, store_columns
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
 from storage.boards.totals import CHANGES, find_totals, store_states
 from storage.entries.entries import Entries
@@ -241,6 +241,7 @@ class ArchiveWriter:
             return None
         archived = replace(board, archived_us=now_us)
         yield from store_columns(board, archived_at=now_us, stage=int(ClosingStage.ARCHIVED), due_at=None)
+        yield from note_archived_segment(board, now_us)
         yield from drop_rows(board)
         yield from store_states([archived])
         return archived

@@ -402,6 +402,21 @@ def store_times(board: Board) -> Program[None]:
     )
 
 
+def note_archived_segment(segment: Board, now_us: int) -> Program[None]:
+    """After a segment was archived, mark its board as archived too if no segment has rows any more."""
+    if segment.segment_of is None:
+        return
+    its_board, rows_left = col("board_key").eq(param("key")), col("archived_at").is_null()
+    # Segments that are archived at the same time wait for each other here.
+    yield select(col("board_key")).from_(BOARDS).where(its_board).locked(Lock.UPDATE).bind(key=segment.segment_of)
+    among = col("segment_of").eq(param("key")), col("segment").ge(0), rows_left
+    [[left]] = yield select(count()).from_(BOARDS).where(*among).bind(key=segment.segment_of)
+    if not left:
+        yield (
+            update(BOARDS).set(archived_at=param("now_us")).where(its_board).bind(key=segment.segment_of, now_us=now_us)
+        )
+
+
 def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
     """Return the new columns of `wanted`. Raise `SpecConflictError` if it would reinterpret or drop stored values."""
     if wanted.segments != stored.segments:
@@ -428,7 +443,7 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
 
 
 def delete_board(*, board_id: str) -> Program[Board]:
-    """Delete a board with its rows, totals, curves and archive.
+    """Delete a board with its rows, totals, curves and archive. Return it with all segments that it has ever had.
 
     The post ids of the board become void, because no later board gets the same key.
 
@@ -439,12 +454,16 @@ def delete_board(*, board_id: str) -> Program[Board]:
     for partition, parts in by_partition(board.parts):
         for part in parts:
             yield from in_partition(partition, _delete_board(part))
-    for gone in (yield from find_gone_segments(board)):
-        yield drop_table(layout_of(gone).table, if_exists=True).bind().at(gone.partition)
-        yield _delete_of_board(BOARDS, gone)
-    if board.segments:
-        yield _delete_of_board(BOARDS, board)
-    return board
+    gone = yield from find_gone_segments(board)
+    for each in gone:
+        yield drop_table(layout_of(each).table, if_exists=True).bind().at(each.partition)
+        yield _delete_of_board(BOARDS, each)
+    if not board.segments:
+        return board
+    yield _delete_of_board(BOARDS, board)
+    retired = [each for each in gone if each.segment > PENDING]
+    undivided = replace(board, segments=(), segment_of=board.key, segment=RETIRED)  # as it was before its first split
+    return replace(board, segments=(*board.segments, *retired, undivided))
 
 
 def find_gone_segments(board: Board) -> Program[list[Board]]:

@@ -198,6 +198,11 @@ class Ranking:
         self._board_key, self._best = board.key, BETTER_THAN_ANY[self.padding.high]
         self._exact_top = board.spec.predictor.exact_top
 
+    def keeps_all_rows(self) -> Program[bool]:
+        """Return whether rows can be read up to the last one. An archive keeps only the first rows."""
+        yield from ()
+        return True
+
     def count_better(self, cell: str) -> Program[int]:
         """Count all entries strictly better than a cell. The cost grows with their number."""
         rows = yield self._sql.count_better.bind(cell=cell, **self._scope)

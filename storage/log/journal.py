@@ -38,7 +38,7 @@ Numbers = tuple[int, ...]
 # version does not tell the time of such a change.
 _KEEPING_VERSION = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
 # What happens to a whole board, and so to each of its segments.
-_OF_WHOLE_BOARD = (ChangeKind.RESET, ChangeKind.DELETED)
+_OF_WHOLE_BOARD = (ChangeKind.RESET, ChangeKind.DELETED, ChangeKind.MOVED)
 # Records of these kinds hold every cell, because `next` does not hold the ranked cells.
 _WHOLE = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
 
@@ -364,8 +364,10 @@ def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Board]:
 
 
 def _name_of(board: Board) -> str:
-    """Return the id of a board, and for each segment but the first also its number."""
-    return f"{board.id}{SEGMENT_SIGN}{board.segment}" if board.segment > 0 else board.id
+    """Return the id of a board, and for each segment but the first of the present ones also a number above 0."""
+    if board.segment_of is None or board.segment == 0:
+        return board.id
+    return f"{board.id}{SEGMENT_SIGN}{abs(board.segment)}"
 
 
 def is_told(board: Board | None, record: ChangeRecord | None) -> bool:

@@ -187,17 +187,20 @@ def _refuse(board: Board, *, is_cause: bool) -> PartOutcome:
 def _split_repeats(posts: Sequence[Post]) -> list[list[int]]:
     """Split the numbers of posts, so that posts with one id for different segments of a board are in different lists.
 
-    Nearly always there is one list. There are at most as many as a board has segments.
+    The posts of an owner keep their order. Nearly always there is one list.
     """
     segments: dict[PostKey, list[int]] = {}
+    latest: dict[str, int] = {}  # by owner, the list with the owner's last post so far, if it is not the first list
     turns: list[list[int]] = []
     for number, post in enumerate(posts):
-        turn = 0
+        turn = latest.get(post.owner, 0)
         for board, post_hash in _ids_of(post):
             seen = segments.setdefault((board.segment_of or 0, post_hash), [])
             if board.key not in seen:
                 seen.append(board.key)
             turn = max(turn, seen.index(board.key))
+        if turn:
+            latest[post.owner] = turn
         while len(turns) <= turn:
             turns.append([])
         turns[turn].append(number)

@@ -14,6 +14,7 @@ from storage.boards.totals import add_up_totals, check_copy
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CellOf, CountStart, GapCount
 from storage.entries.rankings import ANCHORS_MAX, Neighbours, Ranking, Sample, edge_of
+from storage.errors import ArchivedError
 from storage.records import Board, Entry
 from storage.store import Program, Rows, in_partition
 
@@ -99,7 +100,26 @@ class SegmentedRanking(Ranking):
         there.
         """
         place, skip_rows = (None, rank - 1) if start is None else (yield from self._find_place_before(start, rank))
-        return (yield from self._walk(place, skip_rows))
+        try:
+            return (yield from self._walk(place, skip_rows))
+        except ArchivedError:
+            return (yield from self._find_archived_row(rank))
+
+    def _find_archived_row(self, rank: int) -> Program[tuple[str, str] | None]:
+        """Return the cell of the `rank`-th row. An archive counts all cells, but keeps the owners of few rows."""
+        firsts = yield from self._each(lambda part: part.find_row_after_skip(0))
+        best = [self.padding.key_of_cell(row[0]) for row in firsts if row is not None]
+        worst = yield from self.find_worst_row()
+        if worst is None or rank > (yield from self.count_better(worst[0])) + (yield from self.count_tied(worst[0]))[0]:
+            return None
+        low, high = min(best), self.padding.key_of_cell(worst[0])
+        while low < high:
+            middle = (low + high) // 2
+            if (yield from self.count_better(self.padding.cell_of_key(middle + 1))) >= rank:
+                high = middle
+            else:
+                low = middle + 1
+        return self.padding.cell_of_key(low), AFTER_ALL_OWNERS
 
     def _find_place_before(self, start: CountStart, rank: int) -> Program[tuple[tuple[str, str] | None, int]]:
         """Return a place above the `rank`-th row (None: the top), and how many rows to skip after it."""
@@ -128,7 +148,7 @@ class SegmentedRanking(Ranking):
             self.read_first_rows(WALK_ROWS) if place is None else self.read_rows_after(*place, WALK_ROWS)
         )
         while len(rows) <= skip_rows:
-            if len(rows) < WALK_ROWS:
+            if not rows:
                 return None
             skip_rows -= len(rows)
             last = rows[-1]
@@ -160,14 +180,29 @@ class SegmentedRanking(Ranking):
         found = [row for row in (yield from self._each(lambda part: part.find_worst_row())) if row is not None]
         return max(found, key=lambda row: (self.padding.key_of_cell(row[0]), row[1]), default=None)
 
+    def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
+        found = yield from self._each(lambda part: part.find_next_better(cell, owner))
+        rows = [row for row in found if row is not None]
+        return max(rows, key=lambda row: (self.padding.key_of_cell(row[0]), row[1]), default=None)
+
     def read_first_rows(self, limit: int) -> Program[list[Entry]]:
-        return self._merge((yield from self._each(lambda part: part.read_first_rows(limit))), limit)
+        return (yield from self._merge_known((yield from self._each(lambda part: part.read_first_rows(limit))), limit))
 
     def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        return self._merge((yield from self._each(lambda part: part.read_rows_after(cell, owner, limit))), limit)
+        found = yield from self._each(lambda part: part.read_rows_after(cell, owner, limit))
+        return (yield from self._merge_known(found, limit))
 
     def read_rows_before(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
         return self._last((yield from self._each(lambda part: part.read_rows_before(cell, owner, limit))), limit)
+
+    def _merge_known(self, found: list[list[Entry]], limit: int) -> Program[list[Entry]]:
+        """Merge rows, but only as far as no archive of a segment may lack one of them."""
+        ends = []
+        for segment, part, rows in zip(self._board.segments, self._parts, found, strict=True):
+            if rows and len(rows) < limit and not (yield from in_partition(segment.partition, part.keeps_all_rows())):
+                ends.append(self._order(rows[-1]))
+        merged = self._merge(found, limit)
+        return [row for row in merged if self._order(row) <= min(ends)] if ends else merged
 
     def _merge(self, found: Iterable[list[Entry]], limit: int) -> list[Entry]:
         return list(islice(heapq.merge(*found, key=self._order), limit))
@@ -181,6 +216,7 @@ class SegmentedRanking(Ranking):
             lambda part: part.read_rows_around(cell, owner, better_rows=better_rows, worse_rows=worse_rows)
         )
         near = self.merge_neighbours(found, better_rows=better_rows, worse_rows=worse_rows)
+        near.after = yield from self._merge_known([each.after for each in found], worse_rows)
         if self.has_edge(near):
             near.edge_ties = (yield from self.count_tied(*edge_of(near, self.index)))[1]
         return near

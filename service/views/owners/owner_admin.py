@@ -18,7 +18,7 @@ from functools import partial
 from service.context import Context
 from service.contract.routes import Call
 from storage.archive.archive_reader import ArchivedEntries, list_archives_of_owner
-from storage.boards.boards import find_boards_by_key
+from storage.boards.boards import find_boards_by_key, find_keys_ever
 from storage.boards.closed_boards import hold_boards_with_rows
 from storage.boards.profiles import profiles
 from storage.entries.entries import Entries, Move, lock_boards_with_owner, log_moves
@@ -46,12 +46,17 @@ _Positions = dict[int, dict[int, int]]  # log positions by partition, and then b
 
 async def erase_entry(context: Context, call: Call) -> None:
     owner, until = call.path["owner"], _Positions()
-    board = (await context.catalog.find_board(call.path["board"])).part_of(owner)
+    whole = await context.catalog.find_board(call.path["board"])
+    board, keys = whole.part_of(owner), [whole.key]
+    if whole.segments:  # the owner may have posts in the logs of earlier segments
+        keys = await context.store.read(lambda: find_keys_ever(whole))
     entries = context.boards.open_board(board)
-    waited = await drop_queued(context.store, owner, board_key=board.key)
+    waited = sum([await drop_queued(context.store, owner, board_key=key) for key in keys])
     await context.store_for_board(board).write(lambda: _erase([entries], owner, context.now_us(), until))
     if not until and not waited:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
+    for positions in until.values():
+        positions.update(dict.fromkeys(keys, positions[board.key]))
     await _rename(context, owner, until, {})
 
 

@@ -21,7 +21,7 @@ from storage.store import Program
 from tests.jobs.closing import close_all, make_close_job, run_step
 from tests.jobs.world import LIMITS, PREDICTOR, World
 from tests.storage.backends import BACKENDS, ONE_PARTITION
-from tests.storage.deployment import Deployment, counter, label, part, ranked
+from tests.storage.deployment import SEGMENTS, Deployment, counter, label, part, ranked
 from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
@@ -29,11 +29,14 @@ S = 1_000_000
 TOP = LIMITS.archive_top_rows
 
 
-@pytest.fixture(params=[f"{backend}-{table.value}" for backend in ONE_PARTITION for table in TableSharing])
+PLACES = [f"{backend}-{table.value}" for backend in ONE_PARTITION for table in TableSharing]
+
+
+@pytest.fixture(params=PLACES)
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     backend, _, table = request.param.partition("-")
     async with BACKENDS[backend](request)(tmp_path) as open_store:
-        yield World(await Deployment.on(await open_store(), TableSharing(table)))
+        yield World(await Deployment.on(await open_store(), SEGMENTS if table == SEGMENTS else TableSharing(table)))
 
 
 class KilledError(BaseException):
@@ -150,6 +153,7 @@ def read_answers(entries: Entries, owners: Sequence[Entry]) -> Program[dict[Any,
     return found
 
 
+@pytest.mark.parametrize("world", [*PLACES, "sqlite-segments"], indirect=True)
 @pytest.mark.parametrize("ties", list(Ties))
 @pytest.mark.parametrize("entries", [0, 1, 7, 60])
 async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entries: int) -> None:
@@ -159,17 +163,23 @@ async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entr
     totals = await world.deployment.totals(board)
     archived = await archive_board(world, board)
     assert archived.archived_us == world.deployment.clock.now_us
-    opened = world.deployment.entries(archived)
-    assert isinstance(opened, ArchivedEntries)
     after = await answers_of(world, archived, owners)
-    assert {key: answer for key, answer in after.items() if answer != before[key]} == {}
+    different = {key: answer for key, answer in after.items() if answer != before[key]}
+    if board.segments:  # beyond its top, an archive does not know how its ties stand to owners of other segments
+        different = {key: answer for key, answer in different.items() if key[1] != "place"}
+    assert different == {}
     assert before.keys() == after.keys()
     assert await world.deployment.totals(archived) == totals
     for index in board.sorted_indexes:
-        curve = await world.store.read(lambda index=index: opened.read_curve(index))  # type: ignore[misc]
-        assert curve is not None
-        assert curve.total == totals.get(index, 0)
-        assert curve.certificate is not None
+        counted = 0
+        for each in archived.parts:
+            opened = world.deployment.entries(each)
+            assert isinstance(opened, ArchivedEntries)
+            curve = await world.store.read(lambda: opened.read_curve(index))  # noqa: B023 - run at once
+            assert curve is not None
+            assert curve.certificate is not None
+            counted += curve.total
+        assert counted == totals.get(index, 0)
     assert world.observed.owners_archived == len(owners)
     assert world.catalog.find_known("b") == archived
     assert world.catalog.list_known() == []

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from jobs.boards.move import BoardMove, MoveCounts
-from storage.boards.boards import find_board, list_boards
+from storage.boards.boards import delete_board, find_board, list_boards
 from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.entries.hidden_owners import hidden_statements
-from storage.entries.rebuild import rebuild_board
+from storage.entries.rebuild import find_deleted_boards, rebuild_board
 from storage.errors import (
     LeaseTakenError,
     RacesLostError,
@@ -21,6 +21,7 @@ from storage.errors import (
 )
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLeases
+from storage.log.journal import journal
 from storage.records import Board, PostStatus, TableSharing
 from storage.segments.board_split import begin_split
 from storage.store import CONTROL, Program
@@ -221,3 +222,25 @@ async def test_what_cannot_be_split_is_refused(deployment: Deployment) -> None:
     with pytest.raises(SpecInvalidError, match="one segment"):
         await deployment.store.at(CONTROL).write(lambda: begin("shared", leases))
     assert (await deployment.store.read(lambda: find_board("b"))).spec.segments == 2
+
+
+@pytest.mark.parametrize("splits", [(3,), (3, 2)])
+async def test_the_journal_knows_all_earlier_segments_of_a_deleted_board(
+    deployment: Deployment, splits: tuple[int, ...]
+) -> None:
+    board = await fill(deployment)
+    keys = {board.key}
+    for segments in splits:
+        board, _ = await split(deployment, segments)
+        keys |= {segment.key for segment in board.segments}
+
+    def program() -> Program[None]:
+        gone = yield from delete_board(board_id="b")
+        yield from journal.log_deleted([gone], deployment.clock())
+
+    await deployment.store.write(program)
+    begins = (0,) * deployment.store.partitions
+    found = await deployment.store.read(lambda: find_deleted_boards("b", begins))
+    assert found.keys() == keys
+    told = [key for key, each in found.items() if each.segment == 0]
+    assert told == [board.segments[0].key], "callers see one deletion"

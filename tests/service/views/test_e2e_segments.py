@@ -1,5 +1,6 @@
 """Compare a board of four segments in four partitions with a board of one segment that got the same posts."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.service.cli_fake_service import run
 from tests.service.event_stream import events_of
 from tests.service.real_service import Service, without
 
@@ -95,6 +97,17 @@ async def test_pages_meet_every_entry_once_and_owners_leave_every_segment(servic
     assert (await service.get("/v1/leaderboards/four"))["entries"] == 0
     assert (await service.call("DELETE", "/v1/leaderboards/four")).status == 204
     assert await service.refused("GET", "/v1/leaderboards/four") == (404, "unknown_board")
+
+
+async def test_an_erased_owner_leaves_the_log_of_earlier_segments(service: Service, partitions_url: str) -> None:
+    await fill(service)
+    await asyncio.to_thread(run, "board", "split", "four", "3", "--store", partitions_url, code=0)
+    post = {"owner": "o07", "stats": {"xp": 1}}
+    await service.must("POST", "/v1/leaderboards/four/posts", post)
+    assert (await service.call("DELETE", "/v1/leaderboards/four/entries/o07")).status == 204
+    assert sorted(await owners_told(service)) == [owner for owner in OWNERS if owner != "o07"]
+    lines = await service.get("/v1/journal?after=0&limit=1000")
+    assert [line["kind"] for line in lines if line["board"] == "four"].count("move") == 1
 
 
 async def entries_of(service: Service, board: str) -> int:

@@ -59,6 +59,20 @@ async def test_a_rejected_post_leaves_its_id_to_one_other(deployment: Deployment
     assert sorted(others) == [APPLIED] + [CONFLICT] * 7
 
 
+async def test_the_posts_of_an_owner_keep_their_order_if_an_id_repeats(deployment: Deployment, board: Board) -> None:
+    too_large = deployment.post("o9", part(board, {"xp": 10**16}), post_id="p")
+    for owner in OWNERS:
+        posts = [
+            too_large,
+            deployment.post(owner, part(board, {"xp": 1}), post_id="p"),
+            deployment.post(owner, part(board, {"xp": 2})),
+        ]
+        async with deployment.open_writers() as writers:
+            [[first], [second], [third]] = await writers.submit(posts)
+        assert (first.status, second.stats, third.stats) == ("rejected", [1], [3])
+        board = await deployment.reset()
+
+
 async def test_of_requests_at_the_same_time_one_gets_the_id(deployment: Deployment, board: Board) -> None:
     async with deployment.open_writers() as writers:
         answers = await asyncio.gather(*[submit(writers, [post]) for post in make_posts(deployment, board)])
