@@ -48,8 +48,10 @@ class Archiver:
         await self._store.for_board(board).write(lambda: held.renew_and(archiving.begin_or_resume()))
         self._under_way, self._written = archiving, _Written()
 
-    async def archive_boards(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
-        """Archive several boards of one partition in one transaction. Together they must be small enough for one step.
+    async def archive_boards(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> set[int]:
+        """Archive several boards of one partition in one transaction, except those that are too large for one step.
+
+        Return the keys of the others. A board among them that has changed meanwhile is not archived yet.
 
         Raises:
             LeaseLostError, UnknownBoardError, StoreBusyError: see `write_part`; no board was archived.
@@ -79,6 +81,7 @@ class Archiver:
                 written = _Written()
                 written.add(theirs)
                 self._tell(archived, written)
+        return {archiving.board.key for archiving, _ in whole}
 
     def _tell(self, archived: Board, written: _Written) -> None:
         self._catalog.keep_board(archived)

@@ -138,15 +138,17 @@ class CloseJob:
         if small < 2:
             return False
         try:
-            await self._archiver.archive_boards(held, boards[:small], now_us)
+            done = await self._archiver.archive_boards(held, boards[:small], now_us)
         except LeaseLostError:
             raise
         except StorageError as error:  # perhaps one board was deleted; archive the next board separately
             log.warning("archive_batch_failed", boards=small, detail=error.detail)
             return False
-        for _ in range(small):
-            self._to_archive.popleft()
-        log.info("boards_archived", boards=small, first=boards[0].id)
+        if not done:  # with all their columns, these boards take several steps each
+            return False
+        for board in [board for board in boards if board.key in done]:
+            self._to_archive.remove(board)
+        log.info("boards_archived", boards=len(done), first=boards[0].id)
         return True
 
     async def _write_archive(self, held: HeldLease, board: Board) -> None:

@@ -307,6 +307,17 @@ async def test_small_boards_are_archived_together_although_one_of_them_is_delete
     assert world.observed.owners_archived == 15
 
 
+@pytest.mark.parametrize("world", [*PLACES, "sqlite-segments"], indirect=True)
+async def test_boards_that_are_too_large_for_a_step_with_all_columns_are_archived_in_steps(world: World) -> None:
+    boards = [await make_season(world, entries=6 * TOP // 10, board_id=f"b{number}") for number in range(4)]
+    world.advance(16)
+    job = make_close_job(world)
+    for _ in range(300):
+        if not await run_step(world, job):
+            break
+    assert all([(await world.deployment.find(board.id)).archived_us is not None for board in boards])
+
+
 async def test_a_board_that_cannot_be_archived_is_tried_again_and_delays_no_other(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
