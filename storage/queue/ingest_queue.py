@@ -104,8 +104,9 @@ def find_queue(post: Post, dialect: Dialect) -> int:
 
 
 def find_queues(board: Board, dialect: Dialect, partitions: int) -> list[int]:
-    """Return the partitions in whose queues a post to this board can wait."""
-    return sorted({board.partition, *([_queue_of_several(dialect)] if partitions > 1 else [])})
+    """Return the partitions in whose queues a post to this board can wait, unless it was moved or split since."""
+    places = {part.partition for part in board.parts}
+    return sorted({*places, *([_queue_of_several(dialect)] if partitions > 1 else [])})
 
 
 def _queue_of_several(dialect: Dialect) -> int:

@@ -7,7 +7,7 @@ The reason of each rejection is stored, because the sender got the answer "accep
 by board and post id, up to a maximum age and a maximum number, in the partition in which the post waited.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
 import msgspec
@@ -24,7 +24,7 @@ from storage.schema.placement import TABLES
 from storage.store import Program, Store, in_partition
 
 from . import ingest_queue
-from .ingest_queue import find_queues
+from .ingest_queue import find_queues, list_queues
 from .post_blocks import decode_block, encode_json
 
 BLOCKS_MAX = 1_000  # most blocks to read among those whose text contains the post id
@@ -36,17 +36,20 @@ async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id:
     Raises:
         UnknownPostError: the store knows nothing about the post.
     """
-    post_hash = post_ids.hash_post_id(post_id)
-    queues = find_queues(board, store.dialect, store.partitions)
+    post_hash, queues = post_ids.hash_post_id(post_id), find_queues(board, store.dialect, store.partitions)
     found = await store.read(lambda: _find_settled(queues, board, post_hash))
     if found is None:  # the queue may be long, so it is read last, on a connection for heavy reads
-        found = await store.read(lambda: _find_anywhere(queues, board, post_id, post_hash), heavy=True)
+        # A post that was queued before its board was moved or split waits where the board was. A partition that is away
+        # is asked only about such a post.
+        every = [*dict.fromkeys([*queues, *list_queues(store.dialect, store.partitions)])]
+        found = await store.read(lambda: _find_anywhere(every, board, post_id, post_hash), heavy=True)
     return found
 
 
 def _find_anywhere(queues: list[int], board: Board, post_id: str, post_hash: str) -> Program[PartOutcome | None]:
+    keys = yield from _find_keys(board)
     for partition in queues:
-        if (yield from in_partition(partition, _waits(board, post_id, post_hash))):
+        if (yield from in_partition(partition, _waits(keys, post_id, post_hash))):
             return None
     found = yield from _find_settled(queues, board, post_hash)
     if found is None:
@@ -54,40 +57,41 @@ def _find_anywhere(queues: list[int], board: Board, post_id: str, post_hash: str
     return found
 
 
-def _waits(board: Board, post_id: str, post_hash: str) -> Program[bool]:
-    keys = {board.key} if board.family_key is not None else {*(yield from find_keys_ever(board))}
+def _waits(board_keys: Sequence[int], post_id: str, post_hash: str) -> Program[bool]:
     for waiting in (yield from ingest_queue.find_mentions(encode_json(post_id), blocks_max=BLOCKS_MAX)):
         block = decode_block(waiting.block)
         for queued in block.posts:
-            if queued.post_hash == post_hash and any(block.boards[place][0] in keys for place in queued.boards):
+            if queued.post_hash == post_hash and any(block.boards[place][0] in board_keys for place in queued.boards):
                 return True
     return False
 
 
 def _find_settled(queues: list[int], board: Board, post_hash: str) -> Program[PartOutcome | None]:
-    known: dict[str, RememberedPost]
-    if board.segments:
-        for segment in board.segments:  # the owner is not known, so the post may be in any of them
-            if (settled := (yield from _find_settled(queues, segment, post_hash))) is not None:
-                return settled
-        return None
-    if board.family_key is None:
-        finding = find_known(board.key, board.epoch, [post_hash])
-        _, known = yield from in_partition(board.partition, finding)
-    else:
-        known = yield from in_partition(board.partition, find_in_family(board.family_key, [post_hash]))
-    for part in known[post_hash].parts if post_hash in known else ():
-        if part.board_key == board.key:
-            return part
+    for part in board.parts:  # the owner is not known, so the post may be in any of them
+        known: dict[str, RememberedPost]
+        if part.family_key is None:
+            finding = find_known(part.key, part.epoch, [post_hash])
+            _, known = yield from in_partition(part.partition, finding)
+        else:
+            known = yield from in_partition(part.partition, find_in_family(part.family_key, [post_hash]))
+        for outcome in known[post_hash].parts if post_hash in known else ():
+            if outcome.board_key == part.key:
+                return outcome
+    keys = yield from _find_keys(board)
     for partition in queues:
-        if (error := (yield from in_partition(partition, find_error(board.key, post_hash)))) is not None:
+        if (error := (yield from in_partition(partition, find_error(keys, post_hash)))) is not None:
             return PartOutcome(PostStatus.REJECTED, error=error)
     return None
 
 
-def find_error(board_key: int, post_hash: str) -> Program[PostError | None]:
-    """Return the error with which a board rejected a post, or None."""
-    rows = yield _FIND.bind(board_key=board_key, post_hash=post_hash)
+def _find_keys(board: Board) -> Program[list[int]]:
+    """Return the keys under which posts to a board wait, or were rejected."""
+    return (yield from find_keys_ever(board)) if board.segments else [board.key]
+
+
+def find_error(board_keys: Sequence[int], post_hash: str) -> Program[PostError | None]:
+    """Return the error with which the board that has these keys last rejected a post, or None."""
+    rows = yield _FIND.bind(board_keys=board_keys, post_hash=post_hash)
     return decode_error(msgspec.json.decode(rows[0][0])) if rows else None
 
 
@@ -126,8 +130,8 @@ def decode_error(recorded: RecordedError) -> PostError:
     return (kind if known else PostRejectedError)(detail, pointer=pointer)
 
 
-_named = (col("board_key").eq(param("board_key")), col("post_hash").eq(param("post_hash")))
-_FIND = select(col("error")).from_(REJECTED_POSTS).where(*_named).prepared()
+_named = (col("board_key").in_(param("board_keys")), col("post_hash").eq(param("post_hash")))
+_FIND = select(col("error")).from_(REJECTED_POSTS).where(*_named).order_by(desc(col("rejected_at"))).limit(1).prepared()
 _REMEMBER = (
     insert(REJECTED_POSTS)
     .rows(param("rows"), **TABLES[REJECTED_POSTS].kinds)

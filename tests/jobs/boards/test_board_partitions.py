@@ -87,8 +87,8 @@ async def test_the_control_partition_only_loses_its_old_rejections(world: World)
     async with run_jobs(world.prune_job(partition=CONTROL)):
         await world.time.end_sleep(LIMITS.prune_interval_s)
         await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
-    assert await world.store.at(CONTROL).read(lambda: find_error(1, "hash")) is None
-    assert await world.store.at(FIRST).read(lambda: find_error(1, "hash")) is not None
+    assert await world.store.at(CONTROL).read(lambda: find_error([1], "hash")) is None
+    assert await world.store.at(FIRST).read(lambda: find_error([1], "hash")) is not None
     assert world.observed.log_ages.empty()
 
 

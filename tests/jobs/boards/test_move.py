@@ -42,6 +42,7 @@ from storage.leases.work_leases import WorkLeases
 from storage.log.log_record import ChangeKind
 from storage.periods import PeriodKind
 from storage.posting.transaction import PostTransaction
+from storage.queue.outcomes import find_post_fate
 from storage.records import Board, FamilySpec, PostStatus, TableSharing, Ties
 from storage.schema.creation import count_partitions
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS, TOTALS
@@ -51,6 +52,7 @@ from tests.storage.backends import BACKENDS, HOME, OpenStore
 from tests.storage.deployment import Deployment, counter, label, part, ranked, spec
 from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore
+from tests.storage.queueing import QueueDesk
 
 T = TypeVar("T")
 COLUMNS = (ranked("xp"), counter("shots"), label("clan"))
@@ -221,6 +223,19 @@ async def test_a_move_keeps_everything_and_leaves_nothing_behind(deployment: Dep
     await deployment.apply(points(deployment, board, "o00"))
     await set_hidden(deployment, "o00", hide=False)
     assert await deployment.stats(await deployment.find(), "o00") == {"xp": 1, "shots": 2, "clan": None}
+
+
+async def test_posts_that_were_queued_before_a_move_are_known(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    desk = await QueueDesk.on(deployment, everywhere=True)
+    await desk.enqueue(points(deployment, board, "ada", "good"), points(deployment, board, "ada", "bad", xp=10**16))
+    await move(deployment, ELSEWHERE)
+    board = await deployment.find()
+    for post_id in ("good", "bad"):
+        assert await find_post_fate(deployment.store, deployment.post_ids, board, post_id) is None
+    await desk.drain_queue()
+    fates = [await desk.find_fate(board, post_id) for post_id in ("good", "bad")]
+    assert [fate.status for fate in fates] == [PostStatus.APPLIED, PostStatus.REJECTED]
 
 
 async def test_an_outdated_copy_of_the_board_writes_nothing(deployment: Deployment) -> None:

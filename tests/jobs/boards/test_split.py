@@ -22,6 +22,7 @@ from storage.errors import (
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLeases
 from storage.log.journal import journal
+from storage.queue.outcomes import find_post_fate
 from storage.records import Board, PostStatus, TableSharing
 from storage.segments.board_split import begin_split
 from storage.store import CONTROL, Program
@@ -153,6 +154,32 @@ async def test_posts_that_were_queued_before_a_split_reach_their_owners(deployme
     for owner, stats in before.items():
         assert stats is not None
         assert await deployment.stats(board, owner) == {**stats, "xp": stats["xp"] + 10}  # type: ignore[operator]
+
+
+async def test_the_fate_of_a_queued_post_is_known_in_every_segment_and_after_splits(deployment: Deployment) -> None:
+    board = await fill(deployment)
+    desk = await QueueDesk.on(deployment, everywhere=True)
+    stats = dict.fromkeys(OWNERS[10:20], 10) | dict.fromkeys(OWNERS[20:30], 10**16)  # the second ten are too large
+
+    async def list_fates() -> list[str]:
+        posts = [await find_post_fate(deployment.store, deployment.post_ids, board, f"q-{owner}") for owner in stats]
+        return ["waits" if post is None else post.status.value for post in posts]
+
+    async def enqueue() -> None:
+        posts = [deployment.post(owner, part(board, {"xp": xp}), post_id=f"q-{owner}") for owner, xp in stats.items()]
+        await desk.enqueue(*posts)
+
+    await enqueue()
+    assert await list_fates() == ["waits"] * 20
+    board, _ = await split(deployment, 4)
+    assert await list_fates() == ["waits"] * 20, "they wait where the board was"
+    await enqueue()
+    board, _ = await split(deployment, 3)
+    assert await list_fates() == ["waits"] * 20, "they wait where earlier segments were"
+    await desk.drain_queue()
+    assert await list_fates() == ["applied"] * 10 + ["rejected"] * 10
+    board, _ = await split(deployment, 2)
+    assert await list_fates() == ["applied"] * 10 + ["rejected"] * 10
 
 
 async def test_an_old_copy_of_a_split_board_is_refused(deployment: Deployment) -> None:

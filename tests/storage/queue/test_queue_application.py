@@ -208,7 +208,7 @@ async def test_rejections_are_deleted_past_their_time_or_their_number(desk: Queu
         await desk.store.write(lambda one=one, at_us=at_us: store_rejected([one], at_us))  # type: ignore[misc]
 
     async def left() -> list[int]:
-        found = [await desk.store.read(lambda n=n: find_error(1, f"hash {n}")) for n in range(6)]  # type: ignore[misc]
+        found = [await desk.store.read(lambda n=n: find_error([1], f"hash {n}")) for n in range(6)]  # type: ignore[misc]
         return [number for number, error in enumerate(found) if error is not None]
 
     assert await desk.store.write(lambda: prune_rejected(before_us=1, keep=100, rows_max=100)) == 2

@@ -93,9 +93,15 @@ class Recorder(PassingStore):
         self.writes: list[list[tuple[str, str]]] = []  # pairs of the first word of a statement and its table
         self.away: int | None = None
 
-    async def read_query(self, query: Bound) -> Rows:
+    def _reach(self, query: Bound) -> None:
         if query.partition is not None and query.partition == self.away:
             raise StoreAwayError("away")
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        return await self._store.read(lambda: interpose(program(), self._reach), heavy=heavy)
+
+    async def read_query(self, query: Bound) -> Rows:
+        self._reach(query)
         return await super().read_query(query)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
@@ -103,8 +109,7 @@ class Recorder(PassingStore):
         self.writes.append(seen)
 
         def record(query: Bound) -> None:
-            if query.partition is not None and query.partition == self.away:
-                raise StoreAwayError("away")
+            self._reach(query)
             dialect = self._store.dialect if query.partition is None else self._store.at(query.partition).dialect
             sql = query.build(dialect).sql
             seen.extend((sql.split()[0], f"{schema}.{table}") for schema, table in _TABLES.findall(sql))
@@ -140,6 +145,18 @@ async def test_posts_wait_in_the_partition_of_their_boards_or_in_the_control_par
     assert [await read_xp(desk, board, "ada") for board in (*boards, beside)] == [1, 2, 0, 1, 1]
     for board in (boards[1], boards[3]):
         assert (await desk.find_fate(board, "both")).status is PostStatus.APPLIED
+
+
+@several_partitions
+async def test_a_waiting_post_is_known_while_other_partitions_are_away(everywhere: QueueDesk) -> None:
+    desk = everywhere
+    board = await create(desk.deployment, 1)
+    await desk.enqueue(make_post(desk, "ada", board, post_id="here"))
+    store = Recorder(desk.store)
+    store.away = 3
+    assert await find_post_fate(store, desk.deployment.post_ids, board, "here") is None
+    with pytest.raises(StoreAwayError):  # it may wait there, if the board was there before
+        await find_post_fate(store, desk.deployment.post_ids, board, "elsewhere")
 
 
 @several_partitions
