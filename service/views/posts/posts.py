@@ -52,7 +52,7 @@ _time_text = lru_cache(maxsize=64)(format_us)  # nearly all rows of one transact
 
 
 async def post_to_board(context: Context, call: Call) -> Answer:
-    board = await context.catalog.find_board(call.path["board"])
+    board = await _find_board(context, call.path["board"])
     return await _take_posts(context, call, PostTarget.ONE_BOARD, board.id)
 
 
@@ -150,6 +150,14 @@ async def _find_outdated(catalog: Catalog, outcomes: Sequence[PostOutcome]) -> l
     return [index for index, boards in enumerate(unknown) if any(board.id in outdated for board in boards)]
 
 
+async def _find_board(context: Context, named: str) -> Board:
+    """Return the board with an id, or the board of a family that an alias stands for. Raises UnknownBoardError."""
+    if (known := context.catalog.find_known(named)) is not None:
+        return known
+    [board_id] = await context.catalog.resolve_aliases([named], context.now_us())
+    return await context.catalog.find_board(board_id)
+
+
 def _find_plain_board(context: Context, board_id: str | None) -> Board | None:
     """Return this process's copy of a board; None if it has none, or if the board belongs to a family."""
     board = None if board_id is None else context.catalog.find_known(board_id)
@@ -190,9 +198,9 @@ async def _resolved(context: Context, post: ReceivedPost, only_board: str | None
         try:
             if board_id in asked.unknown:
                 raise asked.unknown[board_id]
-            board = context.catalog.find_known(board_id) or await context.catalog.find_board(board_id)
+            board = await _find_board(context, board_id)
             if board.family_key is not None:
-                raise FamilyBoardError(f"{board_id!r} belongs to a family: post to the family")
+                raise FamilyBoardError(f"{board.id!r} belongs to a family: post to the family")
             try:
                 changes = parse_changes(board, post.stats, post.overwrite)
             except UnknownColumnError:

@@ -91,6 +91,30 @@ async def test_every_request_about_a_board_is_answered_under_an_alias_as_under_t
     assert await service.refused("GET", f"{real}/entries/ada") == (404, "unknown_owner")
 
 
+async def test_every_request_that_writes_is_refused_under_an_alias_as_under_the_id(service: Played) -> None:
+    one = {"owner": "ada", "stats": {"xp": 1}}
+    for facets in ("", ":loc=melb,org=7"):
+        for reached in (False, True):
+            if reached:
+                await post(service, "ada", facets=FACETS)
+            real, alias = f"game:2037-W13{facets}", f"game:this-week{facets}"
+            for method, rest, body in (
+                ("POST", "/posts", one), ("POST", "/posts", {"posts": [one]}), ("POST", "/posts?mode=queued", one),
+                ("POST", "/reset", None), ("DELETE", "", None),
+            ):  # fmt: skip
+                by_alias, by_id = [await service.call(method, path(each) + rest, body) for each in (alias, real)]
+                listed = by_id.body.get("results")
+                refused = by_id.body if listed is None else listed[0]["error"]
+                assert (refused["status"], refused["code"]) == (409, "family_board"), (method, rest)
+                assert (by_alias.status, by_alias.body) == (by_id.status, by_id.body), (method, rest)
+            assert await service.refused("PUT", path(alias), {"columns": SPEC["columns"]}) == (409, "family_board")
+            for mode in ("", "?mode=queued"):
+                several = {**one, "boards": [alias]}
+                assert await service.refused("POST", f"/v1/posts{mode}", several) == (409, "family_board")
+    for unknown in ("game:tomorrow", "game:this-week:loc=melb", "other:today"):
+        assert await service.refused("POST", path(unknown) + "/posts", one) == (404, "unknown_board")
+
+
 async def test_an_owner_on_many_boards_is_answered_with_the_ids_of_the_boards(service: Played) -> None:
     await post(service, "ada", facets=FACETS)
     asked = ["game:today", "game:all", "game:last-week", "game:this-month:loc=melb,org=7", "game:2037-03-29"]
