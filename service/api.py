@@ -49,6 +49,7 @@ _POST_CODES = (
     "too_many_posts", "too_many_boards", "family_board", "period_closed", "not_open_yet", "queue_full",
     "rate_limited", "store_busy", "timeout",
 )  # fmt: skip
+_FORMS = 'The body is one post, a list (`[…]` or `{"posts": […]}`), or NDJSON.'
 _QUEUED = (
     " With `mode=queued` the answer is 202 once the posts are durable in the ingest queue. Job workers apply them"
     " within seconds, exactly once, and an owner's posts in their order. If one post of a queued request can't be"
@@ -131,13 +132,12 @@ _POSTS = [
         operation="postStats", summary="Post stats to a leaderboard",
         tag="Posting", has_own_metrics=True, body=(requests.PostBody, requests.PostList), raw_body=True, ndjson=True,
         query=queries.PostsQuery, response=(PostResults, Accepted), statuses=(200, 202), problems=_POST_CODES,
-        description="The body is one post, a list, or NDJSON. The answer comes once everything in it is durable."
-        " `set` needs the role ops." + _QUEUED),
+        description=_FORMS + " The answer comes once everything in it is durable. `set` needs the role ops." + _QUEUED),
     Route("POST", "/v1/posts", posts.post_to_boards, Role.WRITER, "post_many", operation="postStatsToBoards",
         summary="Post stats to several leaderboards at once", tag="Posting",
         body=(requests.FanPostBody, requests.FanPostList), raw_body=True, ndjson=True, query=queries.PostsQuery,
         response=(PostResults, Accepted), statuses=(200, 202), problems=_POST_CODES,
-        description="Each post names its leaderboards and is applied to all of them or to none." + _QUEUED),
+        description=_FORMS + " Each post names its leaderboards and is applied to all of them or to none." + _QUEUED),
 ]  # fmt: skip
 
 _FAMILY = "/v1/families/{family}"
@@ -147,8 +147,8 @@ _FAMILIES = [
         summary="Post stats to a family", tag="Families", body=(requests.FacetedPostBody, requests.FacetedPostList),
         raw_body=True, ndjson=True, query=queries.PostsQuery, response=(PostResults, Accepted), statuses=(200, 202),
         problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full", "own_tables_full"),
-        description="The body is one post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in"
-        " every period, for every list of facets that it has values for. It is applied to all of them or to none;"
+        description=_FORMS + " A post reaches the leaderboards of its time (`at`) in every period, for every list of"
+        " facets that it has values for. It is applied to all of them or to none;"
         " those whose period is closed are left out. Its id is remembered once for all of them: sent again, the post"
         " is a duplicate, even after the end of a period." + _QUEUED),
     Route("GET", _FAMILY + "/boards", families.get_family_board, Role.READER, "family_boards",

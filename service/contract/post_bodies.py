@@ -21,10 +21,10 @@ from .values import OWNER_CHARS_MAX, parse_owner, parse_post_id, to_micros
 
 NDJSON_TYPE = "application/x-ndjson"
 
-# A line of NDJSON, what is put before the JSON pointer of an error in it, and what is put before the error's detail.
+# A line of NDJSON or a list, what is put before the JSON pointer of an error in it, and before the error's detail.
 _Line = tuple[bytes, str, str]
 _NOTHING: dict[str, Raw] = {}
-_LIST_HEAD = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"posts"')
+_LIST_HEAD = re.compile(rb'[ \t\r\n]*(?:\[|\{[ \t\r\n]*"posts")')
 
 
 class PostTarget(Enum):
@@ -36,7 +36,8 @@ class PostTarget(Enum):
 
     def __init__(self, one: type[PostBody], many: type[Any]) -> None:
         self.decode_one = msgspec.json.Decoder(one).decode
-        self.decode_list = msgspec.json.Decoder(many).decode
+        self.decode_list = msgspec.json.Decoder(list[one]).decode  # type: ignore[valid-type]
+        self.decode_object = msgspec.json.Decoder(many).decode
 
 
 class ReceivedPost(msgspec.Struct, gc=False):
@@ -56,7 +57,8 @@ def parse_posts(
 ) -> tuple[list[ReceivedPost], bool]:
     """Return the posts of a request, and whether its body was a single post.
 
-    If one post has a fault, the whole request is refused. The error for a list says which post has the fault.
+    Many posts are a JSON list, an object with the member "posts", or NDJSON. Errors name the posts of all three alike,
+    as `/posts/3`. If one post has a fault, the whole request is refused. The error for a list says which post has the fault.
     `content_type` is the media type without parameters. `may_set` says whether the caller may use "set".
 
     Raises:
@@ -70,9 +72,13 @@ def parse_posts(
         lines, count = _split_lines(body, settings.posts_per_request_max)
         decoded = [decode_or_refuse(kind.decode_one, text, prefix=prefix, where=where) for text, prefix, where in lines]
         _check_count(count, settings)
-    elif _LIST_HEAD.match(body):
-        decoded = decode_or_refuse(kind.decode_list, body).posts
-        list_keys = 1  # a list has the key "posts" besides the keys of its posts
+    elif head := _LIST_HEAD.match(body):
+        if head[0].endswith(b"["):
+            lines = [(body, "/posts", "")]
+            decoded = decode_or_refuse(kind.decode_list, body, prefix="/posts")
+        else:
+            decoded = decode_or_refuse(kind.decode_object, body).posts
+            list_keys = 1  # the object has the key "posts" besides the keys of its posts
         _check_count(len(decoded), settings)
     else:
         decoded = [decode_or_refuse(kind.decode_one, body)]

@@ -261,7 +261,8 @@ class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=Fal
     ) = UNSET
 
 
-_POSTS = Meta(extra_json_schema={"minItems": 1, "maxItems": "posts_per_request_max"})
+LIST_BOUNDS = {"minItems": 1, "maxItems": "posts_per_request_max"}
+_POSTS = Meta(extra_json_schema=LIST_BOUNDS)
 
 
 class FacetedPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):

@@ -16,7 +16,7 @@ from service.contract.lease_messages import CLIENT_PATTERN, LeaseKey
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
 from service.contract.queries import bound_of
-from service.contract.requests import OwnerName, PostId
+from service.contract.requests import LIST_BOUNDS, OwnerName, PostId
 from service.contract.routes import Route, Types
 from service.contract.values import (
     ALIASES_DESCRIPTION,
@@ -187,6 +187,8 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
         operation["requestBody"] = {"required": not route.body_optional, "content": content}
         if route.ndjson:
             content[NDJSON_TYPE] = {"schema": refs[_types(route.body)[0]]}  # this describes one line of the body
+            listed = {"type": "array", "items": refs[_types(route.body)[0]], **LIST_BOUNDS}
+            content[JSON_TYPE]["schema"]["oneOf"].append(listed)
             lines = f"As `{NDJSON_TYPE}`, each line is one post; blank lines are skipped."
             operation["requestBody"]["description"] = lines
     elif route.takes_body:

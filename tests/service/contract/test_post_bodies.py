@@ -53,6 +53,7 @@ def test_the_parser_distinguishes_a_single_post_from_a_list() -> None:
     for body, is_single in (
         ('{"owner":"a","stats":{"xp":1}}', True),
         ('{"posts":[{"owner":"a","stats":{"xp":1}}]}', False),
+        (' [{"owner":"a","stats":{"xp":1}}]', False),
     ):
         posts, single = parse(body)
         assert (len(posts), single) == (1, is_single)
@@ -92,12 +93,12 @@ def test_a_request_is_bounded_by_its_posts_times_their_boards(media_type: str) -
 REFUSED: dict[tuple[str, str | None], list[bytes]] = {  # bodies by the expected problem code and pointer
     ("bad_json", None): [
         b"", b"{", b"\xff\xfe", b'\xef\xbb\xbf{"owner":"x","stats":{"xp":1}}', b'{"owner":"x","stats":{"xp":"\xff"}}',
-        b'{"owner":"x","stats":{"xp":NaN}}', b'{"owner":"x","stats":{"xp":01}}', b'{"owner":"x","stats":{"xp":1}} x',
+        b'[{"owner":"x","stats":{"xp":1}}],', b'{"owner":"x","stats":{"xp":NaN}}', b'{"owner":"x","stats":{"xp":01}}', b'{"owner":"x","stats":{"xp":1}} x',
         b'{"owner":"\\ud800","stats":{"xp":1}}', b'{"owner":"x","stats":{"xp":' + b"[" * 100_000,
     ],
-    ("bad_request", ""): [b"[" * 100_000, b"null", b"7", b'"x"', b"[]", b'{"stats":{"xp":1}}'],
-    ("bad_request", "/posts"): [b'{"posts":[]}', b'{"posts":{}}'],
-    ("bad_request", "/posts/0"): [b'{"posts":[7]}'],
+    ("bad_request", ""): [b"null", b"7", b'"x"', b'{"stats":{"xp":1}}'],
+    ("bad_request", "/posts"): [b'{"posts":[]}', b'{"posts":{}}', b"[]"],
+    ("bad_request", "/posts/0"): [b'{"posts":[7]}', b"[7]", b"[" * 100_000],
     ("bad_request", "/stats"): [b'{"owner":"x","stats":[]}', b'{"owner":"x","stats":{}}', b'{"owner":"x"}'],
     ("bad_request", "/owner"): [
         b'{"owner":7,"stats":{"xp":1}}', b'{"owner":"","stats":{"xp":1}}', b'{"owner":"x\\u0000","stats":{"xp":1}}',
@@ -110,10 +111,17 @@ REFUSED: dict[tuple[str, str | None], list[bytes]] = {  # bodies by the expected
     ("bad_request", "/set/xp"): [b'{"owner":"x","stats":{"xp":1},"set":{"xp":1}}'],
     ("bad_request", "/posts/1/owner"): [
         b'{"posts":[{"owner":"x","stats":{"xp":1}},{"owner":"","stats":{"xp":1}}]}',
+        b'[{"owner":"x","stats":{"xp":1}},{"owner":"","stats":{"xp":1}}]',
+        b'[{"owner":"x","stats":{"xp":1}},{"owner":7,"stats":{"xp":1}}]',
     ],
     ("unknown_field", "/boards"): [b'{"owner":"x","stats":{"xp":1},"boards":["b"]}'],
     ("unknown_field", "/zzz"): [b'{"owner":"x","stats":{"xp":1},"zzz":1}'],
-    ("unknown_field", "/posts/0/zzz"): [b'{"posts":[{"owner":"x","stats":{"xp":1},"zzz":1}]}'],
+    ("unknown_field", "/posts/0/zzz"): [
+        b'{"posts":[{"owner":"x","stats":{"xp":1},"zzz":1}]}', b'[{"owner":"x","stats":{"xp":1},"zzz":1}]',
+    ],
+    ("duplicate_field", "/posts/0/stats/xp"): [
+        b'{"posts":[{"owner":"x","stats":{"xp":1,"xp":2}}]}', b'[{"owner":"x","stats":{"xp":1,"xp":2}}]',
+    ],
     ("duplicate_field", "/owner"): [
         b'{"owner":"x","owner":"y","stats":{"xp":1}}', b'{"owner" :"x","owner":"y","stats":{"xp":1}}',
     ],
@@ -124,7 +132,9 @@ REFUSED: dict[tuple[str, str | None], list[bytes]] = {  # bodies by the expected
     ("duplicate_field", "/stats/xp/a"): [b'{"owner":"x","stats":{"xp":{"a":1,"a":2}}}'],
     ("duplicate_field", "/stats/a~1~0b"): [b'{"owner":"x","stats":{"a/~b":1,"a/~b":2}}'],
     ("duplicate_field", "/posts"): [b'{"posts":[],"posts":[{"owner":"x","stats":{"xp":1}}]}'],
-    ("too_many_posts", "/posts"): [json.dumps({"posts": [{"owner": "x", "stats": {"xp": 1}}] * 21}).encode()],
+    ("too_many_posts", "/posts"): [
+        json.dumps(body).encode() for post in [{"owner": "x", "stats": {"xp": 1}}] for body in ({"posts": [post] * 21}, [post] * 21)
+    ],
 }  # fmt: skip
 
 
@@ -218,8 +228,8 @@ colons = st.sampled_from([":", ": ", " :", "\t:", "\n : ", "\r:"])
 
 
 @settings(max_examples=300)
-@given(st.one_of(post, batch), colons)
-def test_a_body_is_refused_as_duplicate_only_if_an_object_has_a_key_twice(body: Members, colon: str) -> None:
+@given(st.one_of(post, batch, st.lists(post, min_size=1, max_size=3)), colons)
+def test_a_body_is_refused_as_duplicate_only_if_an_object_has_a_key_twice(body: Any, colon: str) -> None:
     code = ""
     try:
         parse(to_json_text(body, colon=colon))

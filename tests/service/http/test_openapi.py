@@ -104,6 +104,9 @@ def test_the_document_describes_204_without_content_and_routes_that_take_lines()
     assert "content" not in DOCUMENT["paths"]["/v1/leaderboards/{board}/entries/{owner}"]["delete"]["responses"]["204"]
     body = DOCUMENT["paths"]["/v1/leaderboards/{board}/posts"]["post"]["requestBody"]["content"]
     assert set(body) == {"application/json", "application/x-ndjson"}
+    assert [each.get("type", "$ref") for each in body["application/json"]["schema"]["oneOf"]] == [
+        "$ref", "$ref", "array"
+    ]  # fmt: skip
     lookup = DOCUMENT["paths"]["/v1/leaderboards/{board}/entries/lookup"]["post"]["requestBody"]["content"]
     assert set(lookup) == {"application/json"}
 

@@ -54,7 +54,7 @@ async def test_every_merge_does_what_its_name_says(b: Service) -> None:
 
 async def test_a_list_lines_and_single_posts_have_the_same_outcome(service: Service) -> None:
     posts = [{"owner": f"p{i % 3}", "stats": {"xp": i, "lap": f"{i}.5"}, "post_id": f"id{i}"} for i in range(1, 9)]
-    for board in ("one", "list", "lines"):
+    for board in ("one", "list", "array", "lines"):
         await service.board(board, *COLUMNS)
     singles = []
     for post in posts:
@@ -62,10 +62,27 @@ async def test_a_list_lines_and_single_posts_have_the_same_outcome(service: Serv
         assert len(body["results"]) == 1
         singles += body["results"]
     listed = await service.post("list", *posts)
+    array = (await service.must("POST", "/v1/leaderboards/array/posts", posts))["results"]
     lines = "\n\n  \r\n".join(json.dumps(post) for post in posts).encode() + b"\n"
     answer = await service.call("POST", "/v1/leaderboards/lines/posts", lines, {"Content-Type": "application/x-ndjson"})
-    for results in (listed, answer.body["results"]):
+    for results in (listed, array, answer.body["results"]):
         assert [without(each, "updated_at") for each in results] == [without(each, "updated_at") for each in singles]
+
+
+async def test_a_json_list_is_taken_by_every_way_to_post(service: Service) -> None:
+    await service.board("b", *COLUMNS)
+    await service.must("PUT", "/v1/families/f", {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}],
+                                                 "periods": ["all"]})  # fmt: skip
+    posts = [{"owner": owner, "stats": {"xp": 2}, "post_id": f"m/{owner}"} for owner in ("a", "b")]
+    named = [{**each, "boards": ["b"]} for each in posts]
+    for path, body in (("/v1/leaderboards/b/posts", posts), ("/v1/posts", named), ("/v1/families/f/posts", posts)):
+        found = (await service.must("POST", path, body))["results"]
+        assert [each["owner"] for each in found] == ["a", "b"]
+        assert await service.must("POST", f"{path}?mode=queued", body) == {"accepted": 2}
+    assert (await service.get("/v1/leaderboards/b/entries/a"))["stats"]["xp"] == 2
+    wrong = [*posts, {"owner": "c", "stats": {"no": 1}}]
+    refused = await service.call("POST", "/v1/leaderboards/b/posts?mode=queued", wrong)
+    assert [each["pointer"] for each in refused.body["errors"]] == ["/posts/2/stats/no"]
 
 
 async def test_one_line_of_ndjson_is_a_list_of_one(b: Service) -> None:
