@@ -103,7 +103,12 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     name: ColumnName
     sorted: bool
     merge: MergeName
-    best: BestName = "high"
+    best: (
+        Annotated[
+            BestName, Meta(description="Which values rank first. Default: `low` if `merge` is `min`, otherwise `high`.")
+        ]
+        | UnsetType
+    ) = UNSET
     scale: Annotated[int, Meta(ge=0, le=SCALE_MAX)] = 0
     min: Decimal | UnsetType = UNSET
     max: Decimal | UnsetType = UNSET

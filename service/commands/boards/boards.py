@@ -110,7 +110,8 @@ async def create(
         NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]
 
     and is ranked unless it is `unsorted` or `text`. `sum` adds up, `max` and `min` keep the greatest or least value,
-    `last` keeps the latest. `high` (default) or `low` says which values rank first. `scale` is the number of decimals.
+    `last` keeps the latest. `high` or `low` says which values rank first: by default `low` for `min`, otherwise `high`.
+    `scale` is the number of decimals.
 
     Examples:
         rankcurve board create season -c xp:sum:high -c best_lap:min:low:scale=3

@@ -128,19 +128,20 @@ def make_spec(body: BoardBody, context: Context) -> BoardSpec:
 
 def _column(body: ColumnBody, index: int) -> ColumnSpec:
     at = f"/columns/{index}"
-    kind = ColumnKind(body.type)
+    kind, merge = ColumnKind(body.type), Merge(body.merge)
+    best = (Best.LOW if merge is Merge.MIN else Best.HIGH) if body.best is UNSET else Best(body.best)
     if kind is ColumnKind.TEXT:
         if body.sorted or body.merge != "last":
             raise SpecInvalidError("a text column can't be sorted and merges by last", pointer=at)
         if body.scale or body.min is not UNSET or body.max is not UNSET:
             raise SpecInvalidError("a text column has no scale, min or max", pointer=at)
-        return ColumnSpec(body.name, False, Merge.LAST, Best(body.best), kind, 0, 0, 0)
+        return ColumnSpec(body.name, False, Merge.LAST, best, kind, 0, 0, 0)
     limit = min(DEFAULT_LIMIT_UNITS * 10**body.scale, INT64_MAX)
     least = -limit if body.min is UNSET else _bound(body.min, body.scale, f"{at}/min")
     most = limit if body.max is UNSET else _bound(body.max, body.scale, f"{at}/max")
     if not least < most:  # `parse_decimal` has checked that both fit 64 bits
         raise SpecInvalidError("min must be less than max", pointer=f"{at}/min")
-    return ColumnSpec(body.name, body.sorted, Merge(body.merge), Best(body.best), kind, body.scale, least, most)
+    return ColumnSpec(body.name, body.sorted, merge, best, kind, body.scale, least, most)
 
 
 def _bound(raw: Raw, scale: int, pointer: str) -> int:

@@ -55,6 +55,14 @@ def test_an_operator_hides_shows_and_erases_an_owner(serving: Process, run: Run)
     assert top(serving) == ["ada", "cleo"]
 
 
+def test_the_fastest_lap_leads_a_board_that_was_created_as_min(serving: Process, run: Run) -> None:
+    run("board", "create", "laps", "-c", "lap:min")
+    call(serving, "POST", "/v1/leaderboards/laps/posts", [
+        {"owner": owner, "stats": {"lap": lap}} for owner, lap in (("slow", 90), ("fast", 60))
+    ])  # fmt: skip
+    assert [line.split()[1] for line in run("top", "laps").stdout.splitlines()[1:]] == ["fast", "slow"]
+
+
 def test_a_profile_is_stored_and_printed(run: Run) -> None:
     run("owner", "profile", "ada", '{"name": "Ada"}')
     assert json.loads(run("owner", "profile", "ada").stdout) == {"name": "Ada"}

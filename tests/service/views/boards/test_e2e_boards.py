@@ -43,6 +43,28 @@ async def test_a_new_board_shows_every_default_and_the_same_spec_confirms_it(ser
     assert await service.get(B) == body
 
 
+async def test_the_least_value_of_a_min_column_ranks_first_unless_the_spec_says_otherwise(service: Service) -> None:
+    lap = {"name": "lap", "sorted": True, "merge": "min"}
+    words = [lap, {**lap, "name": "low", "best": "low"}, {**lap, "name": "high", "best": "high"}]
+    names = ["sum", "max", "last"]
+    words += [{"name": name, "sorted": True, "merge": name} for name in names]
+    expected = dict.fromkeys(names, "high") | {"lap": "low", "low": "low", "high": "high"}
+    for path, more in ((B, {}), ("/v1/families/f", {"periods": ["all"]})):
+        made = await service.must("PUT", path, {"columns": words[1:], **more})
+        added = await service.must("PUT", path, {"columns": [*words[1:], lap], **more})
+        assert {each["name"]: each["best"] for each in added["columns"]} == expected
+        assert added["columns"][:-1] == made["columns"]
+        for same in (lap, {**lap, "best": "low"}, added["columns"][-1]):
+            again = await service.call("PUT", path, {"columns": [*words[1:], same], **more})
+            assert (again.status, again.body) == (200, added)
+        other = {"columns": [*words[1:], {**lap, "best": "high"}], **more}
+        assert await service.refused("PUT", path, other) == (409, "spec_conflict")
+    await service.must("POST", "/v1/families/f/posts", [{"owner": each, "stats": {"lap": value}} for each, value in
+                                                        (("slow", 90), ("fast", 60))])  # fmt: skip
+    page = await service.get("/v1/leaderboards/f%3Aall/rankings/lap")
+    assert [each["owner"] for each in page["entries"]] == ["fast", "slow"]
+
+
 async def test_boards_past_the_limit_of_own_tables_must_share_a_table(service: Service) -> None:
     await service.restart(own_tables_max=1)
     assert (await put(service, XP))[0] == 201
