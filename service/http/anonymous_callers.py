@@ -5,6 +5,7 @@ of 64 bits counts as one address, because one caller has all of it.
 """
 
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
@@ -19,6 +20,7 @@ from .key_limits import TokenBuckets, rate_limited
 ADDRESSES_MAX = 10_000  # addresses whose rates are remembered
 IPV6_NETWORK_BITS = 64
 _ALL = "all"  # the caller of the bucket that all addresses share
+_WITH_PORT = re.compile(r"([0-9.]+|\[.*\]):[0-9]*")  # as some proxies write an address
 
 
 class AnonymousCallers:
@@ -86,9 +88,10 @@ def find_address(request: web.BaseRequest, *, proxies: int) -> str:
 
 @lru_cache(maxsize=ADDRESSES_MAX)
 def _shorten(address: str) -> str:
-    """Return the network of an IPv6 address, and any other address unchanged."""
+    """Return the network of an IPv6 address, and any other address unchanged. Leave out a port."""
+    with_port = _WITH_PORT.fullmatch(bare := address.strip('"'))
     try:
-        found = ipaddress.ip_address(address.strip("[]"))
+        found = ipaddress.ip_address((with_port[1] if with_port else bare).strip("[]"))
     except ValueError:
         return address
     if found.version == 4:

@@ -44,6 +44,12 @@ def test_each_address_has_a_rate_and_all_have_one() -> None:
     assert [callers.read("10.0.0.1") for _ in range(2)] == [True, False]
 
 
+def test_the_ports_of_an_address_share_its_rate() -> None:
+    callers = Callers(anonymous_reads_per_s=1, anonymous_reads_burst=2, anonymous_requests_max=2)
+    assert [callers.read(f"10.0.0.1:{port}") for port in range(50_000, 50_004)] == [True, True, False, False]
+    assert [callers.read(f"[2001:db8::1]:{port}") for port in range(50_000, 50_004)] == [True, True, False, False]
+
+
 def test_without_rates_nothing_is_refused() -> None:
     callers = Callers(anonymous_reads_per_s=0, anonymous_total_reads_per_s=0)
     assert all(callers.read("10.0.0.1") for _ in range(5_000))
@@ -76,6 +82,13 @@ def test_an_address_has_few_requests_open_at_once() -> None:
         ("2001:db8:1:2:3:4:5:6", 1, "2001:db8:1:2::/64"),
         ("[2001:db8:1:2::9]", 1, "2001:db8:1:2::/64"),
         ("::ffff:10.0.0.1", 1, "10.0.0.1"),
+        ("10.0.0.1:50001", 1, "10.0.0.1"),
+        ("invented, 10.0.0.1:50002, 10.0.0.2:80", 2, "10.0.0.1"),
+        ("[2001:db8:1:2::9]:443", 1, "2001:db8:1:2::/64"),
+        ('"[2001:db8:1:2::9]:443"', 1, "2001:db8:1:2::/64"),
+        ("[::ffff:10.0.0.1]:50001", 1, "10.0.0.1"),
+        ("[::1]:", 1, "::/64"),
+        ("2001:db8:1:2:3:4:5:443", 1, "2001:db8:1:2::/64"),
         ("unknown", 1, "unknown"),
     ],
 )
