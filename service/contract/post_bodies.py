@@ -57,8 +57,8 @@ def parse_posts(
 ) -> tuple[list[ReceivedPost], bool]:
     """Return the posts of a request, and whether its body was a single post.
 
-    Many posts are a JSON list, an object with the member "posts", or NDJSON. Errors name the posts of all three alike,
-    as `/posts/3`. If one post has a fault, the whole request is refused. The error for a list says which post has the fault.
+    Many posts are a JSON list, an object with the member "posts", or NDJSON. If one post has a fault, the whole request
+    is refused. The error says which post has the fault, in all three forms alike: `/posts/3`.
     `content_type` is the media type without parameters. `may_set` says whether the caller may use "set".
 
     Raises:

@@ -53,7 +53,8 @@ Scalar = Annotated[
     Raw,
     Meta(
         description="A fixed-point decimal with the column's scale, as a JSON number or a string of ASCII digits "
-        "`-?\\d+(\\.\\d+)?`; for a column of type `text`, a string. Never rounded: too many digits is 422.",
+        "`-?\\d+(\\.\\d+)?`, each with or without an exponent such as `E-9`; for a column of type `text`, a string. "
+        "Never rounded: too many digits is 422.",
         extra_json_schema={"type": ["number", "string"]},
     ),
 ]

@@ -60,7 +60,8 @@ _DESCRIPTION = """Leaderboards over SQL: durable posts, and ranks from a fitted 
 
 * Ranks start at 1. Times are ISO 8601 in UTC. A time sent with another offset is converted, digits past microseconds \
 are rounded, and times before 1970 are refused.
-* Decimals are exact: numbers with the column's scale. They may be sent as strings, too: `-?\\d+(\\.\\d+)?`.
+* Decimals are exact: numbers with the column's scale. They may be sent as strings, too: `-?\\d+(\\.\\d+)?`. Those \
+sent may have an exponent (`2E-9`), and answers never have one.
 * Owners are normalised to NFC, in bodies and paths alike.
 * Errors are RFC 9457 problems with a stable `code`. After a request error nothing is applied. A post error concerns \
 one post and is its `rejected` result.

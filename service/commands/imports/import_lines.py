@@ -19,7 +19,7 @@ OWNER_LETTERS_MAX = 128
 VALUE_LETTERS_MAX = 64
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 EXACTLY = Context(prec=VALUE_LETTERS_MAX, rounding=ROUND_HALF_UP)
-VALUE = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+VALUE = re.compile(r"-?[0-9]+(\.[0-9]+)?(?P<exponent>[eE][+-]?[0-9]{1,3})?")
 
 Post = dict[str, object]
 
@@ -203,8 +203,12 @@ class RecordReader:
                 continue  # an empty cell means that the post has no value for this column
             if each.text and (reason := text_fault(cell)):
                 return f"{each.heading}: {reason}"
-            if not each.text and (len(cell) > VALUE_LETTERS_MAX or not VALUE.fullmatch(cell)):
-                return f"{each.heading}: {cell[:40]!r} is not a decimal number like 600 or -1.25"
+            if not each.text:
+                found = VALUE.fullmatch(cell)
+                if found is not None and found["exponent"] is not None:
+                    cell = f"{Decimal(cell):f}"
+                if found is None or len(cell) > VALUE_LETTERS_MAX:
+                    return f"{each.heading}: {cell[:40]!r} is not a decimal number like 600 or -1.25"
             if each.scale is not None and (nearest := rounded_text(cell, each.scale)) is not None:
                 cell = nearest
                 rounded += 1

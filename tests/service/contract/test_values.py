@@ -76,16 +76,16 @@ def test_a_json_number_is_read_exactly_or_refused(
             parse_decimal(msgspec.Raw(text.encode()), scale)
     else:
         assert parse_decimal(msgspec.Raw(text.encode()), scale) == expected
-        if exponent is None:
-            assert parse_decimal(msgspec.Raw(f'"{text}"'.encode()), scale) == expected
-            assert parse_decimal(text, scale) == expected
+        assert parse_decimal(msgspec.Raw(f'"{text}"'.encode()), scale) == expected
+        assert parse_decimal(text, scale) == expected
 
 
 @pytest.mark.parametrize(
     "raw",
     [
-        b"true", b"null", b"[1]", b'{"a":1}', b'""', b'"abc"', b'"NaN"', b'"Infinity"', b'"1e3"', b'"1_0"', b'" 1"',
-        b'"1 "', b'"+1"', b'"1."', b'".5"', b'"-"', b'"0x10"', '"٥"'.encode(), b'"\\u0665"', b'"1\\n"', b'"1\\u0000"',
+        b"true", b"null", b"[1]", b'{"a":1}', b'""', b'"abc"', b'"NaN"', b'"Infinity"', b'"1e"', b'"e3"', b'"1e 3"',
+        b'"1e1.5"', b'"1_0"', b'" 1"', b'"1 "', b'"+1"', b'"1."', b'".5"', b'"-"', b'"0x10"', '"٥"'.encode(),
+        b'"\\u0665"', b'"1\\n"', b'"1\\u0000"',
         b'"\\ud800"', b"1.5", b"0.0000000001", b"1e-1",
     ],
 )  # fmt: skip
@@ -106,7 +106,7 @@ def test_a_decimal_that_does_not_fit_64_bits_is_out_of_range(raw: bytes) -> None
     ("raw", "value"),
     [
         (b"0e999999999999999", 0), (b"-0", 0), (b'"000.007"', 7), (b'"60.2500000"', 60250), (b'"\\u0036"', 6000),
-        (b"1" + b"0" * 400 + b"e-400", 1000),
+        (b"1" + b"0" * 400 + b"e-400", 1000), (b'"2E-3"', 2), (b"2E-3", 2), (b'"25e+1"', 250_000),
     ],
 )  # fmt: skip
 def test_zeros_escapes_and_exponents_that_change_nothing_are_accepted(raw: bytes, value: int) -> None:

@@ -203,7 +203,7 @@ async def test_set_overwrites_beside_or_instead_of_stats(b: Service) -> None:
 async def test_a_value_out_of_range_is_rejected_and_the_rest_of_the_list_applies(b: Service) -> None:
     sent: list[dict[str, Any]] = [
         {"xp": 60}, {"xp": 41, "top": 1}, {"xp": 40}, {"lap": "1.0005"}, {"lap": "1.5000"}, {"lap": 86400.001},
-        {"xp": True}, {"tag": 5}, {"xp": "1e1"}, {"mood": 1e0}, {"none": 1, "xp": -1},
+        {"xp": True}, {"tag": 5}, {"xp": "1e"}, {"mood": 1e0}, {"none": 1, "xp": -1},
     ]  # fmt: skip
     results = await b.post("b", *({"owner": "a", "stats": each} for each in sent))
     assert codes(results) == [
@@ -213,6 +213,25 @@ async def test_a_value_out_of_range_is_rejected_and_the_rest_of_the_list_applies
     assert [result["error"]["status"] for result in results if "error" in result] == [422] * 7
     assert results[1]["error"]["errors"][0]["pointer"] == "/stats/xp"
     assert await stats(b, "a") == {"xp": 100, "lap": Decimal("1.500"), "mood": 1}
+
+
+async def test_a_value_may_be_asked_for_as_any_json_library_writes_it(service: Service) -> None:
+    """Take the value of an answer, and send it wherever a value is taken. Python and JavaScript write 2E-9 and 2e-9."""
+    t = {"name": "t", "sorted": True, "merge": "max", "scale": 9, "min": "-1e-8", "max": 1e3}
+    made = await service.board("b", t)
+    assert [made["columns"][0][name] for name in ("min", "max")] == [Decimal("-0.00000001"), 1_000]
+    await service.post("b", {"owner": "a", "stats": {"t": "2E-9"}}, {"owner": "z", "stats": {"t": 1}})
+    value = (await service.get("/v1/leaderboards/b/entries/a"))["stats"]["t"]
+    assert str(value) == "2E-9"
+    for text in (str(value), "2e-9", "0.000000002", "0.2E-8"):
+        [found] = (await service.get(f"/v1/leaderboards/b/rankings/t/positions?values={text}"))["positions"]
+        assert (found["rank"], found["value"]) == (2, value)
+        around = await service.get(f"/v1/leaderboards/b/rankings/t/around?value={text}")
+        assert [each["owner"] for each in around["entries"]][-1] == "a"
+        results = await service.post("b", {"owner": text, "stats": {"t": text}}, {"owner": text, "set": {"t": text}})
+        assert [each["stats"]["t"] for each in results] == [value, value]
+    answer = await service.call("GET", "/v1/leaderboards/b/rankings/t/positions?values=2E-10")
+    assert (answer.status, answer.body["code"]) == (422, "bad_value")
 
 
 async def test_the_least_and_greatest_64_bit_values_are_stored_and_ranked(service: Service) -> None:
