@@ -64,8 +64,8 @@ screenshots: $(STAMP) ## Take the pictures of the dashboard that the documents s
 	tests/install_missing.sh $(BIN)/python
 	$(BIN)/python -m docs.take_screenshots
 
-typescript: $(STAMP) ## Build the TypeScript client in clients/typescript/dist
-	tests/install_missing.sh $(BIN)/python
+typescript: $(RUNTIME) ## Build the TypeScript client in clients/typescript/dist
+	tests/install_missing.sh $(BIN)/python typescript
 	$(BIN)/python clients/typescript/build.py build/clients/npm/node_modules clients/typescript/dist
 
 # Only this target needs uv, so the lock does not have it. --universal makes one lock for every platform and Python from 3.11.

@@ -3,9 +3,11 @@
 # and generators of clients from npm and PyPI, pinned with hashes, into build/clients. `make test` runs this script; pytest
 # itself installs nothing.
 #
-# usage: tests/install_missing.sh PYTHON        PYTHON: the interpreter of the environment that runs the tests
+# usage: tests/install_missing.sh PYTHON [typescript]
+# PYTHON: the interpreter of the environment that runs the tests. typescript: install only what builds that client.
 set -eu
 python=$1
+only=${2:-}
 here=$(cd "$(dirname "$0")" && pwd)
 build=$here/../build/clients
 
@@ -14,23 +16,25 @@ has() { command -v "$1" >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/"$1" >/d
 
 missing=
 need() { has "$1" || missing="$missing $2"; }
-need postgres postgresql
-need psql postgresql-client
-need memcached memcached
-need redis-server redis-server
-need redis-cli redis-tools
-need prometheus prometheus
-need promtool prometheus
-need chromium chromium
 need node nodejs
 need npm npm
-need docker-compose docker-compose
-need systemd-analyze systemd
+if [ "$only" != typescript ]; then
+  need postgres postgresql
+  need psql postgresql-client
+  need memcached memcached
+  need redis-server redis-server
+  need redis-cli redis-tools
+  need prometheus prometheus
+  need promtool prometheus
+  need chromium chromium
+  need docker-compose docker-compose
+  need systemd-analyze systemd
+fi
 
 if [ -n "$missing" ]; then
   as_root=
   [ "$(id -u)" -eq 0 ] || as_root="sudo -n"
-  echo "The tests need these Debian packages, which are installed now:$missing"
+  echo "These Debian packages are missing, and are installed now:$missing"
   # With RUNLEVEL=1 the packages do not start services of their own; the tests start theirs.
   if ! { $as_root apt-get update -q && $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
          apt-get install -y -q --no-install-recommends $missing; } >/dev/null; then
@@ -46,6 +50,8 @@ if ! cmp -s "$here/clients/package-lock.json" "$build/npm/.installed"; then
   (cd "$build/npm" && npm ci --ignore-scripts --no-audit --no-fund --silent)
   cp "$here/clients/package-lock.json" "$build/npm/.installed"
 fi
+
+[ "$only" != typescript ] || exit 0
 
 # pyjolokia was published in 2014 as sources, which only setuptools before 58 can build.
 if ! cmp -s "$here/clients/pyjolokia.txt" "$build/pip/.installed"; then

@@ -5,6 +5,7 @@ the environment of the tests. The programs run in empty folders outside of the t
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -282,3 +283,32 @@ async def test_several_processes_serve_beside_foreign_packages(
             assert process.ready().end() == 0
         finally:
             process.discard()
+
+
+def test_the_typescript_client_is_built_without_the_packages_of_the_development(tmp_path: Path) -> None:
+    """Run the script on a machine that has nothing but a shell and its tools; `apt-get` and `npm` note what they do."""
+    shown = subprocess.run(
+        ["make", "--dry-run", "typescript", f"VENV={tmp_path / 'venv'}"],
+        cwd=ROOT, capture_output=True, check=True, text=True, timeout=WAIT_S,
+    ).stdout  # fmt: skip
+    assert "--require-hashes -r deploy/requirements.lock" in shown
+    assert "--require-hashes -r requirements.lock" not in shown
+    [script] = [line.split() for line in shown.splitlines() if "install_missing.sh" in line]
+    assert script == ["tests/install_missing.sh", f"{tmp_path / 'venv'}/bin/python", "typescript"]
+
+    shutil.copytree(ROOT / "tests" / "clients", tmp_path / "tests" / "clients")
+    shutil.copy(ROOT / script[0], tmp_path / "tests")
+    (tmp_path / "bin").mkdir()
+    for name in ("sh", "dirname", "cmp", "cp", "env", "id", "ls", "mkdir", "touch"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or name)
+    for name in ("apt-get", "sudo", "npm", "python"):
+        noting = tmp_path / "bin" / name
+        noting.write_text(f'#!/bin/sh\necho {name} "$@" >>{tmp_path}/calls\n', encoding="utf-8")
+        noting.chmod(0o755)
+    environ = {"PATH": str(tmp_path / "bin")}
+    subprocess.run([tmp_path / script[0], "python", script[2]], env=environ, check=True, timeout=WAIT_S)
+    calls = [line.split() for line in (tmp_path / "calls").read_text().splitlines()]
+    installed = [call[call.index("install") + 1 :] for call in calls if "install" in call]
+    assert [[word for word in call if word[0] != "-"] for call in installed] == [["nodejs"]], "npm is there"
+    assert [call[1] for call in calls if call[0] == "npm"] == ["ci"]
+    assert "python" not in {call[0] for call in calls}
