@@ -97,10 +97,6 @@ class Pager:
         rows = yield from self.ranking.read_first_rows(limit + 1)
         return (yield from self._window(rows, limit, 1, totals))
 
-    def has_rows_past(self, row_number: int, totals: dict[int, int]) -> bool:
-        """Return whether the board is archived and has entries after this row. The archive may lack them."""
-        return self.board.archived_us is not None and row_number < totals.get(self._index, 0)
-
     def find_count_start(self) -> CountStart | None:
         return self._locator.find_count_start(self._index)
 
@@ -109,7 +105,7 @@ class Pager:
         totals = yield from read_board_totals(self.board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
-            landed = yield from self.ranking.find_row(start, rank)
+            landed = yield from self.ranking.find_shown_row(start, rank)
         if landed is None:
             return Window([], rank, rank, True, totals, False, False)
         near = yield from self.ranking.read_rows_around(*landed, better_rows=0, worse_rows=limit + 1)
@@ -122,23 +118,28 @@ class Pager:
             UnknownBoardError, BoardChangedError: the board was deleted or emptied; see `read_board_totals`.
         """
         totals = yield from read_board_totals(self.board)
-        row_number, changed = place.row_number, totals.get(CHANGES, 0) != place.changes
-        if changed:
-            row_number = 1 + (yield from count_rows_before(self.ranking, place.cell, place.owner, start))
+        row_number, is_there = place.row_number, True
+        if totals.get(CHANGES, 0) != place.changes:
+            rows_after = int(place.forward)
+            near = yield from self.ranking.read_rows_around(
+                place.cell, place.owner, better_rows=0, worse_rows=rows_after
+            )
+            before = near.shown_before
+            if before is None:
+                before = yield from count_rows_before(self.ranking, place.cell, place.owner, start)
+            row_number, is_there = 1 + before, self._is_at(near.after, place)
         if place.forward:
             rows = yield from self.ranking.read_rows_after(place.cell, place.owner, limit + 1)
-            row_number += (yield from self._taken(place)) if changed else 1
+            row_number += is_there  # the row of the cursor comes before the page
             return (yield from self._window(rows, limit, row_number, totals))
         rows = yield from self.ranking.read_rows_before(place.cell, place.owner, limit)
         window = yield from self._window(rows, limit, row_number - len(rows), totals)
         window.more_after = True
         return window
 
-    def _taken(self, place: RowCursor) -> Program[int]:
-        """Return 1 if the cursor's row still has the same cell, and therefore comes before the page; otherwise 0."""
-        near = yield from self.ranking.read_rows_around(place.cell, place.owner, better_rows=0, worse_rows=1)
-        here = near.after
-        return int(bool(here) and here[0].owner == place.owner and cell_of(self.ranking, here[0]) == place.cell)
+    def _is_at(self, here: list[Entry], place: RowCursor) -> bool:
+        """Return whether the first of these rows is the cursor's row, with the same cell."""
+        return bool(here) and here[0].owner == place.owner and cell_of(self.ranking, here[0]) == place.cell
 
     def _window(self, rows: list[Entry], limit: int, row_number: int, totals: dict[int, int]) -> Program[Window]:
         """Return a window of the first `limit` rows. The first of `rows` has this row number."""
@@ -146,7 +147,7 @@ class Pager:
         if rows and rank > 1 and not self.ranking.timed:
             _, before = yield from self.ranking.count_tied(cell_of(self.ranking, rows[0]), rows[0].owner)
             rank -= before
-        more_after = len(rows) > limit or self.has_rows_past(row_number + len(shown) - 1, totals)
+        more_after = len(rows) > limit or not (yield from self.ranking.keeps_all_rows())
         return Window(shown, row_number, rank, True, totals, row_number > 1, more_after)
 
     def make_page(self, window: Window, exact: list[bool] | None = None) -> Page:
@@ -172,8 +173,6 @@ class Pager:
         name = self.board.spec.columns[self._index].name
         ranked = []
         for entry, rank, is_exact in zip(window.rows, rank_rows(self.ranking, window), exact, strict=True):
-            if not entry.owner:  # the owner was erased from the archive; the other rows keep their ranks
-                continue
             stats = self._locator.format_stats(entry.cells)
             value: Number = stats[name]  # type: ignore[assignment]  # a ranked column's value is a number
             ranked.append(RankedEntry(rank, is_exact, entry.owner, value, format_us(entry.updated_at_us), stats))

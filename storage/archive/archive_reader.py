@@ -1,17 +1,18 @@
 """Archived boards: `ArchivedEntries` and `ArchivedRanking` return what the archive of a board holds.
 
 Ranks and totals are those of the moment when the board was archived. If an owner is erased afterwards, the owner's
-place stays empty, so nobody else's rank changes.
+place stays empty, so nobody else's rank changes. Only reads of rows in order leave empty places out.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 from predictor import Curve, decode_curve
 from querybuilder import INTEGER, Lock, asc, col, desc, param, select, update
-from storage.entries.entries import Entries, Move
+from storage.boards.totals import CHANGES
+from storage.entries.entries import Entries, Move, add_totals
 from storage.entries.exact_ranks import CountStart
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rankings import Neighbours, Ranking
@@ -56,7 +57,7 @@ def find_last_block(board_key: int, section: int) -> Program[tuple[int, int, str
 class ArchivedRanking(Ranking):
     def __init__(self, board: Board, index: int) -> None:
         super().__init__(board, index)
-        self._columns, self._is_segment = len(board.spec.columns), board.segment_of is not None
+        self._columns = len(board.spec.columns)
 
     def _needs_rows(self, *_arguments: Any, **_options: Any) -> Any:
         """Raise `ArchivedError`: the rows were removed."""
@@ -83,17 +84,25 @@ class ArchivedRanking(Ranking):
         return 0 if last is None else last[0] + last[1]
 
     def keeps_all_rows(self) -> Program[bool]:
+        return (yield from self._count_kept()) == (yield from self._total())
+
+    def _count_kept(self) -> Program[int]:
         last = yield from find_last_block(self._board_key, section_of(SectionKind.TOP, self.index))
-        return (0 if last is None else last[0] + last[1]) == (yield from self._total())
+        return 0 if last is None else last[0] + last[1]
+
+    def _kept(self, rows_max: int = INT64_MAX) -> Program[list[Entry]]:
+        """Return at least the first `rows_max` rows of the archived top, with the empty places of erased owners."""
+        rows = yield _BEFORE_PLACE.bind(**self._in(SectionKind.TOP), place=rows_max)
+        return [entry for _, document in rows for entry in _widened(document, self._columns)]
 
     def _top(self, rows_max: int = INT64_MAX) -> Program[list[Entry]]:
-        rows = yield _BEFORE_PLACE.bind(**self._in(SectionKind.TOP), place=rows_max)
-        top = [entry for _, document in rows for entry in _widened(document, self._columns)]
-        unseen = yield from _hidden_of([entry.owner for entry in top])
-        if unseen:
-            top = [_nobodys(entry, self.index) if entry.owner in unseen else entry for entry in top]
-        # Rows of several segments are merged by cell and owner, so rows of `NOBODY` come first among their ties.
-        return sorted(top, key=self._order) if self._is_segment else top
+        """Return at least the first `rows_max` rows that are shown: without owners who were erased or are hidden."""
+        kept = yield from self._kept(rows_max)
+        unseen = {NOBODY, *(yield from _hidden_of([entry.owner for entry in kept]))}
+        shown = [entry for entry in kept if entry.owner not in unseen]
+        if len(shown) < rows_max <= len(kept):  # further blocks may have rows in place of those left out
+            return (yield from self._top())
+        return shown
 
     def _order(self, entry: Entry) -> tuple[int, str]:
         return self.padding.key_of_cell(str(entry.cells[self.index])), entry.owner
@@ -166,8 +175,15 @@ class ArchivedRanking(Ranking):
         found = yield from self._tally_at(skip_rows)
         assert found is not None, "the first block begins with the first entry"
         cell = self.padding.cell_of_key(found[1].key_at(skip_rows - found[0]))
-        top = yield from self._top(skip_rows + 1)
-        return cell, top[skip_rows].owner if skip_rows < len(top) else _AFTER_ALL
+        kept = yield from self._kept(skip_rows + 1)
+        return cell, kept[skip_rows].owner if skip_rows < len(kept) else _AFTER_ALL
+
+    def find_shown_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
+        top = yield from self._top(rank)
+        if len(top) < rank:
+            yield from self._check_end()
+            return None
+        return str(top[rank - 1].cells[self.index]), top[rank - 1].owner
 
     def find_worst_row(self) -> Program[tuple[str, str] | None]:
         total = yield from self._total()
@@ -184,16 +200,16 @@ class ArchivedRanking(Ranking):
         return None if better is None else (self.padding.cell_of_key(better), _AFTER_ALL)
 
     def read_first_rows(self, limit: int) -> Program[list[Entry]]:
-        return (yield from self._top(limit))[:limit]
+        top = yield from self._top(limit)
+        if not top:
+            yield from self._check_end()
+        return top[:limit]
 
     def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
         top, start = yield from self._placed(cell, owner)
-        while start < len(top) and self._is_at(top[start], cell, owner):
-            start += 1
-            if not self._is_segment:
-                break
+        start += start < len(top) and self._is_at(top[start], cell, owner)
         if start == len(top):
-            yield from self._check_end(len(top))
+            yield from self._check_end()
         return top[start : start + limit]
 
     def read_rows_before(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
@@ -202,17 +218,18 @@ class ArchivedRanking(Ranking):
 
     def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
         top, start = yield from self._placed(cell, owner)
-        if start == len(top):
-            yield from self._check_end(len(top))
+        if start == len(top) and worse_rows:
+            yield from self._check_end()
         first = max(0, start - better_rows)
         cells = [entry.cells[self.index] for entry in top]
         near = Neighbours(top[first:start], top[start : start + worse_rows], cells[:start].count(cell))
         if start - first >= 2 and cells[first] == cells[first + 1]:
             near.edge_ties = cells[:first].count(cells[first])
+        near.shown_before, near.is_cut = start, not (yield from self.keeps_all_rows())
         return near
 
     def _placed(self, cell: str, owner: str) -> Program[tuple[list[Entry], int]]:
-        """Return all rows of the archived top, and the index of the row with this cell and owner among them.
+        """Return the shown rows of the archived top, and the index of the row with this cell and owner among them.
 
         If there is no such row, return the index of the first row that ranks after this cell and owner.
         """
@@ -225,10 +242,11 @@ class ArchivedRanking(Ranking):
     def _is_at(self, entry: Entry, cell: str, owner: str) -> bool:
         return entry.owner == owner and entry.cells[self.index] == cell
 
-    def _check_end(self, top_rows: int) -> Program[None]:
+    def _check_end(self) -> Program[None]:
         """Raise `ArchivedError` if the ranking had more rows than the archive keeps in its top."""
-        if top_rows < (yield from self._total()):
-            raise ArchivedError(f"the leaderboard was archived with its first {top_rows} rows by this column")
+        kept = yield from self._count_kept()
+        if kept < (yield from self._total()):
+            raise ArchivedError(f"the leaderboard was archived with its first {kept} rows by this column")
 
 
 class ArchivedEntries(Entries):
@@ -289,6 +307,7 @@ class ArchivedEntries(Entries):
         yield _CHANGE.bind(board_key=key, section=OWNERS, place=number, document=encode_rows(rows))
         for index in self.board.sorted_indexes:
             yield from self._leave_place(index, owner)
+        yield from note_change([self.board])
         return Move(entry, None, {})
 
     def _leave_place(self, index: int, owner: str) -> Program[None]:
@@ -300,6 +319,11 @@ class ArchivedEntries(Entries):
             if left != rows.entries:
                 changed = encode_rows(rows._replace(entries=left))
                 yield _CHANGE.bind(board_key=key, section=section, place=number, document=changed)
+
+
+def note_change(boards: Iterable[Board]) -> Program[None]:
+    """Let the tags of answers about archives change: owners were erased, hidden or shown there. Call this last."""
+    yield from add_totals({board.key: {CHANGES: 1} for board in boards})
 
 
 def _hidden_of(owners: Sequence[str]) -> Program[set[str]]:

@@ -64,6 +64,9 @@ class Neighbours:
     ties_before: int  # number of rows with the place's cell that stand before the place's owner
     # Number of rows with the cell of `before[0]` that stand before that row. 0 unless `before[1]` has the same cell.
     edge_ties: int = 0
+    # Of an archive: how many rows it shows before the place, and whether it lacks rows that follow the last one.
+    shown_before: int | None = None
+    is_cut: bool = False
 
 
 class OwnersNeighbours(NamedTuple):
@@ -240,6 +243,10 @@ class Ranking:
         """
         below, skip_rows = (None, rank - 1) if start is None else (yield from self._find_anchor_before(start, rank))
         return (yield from self.find_row_after_skip(skip_rows, below))
+
+    def find_shown_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
+        """Do what `find_row` does, but count only the rows that pages show. An archive may have empty places."""
+        return self.find_row(start, rank)
 
     def _find_anchor_before(self, start: CountStart, rank: int) -> Program[tuple[str | None, int]]:
         """Return the cell of a knot above the `rank`-th row (None: the top), and how many rows to skip below it."""

@@ -40,6 +40,9 @@ class SegmentedRanking(Ranking):
             found.append((yield from in_partition(segment.partition, ask(ranking))))
         return found
 
+    def keeps_all_rows(self) -> Program[bool]:
+        return all((yield from self._each(lambda part: part.keeps_all_rows())))
+
     def _order(self, entry: Entry) -> tuple[int, str]:
         return self.padding.key_of_cell(str(entry.cells[self.index])), entry.owner
 
@@ -99,11 +102,17 @@ class SegmentedRanking(Ranking):
         The curves say near which cell the row is. The walk to it reads no more rows than the gaps of the segments hold
         there.
         """
+        if self._board.archived_us is not None:
+            return (yield from self._find_archived_row(rank))
         place, skip_rows = (None, rank - 1) if start is None else (yield from self._find_place_before(start, rank))
         try:
             return (yield from self._walk(place, skip_rows))
         except ArchivedError:
             return (yield from self._find_archived_row(rank))
+
+    def find_shown_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
+        archived = self._board.archived_us is not None
+        return (yield from self._walk(None, rank - 1) if archived else self.find_row(start, rank))
 
     def _find_archived_row(self, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell of the `rank`-th row. An archive counts all cells, but keeps the owners of few rows."""
@@ -223,10 +232,13 @@ class SegmentedRanking(Ranking):
 
     def merge_neighbours(self, found: Sequence[Neighbours], *, better_rows: int, worse_rows: int) -> Neighbours:
         """Return the rows around a place, given those in each segment. Leave `edge_ties` at 0."""
+        shown = [each.shown_before for each in found if each.shown_before is not None]
         return Neighbours(
             self._last([each.before for each in found], better_rows),
             self._merge([each.after for each in found], worse_rows),
             sum([each.ties_before for each in found]),
+            shown_before=sum(shown) if len(shown) == len(found) else None,
+            is_cut=any(each.is_cut for each in found),
         )
 
     def has_edge(self, near: Neighbours) -> bool:

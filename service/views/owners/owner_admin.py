@@ -17,7 +17,7 @@ from functools import partial
 
 from service.context import Context
 from service.contract.routes import Call
-from storage.archive.archive_reader import ArchivedEntries, list_archives_of_owner
+from storage.archive.archive_reader import ArchivedEntries, list_archives_of_owner, note_change
 from storage.boards.boards import find_boards_by_key, find_keys_ever
 from storage.boards.closed_boards import hold_boards_with_rows
 from storage.boards.profiles import profiles
@@ -41,6 +41,7 @@ HIDDEN_MORE = 100_000  # the most hidden rows that an owner may have on boards o
 TOKEN_BYTES = 8
 ROUNDS_MAX = 4  # the first round works on every board, the others on boards that have moved since they were listed
 _Work = Callable[[list[Entries]], Program[object]]
+_ArchiveWork = Callable[[list[Board], str], Program[None]]
 _Positions = dict[int, dict[int, int]]  # log positions by partition, and then by board key
 
 
@@ -86,7 +87,7 @@ async def erase_owner(context: Context, call: Call) -> None:
     await drop_queued(context.store, owner)
     begun = await context.store.read(lambda: in_each_partition(change_log.take_mark))
     await _on_every_board(context, owner, lambda boards: _erase(boards, owner, context.now_us(), until))
-    await erase_from_archives(context, owner)
+    await _on_every_archive(context, owner, _erase_archived)
     await context.store.write(lambda: _forget(context, owner))
     await _rename(context, owner, until, {number: mark - 1 for number, mark in enumerate(begun)})
 
@@ -130,6 +131,7 @@ async def hide_owner(context: Context, call: Call) -> None:
     await _on_every_board(
         context, owner, lambda boards: hidden_statements.hide_owner(boards, owner, now_us=context.now_us())
     )
+    await _on_every_archive(context, owner, _note_archived)
 
 
 async def show_owner(context: Context, call: Call) -> None:
@@ -141,6 +143,7 @@ async def show_owner(context: Context, call: Call) -> None:
     await _on_every_board(
         context, owner, lambda boards: hidden_statements.show_owner(boards, owner, now_us=context.now_us()), keys
     )
+    await _on_every_archive(context, owner, _note_archived)
 
 
 async def _mark(context: Context, owner: str, *, hide: bool) -> None:
@@ -192,23 +195,31 @@ def _on_live(boards: list[Entries], owner: str, work: _Work) -> Program[set[int]
     return moved
 
 
-async def erase_from_archives(context: Context, owner: str) -> None:
-    """Erase an owner from every archive, in transactions that change a bounded number of archives."""
+async def _on_every_archive(context: Context, owner: str, work: _ArchiveWork) -> None:
+    """Run `work` on each archive that may have the owner, in transactions that change a bounded number of archives."""
     after_key = -1
     while True:
         listing = partial(list_archives_of_owner, owner, after_key=after_key, limit=ARCHIVES_A_STEP)
         found = await context.store.read(partial(in_each_partition, listing))
         keys = sorted(key for theirs in found for key in theirs)[:ARCHIVES_A_STEP]
         if keys:
-            await context.store.write(partial(_erase_archived, context, keys, owner))
+            await context.store.write(partial(_in_archives, keys, owner, work))
             after_key = keys[-1]
         if len(keys) < ARCHIVES_A_STEP:
             return
 
 
-def _erase_archived(context: Context, keys: list[int], owner: str) -> Program[None]:
+def _in_archives(keys: list[int], owner: str, work: _ArchiveWork) -> Program[None]:
     boards = yield from find_boards_by_key(keys, held=True)
-    # Skip an archive that is still being written. Its writer begins again, because the owner's row was erased.
+    # Skip an archive that is still being written. Its writer begins again, because the owner's row was removed.
     for partition, theirs in by_partition(board for board in boards.values() if board.archived_us is not None):
-        for board in theirs:
-            yield from in_partition(partition, ArchivedEntries(board).remove_entry(owner, ChangeKind.ERASED))
+        yield from in_partition(partition, work(theirs, owner))
+
+
+def _erase_archived(boards: list[Board], owner: str) -> Program[None]:
+    for board in boards:
+        yield from ArchivedEntries(board).remove_entry(owner, ChangeKind.ERASED)
+
+
+def _note_archived(boards: list[Board], _owner: str) -> Program[None]:
+    yield from note_change(boards)

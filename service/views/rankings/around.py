@@ -111,13 +111,15 @@ class _RowsAround(NamedTuple):
 
     def make_window(self, wanted: WantedRank, located: LocatedRank, near: Neighbours, totals: dict[int, int]) -> Window:
         """Return the wanted rows as a window, without the `MORE` further rows at each end."""
-        pager, ranking = self.pager, self.pager.ranking
+        ranking = self.pager.ranking
         before = near.before[max(0, len(near.before) - self.better) :]
         rows = before + near.after[: self.worse]
         ties_before = 0 if ranking.timed else near.ties_before
-        first_row_number = located.rank + ties_before - len(before)
+        # An archive shows no empty places. So the number of a row may be less than the rank that was recorded.
+        row_number = located.rank + ties_before if near.shown_before is None else near.shown_before + 1
+        first_row_number = row_number - len(before)
         more_before = len(near.before) > len(before)
-        more_after = len(near.after) > self.worse or pager.has_rows_past(first_row_number + len(rows) - 1, totals)
+        more_after = len(near.after) > self.worse or near.is_cut
         if located.method not in COUNTED_METHODS:
             # The row number is estimated. Keep it within the ranking, whose first and last row numbers are known.
             last_first = totals.get(ranking.index, 0) - len(rows) + 1

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from querybuilder import count, select
-from storage.archive.archive_reader import NOBODY, ArchivedEntries
+from storage.archive.archive_reader import ArchivedEntries
 from storage.archive.archive_writer import ArchiveWriter
 from storage.boards.row_tables import layout_of, scope_of
 from storage.boards.shared_tables import sweep_rows
@@ -128,7 +128,9 @@ def read_answers(entries: Entries, owners: Sequence[Entry]) -> Program[dict[Any,
             found[index, "tied", cell] = (yield from ranking.count_tied(cell))[0]
         for place in {0, 1, TOP - 1, TOP, len(owners) // 2, max(0, len(owners) - 1), len(owners)}:
             landed = yield from ranking.find_row(None, place + 1)
-            found[index, "at", place] = landed if landed is None or place < TOP else landed[0]
+            found[index, "at", place] = landed and landed[0]
+            if place < TOP:
+                found[index, "shown at", place] = yield from ranking.find_shown_row(None, place + 1)
         worst = yield from ranking.find_worst_row()
         found[index, "worst"] = worst and worst[0]
         for start in range(-25, 25, 7):
@@ -219,7 +221,8 @@ async def test_the_rows_of_an_archived_board_are_deleted_and_old_copies_of_it_re
     assert (await world.store.read_query(left.bind()))[0][0] == 0
 
 
-async def test_an_erased_owner_leaves_an_empty_place_in_the_archive(world: World) -> None:
+@pytest.mark.parametrize("world", [*PLACES, "sqlite-segments"], indirect=True)
+async def test_an_erased_owner_leaves_the_ranks_of_the_archive_as_they_were(world: World) -> None:
     board = await make_season(world, entries=40)
     owners = await read_rows(world, board)
     archived = await archive_board(world, board)
@@ -232,8 +235,17 @@ async def test_an_erased_owner_leaves_an_empty_place_in_the_archive(world: World
     assert await world.deployment.rows(archived, [gone.owner]) == {}
     assert len(await world.deployment.rows(archived, [entry.owner for entry in owners])) == len(owners) - 1
     now = await world.store.read(lambda: entries.rankings[0].read_first_rows(TOP))
-    assert [entry.owner for entry in now] == [*(e.owner for e in top[:3]), NOBODY, *(e.owner for e in top[4:])]
-    assert now[3].cells == [gone.cells[0], None, None, None]
+    assert now[: TOP - 1] == top[:3] + top[4:]
+    after = str(top[4].cells[0])
+    assert await world.store.read(lambda: entries.rankings[0].count_better(after)) == 4, "the record keeps the place"
+    landed = await world.store.read(lambda: entries.rankings[0].find_row(None, 4))
+    assert landed is not None
+    assert landed[0] == gone.cells[0]
+    near = await world.store.read(
+        lambda: entries.rankings[0].read_rows_around(after, top[4].owner, better_rows=2, worse_rows=2)
+    )
+    assert (near.before, near.after, near.shown_before) == (top[1:3], top[4:6], 3)
+    assert await world.store.read(lambda: entries.rankings[0].find_shown_row(None, 4)) == (after, top[4].owner)
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -262,7 +262,7 @@ async def test_erasing_an_owner_erases_it_from_archives(service: Service, spec: 
     for name in ("s", "t"):
         await fill_season(service, spec, name)
     await close_as_of(service, END)
-    page = await service.get("/v1/leaderboards/s/rankings/xp?limit=9")
+    page = await service.get("/v1/leaderboards/s/rankings/xp?limit=10")
     gone, left = page["entries"][1]["owner"], page["entries"][4]["owner"]
     assert (await service.call("DELETE", f"/v1/leaderboards/t/entries/{left}")).status == 204
     assert await service.refused("GET", f"/v1/leaderboards/t/entries/{left}") == (404, "unknown_owner")
@@ -271,26 +271,26 @@ async def test_erasing_an_owner_erases_it_from_archives(service: Service, spec: 
         assert await service.refused("GET", f"/v1/leaderboards/{name}/entries/{gone}") == (404, "unknown_owner")
         assert await service.refused("DELETE", f"/v1/leaderboards/{name}/entries/{gone}") == (404, "unknown_owner")
     now = await service.get("/v1/leaderboards/s/rankings/xp?limit=9")
-    assert now["entries"] == [row for row in page["entries"] if row["owner"] != gone]
+    assert now["entries"] == without_owners(page["entries"], gone)
     assert now["total"] == page["total"] == OWNERS
 
 
 async def test_an_owner_hidden_after_archiving_is_nobody_there_until_shown_again(service: Service, spec: Spec) -> None:
     board, ranking = await fill_season(service, spec), "/v1/leaderboards/s/rankings/xp?limit=9"
     await close_as_of(service, END)
-    before = await service.get(ranking)
+    top, before = await read_top(service), await service.get(ranking)
     cheat, other = (before["entries"][place]["owner"] for place in (1, 4))
     entry = await service.get(f"{board}/entries/{cheat}")
     place = await service.get(f"{board}/entries/{cheat}/positions?columns=xp")
     assert (await service.call("PUT", f"/v1/owners/{cheat}/hidden")).status == 204
     now = await service.get(ranking)
-    assert now["entries"] == [row for row in before["entries"] if row["owner"] != cheat]
+    assert now["entries"] == without_owners(top, cheat)
     assert now["total"] == before["total"]
     assert await service.get(f"{board}/entries/{cheat}") == {**entry, "hidden": True}
     assert await service.refused("GET", f"{board}/entries/{cheat}/positions?columns=xp") == (404, "not_ranked")
     assert (await service.get(f"{board}/entries/{other}"))["owner"] == other
     assert (await service.call("DELETE", f"/v1/owners/{cheat}/hidden")).status == 204
-    assert await service.get(ranking) == before
+    assert without_times(await service.get(ranking)) == without_times(before)
     assert await service.get(f"{board}/entries/{cheat}/positions?columns=xp") == place
     assert (await service.call("PUT", f"/v1/owners/{cheat}/hidden")).status == 204
     assert (await service.call("DELETE", f"/v1/owners/{cheat}")).status == 204
@@ -314,4 +314,67 @@ async def test_an_owner_hidden_during_archiving_is_not_in_the_archive(service: S
     assert (await service.call("DELETE", f"/v1/owners/{owners[0]}/hidden")).status == 204
     assert (await service.call("PUT", f"/v1/owners/{owners[2]}/hidden")).status == 204
     after = await service.get("/v1/leaderboards/s/rankings/xp?limit=2")
-    assert (after["total"], after["entries"]) == (OWNERS - 1, page["entries"][:1]), "the place stays, without an owner"
+    assert (after["total"], after["entries"][:1]) == (OWNERS - 1, page["entries"][:1])
+    assert owners[2] not in [row["owner"] for row in after["entries"]]
+    assert len(after["entries"]) == 2
+
+
+@pytest.mark.parametrize("act", ["hide", "erase", "erase here"])
+async def test_an_archived_top_closes_up_when_its_champion_goes_and_the_record_stays(
+    service: Service, spec: Spec, act: str
+) -> None:
+    board = await fill_season(service, spec)
+    await close_as_of(service, END)
+    top, rank = await read_top(service), f"{board}/entries/{{}}/positions?columns=xp"
+    gone, *left = [row["owner"] for row in top]
+    records = [without_times(await service.get(rank.format(owner))) for owner in left]
+    tag = (await service.call("GET", f"{board}/rankings/xp?limit=3")).headers["ETag"]
+    second = (await service.get(f"{board}/rankings/xp?limit=3"))["next"]
+    asked = {"hide": f"owners/{gone}/hidden", "erase": f"owners/{gone}", "erase here": f"leaderboards/s/entries/{gone}"}
+    await service.must("PUT" if act == "hide" else "DELETE", f"/v1/{asked[act]}")
+
+    first = await service.call("GET", f"{board}/rankings/xp?limit=3", headers={"If-None-Match": tag})
+    assert first.status == 200, "the tag of an answer with the champion is no longer good"
+    wanted = without_owners(top, gone)
+    assert (await service.get(f"{board}/rankings/xp?limit=3"))["entries"] == wanted[:3]
+    # The cursor was made before, after the third row, which is the second one now.
+    after = await service.get(f"{board}/rankings/xp?limit=3&cursor={second}")
+    assert after["entries"] == wanted[2:5]
+    assert (await service.get(f"{board}/rankings/xp?limit=3&cursor={after['prev']}"))["entries"] == wanted[:2]
+    assert (await service.get(f"{board}/rankings/xp?limit=3&from_rank=4"))["entries"] == wanted[3:6]
+    around = await service.get(f"{board}/entries/{left[3]}/around?column=xp&better=2&worse=2")
+    assert around["entries"] == wanted[1:6]
+    whole = await service.get(f"{board}/rankings/xp?limit=100")
+    assert whole["entries"] == wanted
+    assert await service.refused("GET", f"{board}/rankings/xp?cursor={whole['next']}") == (410, "archived")
+    assert await service.refused("GET", f"{board}/rankings/xp?from_rank=10") == (410, "archived")
+    assert [without_times(await service.get(rank.format(owner))) for owner in left] == records
+    best = (await service.get(f"{board}/rankings/xp/values?ranks=1"))["values"][0]["value"]
+    assert best == top[0]["value"], "the value of rank 1 is that of the record"
+
+
+async def test_an_archive_with_all_rows_has_no_page_after_the_last_one_when_somebody_goes(
+    service: Service, spec: Spec
+) -> None:
+    await service.must("PUT", "/v1/leaderboards/s", spec(closes_at=at(END), grace_seconds=0, keep_seconds=0))
+    posts = [xp(owner, NOW, value) for owner, value in (("ada", 3), ("bob", 2), ("cy", 1))]
+    await service.must("POST", "/v1/leaderboards/s/posts", {"posts": posts})
+    await close_as_of(service, END)
+    await service.must("PUT", "/v1/owners/bob/hidden")
+    for read in ("rankings/xp?limit=9", "entries/cy/around?column=xp", "rankings/xp/around?value=0"):
+        page = await service.get(f"/v1/leaderboards/s/{read}")
+        assert [(row["owner"], row["rank"]) for row in page["entries"]] == [("ada", 1), ("cy", 2)], read
+        assert page["next"] is None
+    assert (await service.get("/v1/leaderboards/s/rankings/xp?from_rank=3"))["entries"] == []
+
+
+async def read_top(service: Service) -> list[Any]:
+    """Return all rows of the archived top of the board `s`."""
+    return list((await service.get(f"/v1/leaderboards/s/rankings/xp?limit={TOP}"))["entries"])
+
+
+def without_owners(rows: list[Any], *gone: str) -> list[Any]:
+    """Return a top without some owners, with the ranks that the others then have."""
+    left = [row for row in rows if row["owner"] not in gone]
+    values = [row["value"] for row in left]
+    return [{**row, "rank": 1 + values.index(row["value"])} for row in left]
