@@ -2,8 +2,19 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from aiohttp import web
+
+from service.contract.problems import CODES, PROBLEM_TYPE, TYPE_PREFIX
+
+
+def problem_answer(code: str, *, pointer: str | None = None, **headers: str) -> web.Response:
+    """Return a problem document as the service sends it."""
+    status, title, *_ = CODES[code]
+    document: dict[str, Any] = {"type": TYPE_PREFIX + code, "title": title, "status": status, "code": code}
+    document["errors"] = [] if pointer is None else [{"pointer": pointer, "detail": "no"}]
+    return web.json_response(document, status=status, content_type=PROBLEM_TYPE, headers=headers)
 
 
 @asynccontextmanager

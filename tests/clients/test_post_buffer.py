@@ -1,8 +1,10 @@
 """Test that every post whose `submit` returned counts exactly once, and that a buffer says what became of it."""
 
 import asyncio
-import json
 import os
+import random
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -17,16 +19,15 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from rankcurve import AsyncClient, AsyncPostBuffer, Client, RankcurveError, Receipt
-from rankcurve.errors import BufferFullError, ForbiddenError, SpoolError, UnsentPostsError
+from rankcurve.errors import BufferFullError, ForbiddenError, UnknownBoardError, UnsentPostsError
 from rankcurve.post_buffer import BUFFER_RETRIES
-from rankcurve.spool import AGE_S_MAX, SEGMENT_POSTS, Spool
 
-from tests.clients.served import serving_app
+from service.contract.problems import CODES
+from tests.clients.served import problem_answer, serving_app
 from tests.servers import free_port
 from tests.service.real_service import Service
 
 TARGET = "/v1/leaderboards/game/posts"
-POST = b'{"owner":"ada","stats":{"xp":1},"post_id":"a"}'
 LONG_S = 3_600.0  # a delay that never ends during a test, so that only full requests and flushes are sent
 
 
@@ -40,6 +41,7 @@ class FakePosts:
         self.faults: list[str] = []  # of the next requests: what goes wrong with each
         self.arrivals: asyncio.Queue[None] = asyncio.Queue()
         self.hold: asyncio.Event | None = None
+        self.posts_max = 10_000  # with more in a request, a proxy says 413
         self.url = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -48,14 +50,16 @@ class FakePosts:
         self.arrivals.put_nowait(None)
         if self.hold is not None:
             await self.hold.wait()
-        fault = self.faults.pop(0) if self.faults else ""
+        fault = self.faults.pop(0) if self.faults else "413" if len(posts) > self.posts_max else ""
         assert request.transport is not None
+        if fault in CODES:
+            return problem_answer(fault)
         if fault == "busy":
-            return web.json_response({"code": "store_busy"}, status=503, headers={"Retry-After": "0"})
-        if fault == "disk full":
-            return web.json_response({"code": "store_full", "detail": "no space"}, status=507)
-        if fault == "refused":
-            return web.json_response({"code": "forbidden", "detail": "no"}, status=403)
+            return problem_answer("store_busy", **{"Retry-After": "0"})
+        if fault.isdecimal():
+            return web.Response(status=int(fault), text="<html>", headers={"Location": "/elsewhere"})
+        if fault == "of another":
+            return web.json_response({"results": [{"owner": "somebody", "status": "applied"} for _ in posts]})
         if fault == "lost before":
             request.transport.abort()
             return web.Response()
@@ -65,9 +69,11 @@ class FakePosts:
         return web.json_response({"results": results})
 
     def apply_post(self, post: dict[str, Any]) -> dict[str, Any]:
-        if post["owner"] == "bad":
+        if post["owner"].startswith("bad"):
             problem = {"code": "unknown_column", "detail": "no such column", "title": "t", "status": 422}
-            return {"owner": "bad", "status": "rejected", "error": problem}
+            if post["owner"] != "bad":
+                problem |= {"code": "not_known", "detail": "new\n\x1b[2J"}
+            return {"owner": post["owner"], "status": "rejected", "error": problem}
         known = self.applied.get(post["post_id"])
         if known is not None:
             assert known == post, "a retry repeats the id, the time and the stats"
@@ -134,7 +140,8 @@ async def test_a_flush_and_a_wait_send_what_waits(fake: FakePosts) -> None:
         assert (fake.order, buffer.unsettled) == (["ada", "bob"], 0)
 
 
-FAULTS = st.lists(st.sampled_from(["", "lost before", "lost after", "busy", "disk full"]), max_size=12)
+PASSING = ["200", "302", "400", "404", "408", "413", "422", "429", "503", "of another", "busy"]
+FAULTS = st.lists(st.sampled_from(["", "lost before", "lost after", "store_full", *PASSING]), max_size=12)
 
 
 @given(faults=FAULTS, posts=st.integers(0, 60), per_request=st.integers(1, 20))
@@ -179,6 +186,184 @@ async def test_a_rejected_post_is_reported_and_the_others_stand(
     assert "was rejected: unknown_column: no such column" in caplog.text
 
 
+async def test_the_first_rejection_of_each_kind_is_logged_on_one_line_and_all_are_counted(
+    fake: FakePosts, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with buffering(fake, on_result=lambda _: None) as buffer:
+        for number in range(3):
+            await buffer.submit("bad", {"xp": 1}, post_id=f"{number}\n\x1b[2J")
+        await buffer.submit("bad\r\x1b[31m", {"xp": 1}, post_id="strange")
+    first, second, summary = [record.getMessage() for record in caplog.records]
+    assert first == "post 0??[2J of bad was rejected: unknown_column: no such column"
+    assert second == "post strange of bad??[31m was rejected: not_known: new??[2J"
+    assert summary == f"4 posts to {TARGET} were rejected: 3 unknown_column, 1 other"
+    assert buffer.rejected == {"unknown_column": 3, "other": 1}
+
+
+async def test_a_passing_answer_is_met_with_a_least_pause_and_for_an_hour(fake: FakePosts) -> None:
+    fake.faults, pauses = ["busy"] * 100, []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async with AsyncClient(fake.url, pause=pause) as client, client.buffer("game") as buffer:
+        await buffer.submit("ada", {"xp": 1})
+    assert (fake.order, len(pauses), min(pauses) >= 0.1, min(pauses[10:]) >= 2.5) == (["ada"], 100, True, True)
+    retries = replace(BUFFER_RETRIES, rng=random.Random(1))
+    assert sum(retries.draw_asked_pause_s("0", attempt) for attempt in range(1, retries.attempts_max)) > 3_600
+
+
+async def test_an_outage_is_logged_once_and_named_when_the_time_for_closing_is_over(
+    fake: FakePosts, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake.faults = ["404"] * 50
+    third = asyncio.Event()
+
+    async def pause(_: float) -> None:
+        if len(fake.sizes) == 3:
+            third.set()
+            await asyncio.Event().wait()
+
+    async with AsyncClient(fake.url, pause=pause) as client:
+        buffer = client.buffer("game")
+        await buffer.submit("ada", {"xp": 1})
+        await third.wait()
+        with pytest.raises(UnsentPostsError, match=r"the time for closing is over \(http_404: no problem document\)"):
+            await buffer.close(timeout_s=0)
+    assert caplog.messages == [f"posts to {TARGET} wait, and are sent again: http_404: no problem document"]
+
+
+async def test_a_request_that_is_too_large_for_a_proxy_is_halved_and_no_post_is_rejected(fake: FakePosts) -> None:
+    fake.posts_max = 3
+    async with buffering(fake) as buffer:
+        for index in range(10):
+            await buffer.submit(f"p{index}", {"xp": 1})
+    assert fake.order == [f"p{index}" for index in range(10)]
+    assert buffer.rejected == {}
+
+
+async def test_a_post_that_the_key_may_not_make_is_rejected_alone(game: Service, tmp_path: Path) -> None:
+    ops = (await game.must("POST", "/v1/keys", {"name": "ops", "role": "ops"}))["key"]
+    async with AsyncClient(game.base, ops) as client:
+        writer, reader = [
+            (await client.request("POST", "/v1/keys", dict, body={"name": role, "role": role}))["key"]
+            for role in ("writer", "reader")
+        ]
+    async with AsyncClient(game.base, writer) as client:
+        async with client.buffer("game", spool=tmp_path) as buffer:
+            receipts = [await buffer.submit(f"p{number}", {"xp": 1}) for number in range(3)]
+            receipts.insert(1, await buffer.submit("cheat", set={"xp": 9}))
+        results = [receipt.result for receipt in receipts if receipt.result is not None]
+        assert [result.status for result in results] == ["applied", "rejected", "applied", "applied"]
+        assert results[1].error is not None
+        assert results[1].error.code == "forbidden"
+        async with client.buffer("game", retries=replace(BUFFER_RETRIES, attempts_max=1)) as buffer:
+            await buffer.submit("p1", {"xp": 1})
+    async with AsyncClient(game.base, reader) as client:
+        buffer = client.buffer("game")
+        await buffer.submit("p1", {"xp": 1})
+        with pytest.raises(UnsentPostsError, match="forbidden"):
+            await buffer.close()
+
+
+@pytest.mark.parametrize("kind", ["tasks", "threads"])
+async def test_two_callers_can_close_one_buffer_at_the_same_time(fake: FakePosts, tmp_path: Path, kind: str) -> None:
+    for _ in range(20):
+        if kind == "tasks":
+            async with AsyncClient(fake.url) as client:
+                buffer = client.buffer("game", spool=tmp_path)
+                await buffer.submit("ada", {"xp": 1})
+                await asyncio.gather(buffer.close(), buffer.close())
+        else:
+            client_of_threads = Client(fake.url)
+            shared = client_of_threads.buffer("game", spool=tmp_path)
+            await asyncio.to_thread(shared.submit, "ada", {"xp": 1})
+            await asyncio.gather(asyncio.to_thread(shared.close), asyncio.to_thread(shared.close))
+            client_of_threads.close()
+    assert len(fake.order) == 20
+
+
+async def test_an_exception_in_the_block_is_raised_without_waiting_for_a_service_that_is_away(
+    fake: FakePosts, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = asyncio.Event()
+
+    async def pause(_: float) -> None:
+        failed.set()
+        await asyncio.Event().wait()
+
+    async def post(buffer: AsyncPostBuffer) -> None:
+        async with buffer:
+            await buffer.submit("ada", {"xp": 1})
+            await failed.wait()
+            raise ZeroDivisionError
+
+    async with AsyncClient(f"http://127.0.0.1:{free_port()}", pause=pause) as client:
+        buffer = client.buffer("game")
+        with pytest.raises(ZeroDivisionError):
+            await post(buffer)
+        with pytest.raises(RankcurveError, match="closed"):
+            await buffer.submit("bob", {"xp": 1})
+    assert "1 posts are not settled: the time for closing is over (no answer" in caplog.messages[-1]
+
+
+async def test_an_exception_in_the_block_does_not_lose_posts_of_a_service_that_answers(fake: FakePosts) -> None:
+    async def post() -> None:
+        async with buffering(fake) as buffer:
+            for owner in "abc":
+                await buffer.submit(owner, {"xp": 1})
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await post()
+    assert fake.order == list("abc")
+
+
+FORKED = """
+import os, signal, sys
+from rankcurve import Client, RankcurveError
+from rankcurve.errors import UnsentPostsError
+from rankcurve.spool import Spool
+
+folder, target = sys.argv[1:]
+with Client("http://127.0.0.1:9") as client:
+    buffer = client.buffer("game", spool=folder, delay_s=3_600)
+    receipt = buffer.submit("ada", {"xp": 1})
+    ended, end = os.pipe()
+    child = os.fork()
+    if not child:
+        calls = (lambda: buffer.submit("bob", {"xp": 1}), buffer.flush, lambda: buffer.wait(receipt), buffer.close)
+        for call in calls:
+            try:
+                call()
+            except RankcurveError as error:
+                assert f"process {os.getppid()}" in str(error)
+            else:
+                os._exit(1)
+        try:
+            with buffer:
+                raise KeyError
+        except KeyError:
+            os.write(end, b"c")
+        signal.pause()
+    assert os.read(ended, 1) == b"c"
+    try:
+        buffer.close(timeout_s=0)
+    except UnsentPostsError as unsent:
+        assert [post["owner"] for post in unsent.posts] == ["ada"]
+    spool = Spool(folder, target)  # the idle child does not have the lock
+    print([left.owner for left in spool.leftover])
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_child_process_can_not_use_the_buffer_and_does_not_keep_its_spool(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", FORKED, str(tmp_path), TARGET]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "['ada']\n", "")
+
+
 async def test_a_callback_that_fails_does_not_end_the_buffer(fake: FakePosts) -> None:
     def fail(_: Receipt) -> None:
         raise ZeroDivisionError
@@ -190,7 +375,7 @@ async def test_a_callback_that_fails_does_not_end_the_buffer(fake: FakePosts) ->
 
 
 async def test_a_refused_key_ends_the_buffer_which_hands_back_its_posts(fake: FakePosts) -> None:
-    fake.faults = ["refused"]
+    fake.faults = ["forbidden"]
     async with AsyncClient(fake.url) as client:
         buffer = client.buffer("game")
         receipt = await buffer.submit("ada", {"xp": 1})
@@ -244,81 +429,6 @@ async def test_what_a_process_leaves_in_its_spool_the_next_one_sends(fake: FakeP
     assert os.listdir(tmp_path) == ["lock"]
 
 
-def tear_segment(folder: Path) -> None:
-    """Add half a line to the only segment, as a process does that is killed while it writes."""
-    [segment] = folder.glob("*.posts")
-    with segment.open("ab") as stream:
-        stream.write(b'{"owner":"bob","stats":{"xp"')
-
-
-@pytest.mark.parametrize(
-    "content", [b"no header\n{}\n", b'{"target":"/v1/leaderboards/game/posts","begun_at_s":9e9}\n{"owner\n']
-)
-def test_a_damaged_spool_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
-    segment = tmp_path / "000000000001.posts"
-    segment.write_bytes(content)
-    for _ in range(2):
-        with Client("http://127.0.0.1:9") as client, pytest.raises(SpoolError, match="is not a file of a spool"):
-            client.buffer("game", spool=tmp_path)
-    assert segment.read_bytes() == content
-
-
-async def test_a_torn_last_line_of_a_spool_was_never_accepted(fake: FakePosts, tmp_path: Path) -> None:
-    spool = Spool(tmp_path, TARGET)
-    spool.append(b'{"owner":"ada","stats":{"xp":1},"post_id":"a"}')
-    spool.close()
-    tear_segment(tmp_path)
-    async with buffering(fake, spool=tmp_path):
-        pass
-    assert fake.order == ["ada"]
-
-
-def test_a_spool_is_for_one_process_one_target_and_a_week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spool = Spool(tmp_path, TARGET)
-    with pytest.raises(SpoolError, match="in use"):
-        Spool(tmp_path, TARGET)
-    spool.append(b'{"owner":"ada","post_id":"a"}')
-    spool.close()
-    with pytest.raises(SpoolError, match="has posts for"):
-        Spool(tmp_path, "/v1/leaderboards/other/posts")
-    with monkeypatch.context() as later:
-        later.setattr("rankcurve.spool.AGE_S_MAX", -1)
-        with pytest.raises(SpoolError, match="may count its posts twice"):
-            Spool(tmp_path, TARGET)
-    again = Spool(tmp_path, TARGET)
-    assert [left.post_id for left in again.leftover] == ["a"]
-    again.close()
-    assert AGE_S_MAX < 30 * 86_400, "the service forgets post ids after 30 days"
-
-
-def test_a_spool_keeps_only_segments_with_unsettled_posts(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, TARGET)
-    segments = [spool.append(POST) for _ in range(SEGMENT_POSTS + 1)]
-    assert len(list(tmp_path.glob("*.posts"))) == 2
-    spool.settle(segments[0], SEGMENT_POSTS)
-    assert len(list(tmp_path.glob("*.posts"))) == 1
-    spool.settle(segments[-1], 1)
-    assert list(tmp_path.glob("*.posts")) == []
-    spool.append(POST)
-    spool.close()
-    assert [len(spool.leftover) for spool in [Spool(tmp_path, TARGET)]] == [1]
-
-
-def test_a_post_that_cannot_be_written_is_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Client("http://127.0.0.1:9") as client:
-        buffer = client.buffer("game", spool=tmp_path, delay_s=LONG_S)
-        buffer.submit("ada", {"xp": 1})
-        with monkeypatch.context() as full:
-            full.setattr("os.write", lambda _file, text: len(text) // 2)
-            with pytest.raises(SpoolError, match="No space left"):
-                buffer.submit("bob", {"xp": 1})
-        with pytest.raises(UnsentPostsError) as unsent:
-            buffer.close(timeout_s=0)
-    assert [post["owner"] for post in unsent.value.posts] == ["ada"]
-    [segment] = tmp_path.glob("*.posts")
-    assert [json.loads(line).get("owner") for line in segment.read_text().splitlines()] == [None, "ada"]
-
-
 @pytest.fixture
 async def game(service: Service) -> Service:
     await service.board("game", {"name": "xp", "merge": "sum"})
@@ -352,6 +462,22 @@ async def test_threads_that_share_a_buffer_post_to_the_real_service(game: Servic
     assert statuses == {"applied": 1000}
     for index in range(10):
         assert (await game.get(f"/v1/leaderboards/game/entries/p{index}"))["stats"] == {"xp": 100}
+
+
+async def test_a_buffer_rounds_floats_if_wished(service: Service, tmp_path: Path) -> None:
+    await service.board("laps", {"name": "lap", "scale": 3, "best": "low"})
+    async with AsyncClient(service.base) as client:
+        async with client.buffer("laps", spool=tmp_path, round_floats=True) as buffer:
+            await buffer.submit("ada", {"lap": 0.1 + 0.2})
+            await buffer.submit("bob", {"lap": Decimal("0.3001")})
+        assert buffer.rejected == {"bad_value": 1}
+        assert (await client.entry("laps", "ada")).stats == {"lap": Decimal("0.300")}
+        with pytest.raises(ValueError, match="round floats"):
+            client.buffer(round_floats=True)
+        buffer = client.buffer("no-such-board", round_floats=True)
+        with pytest.raises(UnknownBoardError):
+            await buffer.submit("ada", {"lap": 0.5})
+        await buffer.close()
 
 
 async def test_a_buffer_posts_to_boards_and_to_families(game: Service) -> None:

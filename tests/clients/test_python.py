@@ -5,13 +5,14 @@ import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
 from rankcurve import AsyncClient, Client, OfflineCurve
 from rankcurve.answers import Curve, OwnerEvent, TopEvent, decode
 from rankcurve.client import Operations
-from rankcurve.errors import NotRankedError, UnknownBoardError, UnknownOwnerError
+from rankcurve.errors import BadRequestError, NotRankedError, PostsRejectedError, UnknownBoardError, UnknownOwnerError
 from rankcurve.programs import operation, walk
 
 from tests.service.real_service import Service
@@ -168,6 +169,46 @@ async def request_anything(client: Recorded) -> None:
     await client.delete_board("b")
     with pytest.raises(UnknownBoardError):
         await client.board("b")
+
+
+async def test_rejected_posts_raise_an_error_with_all_results_unless_told_otherwise(client: Recorded) -> None:
+    await client.create_board("b", {"columns": COLUMNS})
+    await client.create_family("arena", FAMILY)
+    posts: list[dict[str, Any]] = [
+        {"owner": "ada", "stats": {"xp": 1}},
+        {"owner": "b\u001bob", "stats": {"lap": 0.1 + 0.2}},
+        {"owner": "cy", "stats": {"lap": float("nan")}},
+    ]
+    with pytest.raises(BadRequestError):
+        await client.post("b", posts)  # an owner with a control character refuses the request
+    posts[1]["owner"] = "bob"
+    text = r"2 of 3 posts were rejected; post 2 of 'bob': bad_value: .* \(/stats/lap"
+    on_board = [{**post, "boards": ["b"]} for post in posts]
+    for post in (
+        partial(client.post, "b", posts),
+        partial(client.post_to_family, "arena", posts),
+        partial(client.post_to_boards, on_board),
+    ):
+        with pytest.raises(PostsRejectedError, match=text) as met:
+            await post()
+        assert [result.status for result in met.value.results] == ["applied", "rejected", "rejected"]
+        assert [result.status for result in await post(raise_rejected=False)] == ["applied", "rejected", "rejected"]
+    assert (await client.entry("b", "ada")).stats["xp"] == 4
+
+
+async def test_floats_are_rounded_to_the_decimals_of_their_columns_if_wished(client: Recorded) -> None:
+    await client.create_board("b", {"columns": COLUMNS})
+    await client.create_family("arena", FAMILY)
+    laps = [0.1 + 0.2, 1e-320, -0.0, 2.0005, 1e16 / 3e6, float("nan"), 1e300]
+    posts = [{"owner": f"p{number}", "stats": {"lap": lap, "xp": 2.5}} for number, lap in enumerate(laps)]
+    rounded = [Decimal("0.300"), 0, 0, Decimal("2.001"), Decimal("3333333333.333"), None, None]
+    for post, target in ((client.post, "b"), (client.post_to_family, "arena")):
+        results = await post(target, posts, round_floats=True, raise_rejected=False)
+        stats = [(result.boards[0] if result.boards else result).stats for result in results]
+        assert [each.get("lap") for each in stats] == rounded
+        assert stats[0]["xp"] == 3
+    with pytest.raises(PostsRejectedError, match="1 of 1"):
+        await client.post("b", [{"owner": "p", "stats": {"lap": Decimal("0.3001")}}], round_floats=True)
 
 
 @pytest.mark.parametrize("ties", ["shared", "earliest"])

@@ -21,10 +21,10 @@ from rankcurve import (
     UnreachableError,
 )
 from rankcurve.answers import Record, decode
-from rankcurve.errors import BadRequestError, NoJobProcessError, QueueFullError, refusal_of
+from rankcurve.errors import BadRequestError, NoJobProcessError, PostsRejectedError, QueueFullError, refusal_of
 
 from service.contract.problems import CODES
-from tests.clients.served import serving_app
+from tests.clients.served import problem_answer, serving_app
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Start = Callable[[Handler], Awaitable[str]]
@@ -246,15 +246,20 @@ async def test_one_post_without_a_valid_form_is_rejected_alone_if_the_request_ma
         posts = (await request.json())["posts"]
         sizes.append(len(posts))
         if any(post["owner"] == "bad" for post in posts):
-            return web.json_response({"code": "bad_request", "detail": "no owner"}, status=400)
+            return problem_answer("bad_request")
         return web.json_response({"results": [{"owner": post["owner"], "status": "applied"} for post in posts]})
 
     posts = [{"owner": owner, "stats": {"xp": 1}} for owner in ("a", "b", "bad", "c")]
     async with make(await start(handler)) as client:
         with pytest.raises(BadRequestError):
             await client.post("b", posts)
-        results = await client.post("b", posts, split=True)
+        with pytest.raises(
+            PostsRejectedError, match=r"1 of 4 posts were rejected; post 3: bad_request: The request"
+        ) as met:
+            await client.post("b", posts, split=True)
+        results = met.value.results
     assert [result.status for result in results] == ["applied", "applied", "rejected", "applied"]
+    assert results[2].error is not None
     assert results[2].error.code == "bad_request"
     assert sizes == [4, 4, 2, 2, 1, 1]
 

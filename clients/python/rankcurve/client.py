@@ -55,9 +55,8 @@ from .post_buffer import (
     AsyncPostBuffer,
     PostBuffer,
     Receipt,
-    log_rejection,
 )
-from .posting import Post, encode_posts, send_each, send_posts
+from .posting import Post, post_all
 from .programs import Items, Program, Reply, Send, Walk, operation, walk
 from .retries import Retries, Sender
 from .transport import AsyncRunner, AsyncTransport, SyncRunner, SyncTransport
@@ -281,26 +280,42 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def post(
-        self, board: str, posts: Sequence[Post], *, queued: bool = False, split: bool = False
+        self,
+        board: str,
+        posts: Sequence[Post],
+        *,
+        queued: bool = False,
+        split: bool = False,
+        round_floats: bool = False,
+        raise_rejected: bool = True,
     ) -> Program[list[PostResult]]:
         """Post stats: `{"owner", "stats", "post_id", "at"}`. Return a result for each, in order, once all are durable.
 
         A post without `post_id` gets one, so that a retry never counts twice. Give ids of your own if you may call this
         again after an `UnreachableError`. With `queued`, the service applies the posts soon after its answer. If one
         post has no valid form, the service refuses all, unless `split` is true: then it alone is rejected.
+        `round_floats` rounds floats to the decimals of their columns, for which it asks the service first.
+
+        Raises:
+            PostsRejectedError: posts were rejected, and the others stored; it has all results. Without
+                `raise_rejected` they are returned instead.
         """
-        send = send_each if split else send_posts
-        return (yield from send(self._sender, board_path(board, "posts"), encode_posts(posts), queued=queued))
+        path = board_path(board, "posts")
+        options = {"queued": queued, "split": split, "round_floats": round_floats, "raise_rejected": raise_rejected}
+        return (yield from post_all(self._sender, path, posts, **options))
 
     @operation
-    def post_to_family(self, family: str, posts: Sequence[Post]) -> Program[list[PostResult]]:
+    def post_to_family(
+        self, family: str, posts: Sequence[Post], *, round_floats: bool = False, raise_rejected: bool = True
+    ) -> Program[list[PostResult]]:
         """Post stats to the boards of a family, as `post` does. A post may have `facets`."""
-        return (yield from send_posts(self._sender, family_path(family, "posts"), encode_posts(posts)))
+        options = {"round_floats": round_floats, "raise_rejected": raise_rejected}
+        return (yield from post_all(self._sender, family_path(family, "posts"), posts, **options))
 
     @operation
-    def post_to_boards(self, posts: Sequence[Post]) -> Program[list[PostResult]]:
+    def post_to_boards(self, posts: Sequence[Post], *, raise_rejected: bool = True) -> Program[list[PostResult]]:
         """Post stats to several boards at once, as `post` does. Each post names its `boards`."""
-        return (yield from send_posts(self._sender, path_of("v1", "posts"), encode_posts(posts)))
+        return (yield from post_all(self._sender, path_of("v1", "posts"), posts, raise_rejected=raise_rejected))
 
     @walk
     def journal(self, after: int | str = 0) -> Walk[JournalLine]:
@@ -480,17 +495,21 @@ class Operations(Generic[Transport, Buffer, Holders]):
         delay_s: float = DELAY_S,
         posts_max: int = POSTS_MAX,
         spool: str | os.PathLike[str] | None = None,
-        on_result: Callable[[Receipt], object] = log_rejection,
+        round_floats: bool = False,
+        on_result: Callable[[Receipt], object] = ignore,
         retries: Retries = BUFFER_RETRIES,
     ) -> Buffer:
         """Return a buffer for posts to a board, to a family, or, with neither, for posts that name their boards.
 
         It sends after `posts_per_request` posts, or `delay_s` after the oldest. At most `posts_max` posts wait; then
         `submit` waits. `spool` is a folder that keeps them until they are settled, also if the process ends.
-        `on_result` is called with the receipt of each settled post; by default it logs those that were rejected.
+        `round_floats` rounds floats to the decimals of their columns. `on_result` is called with the receipt of each
+        settled post. The first rejected post of each kind is logged, and `rejected` of the buffer counts all.
         """
         if board is not None and family is not None:
             raise ValueError("a buffer is for a board or for a family")
+        if round_floats and board is None and family is None:
+            raise ValueError("only a buffer for a board or for a family can round floats")
         targets = (board_path(board, "posts") if board else None, family_path(family, "posts") if family else None)
         return self._make_buffer(
             self.transport,
@@ -500,6 +519,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
             delay_s=delay_s,
             posts_max=posts_max,
             spool=spool,
+            round_floats=round_floats,
             on_result=on_result,
             retries=retries,
         )

@@ -5,6 +5,7 @@
     ├── UnexpectedAnswerError       an answer that does not follow the contract
     ├── BufferFullError             a post was not accepted, because too many others wait
     ├── UnsentPostsError            posts are left that the service did not take; it has them
+    ├── PostsRejectedError          the service rejected posts; it has the results of all
     ├── SpoolError                  the folder of a spool can't be used
     └── ApiError                    the service refused: `status`, `code`, `problem`
         ├── NotFoundError           one class for each HTTP status ...
@@ -17,9 +18,15 @@ A refusal with a code that this version does not know is an error of its status,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+
+if TYPE_CHECKING:
+    from .answers import PostResult
+
+PROBLEM_TYPES = "urn:rankcurve:problem:"  # every problem document of the service has a type of this name space
+PASSING_STATUSES = (408, 429)
 
 
 def one_line(text: str) -> str:
@@ -37,6 +44,7 @@ class FieldProblem(msgspec.Struct, frozen=True):
 class Problem(msgspec.Struct, frozen=True):
     """The document in which the service says why it refuses (RFC 9457)."""
 
+    type: str = ""
     title: str = ""
     detail: str = ""
     code: str = ""
@@ -76,12 +84,29 @@ class BufferFullError(RankcurveError):
 class UnsentPostsError(RankcurveError):
     """The buffer ended with posts whose outcome is unknown. `posts` are as they were sent, with their ids.
 
-    With a spool they are also kept there, and the next buffer on its folder sends them.
+    With a spool they are also kept there, and the next buffer on its folder sends them. `cause` ended the buffer;
+    without one, the time for closing was over, and `last` is why the last attempt failed.
     """
 
-    def __init__(self, posts: Sequence[dict[str, Any]], cause: BaseException | None) -> None:
-        super().__init__(f"{len(posts):,} posts are not settled: {cause or 'the time for closing is over'}")
+    def __init__(
+        self, posts: Sequence[dict[str, Any]], cause: BaseException | None, last: BaseException | None = None
+    ) -> None:
+        why = cause or f"the time for closing is over{f' ({last})' if last else ''}"
+        super().__init__(f"{len(posts):,} posts are not settled: {why}")
         self.posts = posts
+
+
+class PostsRejectedError(RankcurveError):
+    """The service rejected posts. `results` are those of all posts of the request, in order; the others are stored."""
+
+    def __init__(self, results: Sequence[PostResult]) -> None:
+        rejected = [index for index, result in enumerate(results) if result.status == "rejected"]
+        first = results[rejected[0]]
+        why = (first.error or Problem(code="rejected")).text()
+        count = f"{len(rejected):,} of {len(results):,} posts were rejected"
+        owner = f" of {first.owner!r}" if first.owner else ""
+        super().__init__(f"{count}; post {rejected[0] + 1}{owner}: {why}")
+        self.results = results
 
 
 class SpoolError(RankcurveError):
@@ -103,6 +128,12 @@ class ApiError(RankcurveError):
         self.code = problem.code
         self.problem = problem
 
+    @property
+    def final(self) -> bool:
+        """Whether the service itself refused, and would refuse again. What a proxy answers may pass."""
+        own = self.problem.type.startswith(PROBLEM_TYPES)
+        return own and self.status < 500 and self.status not in PASSING_STATUSES
+
     def __init_subclass__(cls, *, status: int = 0, code: str = "") -> None:
         if status:
             _BY_STATUS[status] = cls
@@ -117,7 +148,9 @@ def refusal_of(status: int, content: bytes) -> ApiError:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         problem = Problem()
     if not problem.code:
-        problem = Problem(code=f"http_{status}", detail=problem.detail or problem.title or "no problem document")
+        problem = Problem(
+            type=problem.type, code=f"http_{status}", detail=problem.detail or problem.title or "no problem document"
+        )
     return (_BY_CODE.get(problem.code) or _BY_STATUS.get(status) or ApiError)(status, problem)
 
 

@@ -8,12 +8,16 @@
                                                             └─┘ again, until the service has answered
 
 A post gets its id and its time when it is submitted, and keeps both over every retry. So a post whose answer was lost
-counts once. One request is under way at a time: posts are applied in the order in which they were submitted.
+counts once. One request is under way at a time: posts are applied in the order in which they were submitted. Only a
+refusal of the service itself is final; after any other answer, such as that of a proxy, the request is sent again.
 
 At most `posts_max` posts wait or are under way; with more, `submit` waits. A post is settled once the service has said
 what became of it, also if that is `rejected`. `close`, which ends the `with` block, waits until all posts are settled.
 A service that stays away, or refuses the key, ends the buffer: `submit` and `close` then raise an error, and
-`UnsentPostsError` has the posts that are left. With a spool they also stay on disk for the next buffer.
+`UnsentPostsError` has the posts that are left. With a spool they also stay on disk for the next buffer. A `with` block
+that ends in an exception does not wait for a service that is away.
+
+A buffer belongs to the process that made it. In a child process, which `fork` made, every call raises an error.
 """
 
 from __future__ import annotations
@@ -33,8 +37,8 @@ from typing import Any
 import msgspec
 
 from .answers import ENCODER, PostResult
-from .errors import BufferFullError, RankcurveError, UnsentPostsError
-from .posting import make_post_id, send_each
+from .errors import ApiError, BufferFullError, Problem, RankcurveError, UnsentPostsError, one_line
+from .posting import find_scales, make_post_id, round_post, send_each
 from .programs import Program, Wait, operation
 from .retries import Retries, Sender
 from .spool import Segment, Spool
@@ -44,8 +48,9 @@ POSTS_PER_REQUEST = 1_000
 DELAY_S = 0.02
 POSTS_MAX = 10_000
 CLOSE_TIMEOUT_S = 60.0
-# How often a request is sent while the service is away: with the longest pauses of 5 s, most of an hour.
-BUFFER_RETRIES = Retries(attempts_max=700, pause_s=0.1, pause_s_max=5.0, server_errors=True)
+BREAK_OFF_S = 1.0  # how long an exception in a `with` block waits for the posts to be settled
+# How often a request is sent while the service is away: with pauses of 3.75 s on average, an hour.
+BUFFER_RETRIES = Retries(attempts_max=1_000, pause_s=0.1, pause_s_max=5.0, until_refused=True)
 IDLE_S = 3_600.0  # the longest wait for work; afterwards the buffer waits again
 
 Stat = int | float | str | Decimal
@@ -71,13 +76,6 @@ class _Waiting:
         self.encoded, self.receipt, self.segment, self.since_s = encoded, receipt, segment, since_s
 
 
-def log_rejection(receipt: Receipt) -> None:
-    """Log a warning if the post was rejected."""
-    result = receipt.result
-    if result is not None and result.error is not None:
-        logger.warning("post %s of %s was rejected: %s", receipt.post_id, receipt.owner, result.error.text())
-
-
 class _Buffering:
     """The logic of both buffers."""
 
@@ -93,11 +91,16 @@ class _Buffering:
         delay_s: float,
         posts_max: int,
         spool: str | os.PathLike[str] | None,
+        round_floats: bool,
         on_result: Callable[[Receipt], object],
         retries: Retries,
     ) -> None:
         self.transport = transport
-        self._sender = sender.with_retries(retries, lambda: self._abandoned)
+        self.rejected: Counter[str] = Counter()  # how many posts were rejected, by the code of the problem
+        self._process = os.getpid()
+        self._client_sender = sender
+        self._sender = Sender(sender.url, retries, self._note_outage, lambda: self._abandoned or self._breaking_off)
+        self._scales: Mapping[str, int] | None = None if round_floats else {}  # None until the service was asked
         self._target, self._on_result = target, on_result
         self._posts_per_request, self._delay_s, self._posts_max = posts_per_request, delay_s, posts_max
         self._guard = threading.Lock()  # held for what is below, and never while waiting
@@ -105,7 +108,7 @@ class _Buffering:
         self._sent: list[_Waiting] = []  # the posts of the request under way
         self._submitted = self._settled = 0  # posts so far, in the same order
         self._flushing = 0  # callers that wait for all posts
-        self._closing = self._abandoned = False
+        self._closing = self._abandoned = self._breaking_off = False
         self._failure: Exception | None = None
         self._work, self._room, self._ended = (transport.make_signal() for _ in range(3))
         self._progress = transport.make_signal()  # set, and replaced, after each answer
@@ -136,18 +139,23 @@ class _Buffering:
 
         `set` overwrites values instead of merging them (role `ops`). `boards` is for a buffer without a board, `facets`
         for one of a family. `at` is now by default. If too many posts wait, this waits for at most `timeout_s`.
+        If the buffer rounds floats, the first call asks the service for the columns.
 
         Raises:
             BufferFullError: there was no room in time. The post was not accepted.
             SpoolError: the post can't be written. It was not accepted.
             RankcurveError: the buffer is closed, or has given up. The post was not accepted.
         """
+        self._check_process()
+        if self._scales is None:
+            self._scales = yield from find_scales(self._client_sender, self._target)
         given = {"stats": stats, "set": set, "boards": boards, "facets": facets}
         post: dict[str, object] = {name: value for name, value in given.items() if value is not None}
         if post_id is None:
             post_id = f"{self._id_prefix}-{next(self._id_numbers)}"
         post |= {"owner": owner, "post_id": post_id, "at": at or datetime.now(timezone.utc)}
-        encoded, receipt = ENCODER.encode(post), Receipt(owner, post_id)
+        encoded = ENCODER.encode(round_post(post, self._scales) if self._scales else post)
+        receipt = Receipt(owner, post_id)
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             with self._guard:
@@ -163,6 +171,7 @@ class _Buffering:
     @operation
     def wait(self, receipt: Receipt, timeout_s: float | None = None) -> Program[PostResult]:
         """Return the result of a post. Raises TimeoutError, and RankcurveError if the buffer ends without a result."""
+        self._check_process()
         self._hurry(1)
         try:
             while receipt.result is None:
@@ -175,6 +184,7 @@ class _Buffering:
     @operation
     def flush(self, timeout_s: float | None = None) -> Program[None]:
         """Send what waits, and wait until every post submitted before is settled. Raises as `wait` does."""
+        self._check_process()
         submitted = self._submitted
         self._hurry(1)
         try:
@@ -191,6 +201,21 @@ class _Buffering:
         Raises:
             UnsentPostsError: posts are left, because the buffer gave up, or `timeout_s` is over.
         """
+        self._check_process()
+        yield from self._end(timeout_s)
+
+    @operation
+    def _break_off(self) -> Program[None]:
+        """Close after an exception. Give the posts one attempt, but none if the last one failed. Log what is left."""
+        if os.getpid() != self._process:
+            return
+        self._breaking_off = True
+        try:
+            yield from self._end(0.0 if self._sender.failure else BREAK_OFF_S)
+        except UnsentPostsError as error:
+            logger.warning("posts to %s: %s", self._target, one_line(str(error)))
+
+    def _end(self, timeout_s: float) -> Program[None]:
         with self._guard:
             closed = self._abandoned
             self._closing = True
@@ -200,13 +225,17 @@ class _Buffering:
             return
         yield Wait(self._ended, timeout_s)
         with self._guard:
-            self._abandoned = True
+            first, self._abandoned = not self._abandoned, True  # another thread may have closed it meanwhile
             left = [*self._sent, *self._waiting]
-            if self._spool is not None:
+            if first and self._spool is not None:
                 self._spool.close()
         self._stop()
+        if first and self.rejected.total() > len(self.rejected):  # not all of them were logged
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.rejected.most_common())
+            logger.warning("%d posts to %s were rejected: %s", self.rejected.total(), self._target, kinds)
         if left:
-            raise UnsentPostsError([msgspec.json.decode(post.encoded) for post in left], self._failure)
+            posts = [msgspec.json.decode(post.encoded) for post in left]
+            raise UnsentPostsError(posts, self._failure, self._sender.failure)
 
     def _stop(self) -> None:
         """Stop sending, if it has not ended."""
@@ -226,7 +255,7 @@ class _Buffering:
         except Exception as error:
             self._failure = error
             if not self._abandoned:
-                logger.error("posts to %s are not sent any more: %s", self._target, error)
+                logger.error("posts to %s are not sent any more: %s", self._target, one_line(str(error)))
         finally:
             with self._guard:
                 for signal in (self._ended, self._room, self._progress):
@@ -234,6 +263,7 @@ class _Buffering:
 
     def _take(self) -> tuple[list[_Waiting], float]:
         """Return the posts to send now. If it is too early for a request, return none, and for how many seconds."""
+        self._check_process()
         with self._guard:
             waiting = self._waiting
             left_s = waiting[0].since_s + self._delay_s - time.monotonic() if waiting else IDLE_S
@@ -267,10 +297,27 @@ class _Buffering:
             progress, self._progress = self._progress, self.transport.make_signal()
         progress.set()
         for post in batch:
+            self._note_rejection(post.receipt)
             try:
                 self._on_result(post.receipt)
             except Exception:
-                logger.exception("on_result failed for post %s", post.receipt.post_id)
+                logger.exception("on_result failed for post %s", one_line(post.receipt.post_id))
+
+    def _note_rejection(self, receipt: Receipt) -> None:
+        """Count a post if it was rejected, and log the first of each kind."""
+        result = receipt.result
+        if result is None or result.status != "rejected":
+            return
+        problem = result.error or Problem(code="rejected")
+        kind = problem.code if problem.code in ApiError.codes else "other"
+        self.rejected[kind] += 1
+        if self.rejected[kind] == 1:
+            post_id, owner = one_line(receipt.post_id), one_line(receipt.owner)
+            logger.warning("post %s of %s was rejected: %s", post_id, owner, problem.text())
+
+    def _note_outage(self, failure: RankcurveError) -> None:
+        logger.warning("posts to %s wait, and are sent again: %s", self._target, failure)
+        self._client_sender.on_unreachable(failure)
 
     def _await_progress(self, done: Callable[[], bool], timeout_s: float | None) -> Program[bool]:
         """Wait for the next answer, unless `done`. Return whether it came. Raises RankcurveError if none will come."""
@@ -287,6 +334,10 @@ class _Buffering:
         with self._guard:
             self._flushing += callers
             self._work.set()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RankcurveError(f"this buffer belongs to process {self._process}: a child process makes its own")
 
     def _check_open(self) -> None:
         if self._failure is not None:
@@ -307,8 +358,8 @@ class PostBuffer(_Buffering, SyncRunner):
     def __enter__(self) -> PostBuffer:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        (self.close if kind is None else self._break_off)()
 
 
 class AsyncPostBuffer(_Buffering, AsyncRunner):
@@ -323,8 +374,8 @@ class AsyncPostBuffer(_Buffering, AsyncRunner):
     async def __aenter__(self) -> AsyncPostBuffer:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await (self.close if kind is None else self._break_off)()
 
     def _stop(self) -> None:
         self._task.cancel()

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import msgspec
 
-from .answers import ENCODER, PostResult, decode
-from .errors import ApiError, UnexpectedAnswerError
+from .answers import ENCODER, Column, PostResult, decode
+from .errors import ApiError, PostsRejectedError, UnexpectedAnswerError
 from .programs import Program, Reply, Send
-from .retries import Sender
+from .retries import TOO_LARGE, Sender
 
 # With these statuses the service refuses a whole request. Halving the request finds the posts at fault.
 WHOLE_REQUEST_STATUSES = frozenset({400, 413, 422})
+FORBIDDEN = 403
+ROUNDED_MAX = 1e18  # no column takes a larger value, however it is rounded
 Post = Mapping[str, Any]
 
 
@@ -24,6 +28,17 @@ class _Results(msgspec.Struct, frozen=True):
 
 class _Accepted(msgspec.Struct, frozen=True):
     accepted: int
+
+
+class _Columns(msgspec.Struct, frozen=True):
+    columns: list[Column]
+
+
+class _Owned(msgspec.Struct, frozen=True):
+    owner: str
+
+
+_owned = msgspec.json.Decoder(_Owned).decode
 
 
 def make_post_id() -> str:
@@ -39,23 +54,79 @@ def encode_posts(posts: Iterable[Post]) -> list[bytes]:
     ]
 
 
+def find_scales(sender: Sender, path: str) -> Program[dict[str, int]]:
+    """Return the number of decimals of each column of a board or a family. `path` is where its posts go."""
+    reply: Reply = yield from sender.send(Send("GET", path.removesuffix("/posts")))
+    return {column.name: column.scale for column in decode(reply.content, _Columns).columns}
+
+
+def round_post(post: Post, scales: Mapping[str, int]) -> Post:
+    """Return a post whose floats are rounded to the decimals of their columns, halves away from zero."""
+
+    def rounded(column: str, value: object) -> object:
+        if column not in scales or not isinstance(value, float) or not abs(value) < ROUNDED_MAX:
+            return value
+        return Decimal(repr(value)).quantize(Decimal(1).scaleb(-scales[column]), ROUND_HALF_UP)
+
+    return {
+        name: {column: rounded(column, value) for column, value in values.items()}
+        if name in ("stats", "set") and isinstance(values, Mapping)
+        else values
+        for name, values in post.items()
+    }
+
+
+def post_all(
+    sender: Sender,
+    path: str,
+    posts: Sequence[Post],
+    *,
+    queued: bool = False,
+    split: bool = False,
+    round_floats: bool = False,
+    raise_rejected: bool = True,
+) -> Program[list[PostResult]]:
+    """Send posts, and return their results in order, as `Operations.post` says."""
+    if round_floats:
+        scales = yield from find_scales(sender, path)
+        posts = [round_post(post, scales) for post in posts]
+    send = send_each if split else send_posts
+    results = yield from send(sender, path, encode_posts(posts), queued=queued)
+    if raise_rejected and any(result.status == "rejected" for result in results):
+        raise PostsRejectedError(results)
+    return results
+
+
 def send_posts(sender: Sender, path: str, posts: Sequence[bytes], *, queued: bool = False) -> Program[list[PostResult]]:
     """Send encoded posts in one request, and return their results in order.
 
     Raises:
         ApiError: the service refused the request, for example because one post is wrong; then none was applied.
         UnreachableError: no answer came, so the posts may have been applied or not.
+        UnexpectedAnswerError: the results are not those of the posts.
     """
+
+    def read(reply: Reply) -> list[PostResult]:
+        if queued:
+            results = [PostResult(status="accepted")] * decode(reply.content, _Accepted).accepted
+        else:
+            results = decode(reply.content, _Results).results
+        if len(results) != len(posts):
+            raise UnexpectedAnswerError(f"{len(posts)} posts were answered with {len(results)} results")
+        if not queued:
+            _check_owners(posts, results)
+        return results
+
     body = b'{"posts":[' + b",".join(posts) + b"]}"
-    reply: Reply = yield from sender.send(Send("POST", path + "?mode=queued" if queued else path, body))
-    if queued:
-        accepted = decode(reply.content, _Accepted).accepted
-        results = [PostResult(status="accepted")] * accepted
-    else:
-        results = decode(reply.content, _Results).results
-    if len(results) != len(posts):
-        raise UnexpectedAnswerError(f"{len(posts)} posts were answered with {len(results)} results")
-    return results
+    sent = Send("POST", path + "?mode=queued" if queued else path, body)
+    return (yield from sender.send_and_read(sent, read, divisible=len(posts) > 1))
+
+
+def _check_owners(posts: Sequence[bytes], results: Sequence[PostResult]) -> None:
+    for post, result in zip(posts, results, strict=True):
+        owner = _owned(post).owner
+        if owner != result.owner and unicodedata.normalize("NFC", owner) != result.owner:
+            raise UnexpectedAnswerError(f"a post of {owner!r} was answered with a result of {result.owner!r}")
 
 
 def send_each(sender: Sender, path: str, posts: Sequence[bytes], *, queued: bool = False) -> Program[list[PostResult]]:
@@ -65,10 +136,17 @@ def send_each(sender: Sender, path: str, posts: Sequence[bytes], *, queued: bool
     try:
         return (yield from send_posts(sender, path, posts, queued=queued))
     except ApiError as refusal:
-        if refusal.status not in WHOLE_REQUEST_STATUSES:
-            raise
-        if len(posts) == 1:
+        if len(posts) == 1 and _is_of_posts(refusal):
             return [PostResult(status="rejected", error=refusal.problem)]
+        if len(posts) == 1 or not (_is_of_posts(refusal) or refusal.status == TOO_LARGE):
+            raise
     middle = len(posts) // 2
     first = yield from send_each(sender, path, posts[:middle], queued=queued)
     return first + (yield from send_each(sender, path, posts[middle:], queued=queued))
+
+
+def _is_of_posts(refusal: ApiError) -> bool:
+    """Return whether the service refused the posts, and not the caller. A key may be allowed some posts only."""
+    if refusal.status == FORBIDDEN:
+        return refusal.final and any(error.pointer.startswith("/posts/") for error in refusal.problem.errors)
+    return refusal.final and refusal.status in WHOLE_REQUEST_STATUSES

@@ -3,7 +3,7 @@
     2xx, 304 ───────────────────────────────────────────────────────────> reply
     429 or 503 with Retry-After ──────────> pause as long as asked ──> again
     502, 504, or no answer; repeatable ───> pause, longer each time ──> again
-    any 5xx, with `server_errors` ────────> pause, longer each time ──> again
+    all but a refusal of the service, with `until_refused` ─> pause ──> again
     anything else, or the last attempt ─────────────────────────────────> ApiError, UnreachableError
 
 A request that may not be repeated, such as resetting a board, is sent again only after a 429: the service then has
@@ -15,12 +15,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from .errors import ApiError, RankcurveError, UnreachableError, refusal_of
+from .errors import PROBLEM_TYPES, ApiError, RankcurveError, UnreachableError, refusal_of
 from .programs import Pause, Program, Reply, Send
 
 PROXY_STATUSES = (502, 504)  # a proxy got no answer from the service
+TOO_LARGE = 413
 DOUBLINGS_MAX = 30
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,15 +31,16 @@ class Retries:
     """How often a request is sent at most, and the pauses in seconds between two attempts.
 
     With `before_first_answer`, the client also waits for a service that has not answered it before. With
-    `server_errors`, it also repeats a request after any status from 500 on, such as that of a full disk. `rng` draws
-    the random part of each pause, so that clients which failed together do not come back together.
+    `until_refused`, it repeats a request until the service itself refuses it by a problem document: a full disk passes,
+    and so does what a proxy answers. `rng` draws the random part of each pause, so that clients which failed together
+    do not come back together.
     """
 
     attempts_max: int = 5
     pause_s: float = 0.2
     pause_s_max: float = 30.0
     before_first_answer: bool = True
-    server_errors: bool = False
+    until_refused: bool = False
     rng: random.Random = field(default_factory=random.Random, repr=False)
 
     def draw_pause_s(self, attempt: int) -> float:
@@ -45,10 +49,14 @@ class Retries:
         return limit_s * (0.5 + self.rng.random() / 2)
 
     def draw_asked_pause_s(self, retry_after: str, attempt: int) -> float:
-        """Return the seconds of the header `Retry-After`, plus at most half as many again. It may also be a date."""
+        """Return the seconds of the header `Retry-After`, plus at most half as many again. It may also be a date.
+
+        The pause is never shorter than without the header: it may ask for 0 seconds for as long as it likes.
+        """
+        least_s = self.draw_pause_s(attempt)
         if not retry_after.strip().isdecimal() or len(retry_after) > 9:
-            return self.draw_pause_s(attempt)
-        return min(self.pause_s_max, float(retry_after) * (1 + self.rng.random() / 2))
+            return least_s
+        return min(self.pause_s_max, max(least_s, float(retry_after) * (1 + self.rng.random() / 2)))
 
 
 class Sender:
@@ -62,44 +70,53 @@ class Sender:
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         """`on_unreachable` is called once for each outage, before the client waits for the service to come back."""
-        self.url, self.retries = url, retries
-        self._on_unreachable, self._stopped = on_unreachable, stopped
+        self.url, self.retries, self.on_unreachable = url, retries, on_unreachable
+        self.failure: RankcurveError | None = None  # of the last attempt
+        self._stopped = stopped
         self._answered = self._away = False
-
-    def with_retries(self, retries: Retries, stopped: Callable[[], bool]) -> Sender:
-        """Return a sender with other retries, which does not retry once `stopped` returns true."""
-        return Sender(self.url, retries, self._on_unreachable, stopped)
 
     def send(self, request: Send) -> Program[Reply]:
         """Return the answer to a request: 2xx or 304. Raises ApiError and UnreachableError."""
+        return (yield from self.send_and_read(request, lambda reply: reply))
+
+    def send_and_read(self, request: Send, read: Callable[[Reply], T], *, divisible: bool = False) -> Program[T]:
+        """Send a request as `send` does, and return what `read` makes of the answer, which may raise RankcurveError.
+
+        `divisible` says that the caller can send less in a request, and so a 413 is not repeated.
+        """
         for attempt in range(1, self.retries.attempts_max + 1):
-            failure: RankcurveError
-            pause_s: float | None
+            reply: Reply | None = None
             try:
-                reply: Reply = yield request
-            except UnreachableError as error:
-                again = request.repeatable and (self._answered or self.retries.before_first_answer)
-                failure, pause_s = error, self.retries.draw_pause_s(attempt) if again else None
+                reply = yield request
+                self._answered = True
+                if not (200 <= reply.status < 300 or reply.status == 304):
+                    raise refusal_of(reply.status, reply.content)
+                answer = read(reply)
+            except RankcurveError as error:
+                failure = self.failure = error
             else:
-                self._answered, self._away = True, False
-                if 200 <= reply.status < 300 or reply.status == 304:
-                    return reply
-                failure = refusal_of(reply.status, reply.content)
-                pause_s = self._pause_after(request, reply, attempt)
+                self._away, self.failure = False, None
+                return answer
+            too_large = divisible and isinstance(failure, ApiError) and failure.status == TOO_LARGE
+            pause_s = None if too_large else self._pause_after(request, reply, failure, attempt)
             if pause_s is None or attempt == self.retries.attempts_max or self._stopped():
                 raise failure
-            if not isinstance(failure, ApiError) and not self._away:
-                self._away = True
-                self._on_unreachable(failure)
+            away = not (isinstance(failure, ApiError) and failure.problem.type.startswith(PROBLEM_TYPES))
+            if away and not self._away:
+                self.on_unreachable(failure)
+            self._away = away
             yield Pause(pause_s)
         raise UnreachableError(f"no attempt was made to reach {self.url}")
 
-    def _pause_after(self, request: Send, reply: Reply, attempt: int) -> float | None:
+    def _pause_after(self, request: Send, reply: Reply | None, failure: RankcurveError, attempt: int) -> float | None:
         """Return how long to wait before the request is sent again, or None if that is of no use, or does harm."""
-        retry_after = reply.headers.get("retry-after")
-        if retry_after is not None and (reply.status == 429 or (reply.status == 503 and request.repeatable)):
-            return self.retries.draw_asked_pause_s(retry_after, attempt)
-        may_pass = reply.status in PROXY_STATUSES or (self.retries.server_errors and reply.status >= 500)
-        if may_pass and request.repeatable:
-            return self.retries.draw_pause_s(attempt)
-        return None
+        retries = self.retries
+        if reply is None:
+            may_pass = isinstance(failure, UnreachableError) and (self._answered or retries.before_first_answer)
+        else:
+            retry_after = reply.headers.get("retry-after")
+            if retry_after is not None and (reply.status == 429 or (reply.status == 503 and request.repeatable)):
+                return retries.draw_asked_pause_s(retry_after, attempt)
+            refused = isinstance(failure, ApiError) and failure.final
+            may_pass = reply.status in PROXY_STATUSES or (retries.until_refused and not refused)
+        return retries.draw_pause_s(attempt) if may_pass and request.repeatable else None

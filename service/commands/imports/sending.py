@@ -111,7 +111,7 @@ async def send_rest(
     state, tally = resume.state, resume.state.tally
     screen = Console(stderr=True, highlight=False)
     shown = itertools.count(1)
-    send = partial(client.post, job.board, queued=job.queued, split=True)
+    send = partial(client.post, job.board, queued=job.queued, split=True, raise_rejected=False)
     position = SourcePosition(state.offset, state.line)
     sending = contextlib.aclosing(send_batches(send, source.read_batches(position), concurrency=concurrency))
     with make_progress_bar(screen, source.line) as bar:
