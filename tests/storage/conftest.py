@@ -2,14 +2,16 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 
 from storage.engines import postgres_connection
+from storage.engines.postgres_connection import PostgresConnection
 from storage.records import Board, TableSharing
 from storage.store import Store
 from tests.schemas import fresh_schema
@@ -49,6 +51,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize("backend", sorted(BACKENDS), indirect=True)
         case False, True:
             metafunc.parametrize("table", tables)
+
+
+@pytest.fixture(autouse=True)
+def looked_up_types(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail a test in which the driver asks the server about a type. Beside many tables, that takes seconds on Citus."""
+    asked: list[int] = []
+    introspect = PostgresConnection._introspect_types
+
+    async def looked_up(self: PostgresConnection, oids: Iterable[int], timeout_s: float) -> Any:
+        asked.extend(oids)
+        return await introspect(self, oids, timeout_s)
+
+    monkeypatch.setattr(PostgresConnection, "_introspect_types", looked_up)
+    yield
+    assert asked == [], "give these types to `register_data_types` in postgres_connection.py"
 
 
 @pytest.fixture
