@@ -9,11 +9,11 @@ Two things are different from PostgreSQL:
   move would see a later state of the partition, or an empty one. So a read checks at its end that nothing was moved.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import asyncpg
 
-from querybuilder import POSTGRES, any_of, col, lit, max_, param, select
+from querybuilder import POSTGRES, any_of, col, lit, param, select
 from storage.schema.tables import LOG_COUNTER, META
 
 from .postgres_connection import PostgresConnection
@@ -26,7 +26,7 @@ _PLACED = (
     .prepared()
 )
 _COORDINATOR = select(col("nodename"), col("nodeport")).from_("pg_dist_node").where(col("groupid").eq(0)).prepared()
-# Every partition has one of these tables. A table is one shard, which gets a placement with a greater number by a move.
+# Every partition has one of these tables, and each table is one shard.
 _SHARDS = (
     select(col("shardid", "s"))
     .from_("pg_class", "c")
@@ -34,9 +34,14 @@ _SHARDS = (
     .where(any_of(*(col("relname", "c").eq(table) for table in (META, LOG_COUNTER))))
     .prepared()
 )
-_LAST_PLACEMENT = (
-    select(max_(col("placementid"))).from_("pg_dist_placement").where(col("shardid").in_(param("shards"))).prepared()
+# A move writes the placement of a shard anew. `xmin` is the transaction that did so on the node of the connection. The
+# other columns do not tell: a worker keeps the `placementid`, and after a move back the `groupid` is what it was.
+_PLACEMENTS = (
+    select(col("shardid"), col("xmin")).from_("pg_dist_placement").where(col("shardid").in_(param("shards"))).prepared()
 )
+
+
+Placements = set[tuple[Any, ...]]
 
 
 class DefinitionNeededError(Exception):
@@ -66,25 +71,24 @@ class PlacementCheck:
 
     def __init__(self) -> None:
         self._shards: list[int] = []
-        self._last: int | None = None  # the last placement at some time before the next read
+        self._last: Placements | None = None  # the placements at some time before the next read
 
     def forget(self) -> None:
         """Find the partitions again before the next read: there may be a new one."""
         self._last = None
 
-    async def begin(self, connection: PostgresConnection) -> int:
-        """Return the last placement. Call `end` with it."""
+    async def begin(self, connection: PostgresConnection) -> Placements:
+        """Return the placements of the partitions. Call `end` with them."""
         if self._last is None:
             self._shards = [row[0] for row in await connection.run_query(_SHARDS.bind().build(POSTGRES))]
-            self._last = await self._find_last_placement(connection)
+            self._last = await self._find_placements(connection)
         return self._last
 
-    async def end(self, connection: PostgresConnection, begun: int) -> None:
+    async def end(self, connection: PostgresConnection, begun: Placements) -> None:
         """Raise a serialization failure if a partition was moved since the read began."""
-        if await self._find_last_placement(connection) != begun:
+        if await self._find_placements(connection) != begun:
             self.forget()
             raise asyncpg.SerializationError("a partition was moved")
 
-    async def _find_last_placement(self, connection: PostgresConnection) -> int:
-        rows = await connection.run_query(_LAST_PLACEMENT.bind(shards=self._shards).build(POSTGRES))
-        return int(rows[0][0] or 0)  # without the option --citus, no partition is placed
+    async def _find_placements(self, connection: PostgresConnection) -> Placements:
+        return {tuple(row) for row in await connection.run_query(_PLACEMENTS.bind(shards=self._shards).build(POSTGRES))}

@@ -28,7 +28,7 @@ from .citus import DefinitionNeededError, PlacementCheck, find_coordinator
 from .connection_pool import ConnectionPool
 from .partitions import Partitions
 from .postgres_connection import Connector, Kind, PostgresConnection, replace_host
-from .postgres_errors import is_lost
+from .postgres_errors import DRIVER_ERRORS, is_lost
 from .postgres_retries import Retrier
 from .store_observer import StoreObserver, report_statements_to
 
@@ -188,12 +188,20 @@ class PostgresStore:
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         async def attempt(connection: PostgresConnection) -> T:
-            begun = 0 if self._placements is None else await self._placements.begin(connection)
+            begun = set() if self._placements is None else await self._placements.begin(connection)
             await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            result = await self._drive(connection, program())
+            refusal: Exception | None = None
+            try:
+                result = await self._drive(connection, program())
+            except DRIVER_ERRORS:
+                raise
+            except Exception as error:  # a program that finds an empty partition may raise
+                refusal = error
             await connection.execute("COMMIT")
             if self._placements is not None:
                 await self._placements.end(connection, begun)
+            if refusal is not None:
+                raise refusal
             return result
 
         return await self._retrier.run(self._connections.heavy if heavy else self._connections.light, attempt)

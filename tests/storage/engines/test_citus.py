@@ -1,37 +1,87 @@
-"""Test what the store does for Citus, with a connection that answers as one to a node would."""
+"""Test what the store does for Citus, on a server with such tables, or with a connection that answers like a node."""
 
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import asyncpg
 import pytest
 
-from querybuilder import Built
-from storage.engines.citus import PlacementCheck
+from querybuilder import Built, lit, select
+from storage.engines.citus import PlacementCheck, Placements
 from storage.engines.partitions import Partitions
-from storage.engines.postgres_connection import PostgresConnection, replace_host
-from storage.store import CONTROL, Rows
+from storage.engines.postgres import PostgresStore
+from storage.engines.postgres_connection import Connector, PostgresConnection, replace_host
+from storage.store import CONTROL, Program, Rows
+from tests.storage.backends import POSTGRES_LIMITS
+
+WORKER = "UPDATE pg_dist_placement SET groupid = {to}"
+COORDINATOR = "DELETE FROM pg_dist_placement; INSERT INTO pg_dist_placement SELECT 7, nextval('numbers'), {to}"
 
 
-class NodeConnection:
-    """A connection to a node that knows one shard, and its last placement."""
-
-    placement = 5
-
-    async def run_query(self, query: Built, **_: Any) -> Rows:
-        return [(7,)] if "pg_dist_shard" in query.sql else [(self.placement,)]
+@pytest.fixture
+def catalog(place: str) -> str:
+    """Return the address of a schema whose tables hide those of the system, so also the real ones of Citus."""
+    return f"{place},pg_catalog"
 
 
-async def test_every_read_that_began_before_a_move_runs_again() -> None:
-    node, check = NodeConnection(), PlacementCheck()
-    connection = cast(PostgresConnection, node)
-    first, second = await check.begin(connection), await check.begin(connection)
-    node.placement = 6
+@pytest.fixture
+async def citus(catalog: str) -> AsyncIterator[asyncpg.Connection]:
+    """Open a session that makes Citus' tables, and can write to them. Group 1 has the only shard of a partition."""
+    session = await asyncpg.connect(catalog)
+    await session.execute(
+        "CREATE SEQUENCE numbers; CREATE TABLE log_counter ();"
+        "CREATE TABLE pg_dist_shard AS SELECT 'log_counter'::regclass AS logicalrelid, 7::bigint AS shardid;"
+        "CREATE TABLE pg_dist_placement AS SELECT 7::bigint AS shardid, 5::bigint AS placementid, 1 AS groupid"
+    )
+    yield session
+    await session.close()
+
+
+@pytest.mark.parametrize("write", [WORKER, COORDINATOR])
+@pytest.mark.parametrize("groups", [[2], [2, 1]], ids=["away", "away and back"])
+async def test_every_read_that_began_before_a_move_runs_again(
+    catalog: str, citus: asyncpg.Connection, groups: list[int], write: str
+) -> None:
+    node, check = await Connector(catalog, POSTGRES_LIMITS, "read")(), PlacementCheck()
+    first, second = await check.begin(node), await check.begin(node)
+    for group in groups:
+        await citus.execute(write.format(to=group))
     with pytest.raises(asyncpg.SerializationError):
-        await check.end(connection, second)
-    third = await check.begin(connection)
-    await check.end(connection, third)
+        await check.end(node, second)
+    third = await check.begin(node)
+    await check.end(node, third)
     with pytest.raises(asyncpg.SerializationError):
-        await check.end(connection, first)
+        await check.end(node, first)
+    await node.close()
+
+
+class MovedOnce(PlacementCheck):
+    """Finds that a partition was moved while the first read ran."""
+
+    moved = True
+
+    async def begin(self, _connection: PostgresConnection) -> Placements:
+        return set()
+
+    async def end(self, _connection: PostgresConnection, _begun: Placements) -> None:
+        moved, self.moved = self.moved, False
+        if moved:
+            raise asyncpg.SerializationError("a partition was moved")
+
+
+async def test_a_read_that_fails_on_an_empty_partition_during_a_move_runs_again(place: str) -> None:
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    store._placements, found = MovedOnce(), iter(([], [1]))
+
+    def program() -> Program[int]:
+        yield select(lit(1)).bind()
+        [value] = next(found)
+        return value
+
+    try:
+        assert await store.read(program) == 1
+    finally:
+        await store.close()
 
 
 class SchemaConnection:
@@ -76,8 +126,8 @@ def test_an_address_of_ipv6_is_written_in_brackets() -> None:
 class UnplacedConnection:
     """A connection to a server with Citus, where no partition is distributed."""
 
-    async def run_query(self, query: Built, **_: Any) -> Rows:
-        return [(None,)] if "max(" in query.sql else []
+    async def run_query(self, _query: Built) -> Rows:
+        return []
 
 
 async def test_a_store_that_citus_does_not_place_is_never_moved() -> None:
