@@ -17,6 +17,7 @@ from aiohttp import web
 from typer.testing import CliRunner, Result
 
 from service.cli import app as cli_app
+from service.contract.problems import TYPE_PREFIX
 
 
 @dataclass
@@ -207,7 +208,7 @@ def answer(body: object, *, status: int = 200) -> web.Response:
 
 
 def problem(status: int, code: str, detail: str = "as asked", headers: dict[str, str] | None = None) -> web.Response:
-    body = {"type": "about:blank", "title": code, "status": status, "detail": detail, "code": code, "errors": []}
+    body = {"type": TYPE_PREFIX + code, "title": code, "status": status, "detail": detail, "code": code, "errors": []}
     return web.json_response(body, status=status, headers=headers, content_type="application/problem+json")
 
 
