@@ -3,15 +3,24 @@
 Most reads take a few microseconds, and a change of threads costs more than that. A read that turns out to be long is
 abandoned, and the caller runs it again in the thread of another connection. For a while, reads of the same kind take
 that thread at once. After a read that had to wait for the disk, all reads do so.
+
+The most important rule: only a query can be interrupted. An interrupted ROLLBACK would leave a transaction open, and
+later reads would see its old snapshot. So a transaction begins and ends without the progress handler.
 """
 
 import resource
 import sqlite3
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from time import monotonic
 from typing import TypeVar
 
+import structlog
+
+from .store_observer import StoreObserver
+
 T = TypeVar("T")
+log = structlog.get_logger(__name__)
 
 # SQLite counts the operations of its virtual machine. STEPS_MAX * STEP_OPERATIONS of them take about two milliseconds.
 STEP_OPERATIONS = 1_000
@@ -26,30 +35,56 @@ class NotBriefError(Exception):
     """The read does not fit the thread of the event loop. It had no effect."""
 
 
+def make_idle(
+    connection: sqlite3.Connection, open_another: Callable[[], sqlite3.Connection], observer: StoreObserver
+) -> sqlite3.Connection:
+    """Roll back what is open and return the connection. If that fails, close it and return another connection.
+
+    Raises sqlite3.Error if no other connection can be opened.
+    """
+    if connection.in_transaction:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            another = open_another()
+            connection.close()
+            observer.connection_replaced()
+            log.error("connection_replaced", detail="a transaction could not be rolled back")
+            return another
+    return connection
+
+
 def count_disk_reads() -> int:
     """Return how many blocks the system has read from the disk for this thread."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
 
 
 class BriefReads:
-    """Runs functions on one connection, which must belong to the calling thread and wait for no lock."""
+    """Runs functions on one connection, which is idle between them. All calls come from one thread."""
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        open_connection: Callable[[], sqlite3.Connection],
+        observer: StoreObserver,
         *,
         clock: Callable[[], float] = monotonic,
         disk_reads: Callable[[], int] = count_disk_reads,
     ) -> None:
-        self._connection, self._clock, self._disk_reads = connection, clock, disk_reads
+        """Open a connection. It must wait for no lock."""
+        self._open_connection, self._observer = open_connection, observer
+        self._clock, self._disk_reads = clock, disk_reads
         self._seen_disk_reads = disk_reads()
         self._steps = 0
         self._paused_until_s: dict[Hashable, float] = {}  # by kind of read; None: all reads
-        connection.set_progress_handler(self._count_step, STEP_OPERATIONS)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
+        self._connection = self._open()
 
-    def run(self, work: Callable[[sqlite3.Connection], T], kind: Hashable = None) -> T:
-        """Return what `work` returns. There are few kinds of reads.
+    def _open(self) -> sqlite3.Connection:
+        connection = self._open_connection()
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
+        return connection
+
+    def run(self, work: Callable[[sqlite3.Connection], T], kind: Hashable = None, *, snapshot: bool = False) -> T:
+        """Return what `work` returns. With `snapshot`, its queries read one snapshot. There are few kinds of reads.
 
         Raises:
             NotBriefError: `work` was too long, or less than PAUSE_S have passed since a read of its kind that was too
@@ -60,21 +95,33 @@ class BriefReads:
             raise NotBriefError
         self._steps = 0
         try:
+            self._make_idle()
+            if snapshot:
+                self._connection.execute("BEGIN")
+            self._connection.set_progress_handler(self._count_step, STEP_OPERATIONS)
             return work(self._connection)
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0)  # an error of the module sqlite3 itself has no code
             if code & 0xFF not in _ABANDONED:  # the low byte is the primary code of an error
                 raise
+            self._observer.read_abandoned()
             if kind is not None:
+                if kind not in paused:
+                    log.info("read_abandoned", program=getattr(kind, "co_qualname", kind), detail=str(error))
                 self._pause(kind)
             raise NotBriefError from error
         finally:
+            self._connection.set_progress_handler(None, 0)
+            self._make_idle()
             # A read may also be slow because other processes keep the processors busy. No pause would help then.
             if self._clock() - began_s > SLOW_S and self._has_read_disk():
                 self._pause(None)
 
     def close(self) -> None:
         self._connection.close()
+
+    def _make_idle(self) -> None:
+        self._connection = make_idle(self._connection, self._open, self._observer)
 
     def _pause(self, kind: Hashable) -> None:
         self._paused_until_s[kind] = self._clock() + PAUSE_S

@@ -83,9 +83,9 @@ class ConnectionPool:
             self._changed(waiting=-1)
             self._waited(loop.time() - begun)
 
-    def take_back(self, connection: PostgresConnection) -> None:
-        """Take a connection back. The pool drops a connection whose transaction is still open."""
-        if not connection.is_closed():
+    def take_back(self, connection: PostgresConnection, *, closing: bool = False) -> None:
+        """Take a connection back. The pool drops it if the caller closes it, or if its transaction is still open."""
+        if not closing and not connection.is_closed():
             if connection.is_in_transaction():
                 connection.terminate()
             else:

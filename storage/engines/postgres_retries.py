@@ -106,10 +106,12 @@ class Retrier:
 
     async def _once(self, pool: ConnectionPool, attempt: Attempt[T]) -> T:
         connection = await pool.lend_connection()
+        closing = False
         try:
             return await attempt(connection)
         except asyncio.CancelledError:
             # The driver has asked the server to cancel the statement. Until that is done, the connection is useless.
+            closing = True
             self._in_background(_close(connection, self._limits.connect_timeout_s))
             raise
         except BaseException as error:
@@ -119,7 +121,7 @@ class Retrier:
                 await _roll_back(connection)
             raise
         finally:
-            pool.take_back(connection)
+            pool.take_back(connection, closing=closing)
 
     async def commit(self, connection: PostgresConnection) -> None:
         """Commit the transaction of a connection. Raise `StoreBusyError` if the server rolled it back instead."""

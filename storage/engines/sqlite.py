@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
+from functools import partial
 from io import FileIO
 from math import inf
 from pathlib import Path
@@ -27,7 +28,7 @@ from storage.errors import StoreBusyError, StoreDamagedError, StoreFullError, St
 from storage.records import Board
 from storage.store import Program, Rows, StoreSize
 
-from .brief_reads import BriefReads, NotBriefError
+from .brief_reads import BriefReads, NotBriefError, make_idle
 from .sqlite_checkpoints import Checkpoints, copy_log, copy_log_beside_writer
 from .sqlite_file import (
     NO_DATABASE,
@@ -54,8 +55,16 @@ _decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decod
 class _Connection(aiosqlite.Connection):
     """A connection that can send a whole function to its thread in one hop, not only single statements."""
 
+    def __init__(self, open_raw: Callable[[], sqlite3.Connection], observer: StoreObserver) -> None:
+        super().__init__(open_raw, iter_chunk_size=1)
+        self._observer = observer
+
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._execute(function, self._conn)  # type: ignore[no-any-return, no-untyped-call]
+        return await self._execute(self._run_idle, function)  # type: ignore[no-any-return, no-untyped-call]
+
+    def _run_idle(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        self._connection = make_idle(self._conn, self._connector, self._observer)
+        return function(self._connection)
 
     def join(self) -> None:
         self._thread.join()
@@ -96,10 +105,10 @@ def _drive(connection: sqlite3.Connection, program: Program[T], ran: Ran) -> T:
         program.close()
 
 
-def _in_transaction(connection: sqlite3.Connection, begin: str, make: Callable[[], Program[T]], ran: Ran) -> T:
+def _in_transaction(connection: sqlite3.Connection, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
     connection.execute(begin)
     try:
-        result = _drive(connection, make(), ran)
+        result = work(connection)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -166,21 +175,22 @@ class SqliteStore:
 
     async def _connect(self) -> None:
         uri = self._path.absolute().as_uri()
-        self._writer = await self._open_connection(uri, self._prepare_writer)
+        self._writer = await self._open_connection(partial(self._open_raw, uri, self._prepare_writer))
+        await self._writer.run(lambda raw: check_content(raw, self._limits.store_check, self._path))
         # SQLite makes a checkpoint when the last connection closes. With mode=ro, a reader can't make one.
         reading_uri = uri + "?mode=ro"
-        near = self._open_raw(reading_uri, timeout_s=0)
-        self._prepare_reader(near)
-        self._brief = BriefReads(near)
+        open_reader = partial(self._open_raw, reading_uri, self._prepare_reader)
+        open_brief = partial(open_reader, timeout_s=0)
+        self._brief = BriefReads(open_brief, self._observer)
         for readers in (self._light, self._heavy):
             for _ in range(readers.connections):
-                readers.idle.put_nowait(await self._open_connection(reading_uri, self._prepare_reader))
+                readers.idle.put_nowait(await self._open_connection(open_reader))
         self._file = FileIO(self._path)
-        copier = await self._open_connection(uri, self._prepare_reader)
+        copier = await self._open_connection(partial(self._open_raw, uri, self._prepare_reader))
 
         def copy(raw: sqlite3.Connection) -> None:
             assert self._file is not None
-            copy_log_beside_writer(raw, lambda: self._open_raw(reading_uri, timeout_s=0), self._file.fileno())
+            copy_log_beside_writer(raw, open_brief, self._file.fileno())
 
         async def copy_beside_writer() -> None:
             await copier.run(copy)
@@ -190,29 +200,34 @@ class SqliteStore:
 
         self._checkpoints = Checkpoints(copy_beside_writer, finish, after_s=self._limits.checkpoint_after_s)
 
-    async def _open_connection(self, uri: str, prepare: Callable[[sqlite3.Connection], None]) -> _Connection:
-        connection = _Connection(lambda: self._open_raw(uri, LOCK_WAIT_S_MAX), iter_chunk_size=1)
+    async def _open_connection(self, open_raw: Callable[[], sqlite3.Connection]) -> _Connection:
+        connection = _Connection(open_raw, self._observer)
         try:
             await connection
         except BaseException:
             # The thread reports its end to the event loop. Without this wait, the event loop may be closed before that.
             await asyncio.to_thread(connection.join)
             raise
-        # Append the connection before `prepare` runs, so that `close` also closes a connection that `prepare` rejects.
         self._connections.append(connection)
-        await connection.run(prepare)
         return connection
 
-    def _open_raw(self, uri: str, timeout_s: float) -> sqlite3.Connection:
+    def _open_raw(
+        self, uri: str, prepare: Callable[[sqlite3.Connection], None], timeout_s: float = LOCK_WAIT_S_MAX
+    ) -> sqlite3.Connection:
         statements = self._limits.statement_cache
-        return sqlite3.connect(uri, timeout_s, uri=True, isolation_level=None, cached_statements=statements)
+        connection = sqlite3.connect(uri, timeout_s, uri=True, isolation_level=None, cached_statements=statements)
+        try:
+            prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _prepare_writer(self, connection: sqlite3.Connection) -> None:
         [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         if mode != "wal":  # the file system or another process prevents mode WAL; `mode` is the mode in use
             raise StoreUnsupportedError(f"{self._path}: the journal stays in mode {mode!r}, but mode WAL is needed")
         self._set(connection, "synchronous=FULL", f"wal_autocheckpoint={self._limits.checkpoint_pages}")
-        check_content(connection, self._limits.store_check, self._path)
 
     def _prepare_reader(self, connection: sqlite3.Connection) -> None:
         self._set(connection, "query_only=1", "wal_autocheckpoint=0")
@@ -233,24 +248,27 @@ class SqliteStore:
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         def work(raw: sqlite3.Connection) -> T:
-            return _in_transaction(raw, "BEGIN", program, self._ran)
+            return _drive(raw, program(), self._ran)
 
         if heavy:
-            return await self._reading(work, self._heavy)
+            return await self._reading(partial(_in_transaction, begin="BEGIN", work=work), self._heavy)
         code: object = getattr(getattr(program, "func", program), "__code__", None)  # `func`: of a partial function
-        return await self._reading_briefly(work, kind=code)
+        return await self._reading_briefly(work, kind=code, snapshot=True)
 
     async def read_query(self, query: Bound) -> Rows:
         built = query.build(SQLITE)
         return await self._reading_briefly(lambda raw: _execute(raw, built, self._ran))
 
-    async def _reading_briefly(self, work: Callable[[sqlite3.Connection], T], kind: object = None) -> T:
+    async def _reading_briefly(
+        self, work: Callable[[sqlite3.Connection], T], kind: object = None, *, snapshot: bool = False
+    ) -> T:
         self._check_open()
         assert self._brief is not None
         try:
-            result = self._brief.run(work, kind)
+            result = self._brief.run(work, kind, snapshot=snapshot)
         except NotBriefError:
-            return await self._reading(work, self._light)
+            whole = partial(_in_transaction, begin="BEGIN", work=work) if snapshot else work
+            return await self._reading(whole, self._light)
         except sqlite3.Error as error:
             raise self._translated(error) from error
         await asyncio.sleep(0)  # a caller that reads page after page lets other tasks run
@@ -308,7 +326,9 @@ class SqliteStore:
         if self.damaged.is_set():
             raise StoreDamagedError
         try:
-            result = await self._writer.run(lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", program, self._ran))
+            result = await self._writer.run(
+                lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", lambda raw: _drive(raw, program(), self._ran))
+            )
         except sqlite3.Error as error:
             if is_full_error(error, self._path):
                 self._log_full()

@@ -25,6 +25,12 @@ class StoreObserver:
     def statement_ran(self, kind: str, rows: int) -> None:
         """Record that a statement of one of STATEMENT_KINDS returned or changed rows. Any thread may call this."""
 
+    def read_abandoned(self) -> None:
+        """Record that a read was too long for the thread of the event loop, and is run again in another thread."""
+
+    def connection_replaced(self) -> None:
+        """Record that a connection with a transaction that can't be ended was replaced. Any thread may call this."""
+
     def tried_again(self) -> None:
         """Record that an attempt is run again after a lost race or a lost connection."""
 

@@ -12,7 +12,7 @@ class Watcher(StoreObserver):
         self.most_lent: Counter[tuple[str, str]] = Counter()
         self.statements: Counter[str] = Counter()
         self.rows: Counter[str] = Counter()
-        self.retries = 0
+        self.retries = self.abandoned = self.replaced = 0
 
     def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
         self.waits.append((pool, kind, seconds))
@@ -27,3 +27,9 @@ class Watcher(StoreObserver):
 
     def tried_again(self) -> None:
         self.retries += 1
+
+    def read_abandoned(self) -> None:
+        self.abandoned += 1
+
+    def connection_replaced(self) -> None:
+        self.replaced += 1

@@ -104,6 +104,13 @@ class Metrics(StoreObserver, JobObserver, Collector):
             self._numbers.add("rankcurve_store_statements", 1, kind)
             self._numbers.add("rankcurve_store_rows", rows, kind)
 
+    def read_abandoned(self) -> None:
+        self._numbers.add("rankcurve_store_reads_abandoned")
+
+    def connection_replaced(self) -> None:
+        with self._numbers.lock:
+            self._numbers.add("rankcurve_store_connections_replaced")
+
     def tried_again(self) -> None:
         self._numbers.add("rankcurve_store_retries")
 

@@ -8,9 +8,11 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from storage.engines import brief_reads
 from storage.engines.sqlite import SqliteStore
 from tests.service.real_service import WAIT_S, Caller, Service, Spawn, command_line, environment
 from tests.storage.damage import grow_by, spoil_table
@@ -67,6 +69,51 @@ async def test_a_damaged_file_is_not_reported_as_overload_and_is_logged_once(tmp
     assert process.end() == 0
     told = [line for line in process.lines if "damaged" in json.dumps(line) and line["event"] != "request"]
     assert [line["event"] for line in told] == ["store_damaged"]
+
+
+async def test_a_thousand_abandoned_reads_leave_a_service_that_is_ready_and_reads_the_newest_posts(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create_two_boards(service)
+    page, entry = "/v1/leaderboards/whole/rankings/xp?from_rank=400&limit=1", "/v1/leaderboards/whole/entries/new"
+    with monkeypatch.context() as patched:
+        patched.setattr(brief_reads, "PAUSE_S", 0)
+        patched.setattr(brief_reads, "STEPS_MAX", 0)
+        for _ in range(1_000):
+            assert (await service.get(page))["entries"][0]["owner"] == "owner-0100"
+    assert (await service.figures())["rankcurve_store_reads_abandoned_total",] >= 1_000
+    for xp in (7, 999):
+        await service.must("POST", "/v1/leaderboards/whole/posts", {"owner": "new", "stats": {"xp": xp}})
+        assert (await service.call("GET", "/readyz")).status == 200
+        assert (await service.get(entry))["stats"]["xp"] == (7 if xp == 7 else 1_006)
+    assert (await service.get("/v1/leaderboards/whole/rankings/xp?limit=1"))["entries"][0]["owner"] == "new"
+    assert (await service.figures())["rankcurve_store_connections_replaced_total",] == 0
+
+
+async def test_a_connection_that_is_stuck_in_a_transaction_is_not_ready_until_it_is_replaced(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create_two_boards(service)
+    assert isinstance(service.context.store, SqliteStore)
+    reads = service.context.store._brief
+    assert reads is not None
+
+    class Unending(sqlite3.Connection):
+        def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
+            if sql == "ROLLBACK":
+                raise sqlite3.OperationalError("interrupted")
+            return super().execute(sql, *arguments)
+
+    reads.close()
+    reads._connection = sqlite3.connect(service.folder / "rankcurve.db", 0, isolation_level=None, factory=Unending)
+    with monkeypatch.context() as patched:
+        patched.setattr(reads, "_open_connection", lambda: sqlite3.connect("file:/missing/b.db", uri=True))
+        for _ in range(2):
+            assert await service.refused("GET", "/readyz") == (503, "store_busy")
+    await service.must("POST", "/v1/leaderboards/whole/posts", {"owner": "owner-0007", "stats": {"xp": 992}})
+    assert (await service.call("GET", "/readyz")).status == 200
+    assert (await service.get("/v1/leaderboards/whole/entries/owner-0007"))["stats"]["xp"] == 999
+    assert (await service.figures())["rankcurve_store_connections_replaced_total",] == 1
 
 
 def _job_names() -> set[str]:

@@ -1,14 +1,21 @@
 """Test which reads run in the thread of the event loop."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from querybuilder import col, count, param, select
+from storage.boards.boards import find_board
 from storage.engines import brief_reads
 from storage.engines.brief_reads import PAUSE_S, SLOW_S, VALUE_BYTES_MAX, BriefReads, NotBriefError
 from storage.engines.sqlite import SqliteStore
+from storage.store import Program
 from tests.storage.backends import SQLITE_LIMITS
 from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.watcher import Watcher
@@ -31,12 +38,21 @@ class Machine:
         return reads.run(work)
 
 
+class Unending(sqlite3.Connection):
+    """A connection whose transactions can't be rolled back."""
+
+    def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
+        if sql == "ROLLBACK":
+            raise sqlite3.OperationalError("interrupted")
+        return super().execute(sql, *arguments)
+
+
 @pytest.fixture
-def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    made = sqlite3.connect(tmp_path / "a.db", 0, isolation_level=None)
-    made.execute("CREATE TABLE a (b INTEGER)")
-    yield made
-    made.close()
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE a (b INTEGER)")
+    return path
 
 
 @pytest.fixture
@@ -45,8 +61,27 @@ def machine() -> Machine:
 
 
 @pytest.fixture
-def reads(connection: sqlite3.Connection, machine: Machine) -> BriefReads:
-    return BriefReads(connection, clock=lambda: machine.now_s, disk_reads=lambda: machine.disk_reads)
+def watcher() -> Watcher:
+    return Watcher()
+
+
+@pytest.fixture
+def reads(path: Path, machine: Machine, watcher: Watcher) -> Iterator[BriefReads]:
+    made = BriefReads(
+        lambda: sqlite3.connect(path, 0, isolation_level=None),
+        watcher,
+        clock=lambda: machine.now_s,
+        disk_reads=lambda: machine.disk_reads,
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def watched(tmp_path: Path, watcher: Watcher) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(tmp_path / "boards.db", SQLITE_LIMITS, observer=watcher)
+    yield store
+    await store.close()
 
 
 def count_up(connection: sqlite3.Connection, to: int) -> int:
@@ -88,12 +123,82 @@ def test_the_statements_of_a_read_count_together(reads: BriefReads) -> None:
         reads.run(work)
 
 
-def test_a_read_waits_for_no_lock(reads: BriefReads, tmp_path: Path) -> None:
-    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+def test_a_read_waits_for_no_lock(reads: BriefReads, path: Path) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(NotBriefError):
         reads.run(lambda raw: raw.execute("SELECT * FROM a").fetchall())
     other.close()
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+@pytest.mark.parametrize("abandoned", [True, False])
+def test_only_a_query_is_interrupted_and_not_the_end_of_its_transaction(
+    reads: BriefReads, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, snapshot: bool, abandoned: bool
+) -> None:
+    monkeypatch.setattr(brief_reads, "STEP_OPERATIONS", 1)
+    monkeypatch.setattr(brief_reads, "STEPS_MAX", 0 if abandoned else 1_000_000)
+    connection = reads._connection
+
+    def work(raw: sqlite3.Connection) -> None:
+        assert raw.in_transaction is snapshot
+        count_up(raw, 10)
+        monkeypatch.setattr(brief_reads, "STEPS_MAX", 0)  # any further operation would be one too many
+        raise LookupError("the program found nothing")
+
+    with pytest.raises(NotBriefError if abandoned else LookupError):
+        reads.run(work, snapshot=snapshot)
+    assert reads._connection is connection
+    assert not connection.in_transaction
+    assert count_up(connection, 10) == 10, "no handler is left"
+    assert (watcher.abandoned, watcher.replaced) == (int(abandoned), 0)
+
+
+def test_a_connection_whose_transaction_cannot_be_ended_is_replaced_and_told(path: Path, watcher: Watcher) -> None:
+    kinds: list[type[sqlite3.Connection]] = [sqlite3.Connection, Unending]
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(path, 0, isolation_level=None, factory=kinds.pop())
+
+    reads = BriefReads(connect, watcher)
+    stuck = reads._connection
+    with capture_logs() as lines, pytest.raises(NotBriefError):
+        reads.run(lambda raw: count_up(raw, 10_000_000), "long", snapshot=True)
+    assert [(line["event"], line["log_level"]) for line in lines] == [
+        ("read_abandoned", "info"), ("connection_replaced", "error")
+    ]  # fmt: skip
+    assert (watcher.abandoned, watcher.replaced) == (1, 1)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        stuck.execute("SELECT 1")
+    with pytest.raises(NotBriefError):
+        reads.run(lambda raw: count_up(raw, 10_000_000), "other", snapshot=True)
+    assert reads.run(lambda raw: count_up(raw, 1_000), "third", snapshot=True) == 1_000
+    reads.close()
+
+
+def test_without_another_connection_no_read_sees_an_old_snapshot(path: Path, watcher: Watcher) -> None:
+    kinds: list[type[sqlite3.Connection]] = [Unending]
+
+    def connect() -> sqlite3.Connection:
+        if not kinds:
+            raise sqlite3.OperationalError("unable to open database file")
+        return sqlite3.connect(path, 0, isolation_level=None, factory=kinds.pop())
+
+    def count_rows(raw: sqlite3.Connection) -> object:
+        return raw.execute("SELECT count(*) FROM a").fetchone()[0]
+
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA journal_mode=WAL")
+    reads = BriefReads(connect, watcher)
+    for snapshot in (True, False, True):
+        with pytest.raises(sqlite3.OperationalError, match="unable to open"):
+            reads.run(count_rows, snapshot=snapshot)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("INSERT INTO a VALUES (1)")
+    kinds.append(sqlite3.Connection)
+    assert reads.run(count_rows) == 1
+    assert watcher.replaced == 1
+    reads.close()
 
 
 def test_other_errors_reach_the_caller(reads: BriefReads) -> None:
@@ -120,19 +225,39 @@ def test_a_slow_processor_or_a_fast_disk_makes_no_pause(
         assert machine.run(reads, seconds=seconds, blocks=blocks) == 1
 
 
+async def test_ten_thousand_abandoned_reads_leave_no_old_snapshot(
+    watched: SqliteStore, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brief_reads, "PAUSE_S", 0)
+    deployment = await Deployment.on(watched)
+    board = await deployment.create("b", ranked("xp"))
+    await deployment.apply(*(deployment.post(f"owner-{n}", part(board, {"xp": n})) for n in range(1_000)))
+    monkeypatch.setattr(brief_reads, "STEPS_MAX", 0)
+    counted = select(count()).from_("entries_1").where(col("owner").ge(param("owner"))).prepared()
+
+    def count_owners() -> Program[int]:
+        [[found]] = yield counted.bind(owner="")
+        return int(found)
+
+    for _ in range(10_000):
+        assert await watched.read(count_owners) == 1_000
+    assert watcher.abandoned == 10_000
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 7})))
+    assert await deployment.stats(board, "ada") == {"xp": 7}
+    assert await watched.read(partial(find_board, "b")) == board
+    assert (watcher.abandoned, watcher.replaced) == (10_000, 0), "the last reads were brief"
+
+
 @pytest.mark.parametrize("brief", [True, False])
 async def test_a_store_answers_a_read_that_is_not_brief_from_another_connection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brief: bool
+    watched: SqliteStore, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, brief: bool
 ) -> None:
     if not brief:
         monkeypatch.setattr(brief_reads, "STEP_OPERATIONS", 1)
         monkeypatch.setattr(brief_reads, "STEPS_MAX", 0)
-    watcher = Watcher()
-    store = await SqliteStore.open(tmp_path / "boards.db", SQLITE_LIMITS, observer=watcher)
-    deployment = await Deployment.on(store)
+    deployment = await Deployment.on(watched)
     board = await deployment.create("b", ranked("xp"))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 7})))
     stats = await deployment.stats(board, "ada")
     assert stats == {"xp": 7}
     assert ("read" in {kind for _, kind, _ in watcher.waits}) is not brief
-    await store.close()

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from querybuilder import col, count, insert, param, select
+from querybuilder import col, count, insert, param, select, update
 from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import hosts_of
 from storage.errors import OutcomeUnknownError, StoreAwayError, StoreBusyError, WaitTooLongError
@@ -21,6 +21,7 @@ from tests.servers import PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
 from tests.storage.processes import Processes
+from tests.storage.watcher import Watcher
 
 CHUNK_BYTES = 65_536
 
@@ -265,6 +266,30 @@ async def test_the_wait_for_a_free_connection_is_bounded(processes: Processes) -
     held.set()
     await holding
     assert await deployment.stats(board, "ada") is None
+
+
+async def test_the_connection_of_a_cancelled_statement_is_not_lent_again(processes: Processes) -> None:
+    deployment = await processes.start_process(reader_connections=1)
+    board = await deployment.create("b", XP)
+    store, watcher = deployment.store, Watcher()
+    assert isinstance(store, PostgresStore)
+    store._retrier.observer = watcher
+    change = update(META).set(content=param("content")).where(col("name").eq("nothing")).prepared()
+    for turns in range(1, 12):
+        reading = asyncio.create_task(deployment.stats(board, "ada"))
+        writing = asyncio.create_task(store.write_query(change.bind(content=f"old {turns}")))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        reading.cancel()
+        writing.cancel()
+        # These begin after the cancelled ones have ended, and before the driver has begun to close their connections.
+        next_ones = [
+            asyncio.create_task(deployment.stats(board, "ada")),
+            asyncio.create_task(store.write_query(change.bind(content=f"new {turns}"))),
+        ]
+        assert await asyncio.gather(*next_ones) == [None, [(0,)]], turns
+        await asyncio.gather(reading, writing, return_exceptions=True)
+    assert watcher.retries == 0
 
 
 async def test_a_cancelled_read_leaves_its_connection_usable(processes: Processes) -> None:

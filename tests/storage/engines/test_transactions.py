@@ -14,6 +14,7 @@ from storage.store import Program, read_single, write_single
 from tests.storage.deployment import Deployment, erase_entry, part, ranked, spec
 
 XP = ranked("xp")
+ABANDONED = 20  # times that a test abandons four reads, at other moments each time
 
 
 async def read_xp(deployment: Deployment, *boards: Board, heavy: bool = False, rounds: int = 1) -> list[list[object]]:
@@ -40,6 +41,19 @@ async def test_a_read_sees_every_write_that_was_acknowledged_before(deployment: 
         entries = deployment.entries(board)
         found, totals = await read_single(deployment.store, partial(entries.find_entries_with_totals, ["ada"]))
         assert (list(found), len(totals)) == (["ada"], 4)
+
+
+async def test_abandoned_reads_leave_no_transaction_and_no_old_snapshot(deployment: Deployment, board: Board) -> None:
+    for total in range(1, ABANDONED + 1):
+        reads = [asyncio.create_task(read_xp(deployment, board, heavy=index % 2 == 0, rounds=20)) for index in range(4)]
+        for _ in range(total % 20):
+            await asyncio.sleep(0)
+        for read in reads:
+            read.cancel()
+        await asyncio.gather(*reads, return_exceptions=True)
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+        assert await read_xp(deployment, board) == await read_xp(deployment, board, heavy=True) == [[total]]
+        assert await deployment.stats(board, "ada") == {"xp": total}
 
 
 async def test_a_program_of_one_query_runs_without_a_transaction(deployment: Deployment) -> None:
