@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from decimal import Decimal
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from aiohttp import web
@@ -197,7 +198,8 @@ async def test_the_client_sends_a_bearer_token_and_keeps_hostile_names_in_one_se
 
     async def handler(request: web.Request) -> web.Response:
         seen.append((request.raw_path, request.headers["Authorization"]))
-        return web.json_response({"owner": "x", "positions": []})
+        owner = unquote(request.raw_path.split("/")[6])
+        return web.json_response({"owner": owner, "positions": []})
 
     async with make(f"{await start(handler)}/behind/") as client:
         for owner in ("a/b?c#d%41 é", "..", "."):

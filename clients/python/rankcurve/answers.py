@@ -5,6 +5,7 @@ A type ignores members that it does not know, so an older client works with a ne
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
@@ -413,6 +414,12 @@ def decode(content: bytes, type: type[T]) -> T:
         return answer
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise UnexpectedAnswerError(f"the answer does not come from rankcurve: {one_line(str(cause))}") from cause
+
+
+def check_name(answered: str, asked: str) -> None:
+    """Raise UnexpectedAnswerError if an answer names another owner or key than the request, so is another's answer."""
+    if answered != asked and answered != unicodedata.normalize("NFC", asked):
+        raise UnexpectedAnswerError(f"the answer is about {answered!r}, and {asked!r} was asked for")
 
 
 @lru_cache(maxsize=256)

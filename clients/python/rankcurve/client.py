@@ -40,6 +40,7 @@ from .answers import (
     StreamEvent,
     Value,
     ValueAt,
+    check_name,
     decode,
 )
 from .errors import RankcurveError, UnexpectedAnswerError
@@ -77,7 +78,11 @@ class _Positions(msgspec.Struct, frozen=True):
 
 
 class _OwnerPositions(msgspec.Struct, frozen=True):
+    owner: str
     positions: list[OwnerPosition]
+
+
+Answered = TypeVar("Answered", _OwnerPositions, Entry)
 
 
 class _Values(msgspec.Struct, frozen=True):
@@ -114,6 +119,12 @@ def owner_path(owner: str, *rest: str) -> str:
 
 def ranking_path(board: str, column: str, *rest: str) -> str:
     return board_path(board, "rankings", column, *rest)
+
+
+def check_owner(answer: Answered, owner: str) -> Answered:
+    """Return the answer. Raises UnexpectedAnswerError if it is about another owner."""
+    check_name(answer.owner, owner)
+    return answer
 
 
 def make_headers(key: str | None) -> dict[str, str]:
@@ -156,13 +167,13 @@ class Operations(Generic[Transport, Buffer, Holders]):
         """
         path = board_path(board, "entries", owner, "positions")
         query = {"columns": columns or None, "rank": rank, "next": next or None, "compare": compare}
-        return (yield from self._get(_OwnerPositions, path, query)).positions
+        return check_owner((yield from self._get(_OwnerPositions, path, query)), owner).positions
 
     @operation
     def positions_on_boards(self, owner: str, boards: Sequence[str], column: str) -> Program[list[OwnerPosition]]:
         """Return one owner's positions on many boards, in their order. Each names its board."""
         path, body = owner_path(owner, "positions"), {"boards": boards, "column": column}
-        return (yield from self._ask(_OwnerPositions, "POST", path, body)).positions
+        return check_owner((yield from self._ask(_OwnerPositions, "POST", path, body)), owner).positions
 
     @operation
     def value_positions(
@@ -216,7 +227,8 @@ class Operations(Generic[Transport, Buffer, Holders]):
     @operation
     def entry(self, board: str, owner: str, *, profiles: bool = False) -> Program[Entry]:
         """Return an owner's stats."""
-        return (yield from self._get(Entry, board_path(board, "entries", owner), {"profiles": profiles or None}))
+        path = board_path(board, "entries", owner)
+        return check_owner((yield from self._get(Entry, path, {"profiles": profiles or None})), owner)
 
     @operation
     def lookup(self, board: str, owners: Sequence[str], column: str | None = None) -> Program[Lookup]:

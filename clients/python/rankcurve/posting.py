@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import msgspec
 
-from .answers import ENCODER, Column, PostResult, decode
+from .answers import ENCODER, Column, PostResult, check_name, decode
 from .errors import ApiError, PostsRejectedError, UnexpectedAnswerError
 from .programs import Program, Reply, Send
 from .retries import TOO_LARGE, Sender
@@ -113,20 +112,13 @@ def send_posts(sender: Sender, path: str, posts: Sequence[bytes], *, queued: boo
             results = decode(reply.content, _Results).results
         if len(results) != len(posts):
             raise UnexpectedAnswerError(f"{len(posts)} posts were answered with {len(results)} results")
-        if not queued:
-            _check_owners(posts, results)
+        for post, result in [] if queued else zip(posts, results, strict=True):
+            check_name(result.owner, _owned(post).owner)
         return results
 
     body = b'{"posts":[' + b",".join(posts) + b"]}"
     sent = Send("POST", path + "?mode=queued" if queued else path, body)
     return (yield from sender.send_and_read(sent, read, divisible=len(posts) > 1))
-
-
-def _check_owners(posts: Sequence[bytes], results: Sequence[PostResult]) -> None:
-    for post, result in zip(posts, results, strict=True):
-        owner = _owned(post).owner
-        if owner != result.owner and unicodedata.normalize("NFC", owner) != result.owner:
-            raise UnexpectedAnswerError(f"a post of {owner!r} was answered with a result of {result.owner!r}")
 
 
 def send_each(sender: Sender, path: str, posts: Sequence[bytes], *, queued: bool = False) -> Program[list[PostResult]]:

@@ -32,7 +32,8 @@ P = ParamSpec("P")
 class Send(msgspec.Struct, frozen=True):
     """Send a request, and get a `Reply`. Raises UnreachableError in the program if no answer comes.
 
-    `path` is percent-encoded. `repeatable` says whether a request whose answer was lost may be sent again.
+    `path` is percent-encoded. `repeatable` says whether a request whose answer was lost may be sent again. `timeout_s`
+    bounds each wait for the network in place of the client's own time.
     """
 
     method: str
@@ -40,6 +41,7 @@ class Send(msgspec.Struct, frozen=True):
     body: bytes | None = None
     headers: Mapping[str, str] = {}
     repeatable: bool = True
+    timeout_s: float | None = None
 
 
 class Open(msgspec.Struct, frozen=True):

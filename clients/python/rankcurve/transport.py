@@ -7,9 +7,10 @@ client imports httpx, so that importing `rankcurve` stays fast.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from .errors import RankcurveError, UnreachableError, one_line
@@ -23,18 +24,33 @@ SILENCE_S_MAX = 60.0  # the service sends a heartbeat on every stream more often
 T = TypeVar("T")
 
 
+class PerProcess(Generic[T]):
+    """A value that each process makes for itself.
+
+    A connection that two processes share mixes their answers, and a lock may be held by a thread that a fork left out.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make, self._made, self._process = make, make(), os.getpid()
+
+    def get(self) -> T:
+        if self._process != os.getpid():
+            self._made, self._process = self._make(), os.getpid()
+        return self._made
+
+
 class SyncTransport:
-    """Sends the requests of a `Client`. Any thread may use it."""
+    """Sends the requests of a `Client`. Any thread may use it, and so may a process that was forked off."""
 
     def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float, pause: Callable[[float], Any]) -> None:
         import httpx
 
         self.url = check_address(url)
-        self._http = httpx.Client(headers=headers, timeout=timeouts(timeout_s))
+        self._http = PerProcess(lambda: httpx.Client(headers=headers, timeout=timeouts(timeout_s)))
         self._pause = pause
 
     def close(self) -> None:
-        self._http.close()
+        self._http.get().close()
 
     def make_signal(self) -> Signal:
         return threading.Event()
@@ -48,14 +64,14 @@ class SyncTransport:
 
         try:
             if isinstance(effect, Send):
-                response = self._http.send(make_request(self._http, self.url, effect))
+                http = self._http.get()
+                response = http.send(make_request(http, self.url, effect))
                 return Reply(response.status_code, response.headers, response.content)
             if isinstance(effect, Open):
                 stream.close()
-                response = self._http.send(
-                    make_request(self._http, self.url, effect.request, silence_s=SILENCE_S_MAX), stream=True
-                )
-                stream.response, stream.chunks = response, response.iter_bytes()
+                http = self._http.get()
+                response = http.send(make_request(http, self.url, effect.request, silence_s=SILENCE_S_MAX), stream=True)
+                stream.take(response, response.iter_bytes())
                 return Reply(response.status_code, response.headers, b"")
             if isinstance(effect, ReadChunk):
                 return next(stream.chunks, b"")
@@ -77,11 +93,11 @@ class AsyncTransport:
         import httpx
 
         self.url = check_address(url)
-        self._http = httpx.AsyncClient(headers=headers, timeout=timeouts(timeout_s))
+        self._http = PerProcess(lambda: httpx.AsyncClient(headers=headers, timeout=timeouts(timeout_s)))
         self._pause = pause
 
     async def close(self) -> None:
-        await self._http.aclose()
+        await self._http.get().aclose()
 
     def make_signal(self) -> Signal:
         return asyncio.Event()
@@ -95,14 +111,16 @@ class AsyncTransport:
 
         try:
             if isinstance(effect, Send):
-                response = await self._http.send(make_request(self._http, self.url, effect))
+                http = self._http.get()
+                response = await http.send(make_request(http, self.url, effect))
                 return Reply(response.status_code, response.headers, response.content)
             if isinstance(effect, Open):
                 await stream.aclose()
-                response = await self._http.send(
-                    make_request(self._http, self.url, effect.request, silence_s=SILENCE_S_MAX), stream=True
+                http = self._http.get()
+                response = await http.send(
+                    make_request(http, self.url, effect.request, silence_s=SILENCE_S_MAX), stream=True
                 )
-                stream.response, stream.chunks = response, response.aiter_bytes()
+                stream.take(response, response.aiter_bytes())
                 return Reply(response.status_code, response.headers, b"")
             if isinstance(effect, ReadChunk):
                 return await anext(stream.chunks, b"")
@@ -121,19 +139,29 @@ class AsyncTransport:
 
 
 class Opened:
-    """The answer that a walk reads in chunks, if it has opened one."""
+    """The answer that a walk reads in chunks, if it has opened one. Only the process that opened it reads it."""
 
     def __init__(self) -> None:
-        self.response: httpx.Response | None = None
-        self.chunks: Any = None
+        self._response: httpx.Response | None = None
+        self._chunks: Any = None
+        self._process = 0
+
+    def take(self, response: httpx.Response, chunks: Any) -> None:
+        self._response, self._chunks, self._process = response, chunks, os.getpid()
+
+    @property
+    def chunks(self) -> Any:
+        if self._process != os.getpid():
+            raise UnreachableError("another process reads the stream, because this one was forked off")
+        return self._chunks
 
     def close(self) -> None:
-        if self.response is not None:
-            self.response.close()
+        if self._response is not None and self._process == os.getpid():
+            self._response.close()
 
     async def aclose(self) -> None:
-        if self.response is not None:
-            await self.response.aclose()
+        if self._response is not None and self._process == os.getpid():
+            await self._response.aclose()
 
 
 class SyncRunner:
@@ -260,7 +288,8 @@ def make_request(
     headers = dict(sent.headers)
     if sent.body is not None:
         headers["Content-Type"] = "application/json"
-    request = http.build_request(sent.method, address, content=sent.body, headers=headers)
+    timeout = http.timeout if sent.timeout_s is None else timeouts(sent.timeout_s)
+    request = http.build_request(sent.method, address, content=sent.body, headers=headers, timeout=timeout)
     if silence_s is not None:
         request.extensions["timeout"]["read"] = silence_s
     return request
