@@ -4,19 +4,32 @@ import asyncio
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from aiohttp import web
-from rankcurve import AsyncClient, AsyncLeases, Client, Retries, UnreachableError
+from rankcurve import (
+    AsyncClient,
+    AsyncLeases,
+    Client,
+    Lease,
+    RankcurveError,
+    Retries,
+    UnexpectedAnswerError,
+    UnreachableError,
+)
 from rankcurve.errors import ApiError, NoResourceAvailableError, StoreBusyError
+from rankcurve.programs import Wait
 
-from tests.clients.served import serving_app
+from tests.clients.served import problem_answer, serving_app
 from tests.servers import free_port
-from tests.service.real_service import ROOT, Service
+from tests.service.real_service import ROOT, WAIT_S, Service
 
+CODES_OF = {404: "unknown_pool", 409: "no_resource_available", 429: "queue_full", 503: "store_busy"}
 START = datetime(2026, 11, 21, tzinfo=UTC)
 
 
@@ -29,8 +42,10 @@ class FakeLeases:
         self.arrivals: asyncio.Queue[None] = asyncio.Queue()
         self.given_back: list[str] = []
         self.statuses: list[int] = []  # status codes of the next answers; an empty list means 200
-        self.hold: asyncio.Event | None = None
+        self.hold: asyncio.Event | None = None  # answers wait for it
         self.takes_s = 0.0  # before each answer, the clock advances by this number of seconds
+        self.granted: tuple[str, int] | None = None  # the resource and the version of the next leases
+        self.told_key = ""  # the key that answers name instead of the one asked for
         self.url = ""
 
     def monotonic(self) -> float:
@@ -49,19 +64,25 @@ class FakeLeases:
         if self.hold is not None:
             await self.hold.wait()
         status = self.statuses.pop(0) if self.statuses else 200
+        if status in CODES_OF:
+            return problem_answer(CODES_OF[status], **({"Retry-After": "0"} if status in (429, 503) else {}))
         if status != 200:
-            code = {409: "no_resource_available", 404: "unknown_pool"}.get(status, "store_busy")
-            wait = {"Retry-After": "0"} if code == "store_busy" else {}
-            return web.json_response({"code": code, "detail": "no"}, status=status, headers=wait)
-        expires = datetime.fromisoformat(body["lease_expires"])
+            return web.Response(status=status, text="<html>of a proxy")
+        if "lease_seconds" in body:
+            expires = self.time_in(body["lease_seconds"])
+        else:
+            expires = datetime.fromisoformat(body["lease_expires"])
         left_s = (expires - self.now()).total_seconds()
         self.now_s += self.takes_s
-        told = {name: body[name] for name in ("key", "region", "lease_expires")}
-        lease = {"resource": f"r of {body['key']}", "expires_in": left_s, "version": 7, "acquired": True}
+        resource, version = self.granted or (f"r of {body['key']}", 7)
+        told = {"key": self.told_key or body["key"], "region": body["region"], "lease_expires": expires.isoformat()}
+        lease = {"resource": resource, "expires_in": left_s, "version": version, "acquired": True}
         return web.json_response(told | lease)
 
     async def give_back(self, request: web.Request) -> web.Response:
         self.given_back.append(request.match_info["key"])
+        if self.hold is not None:
+            await self.hold.wait()
         return web.Response(status=204)
 
 
@@ -73,6 +94,8 @@ async def fake() -> AsyncIterator[FakeLeases]:
     app.router.add_delete("/v1/leases/{client}/{pool}/{key}", made.give_back)
     async with serving_app(app) as made.url:
         yield made
+        if made.hold is not None:
+            made.hold.set()
 
 
 @pytest.fixture
@@ -218,6 +241,118 @@ async def test_a_held_lease_that_is_refused_says_so(fake: FakeLeases) -> None:
             fake.statuses = [409]
             await fake.arrivals.get()
     assert isinstance(lease.lost, NoResourceAvailableError)
+
+
+@asynccontextmanager
+async def holding(fake: FakeLeases, **options: Any) -> AsyncIterator[Lease]:
+    """Hold a lease of 20 ms on the clock of the test, which stands still, so it is extended every 10 ms."""
+    async with AsyncClient(fake.url, pause=no_pause) as client:
+        leases = client.leases("eu", monotonic=fake.monotonic, now=fake.now)
+        async with leases.hold("acme", "numbers", "k", **{"lease_s": 0.02, **options}) as lease:
+            await fake.arrivals.get()
+            yield lease
+
+
+async def test_the_service_computes_the_end_of_a_held_lease(fake: FakeLeases) -> None:
+    async with holding(fake):
+        await fake.arrivals.get()
+    assert [(body.get("lease_seconds"), "lease_expires" in body) for body in fake.asked[:2]] == [(0.02, False)] * 2
+
+
+async def test_a_lease_is_lost_at_its_end_even_while_no_answer_comes(fake: FakeLeases) -> None:
+    async with holding(fake) as lease:
+        fake.hold = asyncio.Event()
+        await fake.arrivals.get()
+        before = lease.lost
+        fake.now_s += 0.02
+        after = lease.lost
+        fake.hold.set()
+    assert before is None
+    assert isinstance(after, RankcurveError), "no answer and no timeout was waited for"
+
+
+async def test_an_answer_after_the_end_does_not_bring_a_lost_lease_back(fake: FakeLeases) -> None:
+    async with holding(fake) as lease:
+        fake.takes_s = 0.03
+        await fake.arrivals.get()
+        fake.takes_s = 0.0
+    assert (lease.lost is not None, len(fake.asked)) == (True, 2)
+    fake.now_s -= 0.03
+    assert lease.lost is not None, "what was lost stays lost"
+
+
+async def test_no_attempt_to_extend_is_made_after_the_end(fake: FakeLeases) -> None:
+    async with holding(fake, lease_s=0.05) as lease:
+        fake.now_s += 0.05
+        fake.granted = ("of another holder", 1)
+    assert (lease.resource, isinstance(lease.lost, RankcurveError), len(fake.asked)) == ("r of k", True, 1)
+
+
+@pytest.mark.parametrize(
+    ("granted", "lost"),
+    [(("r of k", 7), False), (("r of k", 8), False), (("r of k", 9), True), (("r of k", 6), True), (("b", 8), True)],
+)
+async def test_an_answer_with_another_lease_loses_the_held_one(
+    fake: FakeLeases, granted: tuple[str, int], lost: bool
+) -> None:
+    async with holding(fake) as lease:
+        fake.granted = granted
+        for _ in range(1 if lost else 2):
+            await fake.arrivals.get()
+    assert (lease.lost is not None, lease.resource) == (lost, "r of k"), str(lease.lost)
+    assert lease.version == (7 if lost else granted[1])
+
+
+async def test_a_refusal_that_passes_does_not_lose_a_lease(fake: FakeLeases) -> None:
+    async with holding(fake) as lease:
+        fake.statuses = [503, 429, 403]
+        for _ in range(5):
+            await fake.arrivals.get()
+        assert lease.lost is None
+
+
+async def test_an_answer_about_another_key_is_no_lease(fake: FakeLeases) -> None:
+    fake.told_key = "other"
+    async with AsyncClient(fake.url, pause=no_pause) as client:
+        with pytest.raises(UnexpectedAnswerError, match="'other'"):
+            await client.leases("eu").get("acme", "numbers", "k", 60.0)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("stuck", ["extending", "giving back"])
+async def test_a_block_is_left_while_no_answer_comes(
+    fake: FakeLeases, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str, stuck: str
+) -> None:
+    monkeypatch.setattr("rankcurve.leases.LEAVE_S", 0.05)
+    if stuck == "extending":  # at once, and not when half of the lease is over
+        monkeypatch.setattr("rankcurve.leases.Wait", lambda signal, _: Wait(signal, 0.01))
+    in_block, leave = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def hold() -> None:
+        with Client(fake.url) as client, client.leases("eu").hold("acme", "numbers", "k\n", lease_s=600.0):
+            loop.call_soon_threadsafe(in_block.set)
+            leave.wait(WAIT_S)
+
+    async def hold_async() -> None:
+        async with (
+            AsyncClient(fake.url) as client,
+            client.leases("eu").hold("acme", "numbers", "k\n", lease_s=600.0),
+        ):
+            in_block.set()
+            await asyncio.to_thread(leave.wait, WAIT_S)
+
+    async with asyncio.timeout(WAIT_S):  # shorter than the 30 s after which the client would give up an answer
+        task = asyncio.create_task(asyncio.to_thread(hold) if kind == "sync" else hold_async())
+        await in_block.wait()
+        fake.hold = asyncio.Event()
+        asked = len(fake.asked)
+        while stuck == "extending" and len(fake.asked) == asked:
+            await fake.arrivals.get()
+        leave.set()
+        await task
+    assert fake.given_back == ([] if stuck == "extending" else ["k\n"])
+    assert "the lease of k? is not given back, and ends by itself" in caplog.text
 
 
 async def test_both_clients_lease_from_the_real_service(service: Service) -> None:

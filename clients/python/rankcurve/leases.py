@@ -5,49 +5,86 @@
         dial_from(lease.resource)  # lease.version is its fencing number
 
 A lease never counts for longer than it lasts: its time is measured on the monotonic clock, from before the request was
-sent. The wall clock only decides whether a lease is long enough.
+sent. From then on `lost` is set, whether an answer comes or not. The wall clock only decides whether a remembered lease
+lasts until a time that the caller names.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from .answers import ENCODER, LeaseAnswer, decode
-from .errors import ApiError, RankcurveError
+from .answers import ENCODER, LeaseAnswer, check_name, decode
+from .errors import ApiError, RankcurveError, UnreachableError, one_line
 from .paths import path_of
 from .programs import Acquire, Lock, Program, Reply, Send, Signal, Wait, operation
-from .retries import Sender
-from .transport import AsyncRunner, AsyncTransport, SyncRunner, SyncTransport
+from .retries import Retries, Sender
+from .transport import AsyncRunner, AsyncTransport, PerProcess, SyncRunner, SyncTransport
 
 Name = tuple[str, str, str]  # client, pool, key
+Term = datetime | float  # the end of a lease, or how many seconds it lasts
 LEASE_S = 60.0
+EXTEND_S_MIN = 0.001  # as if a lease lasted at least that long when the next attempt to extend it is planned
+LEAVE_S = 2.0  # the longest wait for an attempt to extend, and then for each answer, when a block ends
+logger = logging.getLogger("rankcurve")
 
 
 class Lease:
     """A lease of a resource. While it is held, its times move on. `version` is its fencing number.
 
     `good_until_s` is its end by this process's monotonic clock, never later than the true one. `lease_expires` is its
-    end by the store's clock. `acquired` is true if the key did not have the resource before. `lost` is None, or the
-    reason why the lease could not be extended; from `good_until_s` on, the resource may then be somebody else's.
+    end by the store's clock. `acquired` is true if the key did not have the resource before.
     """
 
-    __slots__ = ("acquired", "good_until_s", "key", "lease_expires", "lost", "region", "resource", "version")
+    __slots__ = (
+        "_failure", "_lost", "_monotonic", "acquired", "good_until_s", "key", "lease_expires", "region", "resource",
+        "version",
+    )  # fmt: skip
 
-    def __init__(self, answer: LeaseAnswer, asked_s: float) -> None:
-        self.key, self.lost = answer.key, None
-        self.acquired = answer.acquired
-        self.take(answer, asked_s)
+    def __init__(self, answer: LeaseAnswer, asked_s: float, monotonic: Callable[[], float]) -> None:
+        self.key, self.resource, self.acquired = answer.key, answer.resource, answer.acquired
+        self._monotonic = monotonic
+        self._lost: RankcurveError | None = None
+        self._failure: RankcurveError | None = None  # of the newest attempt to extend
+        self._take(answer, asked_s)
 
-    lost: RankcurveError | None
+    @property
+    def lost(self) -> RankcurveError | None:
+        """None, or why the lease can't be extended. At the latest it is set from `good_until_s` on, and then stays.
 
-    def take(self, answer: LeaseAnswer, asked_s: float) -> None:
-        self.resource, self.region, self.version = answer.resource, answer.region, answer.version
+        At `good_until_s` the resource may be somebody else's.
+        """
+        if self._lost is None and self._monotonic() >= self.good_until_s:
+            self._lost = self._failure or RankcurveError(f"the lease of {self.key!r} has ended")
+        return self._lost
+
+    def extend(self, answer: LeaseAnswer, asked_s: float) -> None:
+        """Take the answer to an attempt to extend. An answer after the end, or about another lease, loses the lease."""
+        if self.lost is not None:
+            return
+        # Each new lease of a resource has the next version, so nobody else had the resource meanwhile.
+        if answer.resource == self.resource and answer.version - self.version in (0, 1):
+            self._take(answer, asked_s)
+        else:
+            had, got = ((each.resource, each.version) for each in (self, answer))
+            self._lost = RankcurveError(f"the key {self.key!r} now has {got!r}, and had {had!r} (resource, version)")
+
+    def fail(self, error: RankcurveError) -> None:
+        """Note that an attempt to extend failed. A final refusal loses the lease at once."""
+        self._failure = error
+        if isinstance(error, ApiError) and error.final:
+            self._lost = self.lost or error
+
+    def _take(self, answer: LeaseAnswer, asked_s: float) -> None:
+        self.region, self.version = answer.region, answer.version
         self.lease_expires, self.good_until_s = answer.lease_expires, asked_s + answer.expires_in
+        self._failure = None
 
 
 class _Turn:
@@ -55,6 +92,15 @@ class _Turn:
 
     def __init__(self, lock: Lock) -> None:
         self.lock, self.callers = lock, 0
+
+
+class _Remembered:
+    """What one process remembers. `guard` is held for the rest, and never while waiting."""
+
+    def __init__(self) -> None:
+        self.guard = threading.Lock()
+        self.known: OrderedDict[Name, Lease] = OrderedDict()
+        self.turns: dict[Name, _Turn] = {}
 
 
 class _Leasing:
@@ -78,14 +124,13 @@ class _Leasing:
         self._sender, self._region = sender, region
         self._renew_before_s, self._enough_ratio, self._leases_max = renew_before_s, enough_ratio, leases_max
         self._monotonic, self._now = monotonic, now
-        self._guard = threading.Lock()  # held for what is below, and never while waiting
-        self._known: OrderedDict[Name, Lease] = OrderedDict()
-        self._turns: dict[Name, _Turn] = {}
+        self._mine = PerProcess(_Remembered)
 
     @operation
-    def get(self, client_id: str, pool_id: str, key: str, lease_expires: datetime) -> Program[Lease]:
+    def get(self, client_id: str, pool_id: str, key: str, lease_expires: Term) -> Program[Lease]:
         """Return a lease until about `lease_expires`, of the resource that the key already has, or of a new one.
 
+        `lease_expires` is a time, or a number of seconds, which the service adds to the time of its own clock.
         A remembered lease that lasts long enough is returned without a request. Callers that want the same lease at the
         same time share one request.
 
@@ -103,10 +148,11 @@ class _Leasing:
 
     def forget(self, client_id: str, pool_id: str, key: str) -> None:
         """Forget the lease of a key, so that the next `get` for it sends a request."""
-        with self._guard:
-            self._known.pop((client_id, pool_id, key), None)
+        mine = self._mine.get()
+        with mine.guard:
+            mine.known.pop((client_id, pool_id, key), None)
 
-    def _get(self, name: Name, lease_expires: datetime) -> Program[Lease]:
+    def _get(self, name: Name, lease_expires: Term) -> Program[Lease]:
         if (known := self._find(name, lease_expires)) is not None:
             return known
         turn = yield from self._begin(name)
@@ -117,12 +163,13 @@ class _Leasing:
         finally:
             self._end(name, turn)
 
-    def _give_back(self, name: Name) -> Program[None]:
+    def _give_back(self, name: Name, sender: Sender | None = None, timeout_s: float | None = None) -> Program[None]:
         turn = yield from self._begin(name)
         try:
             self.forget(*name)
             try:
-                yield from self._sender.send(Send("DELETE", path_of("v1", "leases", *name)))
+                sent = Send("DELETE", path_of("v1", "leases", *name), timeout_s=timeout_s)
+                yield from (sender or self._sender).send(sent)
             except ApiError as error:
                 if error.status != 404:
                     raise
@@ -130,76 +177,97 @@ class _Leasing:
             self._end(name, turn)
 
     def _extend(self, name: Name, lease: Lease, lease_s: float, ended: Signal) -> Program[None]:
-        """Extend a lease whenever half of its time is over, until `ended` is set or its time is over."""
+        """Extend a lease whenever half of its time is over, until `ended` is set or the lease is lost."""
+        once = Sender(self._sender.url, Retries(attempts_max=1), self._sender.on_unreachable)
         while True:
-            left_s = lease.good_until_s - self._monotonic()
-            if (yield Wait(ended, max(0.0, left_s / 2))):
+            left_s = max(EXTEND_S_MIN, lease.good_until_s - self._monotonic())
+            if (yield Wait(ended, left_s / 2)) or lease.lost is not None:
                 return
             try:
-                lease.take(*(yield from self._request(name, self._now() + timedelta(seconds=lease_s))))
+                lease.extend(*(yield from self._request(name, lease_s, once, left_s / 4)))
             except RankcurveError as error:
-                if isinstance(error, ApiError) or self._monotonic() >= lease.good_until_s:
-                    lease.lost = error
-                    return
+                lease.fail(error)
 
-    def _find(self, name: Name, lease_expires: datetime) -> Lease | None:
+    def _leave(self, name: Name, *, extending: bool) -> Program[None]:
+        """Give back a held lease, unless an attempt to extend it is under way, which could then lease it anew."""
+        until_s = self._monotonic() + LEAVE_S
+        asked = self._sender
+        sender = Sender(asked.url, asked.retries, asked.on_unreachable, lambda: self._monotonic() >= until_s)
+        try:
+            if extending:
+                raise UnreachableError("no answer to the attempt to extend it")
+            yield from self._give_back(name, sender, LEAVE_S)
+        except RankcurveError as error:
+            self.forget(*name)
+            logger.warning("the lease of %s is not given back, and ends by itself: %s", one_line(name[2]), error)
+
+    def _find(self, name: Name, lease_expires: Term) -> Lease | None:
         """Return the remembered lease if it lasts long enough."""
-        with self._guard:
-            known = self._known.get(name)
-            if known is None:
+        mine = self._mine.get()
+        with mine.guard:
+            known = mine.known.get(name)
+            if known is None or known.lost is not None:
                 return None
-            left_s = known.good_until_s - self._monotonic()
-            wanted_s = (lease_expires - self._now()).total_seconds()
+            left_s, wanted_s = known.good_until_s - self._monotonic(), lease_expires
+            if isinstance(wanted_s, datetime):
+                wanted_s = (wanted_s - self._now()).total_seconds()
             if left_s <= self._renew_before_s or left_s < wanted_s * self._enough_ratio:
                 return None
-            self._known.move_to_end(name)
+            mine.known.move_to_end(name)
             return known
 
-    def _ask(self, name: Name, lease_expires: datetime) -> Program[Lease]:
+    def _ask(self, name: Name, lease_expires: Term) -> Program[Lease]:
         try:
-            answer, asked_s = yield from self._request(name, lease_expires)
+            answer, asked_s = yield from self._request(name, lease_expires, self._sender)
         except ApiError:
             self.forget(*name)
             raise
-        lease = Lease(answer, asked_s)
-        with self._guard:
-            self._known[name] = lease
-            self._known.move_to_end(name)
-            while len(self._known) > self._leases_max:
-                self._known.popitem(last=False)
+        lease, mine = Lease(answer, asked_s, self._monotonic), self._mine.get()
+        with mine.guard:
+            mine.known[name] = lease
+            mine.known.move_to_end(name)
+            while len(mine.known) > self._leases_max:
+                mine.known.popitem(last=False)
         return lease
 
-    def _request(self, name: Name, lease_expires: datetime) -> Program[tuple[LeaseAnswer, float]]:
+    def _request(
+        self, name: Name, lease_expires: Term, sender: Sender, timeout_s: float | None = None
+    ) -> Program[tuple[LeaseAnswer, float]]:
         """Return the service's answer, and the time on the monotonic clock before the first attempt."""
-        client_id, pool_id, key = name
-        body = {"client_id": client_id, "pool_id": pool_id, "key": key, "region": self._region}
+        body: dict[str, object] = dict(zip(("client_id", "pool_id", "key"), name, strict=True))
+        if isinstance(lease_expires, datetime):
+            body["lease_expires"] = lease_expires.isoformat()
+        else:
+            body["lease_seconds"] = lease_expires
         asked_s = self._monotonic()
-        sent = Send(
-            "POST", path_of("v1", "leases"), ENCODER.encode(body | {"lease_expires": lease_expires.isoformat()})
-        )
-        reply: Reply = yield from self._sender.send(sent)
-        return decode(reply.content, LeaseAnswer), asked_s
+        content = ENCODER.encode(body | {"region": self._region})
+        reply: Reply = yield from sender.send(Send("POST", path_of("v1", "leases"), content, timeout_s=timeout_s))
+        answer = decode(reply.content, LeaseAnswer)
+        check_name(answer.key, name[2])
+        return answer, asked_s
 
     def _begin(self, name: Name) -> Program[_Turn]:
-        with self._guard:
-            turn = self._turns.setdefault(name, _Turn(self.transport.make_lock()))
+        mine = self._mine.get()
+        with mine.guard:
+            turn = mine.turns.setdefault(name, _Turn(self.transport.make_lock()))
             turn.callers += 1
         try:
             yield Acquire(turn.lock)
         except BaseException:
-            self._leave(name, turn)
+            self._drop(name, turn)
             raise
         return turn
 
     def _end(self, name: Name, turn: _Turn) -> None:
         turn.lock.release()
-        self._leave(name, turn)
+        self._drop(name, turn)
 
-    def _leave(self, name: Name, turn: _Turn) -> None:
-        with self._guard:
+    def _drop(self, name: Name, turn: _Turn) -> None:
+        mine = self._mine.get()
+        with mine.guard:
             turn.callers -= 1
             if not turn.callers:
-                del self._turns[name]
+                del mine.turns[name]
 
 
 class Leases(_Leasing, SyncRunner):
@@ -209,10 +277,14 @@ class Leases(_Leasing, SyncRunner):
 
     @contextmanager
     def hold(self, client_id: str, pool_id: str, key: str, *, lease_s: float = LEASE_S) -> Iterator[Lease]:
-        """Provide a lease that a thread extends until the end of the block, which gives it back. Raises as `get`."""
+        """Provide a lease that a thread extends until the end of the block, which gives it back. Raises as `get`.
+
+        A lease that can't be given back within seconds ends by itself. A forked process neither extends it nor gives
+        it back.
+        """
         name = (client_id, pool_id, key)
-        lease = self.run(self._get(name, self._now() + timedelta(seconds=lease_s)))
-        ended = threading.Event()
+        lease = self.run(self._get(name, lease_s))
+        ended, process = threading.Event(), os.getpid()
         thread = threading.Thread(
             target=self.run, args=(self._extend(name, lease, lease_s, ended),), name=f"lease of {key}", daemon=True
         )
@@ -221,8 +293,9 @@ class Leases(_Leasing, SyncRunner):
             yield lease
         finally:
             ended.set()
-            thread.join()
-            self.run(self._give_back(name))
+            if process == os.getpid():
+                thread.join(LEAVE_S)
+                self.run(self._leave(name, extending=thread.is_alive()))
 
 
 class AsyncLeases(_Leasing, AsyncRunner):
@@ -232,14 +305,18 @@ class AsyncLeases(_Leasing, AsyncRunner):
 
     @asynccontextmanager
     async def hold(self, client_id: str, pool_id: str, key: str, *, lease_s: float = LEASE_S) -> AsyncIterator[Lease]:
-        """Provide a lease that a task extends until the end of the block, which gives it back. Raises as `get`."""
+        """Provide a lease that a task extends until the end of the block, which gives it back. Raises as `get`.
+
+        A lease that can't be given back within seconds ends by itself.
+        """
         name = (client_id, pool_id, key)
-        lease = await self.run(self._get(name, self._now() + timedelta(seconds=lease_s)))
+        lease = await self.run(self._get(name, lease_s))
         ended = asyncio.Event()
         task = asyncio.create_task(self.run(self._extend(name, lease, lease_s, ended)))
         try:
             yield lease
         finally:
             ended.set()
-            await task
-            await self.run(self._give_back(name))
+            _, extending = await asyncio.wait({task}, timeout=LEAVE_S)
+            task.cancel()
+            await self.run(self._leave(name, extending=bool(extending)))
