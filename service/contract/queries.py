@@ -26,6 +26,7 @@ from .values import (
     COLUMN_PATTERN,
     DECIMAL_PATTERN,
     INT64_MAX,
+    SEARCH_PATTERN,
     parse_board_id,
     parse_column,
 )
@@ -41,6 +42,7 @@ _Rank = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": INT64_MA
 _Percentile = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
 _Column = Annotated[str, Meta(extra_json_schema={"pattern": COLUMN_PATTERN})]
 _Board = Annotated[str, Meta(description=ALIASES_DESCRIPTION, extra_json_schema={"pattern": ANY_BOARD_PATTERN})]
+_Search = Annotated[str, Meta(extra_json_schema={"pattern": SEARCH_PATTERN})]
 _Decimal = Annotated[str, Meta(extra_json_schema={"pattern": DECIMAL_PATTERN})]
 _Cursor = Annotated[
     str,
@@ -78,9 +80,9 @@ class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BoardsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
-    prefix: str = ""
+    prefix: _Search = ""
     contains: Annotated[
-        str, Meta(max_length=128, description="A part of the ids, in upper or lower case. Every id is compared.")
+        _Search, Meta(max_length=128, description="A part of the ids, in upper or lower case. Every id is compared.")
     ] = ""
     order: Literal["id", "activity"] = "id"
     families: Annotated[bool, Meta(description="Whether to list the leaderboards of families, too.")] = True
@@ -351,6 +353,8 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     boards: list[str] = []
     for name, value in pairs:
+        if "\0" in value:  # PostgreSQL can't look it up
+            raise ProblemError("bad_request", "the parameter has a NUL character", pointer=clip_text(name))
         if name == _BOARDS and name in lists:
             boards.append(value)
             found[name] = _boards(boards)

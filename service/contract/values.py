@@ -39,6 +39,7 @@ COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
 DECIMAL_PATTERN = "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 NO_NUL_PATTERN = "^[^\\u0000]+$"
+SEARCH_PATTERN = "^[^\\u0000]*$"  # of text that is only looked for
 
 if TYPE_CHECKING:
     Number: TypeAlias = int | msgspec.Raw

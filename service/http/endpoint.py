@@ -246,7 +246,7 @@ class Endpoint:
     ) -> Call:
         raw = request.raw_path
         if "%" in raw:
-            _check_utf8(raw.partition("?")[0])
+            _check_path(raw.partition("?")[0])
         path = {name: parse(value) for (name, parse), value in zip(self._path, parameters, strict=True)}
         query_text = request.rel_url.raw_query_string if "?" in raw else ""
         query = None
@@ -318,12 +318,14 @@ def parse_media_type(header: str) -> str:
     return media_type.strip().lower()
 
 
-def _check_utf8(raw_path: str) -> None:
-    """Refuse a path whose percent escapes are not UTF-8.
+def _check_path(raw_path: str) -> None:
+    """Refuse a path whose percent escapes are not UTF-8, or have NUL, which PostgreSQL can't look up.
 
     aiohttp would not decode `%FF`. The request would reach the owner named `%FF`, whose correct path has `%25FF`.
     """
     try:
-        unquote_to_bytes(raw_path).decode("utf-8")
+        text = unquote_to_bytes(raw_path).decode("utf-8")
     except UnicodeError as error:
         raise ProblemError("bad_request", "the path is not UTF-8 after its percent escapes are decoded") from error
+    if "\0" in text:
+        raise ProblemError("bad_request", "the path has a NUL character")

@@ -19,6 +19,7 @@ from service.contract.values import (
     DECIMAL_PATTERN,
     INT64_MAX,
     NO_CONTROL_PATTERN,
+    SEARCH_PATTERN,
 )
 
 from .openapi_examples import Schema
@@ -28,7 +29,7 @@ SSE_TYPE = "text/event-stream"
 _CODE = re.compile(r"^\* `(\w+)`", re.MULTILINE)
 _PATTERN_NAMES = {
     ANY_BOARD_PATTERN: "id of a leaderboard", COLUMN_PATTERN: "name of a column", DECIMAL_PATTERN: "decimal number",
-    NO_CONTROL_PATTERN: "text",  # the descriptions of owners and keys of leases say more
+    SEARCH_PATTERN: "text", NO_CONTROL_PATTERN: "text",  # the descriptions of owners and keys of leases say more
 }  # fmt: skip
 _FIRST_TAGS = ("Leaderboards", "Posting", "Owners", "Rankings", "Families", "Journal")  # what newcomers look for
 _METHODS = ("GET", "PUT", "POST", "DELETE")

@@ -154,6 +154,8 @@ async def _find_board(context: Context, named: str) -> Board:
     """Return the board with an id, or the board of a family that an alias stands for. Raises UnknownBoardError."""
     if (known := context.catalog.find_known(named)) is not None:
         return known
+    if "\0" in named:  # PostgreSQL can't look it up
+        raise UnknownBoardError(f"no leaderboard {named!r}")
     [board_id] = await context.catalog.resolve_aliases([named], context.now_us())
     return await context.catalog.find_board(board_id)
 
