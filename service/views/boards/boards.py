@@ -22,7 +22,14 @@ from service.contract.responses.boards import (
 )
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, parse_decimal, to_micros, to_wire_number
-from storage.boards.boards import change_board, create_board, delete_board, list_boards, reset_board
+from storage.boards.boards import (
+    change_board,
+    create_board,
+    delete_board,
+    find_gone_segments,
+    list_boards,
+    reset_board,
+)
 from storage.boards.closed_boards import is_closed
 from storage.boards.families import find_families_by_key
 from storage.boards.totals import ALL_ENTRIES, find_totals_of
@@ -199,13 +206,14 @@ async def _list_by_activity(context: Context, query: BoardsQuery, limit: int, of
         if len(boards) > ACTIVE_BOARDS_MAX:
             detail = f"more than {ACTIVE_BOARDS_MAX} leaderboards match; leave out those of families, or name a part"
             raise ProblemError("too_many_boards", detail, pointer="order")
-        active: dict[int, int] = {}
-        for partition, theirs in by_partition(part for board in boards for part in board.parts):
-            keys = [part.key for part in theirs]
-            active |= yield from in_partition(partition, change_log.find_last_changes(keys))
+        logged = list(boards)  # a split leaves the changes in the logs of the board and of its earlier segments
         for board in boards:
-            if changed := [active[part.key] for part in board.segments if part.key in active]:
-                active[board.key] = max(changed)
+            logged += [*board.segments, *((yield from find_gone_segments(board)) if board.segments else ())]
+        active: dict[int, int] = {}
+        for partition, theirs in by_partition(logged):
+            board_of = {part.key: part.segment_of or part.key for part in theirs}
+            for key, at_us in (yield from in_partition(partition, change_log.find_last_changes([*board_of]))).items():
+                active[board_of[key]] = max(at_us, active.get(board_of[key], 0))
         places = {board.key: (-active.get(board.key, board.created_at_us), board.id) for board in boards}
         wanted = sorted((board for board in boards if places[board.key] > start), key=lambda board: places[board.key])
         found = yield from _with_state(wanted[: limit + 1], context.now_us())

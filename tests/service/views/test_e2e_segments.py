@@ -110,6 +110,24 @@ async def test_an_erased_owner_leaves_the_log_of_earlier_segments(service: Servi
     assert [line["kind"] for line in lines if line["board"] == "four"].count("move") == 1
 
 
+async def test_a_split_board_keeps_its_time_in_the_order_by_activity(service: Service, partitions_url: str) -> None:
+    await fill(service)
+    await service.must("PUT", "/v1/leaderboards/idle", SPEC)
+    await service.must("POST", "/v1/leaderboards/four/posts", {"owner": "o07", "stats": {"xp": 1}})
+
+    async def list_active() -> list[tuple[str, str, int]]:
+        listed = (await service.get("/v1/leaderboards?order=activity"))["leaderboards"]
+        return [(board["id"], board["active_at"], board["entries"]) for board in listed]
+
+    before = await list_active()
+    assert [board for board, *_ in before] == ["four", "idle", "one"]
+    for segments in ("3", "2"):
+        await asyncio.to_thread(run, "board", "split", "four", segments, "--store", partitions_url, code=0)
+        [first, *others] = await list_active()
+        assert (first[0], first[2], others) == ("four", len(OWNERS), before[1:])
+        assert first[1] >= before[0][1]
+
+
 async def entries_of(service: Service, board: str) -> int:
     return int((await service.get(f"/v1/leaderboards/{board}"))["entries"])
 
