@@ -128,7 +128,7 @@ async def time_in_store(store_url: str, rows: int) -> tuple[float, float, float]
 def _fit(store: Store, entries: Entries, index: int) -> Program[CountStart]:
     mark = yield from change_log.take_mark()
     curve = yield from sample_curve(store.dialect, entries, index, gap_rows_max=10_000, now_us=1)
-    return CountStart(curve, mark, _CHANGES_MAX)
+    return CountStart(curve, mark, _CHANGES_MAX, 0)
 
 
 async def _time_short_count(store: Store, ranking: Ranking, start: CountStart, rank: int) -> float:

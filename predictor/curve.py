@@ -60,6 +60,11 @@ class Curve(KnotRanks):
         return False
 
     @property
+    def tag(self) -> str:
+        """Return a text that differs from those of all curves of the column that may give other ranks."""
+        return str(self.as_of_us)
+
+    @property
     def moved(self) -> int:
         """Return 0: no move since the fit is counted."""
         return 0

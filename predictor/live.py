@@ -147,10 +147,11 @@ class LiveCurve(KnotRanks):
         KnotsInvalidError: the counts cannot belong to this curve.
     """
 
-    __slots__ = ("_as_of", "fit", "is_as_fitted", "moved", "total")
+    __slots__ = ("_as_of", "_version", "fit", "is_as_fitted", "moved", "total")
 
-    def __init__(self, fit: Curve, counts: LiveCounts, *, as_of: AsOf) -> None:
-        self.fit = fit
+    def __init__(self, fit: Curve, counts: LiveCounts, *, as_of: AsOf, version: int = 0) -> None:
+        """Make a curve. `version` differs from those of all other counts of this fit."""
+        self.fit, self._version = fit, version
         self._as_of = as_of
         runs = list(map(add, (knot.ties for knot in fit.knots), counts.runs))
         starts = [0, *(knot.better_count + knot.ties for knot in fit.knots)]
@@ -187,6 +188,11 @@ class LiveCurve(KnotRanks):
     def freeze_time(self) -> None:
         """Keep `as_of_us` at its present value from now on. Call this when the counts are no longer updated."""
         self._as_of = AsOf(self._as_of.us)
+
+    @property
+    def tag(self) -> str:
+        """Return a text that differs from those of all curves of the column that may give other ranks."""
+        return self.fit.tag if self.is_as_fitted else f"{self.fit.tag}-{self._version}"
 
     @property
     def method(self) -> FitMethod:

@@ -11,6 +11,7 @@ The parts are curves of about the same moment, so the sum is as of the earliest 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from hashlib import blake2b
 
 from .curve import FitMethod
 from .live import RankCurve
@@ -30,6 +31,11 @@ class SummedCurve:
     @property
     def as_of_us(self) -> int:
         return min([part.as_of_us for part in self.parts])
+
+    @property
+    def tag(self) -> str:
+        """Return a text that differs from those of all curves of the column that may give other ranks."""
+        return blake2b(" ".join([part.tag for part in self.parts]).encode(), digest_size=16).hexdigest()
 
     @property
     def method(self) -> FitMethod:

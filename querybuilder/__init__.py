@@ -59,6 +59,7 @@ from querybuilder.terms import (
     count_if,
     desc,
     excluded,
+    larger_of,
     length,
     lit,
     lower_case,

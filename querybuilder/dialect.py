@@ -51,6 +51,7 @@ class Dialect:
     no_limit: str  # SQL that must stand before an OFFSET if there is no LIMIT
     clock_us: str  # SQL for the current time in microseconds since 1970
     smaller: str  # the name of the SQL function that returns the smaller of two values
+    larger: str  # and of the one that returns the larger
     counts_skipped: bool = True  # an insert of several rows that skips conflicts reports how many it inserted
     schema_of: Callable[[str], str | None] = lambda table: None  # the schema of a table; None: that of the connection
 
@@ -77,6 +78,7 @@ SQLITE = Dialect(
     no_limit="LIMIT -1 ",
     clock_us="(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)",
     smaller="min",
+    larger="max",
 )
 POSTGRES = Dialect(
     name="postgres",
@@ -98,6 +100,7 @@ POSTGRES = Dialect(
     no_limit="",
     clock_us="(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
     smaller="least",
+    larger="greatest",
 )
 
 

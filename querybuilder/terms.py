@@ -263,6 +263,12 @@ def smaller_of(left: Operand, right: Operand) -> Term:
     return Expression(lambda out: f"{out.dialect.smaller}({first.render(out)}, {second.render(out)})")
 
 
+def larger_of(left: Operand, right: Operand) -> Term:
+    """Return the larger of two values. If one of them is null, the result depends on the database."""
+    first, second = term(left), term(right)
+    return Expression(lambda out: f"{out.dialect.larger}({first.render(out)}, {second.render(out)})")
+
+
 def collated(text: Term) -> Term:
     """Return a text that is compared by code points, as in a sortable column. A `seed` of `recursive` needs this."""
     return Expression(lambda out: f"({text.render(out)}{out.dialect.collation})")

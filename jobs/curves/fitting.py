@@ -21,7 +21,7 @@ from storage.curves.sampling import sample_curve
 from storage.curves.scanning import scan_column
 from storage.curves.shared_curves import ListedCurve
 from storage.curves.stored_curves import find_listed_curves
-from storage.log.change_log import change_log
+from storage.log.change_log import change_log, date_snapshot
 from storage.records import Board, RefreshMethod
 from storage.store import Program, Store
 
@@ -38,6 +38,7 @@ class FitSnapshot(NamedTuple):
 
     changes: int  # the board's count of changes
     mark: int  # the first position of the change log that the snapshot does not hold
+    as_of_us: int  # the time at which the snapshot was the current state
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +103,24 @@ class Fitting:
         changes = (state.changes - listed.changes) / age_s * (state.entries / self._rows_per_s)
         return changes <= self._limits.scan_changes_ratio * state.entries
 
-    def _read_snapshot(self, board: Board) -> Program[FitSnapshot]:
+    def _read_snapshot(self, board: Board, asked_us: int) -> Program[FitSnapshot]:
+        """Return the state of a board in the snapshot that is read after `asked_us`."""
         totals = yield from find_totals([board.key])
-        mark = yield from change_log.take_mark()
-        return FitSnapshot(totals[board.key].get(CHANGES, 0), mark)
+        mark, changed_us = yield from change_log.read_counter()
+        as_of_us = date_snapshot(changed_us, asked_us, self._now_us)
+        return FitSnapshot(totals[board.key].get(CHANGES, 0), mark, as_of_us)
 
     async def _sample(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
         entries = self._open_boards.open_board(board)
         store = self._sampled.for_board(board)
         dialect, gap_rows_max = store.dialect, self._limits.gap_rows_max
-        # The time is read before the snapshot, so that the curve counts every write acknowledged before `as_of`.
-        now_us = self._now_us()
+        asked_us = self._now_us()
 
         def sampled() -> Program[tuple[Curve, FitSnapshot]]:
-            seen = yield from self._read_snapshot(board)
-            curve = yield from sample_curve(dialect, entries, column_index, gap_rows_max=gap_rows_max, now_us=now_us)
+            seen = yield from self._read_snapshot(board, asked_us)
+            curve = yield from sample_curve(
+                dialect, entries, column_index, gap_rows_max=gap_rows_max, now_us=seen.as_of_us
+            )
             return curve, seen
 
         curve, seen = await store.read(sampled, heavy=True)
@@ -126,14 +130,14 @@ class Fitting:
 
     async def _scan(self, board: Board, column_index: int, state: ColumnState) -> tuple[Curve, FitSnapshot]:
         entries = self._open_boards.open_board(board)
-        now_us = self._now_us()  # read before the snapshot, as in `_sample`
+        asked_us = self._now_us()
         slot, loop = (board.key, column_index), asyncio.get_running_loop()
 
         def progress(read: int) -> None:  # runs on a thread of the store
             loop.call_soon_threadsafe(self._progress, slot, read)
 
         def scanned() -> Program[tuple[Tally, FitSnapshot]]:
-            seen = yield from self._read_snapshot(board)
+            seen = yield from self._read_snapshot(board, asked_us)
             tally = yield from scan_column(entries, column_index, self._limits, progress=progress)
             return tally, seen
 
@@ -145,7 +149,7 @@ class Fitting:
             tally, seen = await self._sampled.for_board(board).read(scanned, heavy=True)
             read_s = self._monotonic() - started
             samples, gap_rows_max = board.spec.predictor.samples, self._limits.gap_rows_max
-            curve = await asyncio.to_thread(_fit, tally, samples, gap_rows_max, now_us)
+            curve = await asyncio.to_thread(_fit, tally, samples, gap_rows_max, seen.as_of_us)
         finally:
             del self._left[slot]
             self._observer.scan_read(0, left=sum(self._left.values()))

@@ -20,11 +20,13 @@ import structlog
 from jobs.job_context import JobContext
 from jobs.ownership import JOB_POOL, HeldLease, Ownership
 from predictor import AsOf, Curve, CurveCorruptError, KnotsInvalidError, LiveCounts, LiveCurve, Move, decode_curve
+from storage.boards.totals import CHANGES
 from storage.curves.folding import FoldBacklog, KnownCurves, read_fold_backlog
 from storage.curves.live_counts import FoldState, StoredCounts, store_folded
 from storage.curves.shared_curves import ListedCurve, Slot
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError
 from storage.log.cells import CellSpan, RankedCells
+from storage.log.change_log import date_snapshot
 
 log = structlog.get_logger(__name__)
 
@@ -82,8 +84,8 @@ class Counting:
                 if self._counted(tracked, found) or slot in begun:
                     LiveCurve(tracked.curve, tracked.counts, as_of=AsOf(0))  # raises if the counts can't be the curve's
                     fit, number = tracked.fit, version + len(written) + 1
-                    document = tracked.counts.encode()
-                    written.append(StoredCounts(*slot, fit.epoch, fit.version, number, document))
+                    document, changes = tracked.counts.encode(), found.totals[slot[0]].get(CHANGES, 0)
+                    written.append(StoredCounts(*slot, fit.epoch, fit.version, number, document, changes))
             except KnotsInvalidError as error:
                 log.error("live_counts_void", board_key=slot[0], column_index=slot[1], detail=str(error))
                 gone.append(tracked.fit)
@@ -92,7 +94,7 @@ class Counting:
             self._held.pop(slot, None)
             self.known.fits[slot[0]].pop(slot[1], None)
             number = version + len(written) + 1
-            written.append(StoredCounts(*slot, fit.epoch, fit.version, number, b""))
+            written.append(StoredCounts(*slot, fit.epoch, fit.version, number, b"", 0))
         self.void, self.busy = len(gone), found.rows > 0 or found.others
         while len(self._held) > self._curves_max:
             self._held.popitem(last=False)
@@ -198,7 +200,7 @@ class FoldJob:
             StoreBusyError: the store failed.
         """
         started = self._monotonic()
-        now_us = self._now_us()  # read before the snapshot, so that all changes acknowledged before it are counted
+        asked_us = self._now_us()
         found = await self._read(counting)
         if found.lost and counting.known.version:
             # With version 0, the next read lists all curves. Some of them can still be counted, from their fits on.
@@ -207,10 +209,11 @@ class FoldJob:
             found = await self._read(counting)
         was_busy, before = counting.busy, found.before
         counts = await asyncio.to_thread(counting.count_backlog, found)
+        as_of_us = date_snapshot(found.changed_us, asked_us, self._now_us)
         has_news = was_busy or counts or found.rows or found.others
-        if has_news or before is None or now_us - before.as_of_us >= IDLE_US:
+        if has_news or before is None or as_of_us - before.as_of_us >= IDLE_US:
             version = counts[-1].version if counts else before.version if before else 0
-            folded = FoldState(found.mark, now_us, version)
+            folded = FoldState(found.mark, as_of_us, version)
             await self._store.write(lambda: held.renew_and(store_folded(folded, counts)))
             await self._book.poll_live(self._partition)
         took_s = self._monotonic() - started

@@ -198,6 +198,7 @@ async def store_and_serve(
     with book.remember_forgotten():
         version = await store.for_board(board).write(stored)
         held.is_released = True
-        served = ServedCurve(board.key, column_index, board.epoch, version, curve, seen.mark, partition=board.partition)
+        marks = seen.mark, seen.changes
+        served = ServedCurve(board.key, column_index, board.epoch, version, curve, *marks, partition=board.partition)
         book.serve_curve(served)
     return served

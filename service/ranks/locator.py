@@ -29,6 +29,7 @@ from storage.entries.entries import Entries
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
 from storage.entries.rankings import Ranking
 from storage.log.cells import TIME_DIGITS
+from storage.log.change_log import date_snapshot
 from storage.reads.point_reads import NO_STARTS, EntryRead, PointReads
 from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
@@ -54,6 +55,7 @@ class LocatedRank(NamedTuple):
     high: int
     method: RankMethod
     as_of_us: int
+    curve: AnyCurve | None = None  # the curve that the rank was read off; None: the rank was counted
 
     @property
     def exact(self) -> bool:
@@ -69,7 +71,7 @@ def locate_by_curve(curve: AnyCurve, ranking: Ranking, wanted: WantedRank) -> Lo
         # curve does not know this order, so the bracket covers the ranks of all these owners.
         ties = curve.ties_at(key)
         high = high + ties - 1 if ties else max(high, curve.locate(key + 1).high - 1)
-    return LocatedRank(rank, low, high, "knot" if low == high else "curve", curve.as_of_us)
+    return LocatedRank(rank, low, high, "knot" if low == high else "curve", curve.as_of_us, curve)
 
 
 class _Column(NamedTuple):
@@ -104,7 +106,7 @@ class Locator:
     ) -> None:
         board = self.board = entries.board
         self.entries = entries
-        self._store, self._book, self._limits, self._crowd, self._now_us = store, book, limits, crowd, now_us
+        self._store, self._book, self._limits, self._crowd, self.now_us = store, book, limits, crowd, now_us
         self._reads = reads
         # An archive counts every rank exactly, as of the time when the board was closed. So no curve is used.
         self._archived = board.archived_us is not None
@@ -144,12 +146,11 @@ class Locator:
         return [self._ranked_indexes[name] for name in names]
 
     def find_position(
-        self, column_index: int, cell: str, mode: RankMode, starts: CountStarts, read: EntryRead, as_of_us: int
+        self, column_index: int, cell: str, mode: RankMode, starts: CountStarts, read: EntryRead
     ) -> Position | None:
         """Return the position of an owner's cell that `read` counted, or else the position that the curve gives it.
 
-        Return None if the caller must use `find_positions`. `starts`: those that `read` got. `as_of_us`: a time before
-        the read.
+        Return None if the caller must use `find_positions`. `starts`: those that `read` got.
 
         Nearly every request for a position is answered here. For speed, this function does the work of
         `locate_without_count` and `make_position`. Without a count, it handles only columns in which equal values share
@@ -159,8 +160,7 @@ class Locator:
         method: RankMethod
         if count is not None:
             total = count.totals.get(column_index, 0)
-            rank = low = high = 1 + count.better_count + count.ties_before
-            method = "gap" if count.from_anchor else "count"
+            rank, low, high, method, as_of_us, _ = self.locate_by_count(count)
             text = int(cell[:-TIME_DIGITS] if column.timed else cell)
         else:
             curve = None if self._archived else self._book.find_curve(self.board, column_index)
@@ -199,6 +199,11 @@ class Locator:
         curves = {index: self.find_curve(index) for index in indexes}
         return {index: curve.total for index, curve in curves.items() if curve is not None}
 
+    def is_exact_now(self, located: LocatedRank, index: int, totals: dict[int, int]) -> bool:
+        """Return whether a rank is exact in the snapshot with these totals, in which it was counted if it was."""
+        curve = located.curve
+        return located.exact and (curve is None or self._book.is_current(self.board, index, curve, totals))
+
     def find_gap_rows_max(self, ranks: int) -> int:
         """Return how many entries a gap may hold that `auto` counts in, if a request wants this many ranks."""
         short = self.short_gap_rows
@@ -236,16 +241,16 @@ class Locator:
         if self._archived:
             return None
         changes_max = self._limits.exact_changes_max if changes_max is None else changes_max
-        starts: list[CountStart] = []
+        starts, asked_us = list[CountStart](), self.now_us()
         for part in self.board.parts:
             found = self._book.find_curve_and_mark(part, column_index)
             if found is None or found[1] is None:
                 return None
-            starts.append(CountStart(found[0], found[1], changes_max))
+            starts.append(CountStart(found[0], found[1], changes_max, asked_us))
         if not self.board.segments:
             return starts[0]
         curve = SummedCurve([start.curve for start in starts])  # type: ignore[misc]
-        return CountStart(curve, 0, changes_max, tuple(starts))
+        return CountStart(curve, 0, changes_max, asked_us, tuple(starts))
 
     def find_count_starts(self, indexes: Iterable[int]) -> CountStarts:
         """Return the start of a count for each of these columns that has one, by column index."""
@@ -273,33 +278,45 @@ class Locator:
         key = self.entries.rankings[wanted.column_index].padding.key_of_cell(wanted.cell)
         return start.curve.find_gap(key).rows > self._limits.light_read_rows_max
 
-    def locate_rank(self, wanted: WantedRank, mode: RankMode, starts: CountStarts) -> Program[LocatedRank]:
+    def locate_rank(
+        self, wanted: WantedRank, mode: RankMode, starts: CountStarts, asked_us: int
+    ) -> Program[LocatedRank]:
         """Return the rank that the curve gives the cell. If it must be counted, count it."""
         located = self.locate_without_count(wanted, mode, self.find_gap_rows_max(1))
         if located is None:
-            located = yield from self.count_rank(wanted, mode, starts)
+            located = yield from self.count_rank(wanted, mode, starts, asked_us)
         return located
 
-    def count_rank(self, wanted: WantedRank, mode: RankMode, starts: CountStarts) -> Program[LocatedRank]:
+    def count_rank(
+        self, wanted: WantedRank, mode: RankMode, starts: CountStarts, asked_us: int
+    ) -> Program[LocatedRank]:
+        """Count a rank. `starts` and `asked_us` were taken before the read began."""
         ranking, owner = self.entries.rankings[wanted.column_index], self._owner_among_ties(wanted)
-        as_of_us = (self._archived and self.board.closed_us) or self._now_us()
         start = starts.get(wanted.column_index)
         if start is not None:
             found = yield from ranking.count_from_anchor(start, wanted.cell, owner=owner)
             if found is not None:
-                return rank_from_anchor(found, as_of_us)
+                return self.locate_by_count(found)
         curve = None if mode == "exact" else self.find_curve(wanted.column_index)
-        if curve is None:
-            better_count = yield from ranking.count_better(wanted.cell)
-        else:
-            rows_max = max(1, self._exact_top) * COUNT_SLACK
-            better_count = yield from ranking.count_better_up_to(wanted.cell, rows_max)
-            if better_count >= rows_max:
-                return locate_by_curve(curve, ranking, wanted)
+        rows_max = None if curve is None else max(1, self._exact_top) * COUNT_SLACK
+        found = yield from ranking.count_from_top(wanted.cell, rows_max, asked_us)
+        if curve is not None and rows_max is not None and found.better_count >= rows_max:
+            return locate_by_curve(curve, ranking, wanted)
         if owner:
-            better_count += (yield from ranking.count_tied(wanted.cell, owner))[1]
-        rank = 1 + better_count
-        return LocatedRank(rank, rank, rank, "count", as_of_us)
+            found = found._replace(ties_before=(yield from ranking.count_tied(wanted.cell, owner))[1])
+        return self.locate_by_count(found)
+
+    def locate_by_count(self, found: GapCount) -> LocatedRank:
+        """Return the rank that a count found, as of a time at which its snapshot was the current state.
+
+        Segments have snapshots of their own. So their sum is as of the time before the first snapshot, and its bracket
+        covers what was posted since then.
+        """
+        rank = 1 + found.better_count + found.ties_before
+        method: RankMethod = "gap" if found.from_anchor else "count"
+        if found.is_sum:
+            return LocatedRank(rank, max(1, rank - found.late), rank + found.late, method, found.asked_us)
+        return LocatedRank(rank, rank, rank, method, date_snapshot(found.changed_us, found.asked_us, self.now_us))
 
     def _owner_among_ties(self, wanted: WantedRank) -> str:
         """Return the owner if a count must find the owner's place among equal cells, else an empty text.
@@ -335,26 +352,26 @@ class Locator:
         self, wanted: Sequence[WantedRank], mode: RankMode
     ) -> tuple[list[LocatedRank], dict[int, int]]:
         """Return the ranks in the order of `wanted`, and the board's totals from the same snapshot."""
-        starts = self.find_count_starts({each.column_index for each in wanted})
+        asked_us, starts = self.now_us(), self.find_count_starts({each.column_index for each in wanted})
         far = any(self.may_read_many_rows(each, mode, starts) for each in wanted)
         if len(wanted) == 1 and starts and not far:
             # One statement counts the rank and reads the totals.
             (each,) = wanted
             if self.board.segments:
                 return await self._count_in_segments(each, starts[each.column_index])
-            count, as_of_us = self.entries.rankings[each.column_index].count_from_anchor, self._now_us()
+            count = self.entries.rankings[each.column_index].count_from_anchor
             start, owner = starts[each.column_index], self._owner_among_ties(each)
             alone = await read_single(self._store, lambda: count(start, each.cell, owner=owner))
             if alone is not None:
                 check_copy(self.board, alone.totals)
-                return [rank_from_anchor(alone, as_of_us)], alone.totals
+                return [self.locate_by_count(alone)], alone.totals
             # The change log can't confirm that the start is usable, so count from the top.
             starts, far = {}, mode == "exact"
 
         def count_all() -> Program[tuple[list[LocatedRank], dict[int, int]]]:
             counted = []
             for each in wanted:
-                counted.append((yield from self.count_rank(each, mode, starts)))
+                counted.append((yield from self.count_rank(each, mode, starts, asked_us)))
             return counted, (yield from read_board_totals(self.board))
 
         return await self._store.read(count_all, heavy=far)
@@ -363,9 +380,9 @@ class Locator:
         self, wanted: WantedRank, start: CountStart
     ) -> tuple[list[LocatedRank], dict[int, int]]:
         """Count a rank in all segments. Return it, and the board's totals."""
-        cell, as_of_us = (wanted.cell, self._owner_among_ties(wanted)), self._now_us()
+        cell = wanted.cell, self._owner_among_ties(wanted)
         found = await self._reads.count_in_segments(self.board, wanted.column_index, cell, start)
-        return [rank_from_anchor(found, as_of_us)], found.totals
+        return [self.locate_by_count(found)], found.totals
 
     def make_position(self, wanted: WantedRank, located: LocatedRank, totals: dict[int, int]) -> Position:
         column = self.board.spec.columns[wanted.column_index]
@@ -383,11 +400,6 @@ class Locator:
             percentile=percentile(located.rank, total),
             as_of=_as_of(located.as_of_us),
         )
-
-
-def rank_from_anchor(found: GapCount, as_of_us: int) -> LocatedRank:
-    rank = 1 + found.better_count + found.ties_before
-    return LocatedRank(rank, rank, rank, "gap" if found.from_anchor else "count", as_of_us)
 
 
 def count_rows_before(ranking: Ranking, cell: str, owner: str, start: CountStart | None) -> Program[int]:

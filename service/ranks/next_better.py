@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from service.contract.queries import RankMode
 from service.contract.responses.positions import NextPlace, Position
-from service.contract.values import to_wire_number
+from service.contract.values import format_us, to_wire_number
 from storage.entries.rankings import Ranking
 from storage.records import Entry
 from storage.store import Program
@@ -24,7 +24,7 @@ class NextBetterFinder:
 
     def __init__(self, locator: Locator, mode: RankMode) -> None:
         self._locator, self._mode = locator, mode
-        self._starts = locator.find_count_starts(locator.entries.rankings)
+        self._asked_us, self._starts = locator.now_us(), locator.find_count_starts(locator.entries.rankings)
 
     def find_positions(
         self, owner: str, wanted_of: Callable[[Entry], list[WantedRank]]
@@ -37,7 +37,7 @@ class NextBetterFinder:
             return None, {}
         found: dict[int, Position] = {}
         for wanted in wanted_of(entry):
-            located = yield from locator.locate_rank(wanted, self._mode, self._starts)
+            located = yield from locator.locate_rank(wanted, self._mode, self._starts, self._asked_us)
             position = locator.make_position(wanted, located, totals)
             position.next = yield from self._next(wanted, position.rank)
             found[wanted.column_index] = position
@@ -51,7 +51,9 @@ class NextBetterFinder:
         if landed is None:
             return None
         cell, owner = landed
-        found = yield from self._locator.locate_rank(WantedRank(index, cell, owner), self._mode, self._starts)
+        found = yield from self._locator.locate_rank(
+            WantedRank(index, cell, owner), self._mode, self._starts, self._asked_us
+        )
         missing = count_missing_points(ranking, own.cell, cell)
         scale = self._locator.board.spec.columns[index].scale
         return NextPlace(
@@ -61,6 +63,7 @@ class NextBetterFinder:
             low=found.low,
             high=found.high,
             exact=found.exact,
+            as_of=format_us(found.as_of_us),
             value=to_wire_number(ranking.padding.decode_value(cell), scale),
             points=None if missing is None else to_wire_number(missing, scale),
         )

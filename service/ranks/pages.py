@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from predictor import AnyCurve
 from service.contract.cursors import CursorCodec, RowCursor
 from service.contract.responses.boards import Page, RankedEntry
 from service.contract.routes import Tagged
@@ -75,9 +76,10 @@ async def read_first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
     return [page] * len(asked)
 
 
-def make_entity_tag(board: Board, totals: dict[int, int]) -> str:
-    """Return the `ETag` of answers that change only with the board's rows and columns."""
-    return f'W/"{board.key}-{board.epoch}-{totals.get(CHANGES, 0)}-{totals.get(STATE, 0)}"'
+def make_entity_tag(board: Board, totals: dict[int, int], curve: AnyCurve | None = None) -> str:
+    """Return the `ETag` of answers that change only with the board's rows and columns, and with `curve` if given."""
+    off_curve = "" if curve is None else f"-{curve.tag}"
+    return f'W/"{board.key}-{board.epoch}-{totals.get(CHANGES, 0)}-{totals.get(STATE, 0)}{off_curve}"'
 
 
 class Pager:
@@ -150,17 +152,14 @@ class Pager:
         more_after = len(rows) > limit or not (yield from self.ranking.keeps_all_rows())
         return Window(shown, row_number, rank, True, totals, row_number > 1, more_after)
 
-    def make_page(self, window: Window, exact: list[bool] | None = None) -> Page:
-        """Return the rows of a window as a page.
-
-        `exact` says for each row whether its rank is exact. If it is None, `window.exact` says so for all rows.
-        """
+    def make_page(self, window: Window) -> Page:
+        """Return the rows of a window as a page."""
         rows, first_number = window.rows, window.first_row_number
         last_number = first_number + len(rows) - 1
         return Page(
             column=self.board.spec.columns[self._index].name,
             total=window.totals.get(self._index, 0),
-            entries=self._ranked_entries(window, exact or [window.exact] * len(rows)),
+            entries=self._ranked_entries(window),
             next=self._cursor(rows[-1], last_number, window, forward=True) if window.more_after and rows else None,
             prev=self._cursor(rows[0], first_number, window, forward=False) if window.more_before and rows else None,
         )
@@ -169,13 +168,13 @@ class Pager:
         """Return the rows of a window as a page, encoded as JSON."""
         return Tagged(msgspec.json.encode(self.make_page(window)), make_entity_tag(self.board, window.totals))
 
-    def _ranked_entries(self, window: Window, exact: list[bool]) -> list[RankedEntry]:
+    def _ranked_entries(self, window: Window) -> list[RankedEntry]:
         name = self.board.spec.columns[self._index].name
         ranked = []
-        for entry, rank, is_exact in zip(window.rows, rank_rows(self.ranking, window), exact, strict=True):
+        for entry, rank in zip(window.rows, rank_rows(self.ranking, window), strict=True):
             stats = self._locator.format_stats(entry.cells)
             value: Number = stats[name]  # type: ignore[assignment]  # a ranked column's value is a number
-            ranked.append(RankedEntry(rank, is_exact, entry.owner, value, format_us(entry.updated_at_us), stats))
+            ranked.append(RankedEntry(rank, window.exact, entry.owner, value, format_us(entry.updated_at_us), stats))
         return ranked
 
     def _cursor(self, entry: Entry, row_number: int, window: Window, *, forward: bool) -> str:

@@ -3,22 +3,35 @@
 import msgspec
 from aiohttp import hdrs
 
+from predictor import AnyCurve
 from service.context import Context
 from service.contract.routes import Call, Tagged, match_entity_tag
 from service.ranks.pages import make_entity_tag
 from storage.records import Board
 
 
-async def find_unchanged(context: Context, call: Call, board: Board) -> Tagged | None:
-    """Return the answer 304 if the caller has a tag of the board's present state. This takes no read of rows."""
+async def find_unchanged(context: Context, call: Call, board: Board, index: int | None = None) -> Tagged | None:
+    """Return the answer 304 if the caller has a tag of the board's present state. This takes no read of rows.
+
+    `index`: the column whose curve the caller's answer may have been read off. Its tag then names the present curve.
+    """
     known = call.request.headers.get(hdrs.IF_NONE_MATCH)
     if known is None or (known == "*" and "owner" in call.path):  # `*` needs a look whether the owner has an entry
         return None
-    etag = make_entity_tag(board, await context.reads.read_totals(board))
-    return Tagged(None, etag) if match_entity_tag(known, etag) else None
+    totals = await context.reads.read_totals(board)
+    curve = None if index is None else context.curves.book.find_curve(board, index)
+    for etag in (make_entity_tag(board, totals), make_entity_tag(board, totals, curve)):
+        if match_entity_tag(known, etag):
+            return Tagged(None, etag)
+    return None
 
 
-def tag_answer(call: Call, board: Board, totals: dict[int, int], answer: msgspec.Struct) -> Tagged:
-    """Return an answer with the tag of the state that was read with it, or 304 if the caller sent `*`."""
+def tag_answer(
+    call: Call, board: Board, totals: dict[int, int], answer: msgspec.Struct, curve: AnyCurve | None = None
+) -> Tagged:
+    """Return an answer with the tag of the state that was read with it, or 304 if the caller sent `*`.
+
+    `curve`: the curve that a part of the answer was read off, unless this part is exact.
+    """
     unwanted = call.request.headers.get(hdrs.IF_NONE_MATCH) == "*"
-    return Tagged(None if unwanted else msgspec.json.encode(answer), make_entity_tag(board, totals))
+    return Tagged(None if unwanted else msgspec.json.encode(answer), make_entity_tag(board, totals, curve))

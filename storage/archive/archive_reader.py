@@ -13,7 +13,7 @@ from predictor import Curve, decode_curve
 from querybuilder import INTEGER, Lock, asc, col, desc, param, select, update
 from storage.boards.totals import CHANGES
 from storage.entries.entries import Entries, Move, add_totals
-from storage.entries.exact_ranks import CountStart
+from storage.entries.exact_ranks import CountStart, GapCount, count_of
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rankings import Neighbours, Ranking
 from storage.errors import ArchivedError
@@ -57,7 +57,7 @@ def find_last_block(board_key: int, section: int) -> Program[tuple[int, int, str
 class ArchivedRanking(Ranking):
     def __init__(self, board: Board, index: int) -> None:
         super().__init__(board, index)
-        self._columns = len(board.spec.columns)
+        self._closed_us, self._columns = board.closed_us, len(board.spec.columns)
 
     def _needs_rows(self, *_arguments: Any, **_options: Any) -> Any:
         """Raise `ArchivedError`: the rows were removed."""
@@ -77,17 +77,17 @@ class ArchivedRanking(Ranking):
         return _decode_tally((yield _AT_PLACE.bind(**self._in(SectionKind.TALLY), place=place)))
 
     def _in(self, kind: SectionKind) -> dict[str, int]:
-        return {"board_key": self._board_key, "section": section_of(kind, self.index)}
+        return {"board_key": self.board_key, "section": section_of(kind, self.index)}
 
     def _total(self) -> Program[int]:
-        last = yield from find_last_block(self._board_key, section_of(SectionKind.TALLY, self.index))
+        last = yield from find_last_block(self.board_key, section_of(SectionKind.TALLY, self.index))
         return 0 if last is None else last[0] + last[1]
 
     def keeps_all_rows(self) -> Program[bool]:
         return (yield from self._count_kept()) == (yield from self._total())
 
     def _count_kept(self) -> Program[int]:
-        last = yield from find_last_block(self._board_key, section_of(SectionKind.TOP, self.index))
+        last = yield from find_last_block(self.board_key, section_of(SectionKind.TOP, self.index))
         return 0 if last is None else last[0] + last[1]
 
     def _kept(self, rows_max: int = INT64_MAX) -> Program[list[Entry]]:
@@ -111,8 +111,10 @@ class ArchivedRanking(Ranking):
         found = yield from self._tally_of(cell)
         return 0 if found is None else found[0] + found[1].count_better_than(self.padding.key_of_cell(cell))
 
-    def count_better_up_to(self, cell: str, limit: int) -> Program[int]:
-        return min(limit, (yield from self.count_better(cell)))
+    def count_from_top(self, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
+        better_count = yield from self.count_better(cell)
+        better_count = better_count if rows_max is None else min(rows_max, better_count)
+        return count_of(better_count, self._closed_us or asked_us, changed_us=0)
 
     def count_range(self, *, least: str, past: str) -> Program[int]:
         return (yield from self._less_than(past)) - (yield from self._less_than(least))
@@ -149,7 +151,7 @@ class ArchivedRanking(Ranking):
 
     def _kept_place(self, owner: str) -> Program[int | None]:
         """Return how many tied entries stand before an owner, or None if the archive has no such owner."""
-        found = yield _FIRST_UP_TO.bind(board_key=self._board_key, section=OWNERS, text=owner)
+        found = yield _FIRST_UP_TO.bind(board_key=self.board_key, section=OWNERS, text=owner)
         for _, document in found:
             rows = decode_rows(document)
             owners = [entry.owner for entry in rows.entries]

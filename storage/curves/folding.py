@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from config.settings import JobSettings
 from storage.boards.boards import find_boards_by_key
+from storage.boards.totals import find_totals
 from storage.log.bundles import Bundle
 from storage.log.change_log import change_log
 from storage.records import INT64_MAX, Board
@@ -74,6 +75,7 @@ class FoldBacklog:
 
     before: FoldState | None
     mark: int
+    changed_us: int  # for `date_snapshot`
     fits: list[ListedCurve] = field(default_factory=list)  # new curves, oldest first
     # Versions of the curves that have live counts; read only if the process knows no curve yet.
     counted: dict[Slot, int] = field(default_factory=dict)
@@ -86,6 +88,7 @@ class FoldBacklog:
     replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)
     void: set[Slot] = field(default_factory=set)  # new curves whose changes are unknown or too many
     boards: dict[int, Board] = field(default_factory=dict)  # the boards of the curves to change, by board key
+    totals: dict[int, dict[int, int]] = field(default_factory=dict)  # of these boards, by board key
     # By version: the encoded form of those curves to change that the process does not hold decoded.
     curves: dict[int, bytes] = field(default_factory=dict)
     counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored live counts that `curves` continue from
@@ -98,7 +101,7 @@ class FoldBacklog:
 def read_fold_backlog(known: KnownCurves, limits: JobSettings) -> Program[FoldBacklog]:
     """Read the changes and the new curves that are to be folded now."""
     before = yield from find_fold_state()
-    found = FoldBacklog(before, (yield from change_log.take_mark()))
+    found = FoldBacklog(before, *(yield from change_log.read_counter()))
     pruned_before = yield from change_log.find_pruned_position()
     found.fits = yield from curves_after(known.version, INT64_MAX)
     if not known.version:
@@ -173,6 +176,7 @@ def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
     concerned = sorted({slot[0] for slot in versions})
     if concerned:
         found.boards = yield from find_boards_by_key(concerned)
+        found.totals = yield from find_totals(concerned)
     missing = {slot: version for slot, version in versions.items() if slot in found.replays or slot not in known.held}
     if missing:
         found.curves = yield from read_documents(list(missing.values()))

@@ -27,7 +27,7 @@ class FoldState:
     """The state of folding the change log into the live counts."""
 
     mark: int  # the first position of the change log that is not folded
-    as_of_us: int  # every change that was acknowledged before this time is folded
+    as_of_us: int  # the time at which exactly the folded changes had been made; see `change_log.date_snapshot`
     version: int  # the version of the newest document
 
 
@@ -39,6 +39,7 @@ class StoredCounts:
     curve_version: int  # the version of the curve that the counts belong to
     version: int  # the version of the document; a document that is written later has a greater one
     document: bytes  # the encoded live counts; empty: the curve has none
+    changes: int  # the board's count of changes that these counts include; later changes may not concern the column
 
     @property
     def slot(self) -> Slot:
@@ -53,7 +54,7 @@ _SET_STATE = (
     .overwrite()
     .prepared()
 )
-_COLUMNS = ("board_key", "column_index", "epoch", "curve_version", "version", "document")
+_COLUMNS = ("board_key", "column_index", "epoch", "curve_version", "version", "document", "changes")
 _PUT = (
     insert(LIVE_COUNTS)
     .values(**{name: param(name) for name in (*_COLUMNS, "counted")})

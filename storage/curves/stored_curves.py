@@ -28,7 +28,7 @@ from predictor import (
     encode_curve,
 )
 from querybuilder import Lock, asc, col, insert, param, select
-from storage.boards.totals import hold_epoch
+from storage.boards.totals import CHANGES, hold_epoch
 from storage.errors import UnknownBoardError
 from storage.records import Board
 from storage.schema.sequences import take_number
@@ -51,6 +51,7 @@ class ServedCurve:
     version: int  # greater than the version of every curve that was stored earlier in the partition
     curve: RankCurve
     mark: int | None = None  # the curve counts the changes up to this mark; None: the mark is unknown
+    changes: int | None = None  # the board's count of changes that the curve counts; None: unknown
     live_version: int = 0  # the version of the live counts; 0: the curve is as it was fitted
     partition: int = field(kw_only=True)  # the partition that holds the board, and that gives versions and marks
 
@@ -116,6 +117,15 @@ class CurveBook:
         """Return the same curve as `find_curve`, with its version and the mark of the changes that it counts."""
         served = self._served.get((board.key, column_index))
         return self._as_it_is(served) if served is not None and _is_of(served, board) else None
+
+    def is_current(self, board: Board, column_index: int, curve: AnyCurve, totals: Mapping[int, int]) -> bool:
+        """Return whether a snapshot with these totals of the board has exactly the entries that the curve counts.
+
+        For a sum of curves return False, because the snapshots of segments may be of different moments.
+        """
+        slot = board.key, column_index
+        served = self._live.get(slot) or self._served.get(slot)
+        return served is not None and served.curve is curve and served.changes == totals.get(CHANGES, 0)
 
     def find_curve_and_mark(self, board: Board, column_index: int) -> tuple[RankCurve, int | None] | None:
         """Return the same curve as `find_curve`, with the mark of the changes that it counts, or None."""
@@ -223,7 +233,8 @@ class CurveBook:
                 before = {one.slot: self._served.get(one.slot) for one in wanted}
                 curves = await self._contents(wanted, polled.store) if wanted else {}
                 for one, curve in curves.items():
-                    read = ServedCurve(*one.slot, one.epoch, one.version, curve, one.mark, partition=polled.partition)
+                    marks = one.mark, one.changes
+                    read = ServedCurve(*one.slot, one.epoch, one.version, curve, *marks, partition=polled.partition)
                     current = self._served.get(one.slot)
                     if current is None or current is before[one.slot] or current.partition == polled.partition:
                         self.serve_curve(read)
@@ -254,9 +265,14 @@ class CurveBook:
             fits = {slot: served.fit for slot in waiting if (served := self._find_in(polled, slot)) is not None}
             built = await asyncio.to_thread(_build_all, list(waiting.values()), fits, polled.as_of) if waiting else {}
             polled.unmatched = {}
+            # Curves that are about to be replaced keep their time and mark. A reader on another thread never sees a
+            # curve with the time or the mark of another state.
+            for slot in waiting:
+                if self._find_in(polled, slot) is not None:
+                    self._stop(slot)
+            polled.as_of.us, polled.mark, polled.live_version = now.as_of_us, now.mark, now.version
             for slot, one in waiting.items():
                 self._take_over(polled, one, fits.get(slot), built.get(slot))
-            polled.as_of.us, polled.mark, polled.live_version = now.as_of_us, now.mark, now.version
             return len(counts)
 
     def _find_in(self, polled: _Polled, slot: Slot) -> ServedCurve | None:
@@ -269,15 +285,15 @@ class CurveBook:
         If the counts belong to a newer curve than the served one, later folds no longer change the served live curve.
         """
         slot, served = counts.slot, self._find_in(polled, counts.slot)
-        if served is not None:
-            self._stop(slot)
         if served is None or served.version < counts.curve_version or served.curve is not fit:
             if served is not None or counts.curve_version > polled.version:
                 polled.unmatched[slot] = counts  # kept until this process serves the curve of these counts
         elif (served.version, served.epoch) == (counts.curve_version, counts.epoch):
             self._live.pop(slot, None)
             if live is not None:
-                self._live[slot] = replace(served, curve=live, mark=None, live_version=counts.version)
+                self._live[slot] = replace(
+                    served, curve=live, mark=None, live_version=counts.version, changes=counts.changes
+                )
             elif counts.document:
                 self._on_corrupt()
                 log.warning("live_counts_corrupt", board_key=slot[0], column_index=slot[1])
@@ -335,7 +351,7 @@ def _build_all(counts: Sequence[StoredCounts], fits: Mapping[Slot, Curve], as_of
         fit = fits.get(one.slot)
         if one.document and fit is not None:
             with suppress(CurveCorruptError, KnotsInvalidError):
-                built[one.slot] = LiveCurve(fit, LiveCounts.decode(one.document, fit), as_of=as_of)
+                built[one.slot] = LiveCurve(fit, LiveCounts.decode(one.document, fit), as_of=as_of, version=one.version)
     return built
 
 

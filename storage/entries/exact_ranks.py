@@ -42,7 +42,7 @@ from querybuilder import (
 )
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.log.cells import CellSpan, Padding, RankedCells
-from storage.log.change_log import AFTER_MARK, NEXT_POSITION, POSITION, PRUNED_BEFORE
+from storage.log.change_log import AFTER_MARK, CHANGED_AT, NEXT_POSITION, POSITION, PRUNED_BEFORE
 from storage.records import Board
 from storage.schema.tables import CHANGE_LOG, TOTALS
 from storage.store import Program
@@ -64,6 +64,7 @@ class CountStart(NamedTuple):
     curve: KnotRanks | SummedCurve
     mark: int  # covers the changes that the counts of the curve include
     changes_max: int  # most changes that a statement sums up; if more follow the mark, no result
+    asked_us: int  # a time before the count
     parts: tuple["CountStart", ...] = ()  # the starts in the segments of a board that has some, in their order
 
 
@@ -74,6 +75,16 @@ class GapCount(NamedTuple):
     ties_before: int  # entries with the cell that stand before the given owner
     totals: dict[int, int]
     from_anchor: bool  # True: the count started at a knot; False: at the top
+    # A time at which the snapshot was the current state, unless it was changed between two parts of a sum: `late`.
+    asked_us: int  # a time before the snapshot
+    changed_us: int  # for `date_snapshot`
+    late: int  # changes of the column in the snapshot that were posted after `asked_us`
+    is_sum: bool = False  # whether this adds up segments, each of which has a snapshot of its own
+
+
+def count_of(better_count: int, asked_us: int, *, changed_us: int, late: int = 0) -> GapCount:
+    """Return the result of a count from the top."""
+    return GapCount(better_count, 0, {}, False, asked_us, changed_us, late)
 
 
 class _Place(NamedTuple):
@@ -123,7 +134,7 @@ class GapCounts:
         return found
 
     def _count(self, start: CountStart, asked: Sequence[_Place]) -> Program[list[GapCount | None]]:
-        padding, mark = self._padding, start.mark
+        padding, mark, asked_us = self._padding, start.mark, start.asked_us
         changes_max = min(start.changes_max, max(start.changes_max, PAIRS_MAX) // len(asked))
         places = []
         for number, (knot, _, below, cell, owner) in enumerate(asked):
@@ -133,10 +144,12 @@ class GapCounts:
             end = cell + _NEXT_TEXT if padding.high else cell
             least, past = (edge, edge) if not cell else (edge, end) if edge < end else (end, edge)
             places.append((number, edge, least, past, cell, owner))
-        read = yield self._statement.bind(places=places, changes=changes_max + 1, **self._key_and_scope, mark=mark)
+        read = yield self._statement.bind(
+            places=places, changes=changes_max + 1, asked_us=asked_us, mark=mark, **self._key_and_scope
+        )
         totals: dict[int, int] = {}
         found: list[GapCount | None] = [None] * len(asked)
-        for number, counted, changes, between, ties, following, pruned_before in read:
+        for number, counted, changes, between, ties, late, following, pruned_before, changed_us in read:
             if following is None:  # the row holds a total
                 totals[number] = totals.get(number, 0) + counted
             elif changes > changes_max:
@@ -144,7 +157,7 @@ class GapCounts:
             elif pruned_before <= mark <= following:
                 knot, better_count, below, _, _ = asked[number]
                 better_count += counted + (-between if below else between)
-                found[number] = GapCount(better_count, ties, totals, knot is not None)
+                found[number] = GapCount(better_count, ties, totals, knot is not None, asked_us, changed_us, late)
         return found
 
 
@@ -164,7 +177,8 @@ def _prepare_count(layout: Layout, index: int, span: CellSpan) -> Prepared:
     of_board = col("board_key").eq(param("totals_key", INTEGER))
     # Without ORDER BY, PostgreSQL may scan the log from its start, because it expects to find enough rows early.
     piece = col("value", _PIECE)
-    changes = select(*span.cells_before_and_after(piece)).from_(CHANGE_LOG).each_piece(col("cells"), _PIECE)
+    cells = *span.cells_before_and_after(piece), col("updated_at")
+    changes = select(*cells).from_(CHANGE_LOG).each_piece(col("cells"), _PIECE)
     changes = changes.where(of_board, AFTER_MARK, span.holds_column(piece)).order_by(POSITION).limit(param("changes"))
     number = col("number", _PLACE)
     counted = (
@@ -174,12 +188,14 @@ def _prepare_count(layout: Layout, index: int, span: CellSpan) -> Prepared:
             count_if(col("next").not_null()),
             entries.where(own.ge(least), own.lt(past)).scalar(),
             entries.where(own.eq(cell), col("owner").lt(owner)).scalar(),
+            count_if(col("updated_at", _PAST).gt(param("asked_us"))),
             NEXT_POSITION,
             PRUNED_BEFORE.scalar(),
+            CHANGED_AT.scalar(),
         )
         .from_(rows(_PLACE, param("places"), number=INTEGER, **kinds))
         .left_join(changes, lit(1).eq(1), alias=_PAST)
         .group_by(number, *places)
     )
-    totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * 5).from_(TOTALS)
+    totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * 7).from_(TOTALS)
     return union_all(counted, totals.where(of_board)).packed().prepared()

@@ -34,11 +34,12 @@ from querybuilder import (
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.boards.totals import CHANGES, STATE
 from storage.log.cells import Padding
+from storage.log.change_log import CHANGED_AT
 from storage.records import Best, Board, Entry
 from storage.schema.tables import TOTALS
 from storage.store import Program, Row, Rows
 
-from .exact_ranks import BETTER_THAN_ANY, CellOf, CountStart, GapCount, GapCounts
+from .exact_ranks import BETTER_THAN_ANY, CellOf, CountStart, GapCount, GapCounts, count_of
 
 ANCHORS_MAX = 8  # most knots that a search for one row tries; each is better than the previous one
 _PLACE = "q"
@@ -109,9 +110,10 @@ class _ColumnStatements:
     def _build_counts(self) -> None:
         cell = param("cell")
         counted, in_range = self._from_board(count()), (self._cell.ge(param("least")), self._cell.lt(param("past")))
-        self.count_better = counted.where(self._better(cell)).prepared()
+        changed_at = CHANGED_AT.scalar()
+        self.count_better = self._from_board(count(), changed_at).where(self._better(cell)).prepared()
         some = self._from_board(lit(1).as_("one")).where(self._better(cell)).limit(param("limit"))
-        self.count_better_up_to = select(count()).from_(some).prepared()
+        self.count_better_up_to = select(count(), changed_at).from_(some).prepared()
         self.count_range = counted.where(*in_range).prepared()
         ties = self._from_board(count(), count_if(self._owner.lt(param("owner"))))
         self.count_tied = ties.where(self._cell.eq(cell)).prepared()
@@ -198,7 +200,7 @@ class Ranking:
         self.timed = self.padding.timed
         self.gaps = GapCounts(board, index, self.padding)
         self._sql, self._scope = _statements_of(layout_of(board), index), scope_of(board)
-        self._board_key, self._best = board.key, BETTER_THAN_ANY[self.padding.high]
+        self.board_key, self._best = board.key, BETTER_THAN_ANY[self.padding.high]
         self._exact_top = board.spec.predictor.exact_top
 
     def keeps_all_rows(self) -> Program[bool]:
@@ -211,10 +213,16 @@ class Ranking:
         rows = yield self._sql.count_better.bind(cell=cell, **self._scope)
         return int(rows[0][0])
 
-    def count_better_up_to(self, cell: str, limit: int) -> Program[int]:
-        """Count the entries strictly better than a cell, but at most `limit`; read at most `limit` rows."""
-        rows = yield self._sql.count_better_up_to.bind(cell=cell, limit=limit, **self._scope)
-        return int(rows[0][0])
+    def count_from_top(self, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
+        """Count the entries strictly better than a cell, but at most `rows_max`, and read no more rows than that.
+
+        `asked_us`: a time before the read began.
+        """
+        if rows_max is None:
+            rows = yield self._sql.count_better.bind(cell=cell, **self._scope)
+        else:
+            rows = yield self._sql.count_better_up_to.bind(cell=cell, limit=rows_max, **self._scope)
+        return count_of(rows[0][0], asked_us, changed_us=rows[0][1])
 
     def count_range(self, *, least: str, past: str) -> Program[int]:
         """Count the entries with `least` <= cell < `past`. Cells are compared as text, whichever end is better."""
@@ -337,7 +345,7 @@ class Ranking:
             places=[(number, *place) for number, place in enumerate(places)],
             better_rows=better_rows,
             worse_rows=worse_rows,
-            totals_key=self._board_key,
+            totals_key=self.board_key,
             **self._scope,
         )
         near = {row[0]: self._with_totals(row) for row in found}
@@ -351,7 +359,7 @@ class Ranking:
             owners=list(enumerate(owners)),
             better_rows=better_rows,
             worse_rows=worse_rows,
-            totals_key=self._board_key,
+            totals_key=self.board_key,
             **self._scope,
         )
         near = {row[0]: self._with_totals(row) for row in found}

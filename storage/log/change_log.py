@@ -6,11 +6,13 @@ The log position of a bundle comes from one counter. A transaction takes positio
 counter until it commits. So positions have no gaps, and they are in the order of the commits: whoever sees a bundle
 also sees all bundles before it. A mark is the first position that its snapshot does not hold.
 
+The counter also keeps the latest time at which one of these transactions began, for `date_snapshot`.
+
 The most important rule: whoever holds the counter waits only for the totals of boards, which come last. Otherwise two
 transactions could wait for each other, so write everything else first.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from querybuilder import (
@@ -25,6 +27,7 @@ from querybuilder import (
     delete,
     desc,
     insert,
+    larger_of,
     lit,
     param,
     plus,
@@ -32,6 +35,7 @@ from querybuilder import (
     update,
 )
 from querybuilder import rows as rows_of
+from storage.records import INT64_MAX
 from storage.schema.tables import CHANGE_LOG, LOG_COUNTER
 from storage.store import Program
 
@@ -47,6 +51,13 @@ class NewChange(NamedTuple):
     record: RecordFields  # see `log_record`
 
 
+class LogState(NamedTuple):
+    """The state of a partition's log in one snapshot."""
+
+    mark: int  # covers exactly the changes in the snapshot
+    changed_us: int  # see `date_snapshot`
+
+
 class Logged(NamedTuple):
     """The state of the log's counter, which the transaction holds from now on."""
 
@@ -55,11 +66,13 @@ class Logged(NamedTuple):
 
 
 _ASKED = "b"
+LATEST_ROWS = 100  # bundles that a look for recent changes reads at once; commits overtake fewer ones than that
 POSITION = col("position")
 BUNDLE_COLUMNS = tuple(map(col, ("position", "board_key", "owners", "cells", "changes")))
 # The first position that this snapshot does not hold.
 NEXT_POSITION = select(col("next")).from_(LOG_COUNTER).scalar()
 PRUNED_BEFORE = select(col("pruned_before")).from_(LOG_COUNTER)
+CHANGED_AT = select(col("changed_at")).from_(LOG_COUNTER)
 AFTER_MARK = POSITION.ge(param("mark"))  # the condition that a mark does not cover a row
 _only_row = col("counter_key").eq(0)
 
@@ -68,9 +81,19 @@ def _select_between(*columns: Term) -> Select:
     return select(*columns).from_(CHANGE_LOG).where(AFTER_MARK, POSITION.lt(param("until")))
 
 
+def date_snapshot(changed_us: int, asked_us: int, now_us: Callable[[], int]) -> int:
+    """Return a time at which a snapshot was the current state, given its `changed_at` and a time before its read.
+
+    The snapshot lacks nothing that was answered before the returned time, and has nothing that was posted after it. The
+    result is not in the future, even if a clock was set back.
+    """
+    return asked_us if changed_us <= asked_us else max(asked_us, min(changed_us, now_us()))
+
+
 def build_position_taking() -> Update:
-    """Return the part of a statement that takes as many positions as the parameter `bundles` says."""
-    taken = update(LOG_COUNTER).set(next=plus(col("next"), param("bundles", INTEGER))).where(_only_row)
+    """Return the part of a statement that takes as many positions as the parameter `bundles` says, at `now_us`."""
+    following, changed_at = plus(col("next"), param("bundles", INTEGER)), larger_of(col("changed_at"), param("now_us"))
+    taken = update(LOG_COUNTER).set(next=following, changed_at=changed_at).where(_only_row)
     return taken.returning(col("next"), col("hides"))
 
 
@@ -94,7 +117,7 @@ class ChangeLog:
         self._count_hide = counter.set(hides=plus(col("hides"), 1)).prepared()
         self._set_pruned = counter.set(pruned_before=param("boundary")).prepared()
         self._append = build_log_insert().prepared()
-        self._next = select(col("next")).from_(LOG_COUNTER).prepared()
+        self._next = select(col("next"), col("changed_at")).from_(LOG_COUNTER).prepared()
         sizes, bundles = (
             _select_between(*columns).order_by(asc(POSITION)).limit(param("limit")).packed()
             for columns in ((col("changes"),), BUNDLE_COLUMNS)
@@ -111,6 +134,9 @@ class ChangeLog:
         self._last_changes = select(key, last.scalar()).from_(asked).packed().prepared()
         oldest = select(POSITION, col("updated_at"), col("changes")).from_(CHANGE_LOG).order_by(asc(POSITION))
         self._ages = oldest.limit(param("rows")).packed().prepared()
+        latest = select(POSITION, col("updated_at"), col("changes")).from_(CHANGE_LOG).order_by(desc(POSITION))
+        latest = latest.where(col("board_key").eq(param("key")), POSITION.lt(param("before")))
+        self._latest = latest.limit(param("limit")).packed().prepared()
         self._delete = delete(CHANGE_LOG).where(POSITION.lt(param("boundary"))).prepared()
 
     def append_changes(self, changes: Iterable[NewChange], *, now_us: int) -> Program[Logged]:
@@ -121,7 +147,7 @@ class ChangeLog:
         return (yield from self.append_drafts(list(drafts.values()), now_us=now_us))
 
     def append_drafts(self, drafts: Sequence[BundleDraft], *, now_us: int) -> Program[Logged]:
-        taken = yield self._take.bind(bundles=len(drafts))
+        taken = yield self._take.bind(bundles=len(drafts), now_us=now_us)
         logged = Logged(*taken[0])
         if drafts:
             yield self._append.bind(bundle_rows=bundle_rows(drafts, now_us=now_us, next_position=logged.next))
@@ -133,8 +159,11 @@ class ChangeLog:
 
     def take_mark(self) -> Program[int]:
         """Return the mark that covers exactly the changes in this snapshot. This works on a standby too."""
-        rows = yield self._next.bind()
-        return int(rows[0][0])
+        return (yield from self.read_counter()).mark
+
+    def read_counter(self) -> Program[LogState]:
+        [[mark, changed_us]] = yield self._next.bind()
+        return LogState(mark, changed_us)
 
     def list_bundles_between(
         self, done: int, until: int, *, limit: int, boards: Collection[int] | None = None
@@ -170,6 +199,17 @@ class ChangeLog:
         """Return the position before which all bundles were pruned, or 0. A reader with an earlier mark missed some."""
         rows = yield self._pruned.bind()
         return int(rows[0][0])
+
+    def count_later_changes(self, board_key: int, since_us: int) -> Program[int]:
+        """Return how many changes of a board were posted after a time a short while ago. Recent bundles are read."""
+        found, before = 0, INT64_MAX
+        while True:
+            rows = yield self._latest.bind(key=board_key, before=before, limit=LATEST_ROWS)
+            later = sum(int(changes) for _, changed_us, changes in rows if changed_us > since_us)
+            found += later
+            if not later or len(rows) < LATEST_ROWS:
+                return found
+            before = int(rows[-1][0])
 
     def oldest_us(self) -> Program[int | None]:
         rows = yield self._ages.bind(rows=1)

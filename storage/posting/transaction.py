@@ -377,7 +377,8 @@ class PostTransaction:
             yield from add_totals(totals)
             return logged
         rows = bundle_rows(changed, now_us=self._now_us, next_position=0)
-        taken = yield _RECORD.bind(bundles=len(rows), bundle_rows=rows, total_rows=total_rows(totals))
+        bound = {"bundle_rows": rows, "total_rows": total_rows(totals), "now_us": self._now_us}
+        taken = yield _RECORD.bind(bundles=len(rows), **bound)
         return Logged(*taken[0])
 
     def _write_hidden(self, partition: int) -> Program[None]:

@@ -9,12 +9,11 @@ from querybuilder import (
     col,
     create_index,
     create_table,
+    larger_of,
     max_,
-    minus,
     param,
     plus,
     select,
-    smaller_of,
     update,
 )
 
@@ -114,7 +113,6 @@ def build_pool_drop() -> Update:
     same id never uses a version again.
     """
     theirs = col("pool_key", "r").eq(col("pool_key", LEASE_POOLS))
-    greatest = coalesce(select(max_(col("version", "r"))).from_(LEASE_RESOURCES, "r").where(theirs).scalar(), 0)
-    floor = col("floor", LEASE_POOLS)
-    higher = minus(plus(floor, greatest), smaller_of(floor, greatest))
-    return update(LEASE_POOLS).set(deleted_at=param("now_us"), floor=plus(higher, VERSIONS_IN_FLIGHT))
+    newest = coalesce(select(max_(col("version", "r"))).from_(LEASE_RESOURCES, "r").where(theirs).scalar(), 0)
+    floor = plus(larger_of(col("floor", LEASE_POOLS), newest), VERSIONS_IN_FLIGHT)
+    return update(LEASE_POOLS).set(deleted_at=param("now_us"), floor=floor)

@@ -158,6 +158,7 @@ LOG_TABLES: tuple[Query, ...] = (
     create_table(LOG_COUNTER)  # one row
     .column("counter_key", INTEGER)
     .column("next", INTEGER)  # the position of the next bundle
+    .column("changed_at", INTEGER)  # the latest time at which a transaction with an earlier position began
     .column("pruned_before", INTEGER)  # all bundles with a lower position were pruned, and no others
     .column("hides", INTEGER)  # how often an owner was hidden or shown
     .primary_key("counter_key")
@@ -182,6 +183,7 @@ CURVE_TABLES: tuple[Query, ...] = (
     .column("curve_version", INTEGER)  # the version of the curve that the counts belong to
     .column("version", INTEGER)  # grows with every document
     .column("document", BLOB)
+    .column("changes", INTEGER)  # the board's count of changes up to which the changes are counted
     .column("counted", INTEGER)  # 0: the curve has no live counts, and the document is empty
     .primary_key("board_key", "column_index"),
     create_index("live_counts_version", LIVE_COUNTS, col("version")),

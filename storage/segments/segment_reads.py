@@ -11,7 +11,7 @@ from storage.entries.rankings import Neighbours, OwnersNeighbours, Ranking, edge
 from storage.records import Board
 from storage.store import Program, Store, read_single
 
-from .segmented_entries import SegmentedRanking, add_up_counts
+from .segmented_entries import SegmentedRanking, add_up_counts, count_with_late
 
 T = TypeVar("T")
 
@@ -143,9 +143,9 @@ async def _count_alone(store: Store, board: Board, ranking: Ranking, start: Coun
         return alone
 
     def count_from_top() -> Program[GapCount]:
-        better_count = yield from ranking.count_better(text)
+        found = yield from count_with_late(ranking, text, None, start.asked_us)
         ties_before = (yield from ranking.count_tied(text, owner))[1] if owner else 0
         totals = (yield from read_totals([board]))[board.key]
-        return GapCount(better_count, ties_before, totals, from_anchor=False)
+        return found._replace(ties_before=ties_before, totals=totals)
 
     return await store.read(count_from_top, heavy=True)

@@ -15,6 +15,7 @@ from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CellOf, CountStart, GapCount
 from storage.entries.rankings import ANCHORS_MAX, Neighbours, Ranking, Sample, edge_of
 from storage.errors import ArchivedError
+from storage.log.change_log import change_log
 from storage.records import Board, Entry
 from storage.store import Program, Rows, in_partition
 
@@ -49,8 +50,9 @@ class SegmentedRanking(Ranking):
     def count_better(self, cell: str) -> Program[int]:
         return sum((yield from self._each(lambda part: part.count_better(cell))))
 
-    def count_better_up_to(self, cell: str, limit: int) -> Program[int]:
-        return min(limit, sum((yield from self._each(lambda part: part.count_better_up_to(cell, limit)))))
+    def count_from_top(self, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
+        found = add_up_counts((yield from self._each(lambda part: count_with_late(part, cell, rows_max, asked_us))))
+        return found if rows_max is None else found._replace(better_count=min(rows_max, found.better_count))
 
     def count_range(self, *, least: str, past: str) -> Program[int]:
         return sum((yield from self._each(lambda part: part.count_range(least=least, past=past))))
@@ -247,6 +249,14 @@ class SegmentedRanking(Ranking):
         return len(before) > 1 and before[0].cells[self.index] == before[1].cells[self.index]
 
 
+def count_with_late(part: Ranking, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
+    """Count a cell in one segment from the top, and how many changes in the snapshot are later than `asked_us`."""
+    found = yield from part.count_from_top(cell, rows_max, asked_us)
+    if found.changed_us <= asked_us:
+        return found
+    return found._replace(late=(yield from change_log.count_later_changes(part.board_key, asked_us)))
+
+
 def add_up_counts(parts: Sequence[GapCount]) -> GapCount:
     """Return the count of a cell in all segments, given the count in each of them."""
     return GapCount(
@@ -254,6 +264,10 @@ def add_up_counts(parts: Sequence[GapCount]) -> GapCount:
         sum([part.ties_before for part in parts]),
         add_up_totals([part.totals for part in parts]),
         all(part.from_anchor for part in parts),
+        min([part.asked_us for part in parts]),
+        0,
+        sum([part.late for part in parts]),
+        is_sum=True,
     )
 
 

@@ -36,6 +36,7 @@ from querybuilder import (
     create_table,
     desc,
     insert,
+    larger_of,
     length,
     lit,
     max_,
@@ -269,9 +270,11 @@ def test_a_recursion_runs_until_its_step_finds_nothing(run: Run) -> None:
     assert run(numbers, limit=20) == [(0,), (1,), (3,), (7,), (15,)]
 
 
-def test_the_smaller_of_two_values_is_returned_whichever_comes_first(run: Run) -> None:
+def test_the_smaller_or_the_larger_of_two_values_is_returned_whichever_comes_first(run: Run) -> None:
     assert run(select(smaller_of(3, param("n", INTEGER)), smaller_of(param("n", INTEGER), 3)), n=5) == [(3, 3)]
     assert run(select(smaller_of(3, param("n", INTEGER)), smaller_of(param("n", INTEGER), 3)), n=-5) == [(-5, -5)]
+    assert run(select(larger_of(3, param("n", INTEGER)), larger_of(param("n", INTEGER), 3)), n=5) == [(5, 5)]
+    assert run(select(larger_of(3, param("n", INTEGER)), larger_of(param("n", INTEGER), 3)), n=-5) == [(3, 3)]
 
 
 def test_the_pieces_of_a_text_become_rows(run: Run) -> None:

@@ -135,6 +135,7 @@ class NextPlace(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool
     value: Value
     points: Value | None = None
+    as_of: datetime | None = None
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):

@@ -377,6 +377,7 @@ class Page(msgspec.Struct, gc=False):
 class RankValue(msgspec.Struct):
     """The worst value that has this rank or a better one. The true value lies between `low` and `high`.
 
+    A value that was read off the curve is as of the curve's time. It is exact only if nothing has changed since.
     On an empty leaderboard, `value`, `low` and `high` are null.
     """
 
@@ -390,6 +391,7 @@ class RankValue(msgspec.Struct):
 class PercentileValue(msgspec.Struct):
     """The worst value that has this percentile or a better one. The true value lies between `low` and `high`.
 
+    A value that was read off the curve is as of the curve's time. It is exact only if nothing has changed since.
     On an empty leaderboard, `value`, `low` and `high` are null.
     """
 
@@ -412,8 +414,8 @@ class Values(msgspec.Struct):
 class Bucket(msgspec.Struct, rename={"from_": "from"}):
     """The number of entries with a value from `from` up to, but not including, `to`. The last bucket includes its `to`.
 
-    `low`, `high` and `exact` are present if `entries` was estimated from the curve. The true number then lies between
-    `low` and `high`; `exact` is true if the two are equal.
+    `low`, `high` and `exact` are present if `entries` was estimated from the curve. At the curve's time, the true
+    number lay between `low` and `high`. `exact` is true if the two are equal and nothing has changed since that time.
     """
 
     from_: Number

@@ -17,13 +17,14 @@ class NextPlace(msgspec.Struct, kw_only=True, gc=False):
 
     `points` is the difference between the owner's value and the value of that place. If the earliest of equal values is
     better, `points` is greater by one unit of the last digit. In this case it is null if the owner would need a value
-    outside the column's range.
+    outside the column's range. `as_of` may differ from that of the owner's position.
     """
 
     rank: int
     low: int
     high: int
     exact: bool
+    as_of: Time
     value: Number
     points: Number | None
 

@@ -93,7 +93,6 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
         indexes = named
     if query.next:
         return await _positions_with_next(context, locator, owner, indexes, query.rank)
-    as_of_us = context.now_us()
     # Counts in segments are made one rank at a time, by `find_positions`.
     starts = NO_STARTS if board.segments else locator.find_default_starts(indexes, query.rank)
     read = await context.reads.read_entry(board.part_of(owner), owner, starts)
@@ -103,7 +102,7 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
     answers: list[Position] = []
     for index in indexes:
         cell = cells[index]
-        position = locator.find_position(index, cell, mode, starts, read, as_of_us) if isinstance(cell, str) else None
+        position = locator.find_position(index, cell, mode, starts, read) if isinstance(cell, str) else None
         if position is None:
             break
         answers.append(position)
@@ -190,7 +189,7 @@ async def _of_store(
     boards = [context.boards.open_board(each.board) for each in asked]
     found: list[Position | None] = [None] * len(asked)
     counts: dict[int, tuple[Locator, WantedRank, CountStarts]] = {}  # ranks for which no curve is good enough
-    far = False
+    far, asked_us = False, context.now_us()
     for number, (entry, totals, _) in enumerate(await store.read(lambda: read_owner_on_boards(boards, owner))):
         board, index = asked[number]
         cell = None if entry is None else entry.cells[index]
@@ -210,7 +209,7 @@ async def _of_store(
         totals = yield from read_totals([locator.board for locator, _, _ in counts.values()])
         counted = {}
         for number, (locator, wanted, starts) in counts.items():
-            at = yield from locator.count_rank(wanted, mode, starts)
+            at = yield from locator.count_rank(wanted, mode, starts, asked_us)
             counted[number] = locator.make_position(wanted, at, totals[locator.board.key])
         return counted
 

@@ -17,10 +17,9 @@ from service.ranks.locator import (
     LocatedRank,
     Locator,
     WantedRank,
-    rank_from_anchor,
     read_board_totals,
 )
-from service.ranks.pages import Pager, Window, cell_of, rank_rows
+from service.ranks.pages import Pager, Window, cell_of
 from service.views.owners.owners import find_column
 from service.views.owners.profiles import add_profiles
 from service.views.unchanged import find_unchanged, tag_answer
@@ -41,11 +40,10 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
     query: AroundOwnerQuery = call.query
     owner = call.path["owner"]
     board, index = await find_column(context, call.path["board"], query.column)
-    if not query.profiles and (unchanged := await find_unchanged(context, call, board)) is not None:
+    if not query.profiles and (unchanged := await find_unchanged(context, call, board, index)) is not None:
         return unchanged
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
     around = _RowsAround(locator, pager, query.better, query.worse + 1)
-    as_of_us = context.now_us()
     found = await context.reads.read_around_owner(
         board,
         index,
@@ -58,12 +56,12 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
         near, totals, counted = found
         wanted = WantedRank(index, cell_of(pager.ranking, near.after[0]), owner)
         if counted is not None:
-            known: LocatedRank | None = rank_from_anchor(counted, as_of_us)
+            known: LocatedRank | None = locator.locate_by_count(counted)
         else:
             known = locator.locate_without_count(wanted, "auto", locator.short_gap_rows)
         if known is not None:
             return await _answer(context, call, pager, wanted, known, around.make_window(wanted, known, near, totals))
-    starts = locator.find_count_starts([index])
+    asked_us, starts = context.now_us(), locator.find_count_starts([index])
 
     def program() -> Program[_Located]:
         entries = yield from locator.entries.find_entries([owner])
@@ -72,7 +70,7 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
         cell = entries[owner].cells[index]
         if not isinstance(cell, str):
             raise NotRankedError(f"{owner!r} has no value in {query.column!r}")
-        return (yield from around.read(WantedRank(index, cell, owner), starts))
+        return (yield from around.read(WantedRank(index, cell, owner), starts, asked_us))
 
     located = await context.store_for_board(board).read(program, heavy=locator.find_curve(index) is None)
     return await _answer(context, call, pager, *located)
@@ -81,14 +79,14 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
 async def get_rows_around_value(context: Context, call: Call) -> Page | Tagged:
     query: AroundValueQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    if not query.profiles and (unchanged := await find_unchanged(context, call, board)) is not None:
+    if not query.profiles and (unchanged := await find_unchanged(context, call, board, index)) is not None:
         return unchanged
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
     wanted = parse_wanted_value(locator, index, query.value, "value")
-    starts = locator.find_count_starts([index])
+    asked_us, starts = context.now_us(), locator.find_count_starts([index])
     around = _RowsAround(locator, pager, query.better, query.worse)
     located = await context.store_for_board(board).read(
-        lambda: around.read(wanted, starts), heavy=locator.find_curve(index) is None
+        lambda: around.read(wanted, starts, asked_us), heavy=locator.find_curve(index) is None
     )
     return await _answer(context, call, pager, *located)
 
@@ -101,8 +99,8 @@ class _RowsAround(NamedTuple):
     better: int
     worse: int
 
-    def read(self, wanted: WantedRank, starts: CountStarts) -> Program[_Located]:
-        located = yield from self.locator.locate_rank(wanted, "auto", starts)
+    def read(self, wanted: WantedRank, starts: CountStarts, asked_us: int) -> Program[_Located]:
+        located = yield from self.locator.locate_rank(wanted, "auto", starts, asked_us)
         near = yield from self.pager.ranking.read_rows_around(
             wanted.cell, wanted.owner or "", better_rows=self.better + MORE, worse_rows=self.worse + MORE
         )
@@ -141,7 +139,7 @@ class _RowsAround(NamedTuple):
             rows,
             first_row_number,
             max(1, first_row_number - first_ties),
-            located.method in COUNTED_METHODS,
+            self.locator.is_exact_now(located, ranking.index, totals),
             totals,
             more_before=more_before,
             more_after=more_after,
@@ -153,21 +151,8 @@ async def _answer(
 ) -> Page | Tagged:
     query: AroundOwnerQuery | AroundValueQuery = call.query
     context.metrics.count_ranks_read("around" if wanted.owner is not None else "rankings", located.method)
-    page = pager.make_page(window, _known(pager, window, located, wanted))
+    page = pager.make_page(window)
     if not query.profiles:
-        return tag_answer(call, pager.board, window.totals, page)
+        return tag_answer(call, pager.board, window.totals, page, None if window.exact else located.curve)
     await add_profiles(context, page.entries)
     return page
-
-
-def _known(pager: Pager, window: Window, located: LocatedRank, wanted: WantedRank) -> list[bool]:
-    """Return, for each row, whether its rank is exact."""
-    if window.exact or wanted.owner is None or not located.exact:
-        return [window.exact] * len(window.rows)
-    # The curve gave the owner an exact rank, but the ranking may have changed before the rows were read. So a row is
-    # exact only if it has the rank and the value that the curve gave.
-    ranks = rank_rows(pager.ranking, window)
-    return [
-        rank == located.rank and cell_of(pager.ranking, row) == wanted.cell
-        for row, rank in zip(window.rows, ranks, strict=True)
-    ]

@@ -6,14 +6,13 @@ entries, and compares the curve with them.
 """
 
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from math import ceil
 from time import perf_counter
 
 from msgspec import UNSET, UnsetType, structs
 
 from jobs.curves.refresh_requests import refresh_board
-from predictor import Curve, LiveCurve, RankCurve, SummedCurve
+from predictor import AnyCurve, Curve, RankCurve, SummedCurve
 from service.context import Context
 from service.contract.queries import AuditQuery
 from service.contract.responses.boards import (
@@ -32,7 +31,6 @@ from service.ranks.locator import read_board_totals
 from service.views.owners.owners import find_column
 from storage.archive.archive_reader import ArchivedEntries
 from storage.archive.archive_writer import build_exact_curve
-from storage.curves.stored_curves import ServedCurve
 from storage.errors import ArchivedError, NoCurveError
 from storage.log.cells import Padding
 from storage.records import Board, ColumnSpec
@@ -45,28 +43,18 @@ async def get_curve(context: Context, call: Call) -> Reply:
     # If another process has emptied the board, this process's curve still describes the former entries. This read
     # raises an error in that case.
     await context.store_for_board(board).read(lambda: read_board_totals(board))
-    curves, tags = [], []
+    curves = []
     for part in board.parts:
-        found = await _find_curve(context, part, index)
+        found = context.curves.book.find_part_curve(part, index) or await _find_final_curve(context, part, index)
         if found is None:
             raise NoCurveError(f"{call.path['column']!r} of {board.id!r} has no curve yet")
-        curves.append(found[0])
-        tags.append(found[1])
-    etag = tags[0] if len(tags) == 1 else f'W/"{blake2b("".join(tags).encode(), digest_size=16).hexdigest()}"'
+        curves.append(found)
+    etag = curve_etag(board, index, curves[0] if len(curves) == 1 else SummedCurve(curves))
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if match_entity_tag(call.request.headers.get("If-None-Match", ""), etag):
         return Reply(None, status=304, headers=headers)
     context.metrics.count_ranks_read("rankings", "curve")
     return Reply(curve_document(board, index, curves), headers=headers)
-
-
-async def _find_curve(context: Context, board: Board, index: int) -> tuple[RankCurve, str] | None:
-    """Return the curve of a board without segments, or of a segment, and its entity tag, or None."""
-    served = context.curves.book.find_served(board, index)
-    if served is not None:
-        return served.curve, curve_etag(board, served)
-    final = await _find_final_curve(context, board, index)
-    return None if final is None else (final, f'W/"{board.key}-{index}-final-{final.total}"')
 
 
 async def _find_final_curve(context: Context, board: Board, index: int) -> Curve | None:
@@ -84,15 +72,12 @@ async def _find_final_curve(context: Context, board: Board, index: int) -> Curve
     return found if found.total <= board.spec.predictor.exact_top else None
 
 
-def curve_etag(board: Board, served: ServedCurve) -> str:
+def curve_etag(board: Board, column_index: int, curve: AnyCurve) -> str:
     """Return the entity tag of a curve's document. The tag changes whenever a rank may have changed.
 
-    It has the partition, because each partition counts the versions of its curves.
     The tag is weak, because the `as_of` of a live curve becomes later even while no rank changes.
     """
-    as_fitted = not isinstance(served.curve, LiveCurve) or served.curve.is_as_fitted
-    live_version = 0 if as_fitted else served.live_version
-    return f'W/"{board.key}-{board.partition}-{served.column_index}-{served.version}-{live_version}"'
+    return f'W/"{board.key}-{column_index}-{curve.tag}"'
 
 
 def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve]) -> CurveAnswer:

@@ -175,7 +175,8 @@ class _ValueFinder:
     """Finds the values of ranks: from rows if they are few or if there is no curve, otherwise from the curve."""
 
     def __init__(self, context: Context, board: Board, index: int) -> None:
-        self.curve: AnyCurve | None = context.curves.book.find_curve(board, index)
+        self._book = context.curves.book
+        self.curve: AnyCurve | None = self._book.find_curve(board, index)
         self._start = context.ranks.find_locator(board).find_count_start(index)
         # The rows that this request may still read to find exact values of deep ranks.
         self._rows_left = context.settings.light_read_rows_max
@@ -188,6 +189,8 @@ class _ValueFinder:
     ) -> Program[list[RankValue | PercentileValue]]:
         totals = yield from read_board_totals(self._board)
         total = totals.get(self._index, 0)
+        curve = self.curve
+        self._is_current = curve is not None and self._book.is_current(self._board, self._index, curve, totals)
         found: list[RankValue | PercentileValue] = []
         for rank in ranks:
             found.append(RankValue(rank, *(yield from self._value(rank, total))))
@@ -208,14 +211,16 @@ class _ValueFinder:
             assert bracket is not None
             value, one, other = (padding.decode_value(padding.cell_of_key(key)) for key in bracket)
             low, high = sorted((one, other))
+            exact = self._is_current and low == high
         else:
             landed = yield from self._ranking.find_row(self._start, rank)
             if landed is None:
                 landed = yield from self._ranking.find_worst_row()
             assert landed is not None
             value = low = high = padding.decode_value(landed[0])
+            exact = True
         shown, least, most = (to_wire_number(each, self._scale) for each in (value, low, high))
-        return shown, least, most, low == high
+        return shown, least, most, exact
 
     def _takes(self, rank: int) -> bool:
         """Return whether the row of a deep rank may be found by a count from an anchor knot.
@@ -239,7 +244,7 @@ def rank_of_percentile(percentile: float, total: int) -> int:
 async def get_buckets(context: Context, call: Call) -> Tagged:
     query: BucketsQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    if (unchanged := await find_unchanged(context, call, board)) is not None:
+    if (unchanged := await find_unchanged(context, call, board, index)) is not None:
         return unchanged
     ranking = context.boards.open_board(board).rankings[index]
     store, to_wire = context.store_for_board(board), partial(to_wire_number, scale=board.spec.columns[index].scale)
@@ -247,16 +252,17 @@ async def get_buckets(context: Context, call: Call) -> Tagged:
     if curve is not None:
         # As in `get_curve`: this read raises an error if another process has emptied the board.
         totals = await store.read(lambda: read_board_totals(board))
+        current = context.curves.book.is_current(board, index, curve, totals)
         estimated = estimate_buckets(curve, ranking.padding, query.buckets)
         found = [
-            Bucket(to_wire(least), to_wire(past), entries, low, high, low == high)
+            Bucket(to_wire(least), to_wire(past), entries, low, high, current and low == high)
             for least, past, entries, low, high in estimated
         ]
     else:
         counted, totals = await store.read(lambda: _count_buckets(board, ranking, query.buckets), heavy=True)
         found = [Bucket(to_wire(least), to_wire(past), entries) for least, past, entries in counted]
     context.metrics.count_ranks_read("rankings", "count" if curve is None else "curve", len(found))
-    return tag_answer(call, board, totals, Buckets(found))
+    return tag_answer(call, board, totals, Buckets(found), curve)
 
 
 def _count_buckets(

@@ -124,7 +124,7 @@ def read_answers(entries: Entries, owners: Sequence[Entry]) -> Program[dict[Any,
         arrivals = [ranking.padding.pad_arrival(value) for value in values]
         for cell in {*cells, *arrivals}:
             found[index, "better", cell] = yield from ranking.count_better(cell)
-            found[index, "some", cell] = yield from ranking.count_better_up_to(cell, 7)
+            found[index, "some", cell] = (yield from ranking.count_from_top(cell, 7, 0)).better_count
             found[index, "tied", cell] = (yield from ranking.count_tied(cell))[0]
         for place in {0, 1, TOP - 1, TOP, len(owners) // 2, max(0, len(owners) - 1), len(owners)}:
             landed = yield from ranking.find_row(None, place + 1)

@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from jobs.curves.fold import RESOURCE
+from jobs.curves.fold import RESOURCE, Counting, FoldJob
 from jobs.ownership import JOB_POOL, HeldLease
 from predictor import Curve
 from querybuilder import update
 from storage.boards.boards import change_board, create_board
+from storage.curves.folding import FoldBacklog
 from storage.curves.live_counts import counted_fits, counts_of, find_fold_state
 from storage.errors import LeaseLostError, LostRaceError, StoreBusyError
 from storage.log.change_log import NewChange, change_log
@@ -59,6 +60,25 @@ async def change_and_fold(world: World, board: Board, folding: Folder, seed: int
     await change_entries(world, board, seed)
     await folding.fold()
     await assert_live(world, board)
+
+
+async def test_a_curve_that_counts_a_post_is_as_of_a_time_after_the_post_was_sent(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent_us: list[int] = []
+    read = FoldJob._read
+
+    async def post_first(job: FoldJob, counting: Counting) -> FoldBacklog:
+        world.deployment.clock.now_us += 1
+        sent_us.append(world.deployment.clock())
+        await world.post(board, {"late": 1})
+        return await read(job, counting)
+
+    async with fold_board(world) as (board, folding):
+        monkeypatch.setattr(FoldJob, "_read", post_first)
+        assert await folding.fold() == 1
+        live = await assert_live(world, board)
+        assert [live.as_of_us] == sent_us
 
 
 @pytest.mark.parametrize("many", [False, True])

@@ -178,7 +178,7 @@ async def test_postgresql_reads_no_more_rows_than_a_gap_for_a_rank_or_its_owner(
 def _fit(deployment: Deployment, entries: Entries) -> Program[CountStart]:
     mark = yield from change_log.take_mark()
     curve = yield from sample_curve(deployment.dialect, entries, 0, gap_rows_max=GAP_ROWS_MAX, now_us=1)
-    return CountStart(curve, mark, changes_max=1_000)
+    return CountStart(curve, mark, changes_max=1_000, asked_us=0)
 
 
 @every_board

@@ -261,7 +261,7 @@ async def test_ranking_statements_seek_and_never_sort(opened: SqliteStore, path:
     cell = ranking.padding.pad(3, deployment.clock())
     programs: list[Program[Any]] = [
         ranking.count_better(cell),
-        ranking.count_better_up_to(cell, 5),
+        ranking.count_from_top(cell, 5, 0),
         ranking.count_range(least=cell, past=ranking.padding.text_start(5)),
         ranking.count_tied(cell, "o5"),
         ranking.find_row_after_skip(3),

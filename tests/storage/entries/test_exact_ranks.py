@@ -26,7 +26,7 @@ async def fit(deployment: Deployment, board: Board, index: int) -> CountStart:
     def fitted() -> Program[CountStart]:
         mark = yield from change_log.take_mark()
         curve = yield from sample_curve(deployment.dialect, entries, index, gap_rows_max=10_000, now_us=1)
-        return CountStart(curve, mark, CHANGES_MAX)
+        return CountStart(curve, mark, CHANGES_MAX, 0)
 
     return await deployment.store.read(fitted)
 

@@ -103,8 +103,8 @@ class Compared:
         better = [one for one in self.order if one.key < at.key]
         tied = [one for one in self.order if one.key == at.key]
         assert (yield from self.ranking.count_better(cell)) == len(better)
-        up_to = yield from self.ranking.count_better_up_to(cell, self.case.limit)
-        assert up_to == min(len(better), self.case.limit)
+        up_to = yield from self.ranking.count_from_top(cell, self.case.limit, 0)
+        assert up_to.better_count == min(len(better), self.case.limit)
         ties = yield from self.ranking.count_tied(cell, at.owner)
         assert ties == (len(tied), sum(one.owner < at.owner for one in tied))
         landed = yield from self.ranking.find_row_after_skip(self.case.skip_rows, cell)

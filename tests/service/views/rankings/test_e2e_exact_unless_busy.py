@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.contract.values import to_micros
+from service.ranks.locator import WantedRank
 from tests.service.real_service import Service
 
 B = "/v1/leaderboards/b"
@@ -64,3 +67,26 @@ async def test_owners_who_ask_together_get_their_own_counts(service: Service) ->
         assert position["exact"]
         if position["method"] != "knot":  # a knot has the rank as of the curve
             assert position["rank"] == OWNERS + LATER - number
+
+
+async def test_a_rank_that_counts_a_post_is_as_of_a_time_after_the_post_was_sent(service: Service) -> None:
+    context = service.context
+    board = await context.catalog.find_board("b")
+    locator = context.ranks.find_locator(board)
+    asked_us, starts = context.now_us(), locator.find_default_starts([0], "auto")
+    assert starts
+    sent_us = context.now_us() + 1
+    await service.post_xp("b", newest=OWNERS**2 + LATER)
+    answered_us = context.now_us()
+    read = await context.reads.read_entry(board, "p111", starts)
+    assert read.entry is not None
+    cell = str(read.entry.cells[0])
+    position = locator.find_position(0, cell, "auto", starts, read)
+    assert position is not None
+    wanted, store = WantedRank(0, cell, "p111"), context.store_for_board(board)
+    anchored = await store.read(lambda: locator.count_rank(wanted, "auto", starts, asked_us))
+    from_top = await store.read(lambda: locator.count_rank(wanted, "exact", {}, asked_us))
+    assert (position.method, anchored.method, from_top.method) == ("gap", "gap", "count")
+    assert position.rank == anchored.rank == from_top.rank == OWNERS + LATER + 1 - 111
+    assert sent_us <= to_micros(datetime.fromisoformat(position.as_of)) <= answered_us
+    assert sent_us <= anchored.as_of_us == from_top.as_of_us <= answered_us

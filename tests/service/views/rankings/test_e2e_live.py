@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from config.settings import ReadingSettings
 from tests.service.real_service import RARELY, Service
 
 B = "/v1/leaderboards/b"
@@ -160,3 +161,57 @@ async def test_the_schedule_fits_the_first_curve_and_no_request_waits_for_it(ser
             methods.append(found["method"])
     assert methods[-1] == "knot"
     assert (await service.get(f"{B}/rankings/xp/curve"))["total"] == 50
+
+
+@pytest.fixture
+async def lagging(tmp_path: Path) -> AsyncIterator[Service]:
+    """Start a service whose curve of board `b`, with a knot for each value, does not count the newest posts."""
+    async with Service(tmp_path, managed_operations=("Job.pause", "Job.resume")).running() as service:
+        await service.board("b", XP, predictor={"samples": 2 * OWNERS, "exact_top": 5})
+        await service.post("b", *({"owner": f"o{number}", "stats": {"xp": number}} for number in range(OWNERS)))
+        await service.refresh("b", "xp")
+        await service.wait_folded("b", "xp")
+        await service.get("/jolokia/exec/rankcurve:type=Job,name=fold/pause")
+        yield service
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "entries/o100/around?column=xp&better=1&worse=1",
+        "rankings/xp/around?value=100&better=1&worse=1",
+        "rankings/xp/buckets?buckets=3&rank=estimate",
+    ],
+)
+async def test_what_is_read_off_a_curve_that_lags_is_not_exact_and_its_tag_ends_with_the_lag(
+    lagging: Service, path: str
+) -> None:
+    def rows_of(body: dict[str, Any]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = body["buckets"] if "buckets" in body else body["entries"]
+        return rows
+
+    path = f"{B}/{path}"
+    fitted = await lagging.call("GET", path)
+    assert all(row["exact"] for row in rows_of(fitted.body)), "the curve counts everything"
+    await lagging.post("b", *({"owner": f"late{number}", "stats": {"xp": 250}} for number in range(120)))
+    stale = await lagging.call("GET", path, headers={"If-None-Match": fitted.headers["ETag"]})
+    assert stale.status == 200
+    assert not any(row["exact"] for row in rows_of(stale.body)), "none of the 120 posts is counted"
+    unchanged = await lagging.call("GET", path, headers={"If-None-Match": stale.headers["ETag"]})
+    assert (unchanged.status, unchanged.headers["ETag"]) == (304, stale.headers["ETag"])
+    await lagging.get("/jolokia/exec/rankcurve:type=Job,name=fold/resume")
+    await lagging.wait_folded("b", "xp")
+    counted = await lagging.call("GET", path, headers={"If-None-Match": stale.headers["ETag"]})
+    assert counted.status == 200
+    assert all(row["exact"] for row in rows_of(counted.body))
+    assert rows_of(counted.body) != rows_of(stale.body)
+
+
+async def test_a_value_read_off_a_curve_that_lags_is_not_exact(
+    lagging: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReadingSettings, "light_read_rows_max", -1)  # no value is found by counting
+    path = f"{B}/rankings/xp/values?ranks=50,100,200"
+    assert [each["exact"] for each in (await lagging.get(path))["values"]] == [True] * 3
+    await lagging.post_xp("b", late=OWNERS)
+    assert [each["exact"] for each in (await lagging.get(path))["values"]] == [False] * 3
