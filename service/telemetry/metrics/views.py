@@ -1,7 +1,7 @@
 """Metrics that are computed at each scrape: the serving curves, the size of the store, and the build of the service.
 
-`StoreSizes` measures the size of the store every INTERVAL_S seconds and shows the last result, because a scrape must
-never wait for the store.
+`StoreSizes` measures the size of the store every INTERVAL_S seconds, or a local file every LOCAL_INTERVAL_S. It shows
+the last result, because a scrape must never wait for the store.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from .partitions import PartitionMetrics
 log = structlog.get_logger(__name__)
 # The time between two measurements. For each measurement, PostgreSQL asks its file system for the size of every table.
 INTERVAL_S = 30.0
+LOCAL_INTERVAL_S = 1.0  # a local file and its log have grown by megabytes in INTERVAL_S, and cost one call each
 _AGE_BUCKETS_S = (10, 60, 300, 3600, 86400)
 
 
@@ -89,17 +90,19 @@ class StoreSizes:
     async def measure_periodically(
         self, store: Store, sleep: Callable[[float], Awaitable[None]], *, wait_s_max: float
     ) -> AsyncIterator[None]:
-        """Measure the size of the store now, and then every INTERVAL_S seconds until the context ends.
+        """Measure the size of the store now, and then again and again until the context ends.
 
-        Each time, measure the partitions afterwards. A partition is away if it does not answer within `wait_s_max`.
+        Every INTERVAL_S, measure the partitions too. A partition is away if it does not answer within `wait_s_max`.
         """
         await self.measure_size(store)
+        times = round(INTERVAL_S / LOCAL_INTERVAL_S) if store.sole_writer else 1
 
         async def measure_until_cancelled() -> None:
             while True:
                 await self._partitions.measure(store, wait_s_max=wait_s_max)
-                await sleep(INTERVAL_S)
-                await self.measure_size(store)
+                for _ in range(times):
+                    await sleep(INTERVAL_S / times)
+                    await self.measure_size(store)
 
         measuring = asyncio.create_task(measure_until_cancelled(), name="store size")
         try:

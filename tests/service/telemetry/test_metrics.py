@@ -1,5 +1,6 @@
 """Test that the metrics that operators watch keep their names, and that no caller can add a label value."""
 
+import asyncio
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,10 @@ from service.telemetry.metrics import process
 from service.telemetry.metrics.families import FAMILIES
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.views import ServingCurve
+from storage.engines.sqlite import SqliteStore
+from tests.service.real_service import WAIT_S
+from tests.storage.backends import SQLITE_LIMITS
+from tests.storage.deployment import Deployment, part, ranked
 
 
 def by_sample(families: Iterable[Metric]) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -66,3 +71,26 @@ def test_refreshes_failures_and_lost_log_lines_are_counted() -> None:
 def test_the_code_counts_every_family_of_the_table_and_no_other() -> None:
     named = re.findall(r'"(rankcurve_\w+)"', Path(process.__file__).read_text(encoding="utf-8"))
     assert {*named} - {"rankcurve_memcached_servers_left_alone"} == {family.name for family in FAMILIES}
+
+
+async def test_a_local_store_is_measured_every_second_with_its_log(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "boards.db", SQLITE_LIMITS)
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", ranked("xp"))
+    metrics, rests, ends = Metrics(), asyncio.Queue[float](), asyncio.Queue[None]()
+
+    async def rest(seconds: float) -> None:
+        rests.put_nowait(seconds)
+        await ends.get()
+
+    sizes = metrics.watch_store(version="1", store="sqlite")
+    async with sizes.measure_periodically(store, rest, wait_s_max=WAIT_S):
+        assert await rests.get() == 1
+        for count in (1, 500):
+            before = metrics.read_view("rankcurve_store_bytes")
+            await deployment.apply(*(deployment.post(f"owner-{n}", part(board, {"xp": n})) for n in range(count)))
+            ends.put_nowait(None)
+            assert await rests.get() == 1
+            files = sum((tmp_path / f"boards.db{end}").stat().st_size for end in ("", "-wal"))
+            assert metrics.read_view("rankcurve_store_bytes") == files > before
+    await store.close()
