@@ -134,7 +134,7 @@ class PostgresStore:
         Raises:
             StoreExistsError: there is already a store.
         """
-        if self._partitions.exists:
+        if self.exists:
             raise StoreExistsError
         layout = dataclasses.replace(self._partitions, apart=True, distributed=distributed, count=partitions)
         self._lay_out(layout)
@@ -154,6 +154,11 @@ class PostgresStore:
         number = await self.write(added)
         self.at(number)
         return number
+
+    @property
+    def exists(self) -> bool:
+        """Return whether there was a store when this object was opened."""
+        return self._partitions.exists
 
     @property
     def partitions(self) -> int:

@@ -3,13 +3,14 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from service.contract.keys import Role
 from service.contract.routes import Route
 from tests.service.every_route import BODIES, NAMES, QUERIES
 from tests.service.openapi_checks import ROUTE_TABLE
-from tests.service.real_service import Service, Spawn, command_line, make_key
+from tests.service.real_service import Service, Spawn, command_line, environment, make_key
 
 ROLES = ("reader", "writer", "ops")
 
@@ -100,11 +101,33 @@ def test_keys_are_stored_hashed_and_listed_without_their_text(keys: tuple[Path, 
 
 
 def test_a_service_without_keys_listens_on_loopback_only_and_says_so(spawn: Spawn, tmp_path: Path) -> None:
-    words = ("serve", "--host", "0.0.0.0", "--port", "0", "--store", "sqlite:///x.db")
+    for place in ("sqlite:///x.db", "sqlite:///data/x.db"):
+        for more in ((), ("--set", "anonymous_role=reader")):
+            words = ("serve", "--host", "0.0.0.0", "--port", "0", "--store", place, *more)
+            refused = command_line(*words, cwd=tmp_path, code=1)
+            [line] = refused.stderr.splitlines()
+            assert "loopback" in line
+    assert list(tmp_path.iterdir()) == [], "it refuses before it creates a store"
+    assert spawn().await_line("open_to_this_machine")["level"] == "warning"
+
+
+async def test_a_new_postgres_store_without_keys_is_not_created_for_other_machines(
+    store_url: str, tmp_path: Path
+) -> None:
+    words = ("serve", "--host", "0.0.0.0", "--port", "0", "--store", store_url)
     refused = command_line(*words, cwd=tmp_path, code=1)
     assert "loopback" in refused.stderr.splitlines()[-1]
-    assert "Traceback" not in refused.stderr
-    assert spawn().await_line("open_to_this_machine")["level"] == "warning"
+    connection = await asyncpg.connect(store_url)
+    assert await connection.fetch("SELECT 1 FROM pg_tables WHERE schemaname = current_schema()") == []
+    await connection.close()
+
+
+def test_variables_of_kubernetes_do_not_end_the_start_and_are_logged_in_one_line(spawn: Spawn) -> None:
+    of_service = {"RANKCURVE_SERVICE_HOST": "10.0.0.1", "RANKCURVE_PORT": "tcp://10.0.0.1:8080"}
+    process = spawn(variables={**environment(), **of_service}).ready()
+    assert process.end() == 0
+    [told] = [line for line in process.lines if line["event"] == "variables_ignored"]
+    assert told["variables"] == ["RANKCURVE_PORT", "RANKCURVE_SERVICE_HOST"]
 
 
 def test_a_service_with_a_key_listens_anywhere_and_owns_its_file(spawn: Spawn, tmp_path: Path) -> None:
