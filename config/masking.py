@@ -8,21 +8,8 @@ import re
 from urllib.parse import unquote
 
 _STARS = "***"
-_SECRETS = frozenset(
-    (
-        "access_token",
-        "api_key",
-        "apikey",
-        "key",
-        "passfile",
-        "passwd",
-        "password",
-        "pwd",
-        "secret",
-        "sslpassword",
-        "token",
-    )
-)
+# A parameter whose name ends in one of these is a secret: sslpassword, PGPASSWORD, access_token, RANKCURVE_KEY.
+_SECRETS = ("key", "passfile", "passwd", "password", "pwd", "secret", "token")
 _PARAMETER = re.compile(r"([\w%.-]+)\s*=\s*")
 # A parameter's value is either in quotes, or it ends before the next parameter and may contain spaces.
 _PARAMETER_VALUE = re.compile(r"'(?:[^'\\]|\\.)*'?|.*?(?=\s+[\w%.-]+\s*=|&|$)", re.DOTALL)
@@ -45,7 +32,7 @@ def _without_parameters(text: str) -> str:
     """Mask the values of parameters with secret names, as in `?password=…` and `host=… password=…`."""
     parts, done = [], 0
     for found in _PARAMETER.finditer(text):
-        if found.start() >= done and unquote(found[1]).lower() in _SECRETS:
+        if found.start() >= done and unquote(found[1]).lower().endswith(_SECRETS):
             value = _PARAMETER_VALUE.match(text, found.end())
             parts += [text[done : found.end()], _STARS]
             done = found.end() if value is None else value.end()
