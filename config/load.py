@@ -4,6 +4,7 @@ A single error reports all unknown names and all bad values, each with its sourc
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -20,6 +21,11 @@ PREFIX = "RANKCURVE_"
 FILE_VARIABLE = "RANKCURVE_CONFIG"
 # These variables are allowed, but they are not settings. Commands that send requests to a service read them.
 CLIENT_VARIABLES = frozenset({"RANKCURVE_URL", "RANKCURVE_KEY"})
+# For a Service named `rankcurve` or `rankcurve-…`, Kubernetes sets variables like these in every container beside it.
+_OF_KUBERNETES = re.compile(
+    r"RANKCURVE_([A-Z0-9_]+_)?(SERVICE_HOST=.*|SERVICE_PORT(_[A-Z0-9_]+)?=\d+"
+    r"|PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*)"
+)
 
 
 def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None = None) -> Settings:
@@ -33,6 +39,8 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
     problems: list[str] = []
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
+    ignored = tuple(name for name, text in sorted(environ.items()) if _OF_KUBERNETES.fullmatch(f"{name}={text}"))
+    environ = {name: text for name, text in environ.items() if name not in ignored}
     for name, raw, source, is_text in _given(overrides, environ, toml_path, problems):
         try:
             values[name] = _parsed(name, raw, is_text=is_text)
@@ -45,7 +53,7 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
         settings = Settings(**values)
     except ValidationError as error:
         raise ConfigError(tuple(_reason(each) for each in error.errors())) from error
-    settings._sources = sources
+    settings._sources, settings._ignored = sources, ignored
     return settings
 
 

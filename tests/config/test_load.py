@@ -95,6 +95,32 @@ def test_variables_of_clients_and_of_other_programs_are_left_alone() -> None:
     assert load({}, environ) == Settings()
 
 
+def test_variables_that_kubernetes_sets_for_a_service_are_ignored_and_named() -> None:
+    of_services = {
+        "RANKCURVE_SERVICE_HOST": "10.0.0.1", "RANKCURVE_SERVICE_PORT": "8080", "RANKCURVE_SERVICE_PORT_HTTP": "8080",
+        "RANKCURVE_PORT": "tcp://10.0.0.1:8080", "RANKCURVE_PORT_8080_TCP": "tcp://10.0.0.1:8080",
+        "RANKCURVE_PORT_8080_TCP_PROTO": "tcp", "RANKCURVE_PORT_8080_TCP_PORT": "8080",
+        "RANKCURVE_PORT_8080_TCP_ADDR": "10.0.0.1", "RANKCURVE_JOBS_PORT": "tcp://10.0.0.2:9090",
+        "RANKCURVE_JOBS_SERVICE_HOST": "10.0.0.2", "RANKCURVE_JOBS_PORT_9090_UDP": "udp://10.0.0.2:9090",
+    }  # fmt: skip
+    settings = load({}, {**of_services, "RANKCURVE_HOST": "10.0.0.3"})
+    assert (settings.host, settings.port, settings.jobs_port) == ("10.0.0.3", Settings().port, Settings().jobs_port)
+    assert settings._ignored == tuple(sorted(of_services))
+    assert load({}, {"RANKCURVE_JOBS_PORT": "9090"}).jobs_port == 9090
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("RANKCURVE_PORT", "http://10.0.0.1:80"), ("RANKCURVE_SERVICE_HOSTS", "10.0.0.1"),
+        ("RANKCURVE_SERVICE_PORT", "many"), ("RANKCURVE_PORT_TCP", "tcp://10.0.0.1:80"),
+        ("RANKCURVE_STORE", "tcp://10.0.0.1:80"),
+    ],
+)  # fmt: skip
+def test_variables_that_kubernetes_does_not_set_are_still_refused(variable: str, text: str) -> None:
+    assert len(_problems({}, {variable: text})) == 1
+
+
 @pytest.mark.parametrize("content", [b"port = ", b"\xff\xfe", b"port = 1\nport = 2"])
 def test_a_file_that_is_not_toml_is_a_problem_that_names_the_file(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.toml"
@@ -138,7 +164,8 @@ SECRET_TEXTS = (
     f"host=db1 password='it\\'s {SECRET}' dbname=rank", f"host=db1 password='{SECRET} and no end",
     f"store=postgresql://db1/rank?password={SECRET}", f"us=https://:{SECRET}@us:8080,eu=https://:{SECRET}@eu:8080",
     f"http://{SECRET}@collector:4318/v1/traces", f"http://collector:4318/v1/traces?token={SECRET}",
-    f"me:{SECRET}@cache:11211",
+    f"me:{SECRET}@cache:11211", f"PGPASSWORD={SECRET}", f"PGHOST=db1 PGPASSWORD='{SECRET} {SECRET}'",
+    f"export RANKCURVE_KEY={SECRET}", f"postgresql://db1/rank?PGPASSFILE={SECRET}",
 )  # fmt: skip
 
 
