@@ -49,6 +49,7 @@ class Call(msgspec.Struct):
     # handler of a stream sets it when the stream begins.
     answered_s: float | None = None
     has_alias: bool = False  # the request names a leaderboard by an alias, which is replaced in `path`, `query`, `body`
+    is_batch: bool = False  # the caller sent so much that the time of the request says nothing about the service
     answer_headers: Mapping[str, str] | None = None  # a handler that sends its answer itself adds these headers to it
 
 
@@ -89,7 +90,12 @@ class Route:
     @property
     def metrics_name(self) -> str:
         """Return the route's name in metrics. Most routes share a name, because each name adds many time series."""
-        if self.has_own_metrics or not self.tag:
+        return self.view if self.has_own_metrics else self.shared_metrics_name
+
+    @property
+    def shared_metrics_name(self) -> str:
+        """Return the name that also counts batches, so that a name of a route's own is about its short requests."""
+        if not self.tag:
             return self.view
         return "operating" if self.role is Role.OPS else self.tag.lower()
 

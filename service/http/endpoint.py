@@ -132,6 +132,7 @@ class Endpoint:
             self._admit_read = context.key_limits.admit_read
         self._logged = context.request_log.should_log
         self._answered = context.metrics.make_request_timer(route.metrics_name)
+        self._batch_answered = context.metrics.make_request_timer(route.shared_metrics_name)
         self._path = tuple((name, PATH_PARSERS[name]) for name in _PARAMETER.findall(route.path))
         self._query = None if route.query is None else query_parser(route.query, context.settings)
         self._decoder: msgspec.json.Decoder[Any] | None = None
@@ -146,7 +147,7 @@ class Endpoint:
         request_id = self._ids.begin_request(headers)
         identity = ANYONE
         code = ""
-        address = cors_headers = span = None
+        address = cors_headers = span = call = None
         if self._cross_origin is not None:
             cors_headers = self._cross_origin.find_headers(headers.get(hdrs.ORIGIN))
         if self._tracer is not None:
@@ -174,7 +175,7 @@ class Endpoint:
                 await compress_answer(response)
             ended_s = call.answered_s or perf_counter()
         except asyncio.CancelledError:
-            self._end(request, parameters, span, _CUT_OFF, "cut_off", perf_counter() - started_s, identity)
+            self._end(request, parameters, span, _CUT_OFF, "cut_off", perf_counter() - started_s, identity, call)
             raise
         except Exception as error:
             if request.transport is None:
@@ -189,7 +190,7 @@ class Endpoint:
                 self._context.anonymous.end_request(address)
         if cors_headers is not None and isinstance(response, FastJsonResponse | PlainResponse):
             response.add_headers(cors_headers)
-        self._end(request, parameters, span, response.status, code, ended_s - started_s, identity)
+        self._end(request, parameters, span, response.status, code, ended_s - started_s, identity, call)
         return response
 
     def _admit_anonymous(self, request: web.BaseRequest) -> str:
@@ -206,8 +207,10 @@ class Endpoint:
         code: str,
         seconds: float,
         identity: Identity,
+        call: Call | None,
     ) -> None:
-        self._answered(status, seconds)
+        answered = self._batch_answered if call is not None and call.is_batch else self._answered
+        answered(status, seconds)
         if span is not None:
             span.end(status, identity.key_id)
         if self._logged(status, seconds):

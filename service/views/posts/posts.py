@@ -45,6 +45,7 @@ from storage.records import (
 
 from .queue import QUEUED, make_refusal, queue_posts
 
+BATCH_POSTS_MIN = 101  # the metrics count requests of so many posts apart
 _FINGERPRINT_BYTES = 16
 _BEST_FIRST = tuple(PostStatus)
 
@@ -68,6 +69,7 @@ def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple
     """
     may_set = call.identity.role >= Role.OPS
     posts, single = parse_posts(call.body, call.media_type, context.settings, kind=kind, may_set=may_set)
+    call.is_batch = len(posts) >= BATCH_POSTS_MIN
     if context.key_limits.limits_posts:
         context.key_limits.admit_posts(call.identity, len(posts))
     return posts, single

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from service.views.posts.posts import BATCH_POSTS_MIN
 from tests.service.real_service import Figures, Service
 
 B = "/v1/leaderboards/b"
@@ -97,6 +98,17 @@ async def test_requests_are_counted_by_route_and_status(service: Service) -> Non
         ("leaderboards", "2xx"): 2, ("leaderboards", "4xx"): 1, ("none", "4xx"): 1, ("positions", "4xx"): 1,
         ("page", "2xx"): 1,
     }  # fmt: skip
+
+
+async def test_the_time_of_a_batch_is_not_counted_among_the_short_requests_of_its_route(service: Service) -> None:
+    await service.board("b", {"name": "xp", "merge": "sum"})
+    posts = [{"owner": f"p{number}", "stats": {"xp": 1}} for number in range(BATCH_POSTS_MIN)]
+    before = await service.figures()
+    await service.post("b", *posts[1:])
+    await service.post("b", *posts)
+    await service.must("POST", f"{B}/posts?mode=queued", {"posts": posts})
+    grown = find_growth(before, await service.figures(), "rankcurve_request_seconds_count")
+    assert {route: count for (route,), count in grown.items() if route.startswith("post")} == {"post": 1, "posting": 2}
 
 
 async def test_no_board_and_no_owner_is_ever_a_label(service: Service) -> None:

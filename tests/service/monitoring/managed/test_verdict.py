@@ -126,6 +126,12 @@ def test_failures_of_several_jobs_are_not_added_up(failures: tuple[int, ...], al
     assert judge(metrics, fail) == alerts
 
 
+@pytest.mark.parametrize(("route", "alerts"), [("posting", []), ("post", ["RankcurveSlow"])])
+def test_slow_batches_are_no_alert_and_slow_posts_are(route: str, alerts: list[str]) -> None:
+    metrics = Metrics()
+    assert judge(metrics, lambda: metrics.make_request_timer(route)(200, 2.0)) == alerts
+
+
 async def read_object(caller: Caller, name: str) -> Any:
     return (await caller.get(f"/jolokia/read/rankcurve:type={name}"))["value"]
 
