@@ -33,8 +33,20 @@ _LOOK = """new Promise((resolve) => {{
   }};
   look();
 }})"""
-_MIDDLE = """(() => {{
-  const element = document.querySelector({selector});
+# A part that loads late moves the parts below it. The page does not see a click that lands beside its element for that.
+_AIM = """(() => {{
+  const find = () => document.querySelector({selector});
+  const element = find();
+  if (!element) return null;
+  globalThis.rankcurveTestClick?.end.abort();
+  const click = globalThis.rankcurveTestClick = {{ hit: false, end: new AbortController() }};
+  const judge = (event) => {{
+    const hit = find()?.contains(event.target) ?? false;
+    if (!hit) {{ event.preventDefault(); event.stopImmediatePropagation(); }}
+    if (event.type === "click") {{ click.hit = hit; click.end.abort(); }}
+  }};
+  for (const kind of ["pointerdown", "mousedown", "pointerup", "mouseup", "click"])
+    addEventListener(kind, judge, {{ capture: true, signal: click.end.signal }});
   element.scrollIntoView({{ block: "center", behavior: "instant" }});
   const box = element.getBoundingClientRect();
   return [box.x + box.width / 2, box.y + box.height / 2];
@@ -148,10 +160,18 @@ class Page:
         return list(found)
 
     async def click(self, selector: str) -> None:
-        await self.wait_for(f"document.querySelector({json.dumps(selector)})")
-        x, y = await self.evaluate(_MIDDLE.format(selector=json.dumps(selector)))
-        for kind in ("mousePressed", "mouseReleased"):
-            await self.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        """Click an element. Click again if the page moved the element away from the pointer in the meantime."""
+        until = time.monotonic() + WAIT_S
+        while time.monotonic() < until:
+            x, y = await self.wait_for(_AIM.format(selector=json.dumps(selector)))
+            for kind in ("mousePressed", "mouseReleased"):
+                await self.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            try:
+                if await self.evaluate("globalThis.rankcurveTestClick?.hit ?? true"):
+                    return
+            except DevToolsError:  # the click replaced the document
+                return
+        raise PageError(f"no click reaches {selector}")
 
     async def press(self, key: str, *, shift: bool = False) -> None:
         code, text = _CODES[key], {"Enter": "\r", " ": " "}.get(key, "")

@@ -27,6 +27,7 @@ _FLAGS = (
     # Without this argument, the browser would send its own look-ups of other hosts to the network.
     f"--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {HOST}",
 )  # fmt: skip
+ANSWER_S = 2 * READY_S  # longer than any expression waits in the page, so that the page tells what it waited for
 
 Listener = Callable[[str, dict[str, Any]], None]
 
@@ -98,7 +99,7 @@ class DevTools:
         await self._socket.send_json(
             {"id": number, "method": method, "params": parameters, **({"sessionId": session} if session else {})}
         )
-        return await asyncio.wait_for(answer, READY_S)
+        return await asyncio.wait_for(answer, ANSWER_S)
 
     async def read(self) -> None:
         """Dispatch incoming messages until the connection ends."""
