@@ -65,20 +65,30 @@ export async function call(target, { method = "GET", body, headers = {}, signal 
       signal,
     });
   } catch (error) {
-    if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw error;
-    reached(false);
-    throw new Away();
+    throw unanswered(error, signal);
   }
   reached(true);
   if (response.ok) return response;
   throw new Problem(response.status, await response.json().catch(() => ({})));
 }
 
+/** What a failed request or a broken answer means: Away, unless the page itself aborted it. */
+export function unanswered(error, signal) {
+  if (signal?.aborted && signal.reason?.name !== "TimeoutError") return error;
+  reached(false);
+  return new Away();
+}
+
 /** The JSON that a request answers, and its entity tag. */
 export async function ask(target, { signal, timeoutMs = REQUEST_TIMEOUT_MS, ...rest } = {}) {
   const timeout = AbortSignal.timeout(timeoutMs);
-  const response = await call(target, { ...rest, signal: signal ? AbortSignal.any([signal, timeout]) : timeout });
-  return { data: parsed(await response.text()), etag: response.headers.get("ETag") };
+  const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
+  const response = await call(target, { ...rest, signal: either });
+  try {
+    return { data: parsed(await response.text()), etag: response.headers.get("ETag") };
+  } catch (error) {
+    throw unanswered(error, either);
+  }
 }
 
 /** JSON, in which numbers that a double can't hold stay text, digit by digit; null where there is no text. */

@@ -61,9 +61,10 @@ export class BoardView {
       const { data } = await ask(path`/v1/leaderboards/${this.board}`, { signal: this.signal });
       if (data.id !== this.board) return void location.replace(toBoard(data.id, this.route.parameters)); // it was an alias
       const first = !this.spec;
+      const changed = first || stage(this.spec) !== stage(data);
       this.spec = data;
       show(this.about, aboutBoard(data));
-      if (first) this.arrange();
+      if (changed) this.arrange();
       this.tellCurve();
       if (this.column && !first) await this.curves.load(this.running.column.abort.signal);
     } catch (error) {
@@ -118,9 +119,9 @@ export class BoardView {
     });
     this.run("value", [parameters.value ?? ""], (signal) => this.curves.rankOf(parameters.value ?? "", signal));
     const view = { board, spec, column, owner, from, parameters: kept };
-    this.run("ranking", [column.name, owner, from], (signal) => this.ranking.start(view, signal, () => {}));
+    this.run("ranking", [column.name, owner, from, stage(spec)], (signal) => this.ranking.start(view, signal, () => {}));
     const mark = (position) => this.curves.markOwner(position, knownName(owner) || owner);
-    this.run("owner", [column.name, owner], (signal) => (owner ? this.owner.start(view, signal, mark) : mark(null)));
+    this.run("owner", [column.name, owner, stage(spec)], (signal) => (owner ? this.owner.start(view, signal, mark) : mark(null)));
   }
 
   /** The panels in one column or in two; read and tabbed through in the order in which they are seen. */
@@ -179,12 +180,15 @@ function column(...sections) {
   return el("div", { class: "column" }, sections);
 }
 
+function stage(spec) {
+  return spec.archived ? "archived" : spec.closed ? "closed, final" : "open";
+}
+
 function aboutBoard(spec) {
-  const state = spec.archived ? "archived" : spec.closed ? "closed, final" : "open";
   const family = spec.id.includes(":") ? `${spec.id.split(":")[0]}:` : null;
   return facts([
     ["Entries", whole(spec.entries)],
-    ["State", state],
+    ["State", stage(spec)],
     spec.opens_at && ["Opens", moment(spec.opens_at)],
     spec.closes_at && ["Closes", moment(spec.closes_at)],
     ["Equal values", spec.ties === "shared" ? "share a rank" : "the earliest is better"],

@@ -4,7 +4,7 @@ import { Away, ask, poll } from "./api.js";
 import { el, show } from "./dom.js";
 import { FamilyPicker } from "./family_picker.js";
 import { ago, whole } from "./format.js";
-import { AGES_STALE_MS, BOARD_POLL_MS, BOARDS_PER_PAGE, FAMILIES_SHOWN, SEARCH_PAUSE_MS } from "./limits.js";
+import { AGES_STALE_MS, BOARD_POLL_MS, BOARDS_PER_PAGE, FAMILIES_SHOWN, FAMILIES_UNFOLDED, SEARCH_PAUSE_MS } from "./limits.js";
 import { toBoard, toBoards, toOwner } from "./routes.js";
 import { empty, fault, loading, table } from "./tables.js";
 
@@ -116,7 +116,7 @@ export class BoardsView {
     const wanted = families.filter(({ id }) => id.toLowerCase().includes(contains.toLowerCase()));
     this.families.hidden = wanted.length === 0;
     const rows = wanted.map((family) => {
-      const picker = this.pickers.get(family.id) ?? new FamilyPicker(family, this.signal);
+      const picker = this.pickers.get(family.id) ?? new FamilyPicker(family, this.signal, wanted.length <= FAMILIES_UNFOLDED);
       this.pickers.set(family.id, picker);
       picker.tell(family);
       return picker.row;

@@ -57,12 +57,11 @@ export class CurvePanels {
     this.spread.heading.textContent = `Distribution of ${view.column.name}`;
     show(this.about);
     show(this.picture, loading());
-    this.pointer.disabled = this.binPointer.disabled = true;
+    this.pointer.hidden = this.binPointer.hidden = this.zoom.hidden = true;
     this.binScale = null;
     show(this.binRows);
     show(this.knots);
     show(this.bars, loading());
-    this.zoom.hidden = true;
     this.askForm(onValue);
     this.resized.observe(this.picture);
     signal.addEventListener("abort", () => this.resized.disconnect());
@@ -98,6 +97,7 @@ export class CurvePanels {
   async without(signal) {
     const { board, column } = this.view;
     this.shape = null;
+    show(this.knots);
     show(this.picture, empty("No curve yet: ranks of this column are counted, so each of them is exact."));
     try {
       const target = path`/v1/leaderboards/${board}/rankings/${column.name}/buckets`;
@@ -129,6 +129,8 @@ export class CurvePanels {
     const width = Math.max(WIDTH_MIN, Math.floor(this.picture.clientWidth || this.bars.clientWidth));
     if (width === this.width) return;
     this.width = width;
+    this.binPointer.hidden = !(this.shape ? this.shape.values : this.bins)?.length;
+    this.pointer.hidden = this.zoom.hidden = !this.shape || this.binPointer.hidden;
     if (this.shape) this.drawShape(width);
     else if (this.bins) this.drawCounted(width);
   }
@@ -146,7 +148,6 @@ export class CurvePanels {
     const zoomed = this.zoomed && marked.length ? marked[0].value : null;
     this.zoom.setAttribute("aria-pressed", String(zoomed !== null));
     this.frame = frame(shape, width, zoomed);
-    this.pointer.disabled = false;
     show(this.picture, drawCurve(shape, this.frame, marked, { label: this.describe(marked), scale: column.scale }));
     const x = frame(shape, width).x;
     const bins = binsOf(shape, x);
@@ -159,7 +160,6 @@ export class CurvePanels {
     this.binScale = x;
     show(this.bars, drawBins(bins, x, width, spreadLabel(bins, column), column.scale));
     show(this.binRows, binTable(bins, column.scale, estimated));
-    this.binPointer.disabled = false;
   }
 
   drawCounted(width) {
@@ -261,7 +261,7 @@ export class CurvePanels {
 
 /** A control that moves along a picture, for those who have no pointer to hover with. */
 function slider(id, label, read) {
-  const input = el("input", { id, type: "range", min: 0, max: 100, value: 50, "aria-label": label, disabled: true });
+  const input = el("input", { id, type: "range", min: 0, max: 100, value: 50, "aria-label": label, hidden: true });
   const tell = () => read(input.value / 100);
   input.addEventListener("input", tell);
   input.addEventListener("focus", tell);

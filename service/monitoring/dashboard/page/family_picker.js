@@ -14,9 +14,9 @@ const PERIODS = {
   day: [["today", "Today"], ["yesterday", "Yesterday"]],
 };
 
-/** The row of a family; `row` is its element. */
+/** The row of a family, unfolded if `open`; `row` is its element. */
 export class FamilyPicker {
-  constructor(family, signal) {
+  constructor(family, signal, open) {
     this.family = family;
     this.signal = signal;
     const key = `family:${family.id}`;
@@ -29,7 +29,7 @@ export class FamilyPicker {
     });
     const periods = family.periods.flatMap((kind) => PERIODS[kind] ?? []).map(([value, text]) => el("button", { name: "period", value, "data-key": `${key}:${value}` }, text));
     const form = el("form", { class: "line", onsubmit: (event) => this.go(event) }, fields, periods, this.fault);
-    this.row = el("details", { class: "family" }, el("summary", { "data-key": key }, el("b", {}, el("bdi", {}, family.id)), " ", this.count), form);
+    this.row = el("details", { class: "family", open }, el("summary", { "data-key": key }, el("b", {}, el("bdi", {}, family.id)), " ", this.count), form);
     this.row.addEventListener("toggle", () => this.row.open && this.proposeValues());
     this.tell(family);
   }

@@ -1,6 +1,6 @@
 // The figures of the node: one bulk of Jolokia reads, and what can be said of them.
 
-import { call } from "./api.js";
+import { call, unanswered } from "./api.js";
 
 const READS = {
   store: "rankcurve:type=Store,*",
@@ -29,7 +29,9 @@ export async function readFigures(signal, { recent = false } = {}) {
   const body = Object.values(reads).map((mbean) => ({ type: "read", mbean }));
   const target = "/jolokia?ignoreErrors=true&includeRequest=false";
   const response = await call(target, { method: "POST", body, signal });
-  const answers = await response.json();
+  const answers = await response.json().catch((error) => {
+    throw unanswered(error, signal);
+  });
   const at = Date.now() / 1000;
   const values = Object.keys(reads).map((name, index) => [name, answers[index].status === 200 ? answers[index].value : null]);
   return { at, ...Object.fromEntries(values) };

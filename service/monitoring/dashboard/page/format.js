@@ -55,12 +55,10 @@ export function percent(ratio) {
   return ratio === null || ratio === undefined ? NONE : PERCENT.format(ratio);
 }
 
-/** A percentile with the digits that tell the best apart: never 100 where somebody is better. */
-export function percentile(value, rank) {
-  if (value === null || value === undefined) return NONE;
-  const digits = value >= 99 && rank > 1 ? 3 : 1;
-  const cut = rank > 1 ? Math.floor(value * 10 ** digits) / 10 ** digits : value;
-  return `${cut.toFixed(digits)}%`;
+/** A percentile with the digits that tell the best apart: never 100, because somebody is better. */
+export function percentile(value) {
+  const digits = value >= 99 ? 3 : 1;
+  return `${Math.min(99.999, Math.floor(value * 10 ** digits) / 10 ** digits).toFixed(digits)}%`;
 }
 
 /** How long: 340 µs, 1.2 ms, 12 s, 3 min. */

@@ -80,11 +80,12 @@ export class KeyPanel {
     this.button.setAttribute("aria-expanded", String(!this.section.hidden));
   }
 
-  /** Ask for a key; `fault` says why. */
-  open(fault) {
+  /** Ask for a key; `fault` says why, in the look of this class. */
+  open(fault, look = "fault") {
     const wasHidden = this.section.hidden;
     this.section.hidden = false;
     this.fault.textContent = fault;
+    this.fault.className = look;
     this.label();
     if (wasHidden) this.input.focus();
   }

@@ -2,8 +2,10 @@
 
 export const BOARDS_PER_PAGE = 50;
 export const FAMILIES_SHOWN = 50; // rows above the boards
+export const FAMILIES_UNFOLDED = 3; // so few are unfolded from the start
 export const FACET_VALUES_SHOWN = 200; // proposals for a facet
 export const OWNER_BOARD_PAGES_MAX = 10; // one request each, of 100 boards
+export const OWNER_RANKED_KINDS_MAX = 10; // of boards with the same columns; further ones are shown without ranks
 export const HISTORY_PERIODS = 8; // closed periods of an owner
 export const TOP_ROWS = 20; // of the live top
 export const RANKING_ROWS = 25; // of a page further down

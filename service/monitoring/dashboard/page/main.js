@@ -66,7 +66,8 @@ function go({ anew = false } = {}) {
 function faulty(error) {
   if (!(error instanceof Problem) || error.status !== 401) return;
   current.abort.abort(); // with another key it begins anew
-  keys.open(hasKey() ? `Another key is needed here: ${error.message}.` : "A key is needed here.");
+  if (hasKey()) keys.open(`Another key is needed here: ${error.message}.`);
+  else keys.open("A key is needed here.", ""); // nothing is wrong yet
 }
 
 onReach((reachable) => {

@@ -10,7 +10,7 @@ import { knownName, learn, nameOf } from "./names.js";
 import { rankedTable } from "./ranking.js";
 import { toBoard, toOwner } from "./routes.js";
 import { follow } from "./streams.js";
-import { empty, fault, loading, table } from "./tables.js";
+import { empty, fault, loading, table, tellFreshness } from "./tables.js";
 
 const KINDS = [["year", /^\d{4}$/], ["month", /^\d{4}-\d{2}$/], ["week", /^\d{4}-W\d{2}$/], ["day", /^\d{4}-\d{2}-\d{2}$/]];
 
@@ -32,7 +32,7 @@ export class OwnerPanel {
 
   /** Show `{board, spec, column, owner, parameters}` until the signal; `onPosition` hears the one in the column. */
   start(view, signal, onPosition) {
-    const { board, column, owner, parameters } = view;
+    const { board, spec, column, owner, parameters } = view;
     this.title(view, "");
     this.close.href = toBoard(board, { ...parameters, owner: undefined });
     this.everywhere.href = toOwner(owner);
@@ -53,10 +53,7 @@ export class OwnerPanel {
         if (began) reload();
         began = true;
       };
-      const onState = (state) => {
-        this.state.textContent = { live: "Live", away: "Reconnecting …" }[state] ?? "";
-        this.state.className = `state ${state}`;
-      };
+      const onState = (state) => tellFreshness(this.state, state, spec);
       follow(`${path`/v1/leaderboards/${board}/stream`}?${query}`, { onEvent, onState }, signal);
     } catch {
       // what can't be asked for is told by `load`
@@ -140,7 +137,8 @@ export class OwnerPanel {
     const title = el("h3", {}, `Around by ${column.name}`);
     if (neighbours.status === "rejected") {
       const { reason } = neighbours;
-      return [title, reason instanceof Problem && reason.code === "not_ranked" ? empty(`No value in ${column.name}.`) : fault(reason)];
+      if (reason.code === "archived") return [title, empty("The archive has the neighbours of the best owners only.")];
+      return [title, reason.code === "not_ranked" ? empty(`No value in ${column.name}.`) : fault(reason)];
     }
     const entries = atRank(neighbours.value.data.entries, owner, here);
     return [title, rankedTable(`Neighbours by ${column.name}`, { board, column, parameters, entries, marked: owner })];
@@ -183,10 +181,15 @@ function rankItem(position, column, main) {
     "li",
     { class: main ? "main" : null },
     label,
-    el("span", { class: "line" }, rankNodes(position), el("span", { class: "quiet" }, `of ${whole(position.total)}, better than ${percentile(position.percentile, position.rank)}`)),
+    el("span", { class: "line" }, rankNodes(position), el("span", { class: "quiet" }, ofAll(position))),
     el("span", {}, stored(position.value, column.scale), " · ", next(position.next, column)),
     el("small", { class: "quiet", title: `as of ${position.as_of}` }, method(position.method)),
   );
+}
+
+/** How many are ranked, and of whom but the best, how many the owner is better than. */
+function ofAll({ rank, total, percentile: share }) {
+  return `of ${whole(total)}${rank > 1 ? `, better than ${percentile(share)}` : ""}`;
 }
 
 function around({ name }) {

@@ -7,7 +7,7 @@ import { ANNOUNCE_PAUSE_MS, RANKING_ROWS, TOP_DRAW_MS, TOP_ROWS } from "./limits
 import { knownName, learn, learnOwners } from "./names.js";
 import { toBoard } from "./routes.js";
 import { follow } from "./streams.js";
-import { empty, fault, loading, table } from "./tables.js";
+import { empty, fault, loading, table, tellFreshness } from "./tables.js";
 
 const COLUMNS = [
   { label: "Rank", kind: "number" },
@@ -73,15 +73,9 @@ export class RankingPanel {
     this.panel.heading.textContent = live ? `Top by ${view.column.name}` : `From rank ${whole(view.from)} by ${view.column.name}`;
     show(this.rows, loading());
     show(this.more);
-    this.tell(live ? "" : "page");
+    tellFreshness(this.state, live ? "" : "page", view.spec);
     if (live) this.live(view, signal, onTotal);
     else this.page(view, signal, onTotal);
-  }
-
-  tell(state) {
-    const texts = { live: "Live", away: "Reconnecting …", page: "As of now, not live", refused: "" };
-    this.state.textContent = texts[state] ?? "";
-    this.state.className = `state ${state}`;
   }
 
   live(view, signal, onTotal) {
@@ -104,7 +98,7 @@ export class RankingPanel {
       redraw();
     };
     const onState = (state, problem) => {
-      this.tell(state);
+      tellFreshness(this.state, state, view.spec);
       if (problem) show(this.rows, fault(problem));
     };
     try {

@@ -29,6 +29,13 @@ export function scrolled(label, content) {
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, content);
 }
 
+/** Say in `node` how fresh a ranking of the board is: a stream's state, or that it is a page; a closed board is final. */
+export function tellFreshness(node, state, { archived, closed }) {
+  const live = archived ? "Archived" : closed ? "Final" : "Live";
+  node.textContent = { live, away: "Reconnecting …", page: closed ? live : "As of now, not live" }[state] ?? "";
+  node.className = `state ${closed && state === "live" ? "final" : state}`;
+}
+
 /** Something comes. */
 export function loading() {
   return el("p", { class: "quiet loading" }, "Loading …");
@@ -43,7 +50,7 @@ export function empty(...text) {
 export function fault(error) {
   const text = error instanceof Problem || error instanceof Away ? error.message : "Something in this page failed.";
   if (!(error instanceof Problem || error instanceof Away)) console.error(error);
-  if (error instanceof Problem && error.status === 401) return el("p", { class: "fault" }, "A key is needed to see this.");
+  if (error instanceof Problem && error.status === 401) return el("p", { class: "quiet needs-key" }, "A key is needed to see this.");
   const sentence = text.charAt(0).toUpperCase() + text.slice(1);
   return el("p", { class: "fault" }, /[.!?]$/.test(sentence) ? sentence : `${sentence}.`);
 }

@@ -1,20 +1,31 @@
 """Test the page of a board. The page shows the service's answers, follows changes, and displays names only as text."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.browser import Page
 from tests.service.climbed_board import EXACT_TOP, climbed_board
-from tests.service.monitoring.dashboard.shown_node import HOSTILE, SEASON, name_of, new_board, post, view_url, xp_of
-from tests.service.real_service import Caller, Process, escaped
+from tests.service.closing import close_as_of
+from tests.service.monitoring.dashboard.shown_node import HOSTILE, SEASON, XP, name_of, new_board, post, view_url, xp_of
+from tests.service.real_service import Caller, Process, Service, escaped
 
 LIVE = "document.querySelector('#ranking .state.live')"
 TOP = "#ranking tbody tr"
 RANKS = "#owner .ranks li"
 CARD = "document.querySelector('#owner .ranks') && document.querySelector('#owner table')"
+ROUNDED_UP = """(() => { const sent = fetch; globalThis.fetch = async (target, options) => {
+  const response = await sent(target, options);
+  if (!target.includes("/positions")) return response;
+  const text = await response.text();
+  return new Response(text.replace(/"percentile":[0-9.]+/g, '"percentile":100.0'), response); }; })()"""
+BROKEN = """(() => { globalThis.fetch = async () => new Response(
+  new ReadableStream({ start(answer) { answer.error(new TypeError("network error")); } })); })()"""
+SLIDERS = "[...document.querySelectorAll('input[type=range]')].filter((e) => e.checkVisibility()).map((e) => e.id)"
 OWNERS = "[...document.querySelectorAll('#ranking a.owner')].map((each) => each.textContent)"
 
 
@@ -82,6 +93,15 @@ async def test_the_card_of_an_owner_says_that_a_rank_is_counted(page: Page, node
     assert "≈ 12" not in row
     assert "between" not in row
     assert "counted" in row
+
+
+async def test_nobody_is_better_than_all(page: Page, node: Process) -> None:
+    await page.goto(view_url(node, f"/boards/{SEASON}?column=xp&owner={name_of(0)}"))
+    await page.wait_for(CARD)
+    assert (await page.texts(RANKS))[0].split("\n")[1:3] == ["1", "of 900"]
+    await page.evaluate(ROUNDED_UP)  # as the service rounds it on a board of millions
+    await page.evaluate(f"location.hash = '/boards/{SEASON}?column=xp&owner={name_of(1)}'")
+    await page.wait_for_text("of 900, better than 99.999%", within="#owner")
 
 
 async def test_the_card_of_an_owner_says_who_passed_it(page: Page, node: Process) -> None:
@@ -168,6 +188,41 @@ async def test_the_shown_error_stays_small_after_owners_climb_past_the_top(page:
         await caller.refresh("zz-counted", "xp")
     await page.goto(view_url(node, "/boards/zz-counted"))
     await page.wait_for_text("nothing, every rank is counted", within="#curve")
+
+
+async def test_where_no_curve_is_there_is_no_place_for_one_and_no_slider(page: Page, node: Process) -> None:
+    await page.goto(view_url(node, "/boards/tiny-00"))
+    await page.wait_for_text("No values yet", within="#spread")
+    assert await page.evaluate(SLIDERS) == []
+    heights = await page.evaluate("[...document.querySelectorAll('.picture')].map((each) => each.clientHeight)")
+    assert max(heights) < 60
+    await page.goto(view_url(node, "/boards/hostile"))
+    await page.wait_for("document.querySelector('#spread svg')")
+    assert await page.evaluate(SLIDERS) == ["spread-pointer"]
+
+
+async def test_an_answer_that_breaks_off_is_told_as_a_service_that_does_not_answer(page: Page, node: Process) -> None:
+    for route in ("/boards/hostile", "/node"):
+        await page.goto(view_url(node, "/elsewhere"))
+        await page.evaluate(BROKEN)
+        await page.evaluate(f"location.hash = '{route}'")
+        await page.wait_for_text("The service does not answer.", within="#view")
+
+
+async def test_a_board_that_closes_is_no_longer_called_live(page: Page, tmp_path: Path) -> None:
+    async with Service(tmp_path, jobs="none").running() as service:
+        end = datetime.now(UTC) + timedelta(hours=1)
+        times = {"closes_at": end.isoformat(), "grace_seconds": 0, "keep_seconds": 3600}
+        await service.must("PUT", "/v1/leaderboards/s", {"columns": [{**XP, "sorted": True}], **times})
+        await service.post_xp("s", ada=30, bob=20)
+        await page.goto(f"{service.base}/#/boards/s?owner=bob")
+        states = "[...document.querySelectorAll('#ranking .state, #owner .state')].map((each) => each.innerText).join()"
+        await page.wait_for(f"{states} === 'Live,Live'")
+        await close_as_of(service, end)
+        await page.wait_for(f"{states} === 'Final,Final'")
+        await close_as_of(service, end + timedelta(hours=2))
+        await page.wait_for(f"{states} === 'Archived,Archived'")
+        await wait_for_top(page, "ada", "bob")
 
 
 async def test_the_pictures_tell_what_they_show_at_a_place_by_pointer_and_by_key(page: Page, node: Process) -> None:

@@ -60,9 +60,18 @@ async def test_a_row_describes_its_board_and_links_to_it(page: Page, node: Proce
     assert await page.evaluate("document.title") == f"{SEASON} – rankcurve"
 
 
-async def test_a_family_unfolds_and_leads_to_the_board_of_a_period_and_a_clan(page: Page, node: Process) -> None:
+async def test_a_list_is_as_high_as_its_rows(page: Page, node: Process) -> None:
+    await page.goto(view_url(node, f"/boards?contains={SEASON}"))
+    await list_shown_boards(page, SEASON)
+    beyond = "document.querySelector('.list').clientHeight - document.querySelector('.list table').clientHeight"
+    assert await page.evaluate(beyond) < 40, "the rest is the panel's edge"
+
+
+async def test_a_lone_family_is_unfolded_and_leads_to_the_board_of_a_period_and_a_clan(
+    page: Page, node: Process
+) -> None:
     await page.goto(node.url)
-    await page.click(f"summary[data-key='family:{FAMILY}']")
+    await page.wait_for(f"document.querySelector(\"summary[data-key='family:{FAMILY}']\")?.parentElement.open")
     await page.wait_for(
         "[...document.querySelectorAll('datalist option')].map((each) => each.value).join() === 'fox,owl'"
     )
@@ -87,7 +96,11 @@ async def test_an_owner_is_found_on_all_boards(page: Page, node: Process) -> Non
     assert "Grace Hopper" in await page.wait_for(
         "document.querySelector('h1 .id') && document.querySelector('h1').textContent"
     )
-    assert f"xp {xp_of(1):,}, lap 60.125" in (await page.texts(ROWS))[-1]
+    rows = [row.split("\t") for row in await page.texts(ROWS)]
+    assert rows[-1][1:3] == ["xp 2, lap 1", f"xp {xp_of(1):,}, lap 60.125, clan clan 1"]
+    assert {row[0]: row[1] for row in rows[:-1]} == {
+        board: f"xp {1 if board.endswith('clan=owl') else 2}" for board in boards[:-1]
+    }
     await page.click(f"a[data-key='board:{SEASON}']")
     await page.wait_for("document.querySelector('#owner .ranks')")
     await page.goto(view_url(node, "/owners/nobody"))

@@ -15,6 +15,8 @@ from tests.service.real_service import Caller, Process, make_key
 
 ASKED = "!document.querySelector('#key-panel').hidden && document.activeElement.id === 'key-input'"
 
+RED = "[...document.querySelectorAll('.fault')].map((each) => each.innerText).filter(Boolean)"
+
 
 @dataclass(frozen=True)
 class Closed:
@@ -59,8 +61,12 @@ async def read_kept(page: Page) -> tuple[list[str], list[str], str]:
 async def test_the_page_asks_for_a_key_and_reports_a_wrong_one(page: Page, closed: Closed) -> None:
     await page.goto(closed.url)
     await page.wait_for_text("A key is needed", within="#key-fault")
+    await page.settle()
+    assert (await page.text()).count("is needed") == 1
+    assert await page.evaluate(RED) == [], "nothing is wrong yet"
     await enter_key(page, "rk_wrong")
     await page.wait_for_text("This key was refused", within="#key-fault")
+    assert len(await page.evaluate(RED)) == 1
     assert await read_kept(page) == ([], [], ""), "the page does not keep a key that is refused"
     await enter_key(page, closed.reader)
     await page.wait_for("document.querySelector('#view tbody a')?.textContent === 'b'")

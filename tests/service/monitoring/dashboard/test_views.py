@@ -206,5 +206,12 @@ def test_each_page_names_a_script_a_style_sheet_and_the_icon() -> None:
     assert index | docs | {INDEX} == page_files().keys()
 
 
+def test_every_property_that_a_style_sheet_uses_is_declared() -> None:
+    for name, joined in JOINED.items():
+        sheet = "".join(texts()[style] for style in joined.styles)
+        used, declared = (set(re.findall(form, sheet)) for form in (r"var\((--[\w-]+)", r"(--[\w-]+):"))
+        assert (name, used - declared) == (name, set())
+
+
 def test_no_file_of_the_page_is_longer_than_400_lines() -> None:
     assert {name: text.count("\n") for name, text in texts().items() if text.count("\n") > 400} == {}
