@@ -29,7 +29,7 @@ SSE_TYPE = "text/event-stream"
 _CODE = re.compile(r"^\* `(\w+)`", re.MULTILINE)
 _PATTERN_NAMES = {
     ANY_BOARD_PATTERN: "id of a leaderboard", COLUMN_PATTERN: "name of a column", DECIMAL_PATTERN: "decimal number",
-    SEARCH_PATTERN: "text", NO_CONTROL_PATTERN: "text",  # the descriptions of owners and keys of leases say more
+    NO_CONTROL_PATTERN: "text",  # the descriptions of owners and keys of leases say more
 }  # fmt: skip
 _FIRST_TAGS = ("Leaderboards", "Posting", "Owners", "Rankings", "Families", "Journal")  # what newcomers look for
 _METHODS = ("GET", "PUT", "POST", "DELETE")
@@ -292,7 +292,7 @@ def _text_kind(schema: Schema) -> str:
     least, most = schema.get("minLength"), schema.get("maxLength")
     if most is not None:
         return f"text of {least or 0} to {most:,} characters"
-    return f"text like `{pattern}`" if pattern else "text"
+    return "text" if pattern in ("", SEARCH_PATTERN) else f"text like `{pattern}`"
 
 
 def _range(schema: Schema) -> str:
