@@ -9,14 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from querybuilder import Bound
 from storage.errors import UnknownLeaseError
-from storage.leases.lease_records import RegionCounts
+from storage.leases.lease_records import RegionCounts, ResourceChange
+from storage.leases.lease_resources import lease_resources
 from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.peers.elsewhere import remote_leases
 from storage.leases.peers.exchange import AppliedPage
+from storage.schema.lease_tables import LEASE_RESOURCES
+from storage.store import Program
 from tests.storage.backends import Backend
 from tests.storage.deployment import Clock, Deployment
 from tests.storage.leasing import LEASE_US, MARGIN_US, Pools
+from tests.storage.meddling import interpose
 
 PAGE = 100
 
@@ -111,6 +116,39 @@ async def test_the_second_of_two_leases_of_a_key_is_found_and_released(regions: 
     assert await eu.pools.ask("ada") == first._replace(acquired=False, now_us=eu.pools.clock())
     await us.read(eu)
     assert (await us.pools.ask("ada", region="us")).resource == first.resource
+
+
+async def test_a_page_that_is_overtaken_in_the_middle_records_each_event_once(regions: tuple[Region, Region]) -> None:
+    eu, us = regions
+    keys = ("ada", "bob", "cleo")
+    for key in keys:
+        await us.pools.ask(key, region="us")
+    eu.pools.clock.now_us += 1
+    for key in keys:
+        await eu.pools.ask(key)
+    rows = await eu.pools.store.read(lambda: lease_resources.find_by_holders([(1, "bob")]))
+    [row] = rows.values()
+    writes = 0
+
+    def overtake(query: Bound) -> Program[None]:
+        nonlocal writes
+        sql = query.build(eu.pools.dialect).sql
+        if " SET " in sql and LEASE_RESOURCES in sql:
+            writes += 1
+            if writes == 1:
+                extended = row._replace(expires_at_us=row.expires_at_us + 10)
+                assert (yield from lease_resources.write_changes([ResourceChange(row, extended)]))
+
+    page, known = await us.pools.events(), len(await eu.pools.events())
+    applied = await eu.pools.store.write(lambda: interpose(eu.exchange.apply_page("us", page, rows_max=PAGE), overtake))
+    assert writes == 2, "one of the three leases was decided again"
+    assert (applied.duplicates, applied.released) == (3, 3)
+    events = (await eu.pools.events())[known:]
+    assert sorted((event.kind, event.key) for event in events) == [
+        (kind, key) for kind in ("duplicate", "released") for key in keys
+    ]
+    assert len({event.number for event in events}) == len(events)
+    assert (await eu.pools.counts())["eu"] == RegionCounts(total=3, held=0, acquired=3, freed=3)
 
 
 async def test_one_of_two_leases_of_the_same_microsecond_is_released_by_name(regions: tuple[Region, Region]) -> None:
