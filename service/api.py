@@ -269,7 +269,7 @@ _OTHERS = [
         description="A job process does the work. The answer comes when the new curve is in use."),
     Route("POST", _RANKING + "/audit", curves.audit_curve, Role.OPS, "audit", operation="auditCurve",
         summary="Count random owners and compare the counts with the curve", tag="Rankings", query=queries.AuditQuery,
-        response=AuditAnswer, problems=(*_COLUMN_CODES, "no_curve", "too_many_owners"),
+        response=AuditAnswer, problems=(*_COLUMN_CODES, "no_curve", "too_many_owners", "archived"),
         description="Ranks are compared as of the curve's time: later posts are subtracted from the counts."),
 ]  # fmt: skip
 

@@ -152,6 +152,11 @@ class Board:
         return any(part.closed_us is not None for part in self.parts)
 
     @property
+    def has_archived_part(self) -> bool:
+        """Return whether an archive replaced the rows of the board, or of any of its segments. Its curves are final."""
+        return any(part.archived_us is not None for part in self.parts)
+
+    @property
     def may_close(self) -> bool:
         return self.closes_us is not None or self.spec.season is not None
 

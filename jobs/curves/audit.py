@@ -107,7 +107,7 @@ class AuditJob:
         boards = self._catalog.list_whole()
         for _ in range(DRAWS_MAX if boards else 0):
             board = self._rng.choice(boards)
-            if board.sorted_indexes:
+            if board.sorted_indexes and not board.has_archived_part:
                 column_index = self._rng.choice(board.sorted_indexes)
                 if self._book.find_curve(board, column_index) is not None:
                     return board, column_index

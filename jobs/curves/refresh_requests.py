@@ -270,7 +270,7 @@ class RefreshRequestJob:
         """Return the board of a request, from the store if the copy in this process does not match."""
         for find in (self._catalog.find_board, self._catalog.reread_board):
             for part in (await find(request.board_id)).parts:
-                is_same = (part.key, part.epoch) == (request.board_key, request.epoch)
+                is_same = (part.key, part.epoch, part.archived_us) == (request.board_key, request.epoch, None)
                 if is_same and request.column_index < len(part.spec.columns):
                     return part
         raise UnknownBoardError

@@ -110,6 +110,7 @@ class Locator:
         self._reads = reads
         # An archive counts every rank exactly, as of the time when the board was closed. So no curve is used.
         self._archived = board.archived_us is not None
+        self._has_archive = board.has_archived_part  # the archive of a segment can't count from a knot either
         self._exact_top = board.spec.predictor.exact_top
         self.short_gap_rows = min(limits.exact_gap_rows_max, SHORT_GAP_ROWS)
         self._default_changes_max = min(limits.exact_changes_max, DEFAULT_CHANGES_MAX)
@@ -238,7 +239,7 @@ class Locator:
         `changes_max`: the most changes that the count adds up; if None, `exact_changes_max`.
         Call this before the read begins: the mark must not be newer than the snapshot of the read.
         """
-        if self._archived:
+        if self._has_archive:
             return None
         changes_max = self._limits.exact_changes_max if changes_max is None else changes_max
         starts, asked_us = list[CountStart](), self.now_us()

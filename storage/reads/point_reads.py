@@ -166,7 +166,7 @@ class PointReads:
 
     async def _read_owners_in_segments(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
         first, owners = asked[0], list({each.owner for each in asked})
-        if any(segment.archived_us is not None for segment in first.board.segments):
+        if first.board.has_archived_part:
             return [None] * len(asked)
         found = await self._segments.read_around(
             first.board,

@@ -5,6 +5,7 @@ The test runs the service's own closing job on the service's store. Only the clo
 
 import asyncio
 import random
+import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -72,8 +73,8 @@ def close_job(
     return CloseJob(job_context, clock=clock)
 
 
-async def close_as_of(service: Service, at: datetime) -> None:
-    """Set the service's clock to `at`, and close every board that is due at that time."""
+async def close_as_of(service: Service, at: datetime, *, steps: int = sys.maxsize) -> None:
+    """Set the service's clock to `at`, and close every board that is due at that time, in at most `steps` steps."""
     context, now_us = service.context, us(at)
     object.__setattr__(context, "now_us", lambda: now_us)
     store, leases = context.store, make_work_leases(context.settings)
@@ -81,6 +82,6 @@ async def close_as_of(service: Service, at: datetime) -> None:
     job = close_job(context, store, book, context.catalog, context.boards, leases, Metrics(), times)
     lease = await store.write(lambda: leases.claim(JOB_POOL, RESOURCE, holder="test", lease_us=LEASE_US))
     held = HeldLease(lease, leases, LEASE_US)
-    while await job.close_due(held):
-        pass
+    while steps and await job.close_due(held):
+        steps -= 1
     await store.write(held.release)

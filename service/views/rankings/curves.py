@@ -155,9 +155,7 @@ def _outside(curve: RankCurve, place_of: Callable[[int], tuple[Number, str | Uns
 
 
 async def refresh_curve(context: Context, call: Call) -> RefreshAnswer:
-    board, index = await find_column(context, call.path["board"], call.path["column"])
-    if board.archived_us is not None:
-        raise ArchivedError(f"{board.id!r} was archived, and its curves are final")
+    board, index = await _find_changing_column(context, call)
     curve, seconds = await refresh_board(context.curves.refreshes, board, index)
     return RefreshAnswer(
         column=board.spec.columns[index].name,
@@ -169,9 +167,16 @@ async def refresh_curve(context: Context, call: Call) -> RefreshAnswer:
     )
 
 
+async def _find_changing_column(context: Context, call: Call) -> tuple[Board, int]:
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    if board.has_archived_part:
+        raise ArchivedError(f"{board.id!r} was archived, and its curves are final")
+    return board, index
+
+
 async def audit_curve(context: Context, call: Call) -> AuditAnswer:
     query: AuditQuery = call.query
-    board, index = await find_column(context, call.path["board"], call.path["column"])
+    board, index = await _find_changing_column(context, call)
     started_s = perf_counter()
     found = await context.curves.auditor.audit_column(board, index, owners=query.owners)
     column, curve = board.spec.columns[index], found.curve

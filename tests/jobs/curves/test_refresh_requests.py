@@ -20,9 +20,11 @@ from storage.curves.refresh_requests import (
 )
 from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError, UnknownBoardError
-from storage.records import Board, RefreshMethod
+from storage.records import Board, RefreshMethod, Season
+from tests.jobs.closing import close_all
 from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import PREDICTOR, WAIT_S, World, within
+from tests.storage.deployment import ranked
 
 LIMITS = JobSettings(refresh_wait_s_max=WAIT_S, curve_poll_s=0.05).model_copy(update={"refresh_demands_max": 3})
 
@@ -104,6 +106,18 @@ async def test_a_board_that_is_emptied_meanwhile_is_unknown_to_the_caller(world:
         await world.deployment.reset()
         await job.take_requests()
         with pytest.raises(UnknownBoardError):
+            await within(asked)
+
+
+async def test_a_board_that_is_archived_meanwhile_is_looked_for_again_by_the_caller(world: World) -> None:
+    season = Season(None, world.deployment.clock.now_us + 1, 0, 0)
+    board = await world.deployment.create("b", ranked("xp"), season=season)
+    world.advance(1)
+    await close_all(world)
+    async with start_job_process(world) as job:
+        asked = await send_request(world, board)
+        await job.take_requests()
+        with pytest.raises(UnknownBoardError):  # the handler then reads the board again
             await within(asked)
 
 

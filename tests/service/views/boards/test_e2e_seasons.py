@@ -6,6 +6,7 @@ The tests compare the answers of an archived board with the answers of the same 
 import random
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -317,6 +318,27 @@ async def test_an_owner_hidden_during_archiving_is_not_in_the_archive(service: S
     assert (after["total"], after["entries"][:1]) == (OWNERS - 1, page["entries"][:1])
     assert owners[2] not in [row["owner"] for row in after["entries"]]
     assert len(after["entries"]) == 2
+
+
+async def test_a_season_with_some_segments_archived_has_final_curves(service: Service, spec: Spec) -> None:
+    if spec()["table"] == "shared":
+        spec = partial(spec, table="own")
+    season = spec(closes_at=at(END), grace_seconds=0, keep_seconds=0, segments=2)
+    await service.must("PUT", "/v1/leaderboards/s", season)
+    await fill(service, "/v1/leaderboards/s", NOW)
+    find = service.context.catalog.find_board
+    while not any(part.archived_us for part in (await find("s")).segments):
+        await close_as_of(service, END, steps=1)
+    assert (await find("s")).archived_us is None, "the other segment still has rows"
+    for work in ("refresh", "audit"):
+        assert await service.refused("POST", f"/v1/leaderboards/s/rankings/xp/{work}") == (410, "archived")
+    owners = {row["owner"] for row in await read_top(service)}
+    assert len(owners) == TOP
+    for owner in owners:
+        for read in (f"entries/{owner}", f"entries/{owner}/positions?columns=xp", f"entries/{owner}/around?column=xp"):
+            await service.get(f"/v1/leaderboards/s/{read}")
+    for read in ("rankings/xp/curve", "rankings/xp/values?ranks=1,20,40", "rankings/xp/buckets", "rankings/xp?limit=3"):
+        await service.get(f"/v1/leaderboards/s/{read}")
 
 
 @pytest.mark.parametrize("act", ["hide", "erase", "erase here"])
