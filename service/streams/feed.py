@@ -121,7 +121,7 @@ class Feed:
 
         Raises:
             StoreBusyError: `stream_clients_max` streams are open.
-            StorageError: the topic's state can't be read; for example, there is no such owner.
+            StorageError: the topic's state can't be read; for example, the owner is hidden.
         """
         if self._feeds.closed or self._feeds.clients >= self._limits.stream_clients_max:
             raise StoreBusyError(f"{self._feeds.clients} streams are open, as many as stream_clients_max allows")
@@ -257,7 +257,7 @@ class Feed:
         until = poll.snapshot.until
         state = topic.last._replace(numbers=until)
         if last_seen is None:
-            return [state]
+            return [] if topic.is_empty else [state]
         limit = self._limits.stream_rows_max
         found: list[list[JournalRow]] | None = None
         bounds = zip(poll.begins_after, last_seen, poll.until, strict=True)

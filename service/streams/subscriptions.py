@@ -180,6 +180,11 @@ class _Topic(Generic[S]):
         assert self._state.last is not None
         return self._state.last
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is nothing to show to a new client yet."""
+        return False
+
     def keep_state(self) -> None:
         """Keep the state, because the poll has succeeded."""
         self._kept = self._state
@@ -244,6 +249,10 @@ class OwnerTopic(_Topic[_Standing]):
         super().__init__(board, index, locator.entries.rankings[index], _Standing())
         self.owner, self._entries = owner, locator.entries
 
+    @property
+    def is_empty(self) -> bool:
+        return self._state.cell is None
+
     def find_count_start(self) -> CountStart | None:
         """Return the start of a count (see `Locator.find_count_start`). The feed calls this before a poll begins."""
         return self._locator.find_count_start(self.index)
@@ -251,9 +260,11 @@ class OwnerTopic(_Topic[_Standing]):
     def read_state(self, snapshot: FeedSnapshot) -> Program[None]:
         """Count the owner's rank in the snapshot. It includes all rows of the journal up to `snapshot.until`.
 
+        An owner without a value in the column may get one by a post. Then that is the first event of new clients.
+
         Raises:
-            UnknownOwnerError: the owner has no entry on the board.
-            NotRankedError: the owner has no value in the column, or is hidden.
+            UnknownOwnerError: the owner has no entry on the board, which is archived.
+            NotRankedError: the owner is hidden, or has no value in the column of an archived board.
         """
         counted = yield from self._count(snapshot)
         if counted.cell is None:
@@ -261,13 +272,14 @@ class OwnerTopic(_Topic[_Standing]):
         self._state = replace(counted, last=self._event(counted, snapshot.until, counted.rank, []))
 
     def _refuse(self) -> Program[None]:
-        found = yield from self._entries.find_entries([self.owner])
-        part = self.board.part_of(self.owner)
+        """Raise an error if no post can give the owner a position."""
+        part, is_archived = self.board.part_of(self.owner), self.board.archived_us is not None
         finding = hidden_statements.find_hidden([part.key], [self.owner])
-        unseen = yield from in_partition(part.partition, finding)
-        if found or unseen.entries:
+        is_hidden = bool((yield from in_partition(part.partition, finding)).hidden_owners)
+        if is_hidden or (is_archived and (yield from self._entries.find_entries([self.owner]))):
             raise NotRankedError(f"{self.owner!r} has no value in this column, or is hidden")
-        raise UnknownOwnerError(f"{self.owner!r} has no entry in {self.board.id!r}")
+        if is_archived:
+            raise UnknownOwnerError(f"{self.owner!r} has no entry in {self.board.id!r}")
 
     def apply_new_rows(self, snapshot: FeedSnapshot) -> Program[Event | None]:
         """Apply the new rows about the board to the state. Return the event that these rows cause, if any."""

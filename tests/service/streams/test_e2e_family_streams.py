@@ -68,3 +68,12 @@ async def test_a_stream_of_a_board_without_posts_ends_with_the_first_post_to_it(
             assert (await seven.expect_event("top")).data["entries"][0]["owner"] == "ada"
         await post(service, "bob", org="8")
         assert await eight.read_event() is None, "the second board is a new one too"
+
+
+async def test_the_first_post_to_a_family_is_the_first_event_of_its_owner(service: Service) -> None:
+    ada = "/v1/leaderboards/game:all:org=7/stream?column=xp&owner=ada"
+    async with events_of(service.base, ada) as stream:
+        await post(service, "ada", org="7")
+        assert await stream.read_event() is None, "the client connects again to the board that the post has made"
+    async with events_of(service.base, ada) as stream:
+        assert (await stream.expect_event("position")).data["rank"] == 1

@@ -163,10 +163,32 @@ async def test_an_invalid_stream_is_refused_before_it_begins(service: Service) -
     at = "/v1/leaderboards/b/stream?column=xp"
     assert await service.refused("GET", "/v1/leaderboards/no/stream?column=xp") == (404, "unknown_board")
     assert await service.refused("GET", "/v1/leaderboards/b/stream?column=shots") == (404, "unknown_column")
-    assert await service.refused("GET", at + "&owner=nobody") == (404, "unknown_owner")
     assert await service.refused("GET", at + "&owner=ada&top=3") == (400, "bad_request")
-    await service.must("PUT", "/v1/owners/ada/hidden")
-    assert await service.refused("GET", at + "&owner=ada") == (404, "not_ranked")
+    for owner in ("ada", "nobody"):
+        await service.must("PUT", f"/v1/owners/{owner}/hidden")
+        assert await service.refused("GET", at + f"&owner={owner}") == (404, "not_ranked")
+
+
+async def test_the_first_post_of_an_owner_is_the_first_event_of_its_stream(pair: list[Service]) -> None:
+    one, other = pair
+    await board(one, ada=30)
+    await one.post("b", {"owner": "bob", "stats": {"shots": 7}})
+    async with AsyncExitStack() as stack:
+        for owner in ("new", "bob"):
+            first, second = [
+                await stack.enter_async_context(events_of(each.base, owner_path(owner))) for each in (one, other)
+            ]
+            await one.post("b", {"owner": owner, "stats": {"shots": 1}})
+            await one.post_xp("b", **{owner: 40 if owner == "new" else 35})
+            for stream in (first, second):
+                event = await stream.expect_event("position")
+                assert (event.data["rank"], event.data["previous_rank"]) == (1 if owner == "new" else 2, None)
+        await one.must("DELETE", "/v1/owners/new")
+        gone = await first.await_event("position", rank=1)
+        assert gone.data["previous_rank"] == 2
+    async with events_of(one.base, owner_path("new"), last_id=gone.id) as stream:
+        await one.post_xp("b", new=50)
+        assert (await stream.expect_event("position")).data["rank"] == 1
 
 
 async def test_a_stream_ends_with_its_board_and_can_be_resumed_after_a_reset(service: Service) -> None:

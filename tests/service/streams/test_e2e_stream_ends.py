@@ -45,6 +45,8 @@ async def test_streams_of_a_closed_and_archived_board_show_its_final_ranks_and_s
             assert (await top.expect_event("top")).rows == [("ada", 30), ("bob", 20), ("cleo", 10)]
             assert (await owner.expect_event("position")).data["rank"] == 2
         assert service.context.feeds.clients >= 1, "the earlier stream is still open"
+    nobody = bob.replace("bob", "nobody")
+    assert await service.refused("GET", nobody) == (404, "unknown_owner"), "no post can come any more"
 
 
 async def test_a_new_stream_of_an_archive_shows_no_erased_owner(service: Service) -> None:
