@@ -1,7 +1,9 @@
 """Test that every operation of the Python client works with the real service, sync and async."""
 
 import asyncio
+import inspect
 import json
+import pydoc
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from decimal import Decimal
@@ -9,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+import rankcurve
 from rankcurve import AsyncClient, Client, OfflineCurve
 from rankcurve.answers import Curve, OwnerEvent, TopEvent, decode
 from rankcurve.client import Operations
@@ -209,6 +212,36 @@ async def test_floats_are_rounded_to_the_decimals_of_their_columns_if_wished(cli
         assert stats[0]["xp"] == 3
     with pytest.raises(PostsRejectedError, match="1 of 1"):
         await client.post("b", [{"owner": "p", "stats": {"lap": Decimal("0.3001")}}], round_floats=True)
+
+
+PUBLIC = [each for each in map(vars(rankcurve).get, rankcurve.__all__) if isinstance(each, type)]
+
+
+@pytest.mark.parametrize("kind", PUBLIC, ids=lambda kind: kind.__name__)
+def test_help_shows_the_signature_and_the_docstring_of_every_method(kind: type) -> None:
+    for name, method in inspect.getmembers(kind, inspect.isroutine):
+        if name.startswith("_") or not str(getattr(method, "__module__", "")).startswith("rankcurve."):
+            continue
+        assert method.__doc__, f"{kind.__name__}.{name} has no docstring"
+        shown = inspect.signature(method)
+        assert not {"arguments", "named"} & shown.parameters.keys(), f"{kind.__name__}.{name}{shown}"
+        assert not str(shown.return_annotation).startswith(("Program", "Walk")), f"{kind.__name__}.{name}{shown}"
+    assert kind.__doc__
+
+
+def test_help_tells_what_both_clients_return() -> None:
+    named = (
+        "board: 'str', owner: 'str', column: 'str', *, better: 'int' = 5, worse: 'int' = 5, profiles: 'bool' = False"
+    )
+    for client, before, walked in (
+        (Client("http://x"), "", "Iterator"),
+        (AsyncClient("http://x"), "async ", "AsyncIterator"),
+    ):
+        text = pydoc.plain(pydoc.render_doc(client.around))
+        assert f"\n{before}around({named}) -> 'Page' method of " in text
+        assert "Return the rows around an owner" in text
+        assert inspect.signature(client.entries).return_annotation == f"{walked}[RankedEntry]"
+        assert inspect.iscoroutinefunction(client.around) is bool(before)
 
 
 @pytest.mark.parametrize("ties", ["shared", "earliest"])

@@ -616,6 +616,7 @@ class Client(Operations[SyncTransport, PostBuffer, Leases], SyncRunner):
         self._sender = Sender(self.transport.url, retries or Retries(), on_unreachable)
 
     def close(self) -> None:
+        """Close the connections."""
         self.transport.close()
 
     def __enter__(self) -> Client:
@@ -645,6 +646,7 @@ class AsyncClient(Operations[AsyncTransport, AsyncPostBuffer, AsyncLeases], Asyn
         self._sender = Sender(self.transport.url, retries or Retries(), on_unreachable)
 
     async def close(self) -> None:
+        """Close the connections."""
         await self.transport.close()
 
     async def __aenter__(self) -> AsyncClient:

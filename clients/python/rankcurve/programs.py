@@ -17,8 +17,9 @@ A program never yields in a `finally` block, because a caller may close it at an
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -108,49 +109,69 @@ class Reply(msgspec.Struct, frozen=True):
     content: bytes
 
 
-class operation(Generic[P, T]):  # noqa: N801 -- it decorates, as `property` does
+class _Method(Generic[P]):
+    """Makes a method of a program, with its signature and its docstring, for each class of runner that has it."""
+
+    runs: ClassVar[str]  # the method of a runner that carries the program out
+    results: ClassVar[tuple[str, str]]  # what the method returns, for both kinds of runners
+
+    def __init__(self, program: Callable[Concatenate[Any, P], Any]) -> None:
+        self._program = program
+        self._methods: dict[type, Callable[..., Any]] = {}
+        functools.update_wrapper(self, program)  # type: ignore[arg-type]
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        if not hasattr(kind, "run"):
+            return self
+        if kind not in self._methods:
+            self._methods[kind] = self._make(is_async=inspect.iscoroutinefunction(kind.run))
+        return self._methods[kind].__get__(owner, kind)
+
+    def _make(self, *, is_async: bool) -> Callable[..., Any]:
+        program, runs = self._program, self.runs
+
+        def call(self: Any, *arguments: P.args, **named: P.kwargs) -> Any:
+            return getattr(self, runs)(program(self, *arguments, **named))
+
+        async def await_call(self: Any, *arguments: P.args, **named: P.kwargs) -> Any:
+            return await getattr(self, runs)(program(self, *arguments, **named))
+
+        method = functools.wraps(program)(await_call if is_async and runs == "run" else call)
+        signature = inspect.signature(program)
+        result = signature.return_annotation.partition("[")[2].removesuffix("]")
+        method.__signature__ = signature.replace(return_annotation=self.results[is_async].format(result))  # type: ignore[attr-defined]
+        return method
+
+
+class operation(_Method[P], Generic[P, T]):  # noqa: N801 -- it decorates, as `property` does
     """Make a method of a program: a plain method of a `SyncRunner`, a coroutine method of an `AsyncRunner`."""
 
-    def __init__(self, program: Callable[Concatenate[Any, P], Program[T]]) -> None:
-        self._program = program
-        functools.update_wrapper(self, program)  # type: ignore[arg-type]
+    runs, results = "run", ("{}", "{}")
 
-    @overload
-    def __get__(self, owner: None, kind: type) -> operation[P, T]: ...
-    @overload
-    def __get__(self, owner: SyncRunner, kind: type) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, owner: AsyncRunner, kind: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    def __get__(self, owner: Any, kind: type) -> Any:
-        if owner is None:
-            return self
-        program, run = self._program, owner.run
+    if TYPE_CHECKING:
 
-        def call(*arguments: P.args, **named: P.kwargs) -> Any:
-            return run(program(owner, *arguments, **named))
-
-        return call
+        def __init__(self, program: Callable[Concatenate[Any, P], Program[T]]) -> None: ...
+        @overload
+        def __get__(self, owner: None, kind: type) -> operation[P, T]: ...
+        @overload
+        def __get__(self, owner: SyncRunner, kind: type) -> Callable[P, T]: ...
+        @overload
+        def __get__(self, owner: AsyncRunner, kind: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+        def __get__(self, owner: Any, kind: type) -> Any: ...
 
 
-class walk(Generic[P, T]):  # noqa: N801
+class walk(_Method[P], Generic[P, T]):  # noqa: N801
     """Make a method that iterates over the `Items` of a program: an iterator, or an async iterator."""
 
-    def __init__(self, program: Callable[Concatenate[Any, P], Walk[T]]) -> None:
-        self._program = program
-        functools.update_wrapper(self, program)  # type: ignore[arg-type]
+    runs, results = "iterate", ("Iterator[{}]", "AsyncIterator[{}]")
 
-    @overload
-    def __get__(self, owner: None, kind: type) -> walk[P, T]: ...
-    @overload
-    def __get__(self, owner: SyncRunner, kind: type) -> Callable[P, Generator[T, None, None]]: ...
-    @overload
-    def __get__(self, owner: AsyncRunner, kind: type) -> Callable[P, AsyncGenerator[T, None]]: ...
-    def __get__(self, owner: Any, kind: type) -> Any:
-        if owner is None:
-            return self
-        program, iterate = self._program, owner.iterate
+    if TYPE_CHECKING:
 
-        def call(*arguments: P.args, **named: P.kwargs) -> Any:
-            return iterate(program(owner, *arguments, **named))
-
-        return call
+        def __init__(self, program: Callable[Concatenate[Any, P], Walk[T]]) -> None: ...
+        @overload
+        def __get__(self, owner: None, kind: type) -> walk[P, T]: ...
+        @overload
+        def __get__(self, owner: SyncRunner, kind: type) -> Callable[P, Generator[T, None, None]]: ...
+        @overload
+        def __get__(self, owner: AsyncRunner, kind: type) -> Callable[P, AsyncGenerator[T, None]]: ...
+        def __get__(self, owner: Any, kind: type) -> Any: ...
