@@ -318,6 +318,12 @@ async def test_an_answer_about_another_key_is_no_lease(fake: FakeLeases) -> None
             await client.leases("eu").get("acme", "numbers", "k", 60.0)
 
 
+async def test_an_answer_about_a_lease_without_end_is_no_lease(fake: FakeLeases) -> None:
+    async with AsyncClient(fake.url, pause=no_pause) as client:
+        with pytest.raises(UnexpectedAnswerError, match="expires_in"):
+            await client.leases("eu", now=fake.now).get("acme", "numbers", "k", datetime.max.replace(tzinfo=UTC))
+
+
 @pytest.mark.parametrize("kind", ["sync", "async"])
 @pytest.mark.parametrize("stuck", ["extending", "giving back"])
 async def test_a_block_is_left_while_no_answer_comes(

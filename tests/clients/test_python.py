@@ -90,6 +90,7 @@ async def use_posts_and_curves(client: Recorded) -> None:
     assert [result.status for result in await client.post("b", [{"owner": "q", "stats": {"xp": 1}}], queued=True)] == [
         "accepted"
     ]
+    assert [result.status for result in await client.post("b", {"owner": "q", "stats": {"xp": 1}})] == ["applied"]
     assert (await client.refresh_curve("b", "xp")).total >= OWNERS
     assert (await client.audit_curve("b", "xp", owners=20)).brackets_broken == 0
     assert (await client.board("b")).curves["xp"].knots > 10
@@ -135,7 +136,7 @@ async def rank_offline(client: Recorded) -> None:
 
 async def use_a_family(client: Recorded) -> None:
     assert (await client.create_family("arena", FAMILY))["id"] == "arena"
-    [result] = await client.post_to_family("arena", [{"owner": "p1", "stats": {"xp": 9}, "facets": {"clan": "fox"}}])
+    [result] = await client.post_to_family("arena", {"owner": "p1", "stats": {"xp": 9}, "facets": {"clan": "fox"}})
     assert len(result.boards) == 6
     held = await client.family_board("arena", period="week", facets={"clan": "fox"})
     assert (held.board, held.period.closed) == (result.boards[3].board, False)

@@ -266,6 +266,80 @@ async def test_one_post_without_a_valid_form_is_rejected_alone_if_the_request_ma
     assert sizes == [4, 4, 2, 2, 1, 1]
 
 
+@pytest.mark.parametrize("key", ["rk_a_b\n", "rk_a\r\nX: y", "rk_a b", "rk_ä", "rk_\x1b[31m"])
+def test_a_key_that_no_header_can_carry_is_refused_when_the_client_is_made_and_not_shown(key: str) -> None:
+    for client in (Client, AsyncClient):
+        with pytest.raises(RankcurveError, match="the API key has a line end") as refused:
+            client("http://127.0.0.1:9", key)
+        assert "rk_" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\xff\xfe\n\n",
+        b"data: \xc3\n\n",
+        b"event: top\ndata: {\n\n",
+        b'event: top\ndata: {"column": "xp", "total": 1e99999999999999999999, "entries": []}\n\n',
+        b"event: top\ndata: " + b"[" * 50_000 + b"\n\n",
+        b"id: \xc3\xa9\nevent: x\ndata: {}\n\n",
+        b"id: 1\r\nevent: x\ndata: {}\n\n",
+        b"x" * ((1 << 20) + 1),
+    ],
+)
+async def test_nonsense_on_a_stream_is_an_error_of_the_client(start: Start, sent: bytes) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(body=sent, content_type="text/event-stream")
+
+    async with AsyncClient(await start(handler)) as client:
+        with pytest.raises(UnexpectedAnswerError):
+            await anext(client.stream("b", "xp"))
+
+
+@pytest.mark.parametrize("retry", ["9" * 400, "9" * 5_000, "1e400", "-5", "nan", "٣"])
+async def test_the_pause_that_a_stream_asks_for_is_bounded(start: Start, retry: str) -> None:
+    pauses, answers = list[float](), [200, 404]
+
+    async def handler(_: web.Request) -> web.Response:
+        if answers.pop(0) == 404:
+            return problem_answer("unknown_board")
+        return web.Response(text=f"retry: {retry}\n\n", content_type="text/event-stream")
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async with AsyncClient(await start(handler), pause=pause) as client:
+        with pytest.raises(ApiError, match="unknown_board"):
+            await anext(client.stream("b", "xp"))
+    assert len(pauses) == 1
+    assert 0 < pauses[0] < 61
+
+
+async def test_a_stream_goes_on_after_no_id_that_a_header_can_not_carry() -> None:
+    async with AsyncClient("http://127.0.0.1:9") as client:
+        with pytest.raises(UnexpectedAnswerError, match="is not the id of an event"):
+            await anext(client.stream("b", "xp", last_event_id="7\nX: y"))
+
+
+async def test_a_foreign_tag_of_a_curve_is_sent_back_as_it_came(start: Start, make: Make) -> None:
+    asked: list[str | None] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        asked.append(request.headers.get("If-None-Match"))
+        document = {"column": "xp", "method": "skip", "total": 0, "as_of": "2026-11-20T10:00:00Z", "knots": []}
+        return web.json_response(document, headers={"ETag": '"é"'})
+
+    async with make(await start(handler)) as client:
+        await client.renew_curve(await client.curve("b", "xp"))
+    assert asked == [None, '"é"']
+
+
+@pytest.mark.parametrize("value", [b"1e99999999999999999999", b"1." + b"9" * 400 + b"e-99999999999999999999"])
+def test_a_number_beyond_all_bounds_is_an_unexpected_answer(value: bytes) -> None:
+    with pytest.raises(UnexpectedAnswerError):
+        decode(b'{"value": ' + value + b"}", Record)
+
+
 def test_decimals_keep_every_digit() -> None:
     document = decode(b'{"value": 9223372036.854775807, "n": 9223372036854775807}', Record)
     assert document == {"value": Decimal("9223372036.854775807"), "n": 2**63 - 1}

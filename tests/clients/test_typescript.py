@@ -85,6 +85,20 @@ async def test_a_post_whose_answers_are_lost_counts_once(dist: Path, game: Servi
     assert (await game.get("/v1/leaderboards/high/entries/often"))["stats"] == {"xp": 1_500}
 
 
+async def test_one_post_needs_no_list(dist: Path, game: Service) -> None:
+    assert (await run_session(dist, game))["one"] == ["applied"]
+
+
+async def test_a_key_that_no_header_can_carry_is_refused_when_the_client_is_made_and_not_shown(
+    dist: Path, game: Service
+) -> None:
+    assert (await run_session(dist, game))["badKeys"] == [[True, False]] * 3
+
+
+async def test_nonsense_on_a_stream_is_an_error_of_the_client_or_a_bounded_pause(dist: Path, game: Service) -> None:
+    assert (await run_session(dist, game))["nonsense"] == [["RankcurveError", 0]] * 3 + [["ApiError", 1]] * 2
+
+
 async def test_a_stream_that_breaks_goes_on_where_it_stopped(dist: Path, game: Service) -> None:
     found = await run_session(dist, game)
     first, second = found["events"]

@@ -1,12 +1,25 @@
 // Use the TypeScript client against a service: node typescript_session.mjs DIST URL KEY. Prints what it found as JSON.
 const [dist, url, key] = process.argv.slice(2);
-const { ApiError, Client, UnreachableError } = await import(`${dist}/index.js`);
+const { ApiError, Client, RankcurveError, UnreachableError } = await import(`${dist}/index.js`);
 
 const game = new Client(`${url}/`, { key });
 const found = {};
 const awake = setInterval(() => {}, 1000); // Node ends when only the timeout of a request is left to wait for
 
 const codeOf = async (asked) => asked.then(() => "no error", (error) => [error.constructor.name, error.status, error.code]);
+
+// A stream of nonsense, after which the service refuses it, and the pauses of the client. Nothing else has a timer yet.
+const sleep = setTimeout;
+found.nonsense = [];
+for (const sent of ["data: {\n\n", "id: \u00e9\ndata: {}\n\n", "x".repeat(2 ** 20 + 1), "retry: nan\n\n", `retry: ${"9".repeat(400)}\n\n`]) {
+  const answers = [new Response(sent), Response.json({}, { status: 404 })];
+  const pauses = [];
+  globalThis.setTimeout = (act, ms) => (pauses.push(ms), sleep(act, 0));
+  const nonsense = new Client(url, { fetch: async () => answers.shift() });
+  const failed = await nonsense.stream("high", { column: "xp" }).next().catch((error) => error);
+  globalThis.setTimeout = sleep;
+  found.nonsense.push([failed.constructor.name, pauses.every((ms) => ms >= 1000 && ms <= 31_000) && pauses.length]);
+}
 
 found.positions = await game.positions("high", "p7", { columns: ["xp"], rank: "exact" });
 found.around = await game.around("high", "p7", { column: "xp", better: 1, worse: 1 });
@@ -51,6 +64,16 @@ const lossy = async (...request) => {
 found.posted = await new Client(url, { key, fetch: lossy }).post("high", [{ owner: "new", stats: { xp: 5 } }]);
 found.tries = tries;
 found.many = (await game.post("high", Array.from({ length: 1500 }, () => ({ owner: "often", stats: { xp: 1 } })))).length;
+
+found.one = (await game.post("high", { owner: "single", stats: { xp: 1 } })).map((result) => result.status);
+
+found.badKeys = ["rk_a_b\n", "rk_a b", "rk_\u00e9"].map((bad) => {
+  try {
+    return new Client(url, { key: bad });
+  } catch (error) {
+    return [error instanceof RankcurveError, error.message.includes("rk_")];
+  }
+});
 
 // The first connection of the stream breaks after its first event. Over the second one comes what is posted then.
 const breaking = new AbortController();

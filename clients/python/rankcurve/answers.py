@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ Stats = dict[str, Any]  # values are int, Decimal, str or None
 Record = dict[str, Any]
 Status = Literal["applied", "unchanged", "duplicate", "rejected", "accepted"]
 T = TypeVar("T")
+LEASE_S_MAX = 1e9  # 30 years; no timer waits for much longer
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -403,7 +404,7 @@ class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     region: str
     version: int
     lease_expires: datetime
-    expires_in: float
+    expires_in: Annotated[float, msgspec.Meta(le=LEASE_S_MAX)]
     acquired: bool
 
 
@@ -413,7 +414,7 @@ def decode(content: bytes, type: type[T]) -> T:
         hashable: Any = type
         answer: T = _decoder(hashable)(content)
         return answer
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError) as cause:
         raise UnexpectedAnswerError(f"the answer does not come from rankcurve: {one_line(str(cause))}") from cause
 
 

@@ -128,6 +128,9 @@ def check_owner(answer: Answered, owner: str) -> Answered:
 
 
 def make_headers(key: str | None) -> dict[str, str]:
+    """Return the headers of all requests. Raises RankcurveError, which does not show the key, if it can't be sent."""
+    if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+        raise RankcurveError("the API key has a line end, a space, or another character that no key has")
     return {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
 
 
@@ -294,14 +297,14 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def post(
         self,
         board: str,
-        posts: Sequence[Post],
+        posts: Sequence[Post] | Post,
         *,
         queued: bool = False,
         split: bool = False,
         round_floats: bool = False,
         raise_rejected: bool = True,
     ) -> Program[list[PostResult]]:
-        """Post stats: `{"owner", "stats", "post_id", "at"}`. Return a result for each, in order, once all are durable.
+        """Post one or many `{"owner", "stats", "post_id", "at"}`. Return a result for each, once all are durable.
 
         A post without `post_id` gets one, so that a retry never counts twice. Give ids of your own if you may call this
         again after an `UnreachableError`. With `queued`, the service applies the posts soon after its answer. If one
@@ -318,14 +321,14 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def post_to_family(
-        self, family: str, posts: Sequence[Post], *, round_floats: bool = False, raise_rejected: bool = True
+        self, family: str, posts: Sequence[Post] | Post, *, round_floats: bool = False, raise_rejected: bool = True
     ) -> Program[list[PostResult]]:
         """Post stats to the boards of a family, as `post` does. A post may have `facets`."""
         options = {"round_floats": round_floats, "raise_rejected": raise_rejected}
         return (yield from post_all(self._sender, family_path(family, "posts"), posts, **options))
 
     @operation
-    def post_to_boards(self, posts: Sequence[Post], *, raise_rejected: bool = True) -> Program[list[PostResult]]:
+    def post_to_boards(self, posts: Sequence[Post] | Post, *, raise_rejected: bool = True) -> Program[list[PostResult]]:
         """Post stats to several boards at once, as `post` does. Each post names its `boards`."""
         return (yield from post_all(self._sender, path_of("v1", "posts"), posts, raise_rejected=raise_rejected))
 

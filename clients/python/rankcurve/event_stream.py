@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .answers import OwnerEvent, StreamEvent, TopEvent, decode
-from .errors import ApiError, UnexpectedAnswerError, UnreachableError, refusal_of
+from .errors import ApiError, UnexpectedAnswerError, UnreachableError, one_line, refusal_of
 from .programs import Items, Open, Pause, ReadChunk, Reply, Send, Walk
 from .retries import Retries
 
 EVENT_BYTES_MAX = 1 << 20
 PAUSE_S = 1.0  # before a stream is opened again, unless the service asks for another time
+PAUSE_S_MAX = 60.0
+PAUSE_DIGITS_MAX = 9  # further digits of the milliseconds are not read: the pause is the longest without them, too
 
 
 @dataclass
@@ -27,7 +29,10 @@ class _Place:
         *parts, self.rest = (self.rest + chunk).split(b"\n\n")
         if len(self.rest) > EVENT_BYTES_MAX:
             raise UnexpectedAnswerError(f"an event of the stream has more than {EVENT_BYTES_MAX:,} bytes")
-        return [event for part in parts if (event := self._parse(part.decode())) is not None]
+        try:
+            return [event for part in parts if (event := self._parse(part.decode())) is not None]
+        except UnicodeDecodeError as cause:
+            raise UnexpectedAnswerError("the stream does not come from rankcurve: it is not UTF-8") from cause
 
     def _parse(self, part: str) -> StreamEvent | None:
         fields = {}
@@ -36,18 +41,25 @@ class _Place:
             if colon and name:
                 fields[name] = text.removeprefix(" ")
         if fields.get("retry", "").isdecimal():
-            self.pause_s = int(fields["retry"]) / 1000
+            self.pause_s = min(PAUSE_S_MAX, int(fields["retry"][:PAUSE_DIGITS_MAX]) / 1000)
         if "data" not in fields:
             return None
-        self.last_id = fields.get("id", self.last_id)
+        self.last_id = check_id(fields.get("id", self.last_id))
         kind = fields.get("event", "message")
         data = decode(fields["data"].encode(), self.types[kind]) if kind in self.types else None
         return StreamEvent(event=kind, id=self.last_id, data=data)
 
 
+def check_id(event_id: str) -> str:
+    """Return the id of an event. Raises UnexpectedAnswerError if it can't be sent as `Last-Event-ID`."""
+    if event_id.isascii() and event_id.isprintable():
+        return event_id
+    raise UnexpectedAnswerError(f"{one_line(event_id)!r} is not the id of an event")
+
+
 def follow(path: str, last_id: str, retries: Retries, *, attempts_max: int) -> Walk[StreamEvent]:
     """Yield the events of a stream, which never ends by itself. Raises ApiError if the service refuses the stream."""
-    place, failed = _Place(last_id), 0
+    place, failed = _Place(check_id(last_id)), 0
     while True:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": place.last_id} if place.last_id else {})
         place.rest = b""

@@ -78,7 +78,7 @@ def round_post(post: Post, scales: Mapping[str, int]) -> Post:
 def post_all(
     sender: Sender,
     path: str,
-    posts: Sequence[Post],
+    posts: Sequence[Post] | Post,
     *,
     queued: bool = False,
     split: bool = False,
@@ -86,6 +86,8 @@ def post_all(
     raise_rejected: bool = True,
 ) -> Program[list[PostResult]]:
     """Send posts, and return their results in order, as `Operations.post` says."""
+    if isinstance(posts, Mapping):
+        posts = [posts]
     if round_floats:
         scales = yield from find_scales(sender, path)
         posts = [round_post(post, scales) for post in posts]

@@ -34,7 +34,7 @@ class Send(msgspec.Struct, frozen=True):
     """Send a request, and get a `Reply`. Raises UnreachableError in the program if no answer comes.
 
     `path` is percent-encoded. `repeatable` says whether a request whose answer was lost may be sent again. `timeout_s`
-    bounds each wait for the network in place of the client's own time.
+    bounds each wait for the network, in addition to the client's own time.
     """
 
     method: str

@@ -7,6 +7,7 @@ client imports httpx, so that importing `rankcurve` stays fast.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
@@ -285,10 +286,10 @@ def make_request(
 
     base = httpx.URL(url)
     address = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + sent.path.encode("ascii"))
-    headers = dict(sent.headers)
+    headers = {name.encode(): value.encode() for name, value in sent.headers.items()}  # a foreign tag may not be ASCII
     if sent.body is not None:
-        headers["Content-Type"] = "application/json"
-    timeout = http.timeout if sent.timeout_s is None else timeouts(sent.timeout_s)
+        headers[b"Content-Type"] = b"application/json"
+    timeout = http.timeout if sent.timeout_s is None else timeouts(min(sent.timeout_s, http.timeout.read or math.inf))
     request = http.build_request(sent.method, address, content=sent.body, headers=headers, timeout=timeout)
     if silence_s is not None:
         request.extensions["timeout"]["read"] = silence_s

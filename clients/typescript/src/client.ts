@@ -84,13 +84,13 @@ export class Client {
   }
 
   /**
-   * Post stats, and return one result for each post, once all are durable.
+   * Post one or many, and return a result for each, once all are durable.
    *
    * A post without `post_id` gets one, so that a retry never counts twice. Pass posts with ids of your own if you may
    * call this again after an UnreachableError.
    */
-  async post(board: string, posts: Post[]): Promise<PostResult[]> {
-    const named = posts.map((post) => ({ ...post, post_id: post.post_id ?? makePostId() }));
+  async post(board: string, posts: Post | Post[]): Promise<PostResult[]> {
+    const named = [posts].flat().map((post) => ({ ...post, post_id: post.post_id ?? makePostId() }));
     const results: PostResult[] = [];
     for (let from = 0; from < named.length; from += POSTS_PER_REQUEST) {
       const body = { posts: named.slice(from, from + POSTS_PER_REQUEST) };

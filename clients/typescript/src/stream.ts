@@ -1,15 +1,20 @@
 /** Reads server-sent events, and comes back after a break where it stopped. */
 
-import { ApiError } from "./errors.js";
-import { drawPauseMs, pause, readProblem, type Transport } from "./transport.js";
+import { ApiError, RankcurveError } from "./errors.js";
+import { drawPauseMs, pause, PAUSE_MS_MAX, readProblem, type Transport } from "./transport.js";
 import type { StreamEvent } from "./types.js";
+
+const EVENT_CHARS_MAX = 1 << 20;
 
 interface Place {
   lastId: string;
   retryMs: number;
 }
 
-/** Yield the events of a stream until the signal is aborted. Throws ApiError if the service refuses the stream. */
+/**
+ * Yield the events of a stream until the signal is aborted. Throws ApiError if the service refuses the stream, and
+ * RankcurveError if what comes is no stream of the service.
+ */
 export async function* followStream(
   transport: Transport,
   path: string,
@@ -30,7 +35,8 @@ export async function* followStream(
     } catch (error) {
       if (signal?.aborted) return;
       // A stream that the service has no room for may be opened later.
-      if (error instanceof ApiError && error.status !== 429 && error.status < 500) throw error;
+      const passes = error instanceof ApiError && (error.status === 429 || error.status >= 500);
+      if (error instanceof RankcurveError && !passes) throw error;
     }
     await pause(place.retryMs + drawPauseMs(failed), signal).catch(() => undefined);
   }
@@ -45,6 +51,7 @@ async function* readEvents(answer: Response, place: Place): AsyncGenerator<Strea
       if (done) return;
       const parts = (text + value).split("\n\n");
       text = parts.pop()!; // an event that has not ended yet
+      if (text.length > EVENT_CHARS_MAX) throw new RankcurveError("an event of the stream is too long");
       for (const part of parts) {
         const event = parseEvent(part, place);
         if (event) yield event;
@@ -61,9 +68,15 @@ function parseEvent(part: string, place: Place): StreamEvent | undefined {
     const colon = line.indexOf(":");
     if (colon > 0) fields.set(line.slice(0, colon), line.slice(colon + 1).trimStart());
   }
-  if (fields.has("retry")) place.retryMs = Number(fields.get("retry"));
+  const retry = fields.get("retry") ?? "";
+  if (/^\d+$/.test(retry)) place.retryMs = Math.min(PAUSE_MS_MAX, Number(retry));
   if (!fields.has("data")) return undefined;
   const id = fields.get("id") ?? place.lastId;
-  place.lastId = id;
-  return { event: fields.get("event"), id, data: JSON.parse(fields.get("data")!) } as StreamEvent;
+  try {
+    if (!/^[ -~]*$/.test(id)) throw new TypeError("an event has no valid id");
+    place.lastId = id;
+    return { event: fields.get("event"), id, data: JSON.parse(fields.get("data")!) } as StreamEvent;
+  } catch (error) {
+    throw new RankcurveError(`the stream does not come from rankcurve: ${String(error)}`, { cause: error });
+  }
 }

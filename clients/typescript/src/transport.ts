@@ -1,12 +1,13 @@
 /** Sends requests, and tries again where that helps and does no harm. */
 
-import { ApiError, UnreachableError } from "./errors.js";
+import { ApiError, RankcurveError, UnreachableError } from "./errors.js";
 import type { Options, Problem } from "./types.js";
 
 const TIMEOUT_MS = 10_000;
 const RETRIES = 4;
 const PAUSE_MS = 100; // before the first retry; it doubles with each further one
 export const PAUSE_MS_MAX = 30_000;
+const KEY = /^[!-~]*$/;
 const PROXY_STATUSES = [502, 504]; // a proxy got no answer of the service
 
 export interface Sent {
@@ -26,6 +27,10 @@ export class Transport {
 
   constructor(url: string, options: Options) {
     this.#url = url.replace(/\/+$/, "");
+    // An error of `fetch` would show a key that no header can carry.
+    if (options.key !== undefined && !KEY.test(options.key)) {
+      throw new RankcurveError("the API key has a line end, a space, or another character that no key has");
+    }
     this.#key = options.key;
     this.#timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
     this.#retries = options.retries ?? RETRIES;
