@@ -255,8 +255,8 @@ _OTHERS = [
         " state, so events in between may be left out. `id` is a place in the journal. With"
         " `Last-Event-ID`, the stream sends at once what the client has missed, and nothing that it has seen. If that"
         " id is too old to tell, `reset` comes first. The stream of an owner without a position begins with the first"
-        " one; that of a hidden owner is refused, and so is that of a missing owner of an archive. A stream ends when its leaderboard is deleted or emptied, and"
-        " when the first post reaches a leaderboard of a family."),
+        " one; that of a hidden owner is refused, and so is that of a missing owner of an archive. A stream ends when"
+        " its leaderboard is deleted or emptied, and when the first post reaches a leaderboard of a family."),
     Route("GET", "/v1/journal", journal.read_journal, Role.WRITER, "journal", operation="readJournal",
         summary="The durable log of accepted posts", tag="Journal", query=queries.JournalQuery, response=JournalLine,
         media_type=NDJSON_TYPE, problems=("too_many_entries", "bad_cursor", "journal_pruned"),
