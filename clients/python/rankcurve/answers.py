@@ -341,6 +341,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str
     owners: int = 0
     certificate: float | None = None
+    bound: float | None = None
     mean_error: float | None = None
     p99_error: float | None = None
     worst_error: float | None = None

@@ -220,8 +220,8 @@ async def audit(
 
 
 def show_audit(done: Audit) -> None:
-    headings = ("column", "owners", "mean error", "p99", "worst", "certified", "wrong brackets", "as of")
-    errors = map(percent_text, (done.mean_error, done.p99_error, done.worst_error, done.certificate))
+    headings = ("column", "owners", "mean error", "p99", "worst", "off by at most", "wrong brackets", "as of")
+    errors = map(percent_text, (done.mean_error, done.p99_error, done.worst_error, done.bound))
     row = (done.column, done.owners, *errors, done.brackets_broken, done.as_of)
     show_table(headings, [row], numeric=headings[1:-1])
     if done.outcome != "compared":

@@ -540,6 +540,8 @@ class AuditAnswer(msgspec.Struct, kw_only=True):
     subtracts the posts since that time. `outcome` is `changed` if there were too many of these posts; then nothing was
     compared. `outcome` is `empty` if the column has no entry. `broken` lists the first few values whose true rank lies
     outside the bracket.
+    `mean_error`, `p99_error`, `worst_error` and `bound`, the largest error that is possible now, are those of ranks
+    past the exactly counted top. `certificate` is of all ranks.
     """
 
     column: str
@@ -548,6 +550,7 @@ class AuditAnswer(msgspec.Struct, kw_only=True):
     total: int
     as_of: Time
     certificate: float | None
+    bound: float
     owners: int
     mean_error: float | None
     p99_error: float | None

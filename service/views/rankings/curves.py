@@ -181,7 +181,8 @@ async def audit_curve(context: Context, call: Call) -> AuditAnswer:
     found = await context.curves.auditor.audit_column(board, index, owners=query.owners)
     column, curve = board.spec.columns[index], found.curve
     padding = Padding(board.spec, column)
-    errors = sorted(each.error for each in found.compared)
+    exact_top = board.spec.predictor.exact_top  # the curve is not asked for better ranks
+    errors = sorted(each.error for each in found.compared if each.low > exact_top)
     broken = [
         AuditedRank(
             value=to_wire_number(padding.decode_value(each.cell), column.scale),
@@ -199,7 +200,8 @@ async def audit_curve(context: Context, call: Call) -> AuditAnswer:
         total=curve.total,
         as_of=format_us(curve.as_of_us),
         certificate=curve.certificate,
-        owners=len(errors),
+        bound=curve.estimate_drift(exact_top + 1).bound,
+        owners=len(found.compared),
         mean_error=sum(errors) / len(errors) if errors else None,
         p99_error=errors[ceil(0.99 * len(errors)) - 1] if errors else None,
         worst_error=errors[-1] if errors else None,

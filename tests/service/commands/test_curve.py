@@ -66,6 +66,18 @@ def test_the_shown_error_stays_small_after_owners_climb_past_the_top(serving: Pr
     assert document["certificate"] == state["certificate"]
 
 
+def test_an_audit_shows_no_error_of_ranks_that_are_counted_after_owners_climb_past_the_top(
+    serving: Process, run: Run
+) -> None:
+    state = asyncio.run(climbed_board(serving.url, "audited"))
+    assert state["certificate"] > 1, "otherwise this test proves nothing"
+    heading, row = run("audit", "audited", "-c", "xp").stdout.splitlines()[:2]
+    assert "off by at most" in heading
+    assert f"{100 * float(state['bound']):.3g} %" in row
+    document = json.loads(run("audit", "audited", "-c", "xp", "--json").stdout)
+    assert document["worst_error"] <= document["bound"] == float(state["bound"])
+
+
 def test_a_board_whose_ranks_are_all_counted_has_no_error(run: Run) -> None:
     assert "nothing, every rank is counted" in run("curve", "b", "-c", "xp").stdout
 
