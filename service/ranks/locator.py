@@ -303,9 +303,9 @@ class Locator:
         found = yield from ranking.count_from_top(wanted.cell, rows_max, asked_us)
         if curve is not None and rows_max is not None and found.better_count >= rows_max:
             return locate_by_curve(curve, ranking, wanted)
-        if owner:
-            found = found._replace(ties_before=(yield from ranking.count_tied(wanted.cell, owner))[1])
-        return self.locate_by_count(found)
+        before, unknown = (yield from ranking.bound_ties_before(wanted.cell, owner)) if owner else (0, 0)
+        located = self.locate_by_count(found._replace(ties_before=before))
+        return located._replace(high=located.high + unknown)
 
     def locate_by_count(self, found: GapCount) -> LocatedRank:
         """Return the rank that a count found, as of a time at which its snapshot was the current state.

@@ -135,8 +135,8 @@ class ArchivedRanking(Ranking):
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
         """Count the entries with this cell, and those of them that stand before `owner`.
 
-        If equal values share a rank, the archive knows the order of tied entries only in its top. For `_AFTER_ALL`, the
-        second returned number is 0.
+        If equal values share a rank, the archive knows the order of tied entries only in its top, and for owners of
+        other segments, too: see `bound_ties_before`. For `_AFTER_ALL`, the second returned number is 0.
         """
         found = yield from self._tally_of(cell)
         ties = 0 if found is None else found[1].count_tied_with(self.padding.key_of_cell(cell))
@@ -148,6 +148,16 @@ class ArchivedRanking(Ranking):
         if owner in tied:
             return ties, tied.index(owner)
         return ties, next((place for place, name in enumerate(tied) if name > owner), len(tied))
+
+    def bound_ties_before(self, cell: str, owner: str) -> Program[tuple[int, int]]:
+        ties, before = yield from self.count_tied(cell, owner)
+        if not ties or (yield from self._kept_place(owner)) is not None:
+            return before, 0
+        # Names ascend among ties, also where some were erased.
+        tied = [entry.owner for entry in (yield from self._kept()) if entry.cells[self.index] == cell]
+        least = max((place for place, name in enumerate(tied, 1) if NOBODY < name < owner), default=0)
+        most = next((place for place, name in enumerate(tied) if name > owner), ties)
+        return least, most - least
 
     def _kept_place(self, owner: str) -> Program[int | None]:
         """Return how many tied entries stand before an owner, or None if the archive has no such owner."""

@@ -278,6 +278,10 @@ class Ranking:
         rows = yield self._sql.count_tied.bind(cell=cell, owner=owner, **self._scope)
         return int(rows[0][0]), int(rows[0][1])
 
+    def bound_ties_before(self, cell: str, owner: str) -> Program[tuple[int, int]]:
+        """Count the entries with this cell that surely stand before `owner`, and those that may or may not."""
+        return (yield from self.count_tied(cell, owner))[1], 0
+
     def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
         """Skip rows from the top, or below a cell, and return the next row's cell and owner, or None."""
         below = self._best if below is None else below

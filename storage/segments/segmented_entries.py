@@ -61,6 +61,10 @@ class SegmentedRanking(Ranking):
         found = yield from self._each(lambda part: part.count_tied(cell, owner))
         return sum([ties for ties, _ in found]), sum([before for _, before in found])
 
+    def bound_ties_before(self, cell: str, owner: str) -> Program[tuple[int, int]]:
+        found = yield from self._each(lambda part: part.bound_ties_before(cell, owner))
+        return sum([before for before, _ in found]), sum([unknown for _, unknown in found])
+
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
         """Count the entries better than a cell in every segment, each from its own knot.
 

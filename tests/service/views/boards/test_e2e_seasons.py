@@ -400,3 +400,23 @@ def without_owners(rows: list[Any], *gone: str) -> list[Any]:
     left = [row for row in rows if row["owner"] not in gone]
     values = [row["value"] for row in left]
     return [{**row, "rank": 1 + values.index(row["value"])} for row in left]
+
+
+async def test_an_archive_of_segments_gives_brackets_for_owners_who_reached_a_value_together(service: Service) -> None:
+    board, owners = "/v1/leaderboards/together", [f"o{number:03}" for number in range(60)]
+    season = {"closes_at": at(END), "grace_seconds": 0, "keep_seconds": 60}
+    predictor = {"samples": 12, "exact_top": 5, **RARELY}
+    wanted = {"columns": COLUMNS[:1], "ties": "earliest", "segments": 4, "predictor": predictor, **season}
+    await service.must("PUT", board, wanted)
+    posts = [{"owner": owner, "stats": {"xp": int(owner[1:]) % 2}, "at": at(NOW)} for owner in owners]
+    await service.must("POST", f"{board}/posts", {"posts": posts})
+    await close_as_of(service, END + timedelta(seconds=60))
+    assert (await service.get(board))["archived"] is True
+    ordered = sorted(owners, key=lambda owner: (-(int(owner[1:]) % 2), owner))
+    exact = 0
+    for rank, owner in enumerate(ordered, 1):
+        (found,) = (await service.get(f"{board}/entries/{owner}/positions"))["positions"]
+        assert found["low"] <= rank <= found["high"], owner
+        assert found["exact"] == (found["low"] == found["high"])
+        exact += found["exact"]
+    assert 0 < exact < len(owners), "the order is known in the archived top of each segment"
