@@ -9,6 +9,8 @@ spreads is apart, because Citus cannot move the schema `public` to another serve
 
 from dataclasses import dataclass, field, replace
 
+import structlog
+
 from querybuilder import POSTGRES, Dialect, col, lit, measure_schemas, param, select
 from storage.schema.creation import count_partitions
 from storage.schema.placement import place_tables
@@ -18,6 +20,7 @@ from storage.store import CONTROL, PartitionSize, StoreSize
 from .citus import is_distributed
 from .postgres_connection import PostgresConnection
 
+log = structlog.get_logger(__name__)
 DEFAULT_NAME = "rankcurve"
 _named = col("nspname").in_(param("schemas"))
 _SIZES = {distributed: measure_schemas(_named, distributed=distributed).prepared() for distributed in (False, True)}
@@ -43,7 +46,11 @@ class Partitions:
         schema = await connection.fetchval("SELECT current_schema()") or DEFAULT_NAME
         found = cls(DEFAULT_NAME if schema == "public" else schema)
         found.apart = await _holds_store(connection, found.schema_named(CONTROL))
-        found.distributed = await connection.has_citus() and (found.apart or await is_distributed(connection, schema))
+        if await connection.has_citus():
+            placed = await is_distributed(connection, found.schema_named(CONTROL) if found.apart else schema)
+            found.distributed = found.apart or placed
+            if not placed and found.apart:
+                log.warning("store_not_distributed", detail="Citus places no partition: all are on one server")
         found.exists = found.apart or await _holds_store(connection, schema)
         if found.exists:
             counting = next(count_partitions())

@@ -9,6 +9,8 @@ began, the restored service calls it a duplicate. After all posts are sent once 
 """
 
 import asyncio
+import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,7 +23,7 @@ import pytest
 
 from tests.memcached import OpenMemcached
 from tests.servers import FAST, PostgresServer, program
-from tests.service.real_service import WAIT_S, Caller, Process, Spawn, command_line
+from tests.service.real_service import ROOT, WAIT_S, Caller, Process, Spawn, command_line
 from tests.service.views.posts.test_e2e_durability import (
     CHAMPION,
     Ledger,
@@ -43,9 +45,16 @@ def elsewhere() -> Iterator[PostgresServer]:
     server.remove()
 
 
-def run(name: str, *words: object) -> None:
-    command = [str(program(name, "postgresql-client")), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+def run_shown(page: str, tool: str, url: str, folder: Path) -> None:
+    """Run the lines of the block of a page that runs `tool`, in a folder, with the address of another database."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.M | re.S)
+    [lines] = [block for block in blocks if re.search(rf"^{tool} ", block, re.MULTILINE)]
+    shown = re.sub(r"postgresql://\S+", url, re.sub(r"^createdb .*", "", lines, flags=re.MULTILINE))
+    assert shown.count(url) == 1
+    environment = os.environ | {"PATH": f"{program(tool, 'postgresql-client').parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-euc", shown], cwd=folder, env=environment, capture_output=True, text=True, timeout=WAIT_S
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -167,13 +176,11 @@ async def test_a_postgresql_store_can_be_restored_in_another_cluster_from_a_dump
     source, target = postgres_server.create_database("saved"), elsewhere.create_database("restored")
     # After this, the server of the backup has higher transaction numbers than the server of the restored store.
     postgres_server.run_sql(*["SELECT txid_current()"] * 1000)
-    serving, file = spawn("--store", source, *settings).ready(), tmp_path / "saved.dump"
-    ledger, acknowledged = await post_around(
-        serving, lambda: run("pg_dump", "--format=custom", "--no-owner", f"--file={file}", f"--dbname={source}")
-    )
+    serving = spawn("--store", source, *settings).ready()
+    ledger, acknowledged = await post_around(serving, lambda: run_shown("operating.md", "pg_dump", source, tmp_path))
     await asyncio.to_thread(serving.end, signal.SIGKILL)
     postgres_server.run_sql('DROP DATABASE "saved" WITH (FORCE)')
-    run("pg_restore", "--no-owner", "--exit-on-error", "--single-transaction", f"--dbname={target}", file)
+    run_shown("operating.md", "pg_restore", target, tmp_path)
     restored = spawn("--store", target, *settings).ready()
     await check_restored(restored, ledger, acknowledged)
 
@@ -182,6 +189,43 @@ async def test_a_postgresql_store_can_be_restored_in_another_cluster_from_a_dump
         return restored
 
     await check_rebuilt(restored, rebuild)
+
+
+NOTE_SCHEMAS = """
+    CREATE TABLE made (name text, placed text);
+    CREATE FUNCTION note() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO public.made SELECT object_identity, current_setting('citus.enable_schema_based_sharding')
+        FROM pg_event_trigger_ddl_commands();
+    END $$;
+    CREATE EVENT TRIGGER noted ON ddl_command_end WHEN TAG IN ('CREATE SCHEMA') EXECUTE FUNCTION note()
+"""
+
+
+async def test_a_store_on_citus_is_restored_without_the_extension_and_with_its_schemas_placed(
+    spawn: Spawn, tmp_path: Path, postgres_server: PostgresServer, elsewhere: PostgresServer
+) -> None:
+    """No Citus is needed: another extension is in its place, and the target notes how each schema would be placed."""
+    source, target = postgres_server.create_database("nodes"), elsewhere.create_database("restored_nodes")
+    postgres_server.run_sql("CREATE EXTENSION pg_trgm", database="nodes")
+    elsewhere.run_sql(NOTE_SCHEMAS, database="restored_nodes")
+    command_line("store", "init", "--partitions", "4", "--store", source, cwd=tmp_path, code=0)
+    serving, boards = spawn("--store", source).ready(), [f"b{number}" for number in range(4)]
+    async with Caller(serving.url) as caller:
+        for board in boards:
+            await caller.board(board, {"name": "xp"})
+            await caller.post(board, {"owner": "ada", "stats": {"xp": 7}})
+        before = [await caller.get(f"/v1/leaderboards/{board}/entries/ada") for board in boards]
+    await asyncio.to_thread(serving.end, signal.SIGTERM)
+    run_shown("citus.md", "pg_dump", source, tmp_path)
+    run_shown("citus.md", "pg_restore", target, tmp_path)
+    restored = elsewhere.run_sql(
+        "SELECT name, placed FROM made ORDER BY name",
+        "SELECT extname FROM pg_extension WHERE extname = 'pg_trgm'",
+        database="restored_nodes",
+    )
+    assert restored.split() == [f"rankcurve_{name}|on" for name in ("control", "p0", "p1", "p2", "p3")]
+    async with Caller(spawn("--store", target).ready().url) as caller:
+        assert [await caller.get(f"/v1/leaderboards/{board}/entries/ada") for board in boards] == before
 
 
 async def test_a_postgresql_store_can_be_restored_to_a_point_in_time(

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
 from querybuilder import Built, lit, select
 from storage.engines.citus import PlacementCheck, Placements
@@ -106,6 +107,28 @@ async def test_a_schema_that_citus_distributes_gets_no_statement_that_changes_se
     connection = cast(PostgresConnection, SchemaConnection(distributed=distributed))
     dialect = (await Partitions.find(connection)).dialect_of(CONTROL)
     assert (dialect.chains, dialect.cursors) == (not distributed, not distributed)
+
+
+async def test_partitions_that_citus_does_not_place_are_logged_when_the_store_is_opened(
+    place: str, catalog: str, raw: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def has_citus(_connection: PostgresConnection) -> bool:
+        return True
+
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    await store.create_apart(1)
+    await store.close()
+    await raw.execute("CREATE TABLE pg_dist_schema (schemaid oid)")
+    monkeypatch.setattr(PostgresConnection, "has_citus", has_citus)
+    node = await Connector(catalog, POSTGRES_LIMITS, "read")()
+    with capture_logs() as lines:
+        control = (await Partitions.find(node)).schema_named(CONTROL)
+    assert [line["event"] for line in lines] == ["store_not_distributed"]
+    with capture_logs() as lines:
+        await raw.execute(f"INSERT INTO pg_dist_schema VALUES ('{control}'::regnamespace)")
+        assert (await Partitions.find(node)).distributed
+    assert lines == []
+    await node.close()
 
 
 @pytest.mark.parametrize(
