@@ -30,7 +30,7 @@ async def citus(catalog: str) -> AsyncIterator[asyncpg.Connection]:
     """Open a session that makes Citus' tables, and can write to them. Group 1 has the only shard of a partition."""
     session = await asyncpg.connect(catalog)
     await session.execute(
-        "CREATE SEQUENCE numbers; CREATE TABLE log_counter ();"
+        "CREATE SEQUENCE numbers; CREATE TABLE log_counter (); CREATE TABLE pg_dist_schema (schemaid oid);"
         "CREATE TABLE pg_dist_shard AS SELECT 'log_counter'::regclass AS logicalrelid, 7::bigint AS shardid;"
         "CREATE TABLE pg_dist_placement AS SELECT 7::bigint AS shardid, 5::bigint AS placementid, 1 AS groupid"
     )
@@ -110,7 +110,7 @@ async def test_a_schema_that_citus_distributes_gets_no_statement_that_changes_se
 
 
 async def test_partitions_that_citus_does_not_place_are_logged_when_the_store_is_opened(
-    place: str, catalog: str, raw: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    place: str, catalog: str, citus: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def has_citus(_connection: PostgresConnection) -> bool:
         return True
@@ -118,14 +118,13 @@ async def test_partitions_that_citus_does_not_place_are_logged_when_the_store_is
     store = await PostgresStore.open(place, POSTGRES_LIMITS)
     await store.create_apart(1)
     await store.close()
-    await raw.execute("CREATE TABLE pg_dist_schema (schemaid oid)")
     monkeypatch.setattr(PostgresConnection, "has_citus", has_citus)
     node = await Connector(catalog, POSTGRES_LIMITS, "read")()
     with capture_logs() as lines:
         control = (await Partitions.find(node)).schema_named(CONTROL)
     assert [line["event"] for line in lines] == ["store_not_distributed"]
     with capture_logs() as lines:
-        await raw.execute(f"INSERT INTO pg_dist_schema VALUES ('{control}'::regnamespace)")
+        await citus.execute(f"INSERT INTO pg_dist_schema VALUES ('{control}'::regnamespace)")
         assert (await Partitions.find(node)).distributed
     assert lines == []
     await node.close()
