@@ -148,22 +148,29 @@ async def test_a_sqlite_store_can_be_restored_from_a_backup_taken_under_load(
     settings = ("--set", f"memcached_servers={cache.address}")
     serving, file = spawn(*settings).ready(), str(tmp_path / "saved.db")
 
-    def command(*words: str) -> None:
+    def command(name: str) -> None:
+        """Run a command of the page, with this file and this store."""
+        guide = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+        [shown] = re.findall(rf"^sudo -u rankcurve rankcurve ({name} .*)$", guide, re.MULTILINE)
+        assert (
+            shown.count("/var/backups/rankcurve/now.db") == shown.count("--config /etc/rankcurve/rankcurve.toml") == 1
+        )
+        words = shown.replace("/var/backups/rankcurve/now.db", file).partition(" --config ")[0].split()
         command_line(*words, "--store", serving.store, cwd=tmp_path, code=0)
 
-    ledger, acknowledged = await post_around(serving, lambda: command("backup", file))
+    ledger, acknowledged = await post_around(serving, lambda: command("backup"))
     refused = command_line("restore", file, "--replace", "--store", serving.store, cwd=tmp_path, code=1)
     assert "stop the service first" in refused.stderr
     await asyncio.to_thread(serving.end, signal.SIGKILL)
     database = tmp_path / "rankcurve.db"
     database.write_bytes(b"spoiled" + database.read_bytes()[7:])
-    command("restore", file, "--replace")
+    command("restore")
     restored = spawn(*settings).ready()
     await check_restored(restored, ledger, acknowledged)
 
     def rebuild() -> Process:
         assert restored.end() == 0
-        command("rebuild", "a")
+        command_line("rebuild", "a", "--store", restored.store, cwd=tmp_path, code=0)
         return spawn(*settings).ready()
 
     await check_rebuilt(restored, rebuild)
