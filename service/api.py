@@ -173,7 +173,8 @@ _FAMILIES = [
         summary="Create, confirm or change a family", tag="Families", body=requests.PutFamily, response=FamilyAnswer,
         statuses=(200, 201),
         problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full"),
-        description="Columns can be added, and `predictor` and `keep` can be changed. Any other change is a conflict."),
+        description="Columns can be added, `predictor` and `keep` can be changed, and `grace_seconds` can be shortened."
+        " Any other change is a conflict."),
     Route("GET", _FAMILY, families.get_family, Role.READER, "family",
         operation="getFamily", summary="A family's specification",
         tag="Families", response=FamilyAnswer),
@@ -202,9 +203,10 @@ _OTHERS = [
         tag="Leaderboards", body=requests.PutBoard, response=BoardAnswer, statuses=(200, 201),
         problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full",
         "own_tables_full", "family_board"),
-        description="New columns and another predictor are accepted. A change that would reinterpret stored values is"
-        " answered with 409. A SQLite store holds at most `own_tables_max` leaderboards with tables of their own;"
-        ' more leaderboards may share tables (`"table": "shared"`).'),
+        description="New columns and another predictor are accepted, and times under which every earlier post would"
+        " have been taken or refused as it was. Any other change is answered with 409. A SQLite store holds at most"
+        " `own_tables_max` leaderboards with tables of their own; more leaderboards may share tables"
+        ' (`"table": "shared"`).'),
     Route("GET", _BOARD, boards.get_board, Role.READER, "board", operation="getBoard",
         summary="A leaderboard's specification and the state of its curves", tag="Leaderboards", response=BoardAnswer,
         problems=("unknown_board",)),

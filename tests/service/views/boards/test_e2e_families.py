@@ -1,6 +1,7 @@
 """Test families of a real service. A post reaches each board for its time and facets, and these boards can be read."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from service.api import ROUTES
 from storage.periods import PeriodKind, calendar_of
 from tests.service.real_service import RARELY, Service
 
@@ -254,6 +256,11 @@ async def test_a_family_can_be_confirmed_and_widened_and_not_changed_otherwise(s
     for name, value in changes.items():
         refused = await service.call("PUT", F, wider | {name: value})
         assert (refused.status, refused.body["errors"][0]["pointer"]) == (409, f"/{name}")
+    accepted = {"predictor": {"refresh_seconds": 60}, "keep": {"day": 4}, "grace_seconds": 3_599}
+    [route] = [each for each in ROUTES if each.operation == "putFamily"]
+    assert set(re.findall(r"`(\w+)`", route.description)) == accepted.keys()
+    for name, value in accepted.items():
+        assert (await service.call("PUT", F, wider | {name: value})).status == 200
 
 
 async def test_a_deleted_family_takes_its_boards_with_it_and_can_be_created_again(service: Service, table: str) -> None:
