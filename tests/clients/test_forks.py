@@ -125,6 +125,17 @@ async def test_a_child_neither_extends_a_held_lease_nor_gives_it_back(service: S
     assert found == [None, 1, 1, 1], "the lease stayed the same"
 
 
+async def test_children_that_failed_together_do_not_come_back_together(service: Service) -> None:
+    found = await run_forked(
+        service,
+        """
+        client = Client(sys.argv[1])
+        run(lambda number: client._sender.retries.draw_pause_s(5))
+        """,
+    )
+    assert len(set(found)) == 4
+
+
 async def test_an_answer_about_another_owner_is_an_error() -> None:
     async def answer(_: web.Request) -> web.Response:
         entry = {"owner": "other", "updated_at": "2026-11-20T10:00:00Z", "stats": {}, "positions": []}

@@ -340,6 +340,13 @@ def test_a_number_beyond_all_bounds_is_an_unexpected_answer(value: bytes) -> Non
         decode(b'{"value": ' + value + b"}", Record)
 
 
+async def test_no_error_shows_the_password_of_an_address(unused_tcp_port: int) -> None:
+    url = f"http://ada:secret@127.0.0.1:{unused_tcp_port}"
+    async with AsyncClient(url, retries=Retries(attempts_max=1)) as client:
+        with pytest.raises(UnreachableError, match=f"no answer from http://127.0.0.1:{unused_tcp_port}: "):
+            await client.board("b")
+
+
 def test_decimals_keep_every_digit() -> None:
     document = decode(b'{"value": 9223372036.854775807, "n": 9223372036854775807}', Record)
     assert document == {"value": Decimal("9223372036.854775807"), "n": 2**63 - 1}

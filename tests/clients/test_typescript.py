@@ -89,10 +89,10 @@ async def test_one_post_needs_no_list(dist: Path, game: Service) -> None:
     assert (await run_session(dist, game))["one"] == ["applied"]
 
 
-async def test_a_key_that_no_header_can_carry_is_refused_when_the_client_is_made_and_not_shown(
+async def test_a_key_or_an_address_that_can_not_be_sent_is_refused_when_the_client_is_made_and_not_shown(
     dist: Path, game: Service
 ) -> None:
-    assert (await run_session(dist, game))["badKeys"] == [[True, False]] * 3
+    assert (await run_session(dist, game))["badKeys"] == [[True, False]] * 4
 
 
 async def test_nonsense_on_a_stream_is_an_error_of_the_client_or_a_bounded_pause(dist: Path, game: Service) -> None:

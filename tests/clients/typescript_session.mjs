@@ -67,9 +67,10 @@ found.many = (await game.post("high", Array.from({ length: 1500 }, () => ({ owne
 
 found.one = (await game.post("high", { owner: "single", stats: { xp: 1 } })).map((result) => result.status);
 
-found.badKeys = ["rk_a_b\n", "rk_a b", "rk_\u00e9"].map((bad) => {
+const withPassword = url.replace("//", "//ada:rk_a_b@");
+found.badKeys = [[url, "rk_a_b\n"], [url, "rk_a b"], [url, "rk_\u00e9"], [withPassword, key]].map(([address, bad]) => {
   try {
-    return new Client(url, { key: bad });
+    return new Client(address, { key: bad });
   } catch (error) {
     return [error instanceof RankcurveError, error.message.includes("rk_")];
   }

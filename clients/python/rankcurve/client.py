@@ -60,7 +60,7 @@ from .post_buffer import (
 from .posting import Post, post_all
 from .programs import Items, Program, Reply, Send, Walk, operation, walk
 from .retries import Retries, Sender
-from .transport import AsyncRunner, AsyncTransport, SyncRunner, SyncTransport
+from .transport import AsyncRunner, AsyncTransport, SyncRunner, SyncTransport, without_password
 
 Rank = Literal["auto", "exact", "estimate"]
 TIMEOUT_S = 30.0
@@ -616,7 +616,7 @@ class Client(Operations[SyncTransport, PostBuffer, Leases], SyncRunner):
     ) -> None:
         """`timeout_s` bounds each wait for the network. `on_unreachable` is called once for each outage."""
         self.transport = SyncTransport(url, make_headers(key), timeout_s, pause)
-        self._sender = Sender(self.transport.url, retries or Retries(), on_unreachable)
+        self._sender = Sender(without_password(self.transport.url), retries or Retries(), on_unreachable)
 
     def close(self) -> None:
         """Close the connections."""
@@ -646,7 +646,7 @@ class AsyncClient(Operations[AsyncTransport, AsyncPostBuffer, AsyncLeases], Asyn
     ) -> None:
         """`timeout_s` bounds each wait for the network. `on_unreachable` is called once for each outage."""
         self.transport = AsyncTransport(url, make_headers(key), timeout_s, pause)
-        self._sender = Sender(self.transport.url, retries or Retries(), on_unreachable)
+        self._sender = Sender(without_password(self.transport.url), retries or Retries(), on_unreachable)
 
     async def close(self) -> None:
         """Close the connections."""

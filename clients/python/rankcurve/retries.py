@@ -41,7 +41,8 @@ class Retries:
     pause_s_max: float = 30.0
     before_first_answer: bool = True
     until_refused: bool = False
-    rng: random.Random = field(default_factory=random.Random, repr=False)
+    # Of the system: the children of a fork would draw the same numbers from a seeded generator.
+    rng: random.Random = field(default_factory=random.SystemRandom, repr=False)
 
     def draw_pause_s(self, attempt: int) -> float:
         """Return a random pause between half of a limit and the limit, which doubles with each attempt."""

@@ -272,6 +272,12 @@ def check_address(url: str) -> str:
     return url.rstrip("/")
 
 
+def without_password(url: str) -> str:
+    """Return an address as errors show it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
 def timeouts(timeout_s: float) -> httpx.Timeout:
     import httpx
 
@@ -297,4 +303,4 @@ def make_request(
 
 
 def unreachable(url: str, cause: Exception) -> UnreachableError:
-    return UnreachableError(f"no answer from {url}: {one_line(str(cause)) or type(cause).__name__}")
+    return UnreachableError(f"no answer from {without_password(url)}: {one_line(str(cause)) or type(cause).__name__}")

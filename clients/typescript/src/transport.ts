@@ -27,7 +27,8 @@ export class Transport {
 
   constructor(url: string, options: Options) {
     this.#url = url.replace(/\/+$/, "");
-    // An error of `fetch` would show a key that no header can carry.
+    // An error of `fetch` would show a key that no header can carry, and the password of an address.
+    if (/^[^/]*\/\/[^/]*@/.test(url)) throw new RankcurveError("the address has a name or a password");
     if (options.key !== undefined && !KEY.test(options.key)) {
       throw new RankcurveError("the API key has a line end, a space, or another character that no key has");
     }
