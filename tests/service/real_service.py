@@ -38,7 +38,7 @@ from tests.servers import READY_S
 from tests.service.openapi_checks import check_answer
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 20.0  # no test waits longer, except for a start (READY_S), which can take half a minute beside other load
+WAIT_S = READY_S  # no test waits longer; beside other load, a start can take half a minute
 PROGRAM = (sys.executable, "-m", "service.cli")
 SERVE = ("serve", "--port", "0")
 Figures = dict[tuple[str, ...], float]
@@ -273,7 +273,7 @@ class Process:
     def await_line(self, event: str, **fields: object) -> dict[str, Any]:
         """Return the next log line with this event and these fields. Fail if the process ends first."""
         while True:
-            line = self._logged.get(timeout=READY_S)
+            line = self._logged.get(timeout=WAIT_S)
             if line["event"] == event and fields.items() <= line.items():
                 return line
             assert line["event"] != "the log ended", f"the process ended before {event!r}: {self.lines[-3:]}"

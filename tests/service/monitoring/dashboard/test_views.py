@@ -146,12 +146,16 @@ async def test_head_answers_the_headers_of_the_page_without_its_body(service: Se
     "path",
     [
         "/dashboard/views.py", "/dashboard/nothing.js", "/dashboard/%2e%2e%2f__init__.py", "/dashboard/..%2Ffiles.py",
-        "/dashboard/page%2Fmain.js", "/dashboard/main.js", "/dashboard/style.css", "/dashboard/%00", "/dashboard/",
+        "/dashboard/page%2Fmain.js", "/dashboard/main.js", "/dashboard/style.css", "/dashboard/",
         "/dashboard", f"/dashboard/{INDEX}", "/main.js",
     ],
 )  # fmt: skip
 async def test_no_file_but_those_of_the_page_is_served(service: Service, path: str) -> None:
     assert await service.refused("GET", path) == (404, "not_found")
+
+
+async def test_a_name_of_a_file_with_nul_is_refused(service: Service) -> None:
+    assert await service.refused("GET", "/dashboard/%00") == (400, "bad_request")
 
 
 async def test_the_paths_of_a_switched_off_dashboard_are_unknown(tmp_path: Path) -> None:
