@@ -86,6 +86,7 @@ _READS = [
         has_own_metrics=True, query=queries.PageQuery, response=Page, statuses=(200, 304), response_headers=("ETag",),
         problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries", "archived"),
         description="An archived leaderboard has the top that its archive holds; what follows is answered with 410."
+        " `order=owner` lists all of its owners, in the order of their names, with the ranks of the record."
         " A page without profiles has an `ETag`, and `If-None-Match` is answered without reading rows."),
     Route("GET", _RANKING + "/positions", rankings.get_value_positions, Role.READER, "value_positions",
         operation="getValuePositions",

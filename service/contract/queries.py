@@ -154,8 +154,11 @@ class PageQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
 
     from_rank: _Rank | None = None
     profiles: bool = False
+    order: Literal["rank", "owner"] = "rank"
 
     def __post_init__(self) -> None:
+        if self.order == "owner" and (self.from_rank is not None or self.profiles):
+            raise ProblemError("bad_request", "order=owner goes with limit and cursor only", pointer="order")
         if self.from_rank is not None:
             check_rank(self.from_rank, "from_rank")
             if self.cursor is not None:

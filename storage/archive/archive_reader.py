@@ -40,6 +40,8 @@ _HELD_AT = _BLOCKS.where(col("number").eq(_PLACE)).locked(Lock.UPDATE).prepared(
 _FIRSTS = select(col("number"), col("first")).from_(ARCHIVE_BLOCKS).where(*_SECTION)
 _DIRECTORY = _FIRSTS.order_by(asc(col("first"))).prepared()
 _ENDS = select(col("number"), col("entries"), col("last")).from_(ARCHIVE_BLOCKS).where(*_SECTION)
+_OWNERS_PAST = select(col("last"), col("document")).from_(ARCHIVE_BLOCKS).where(*_SECTION, col("last").gt(_TEXT))
+_NEXT_OWNERS = _OWNERS_PAST.order_by(asc(col("number"))).limit(1).prepared()
 _LAST = _ENDS.order_by(desc(col("number"))).limit(1).prepared()
 _CHANGE = update(ARCHIVE_BLOCKS).set(document=param("document")).where(*_SECTION, col("number").eq(_PLACE)).prepared()
 
@@ -275,6 +277,19 @@ class ArchivedEntries(Entries):
         """Return the entries of these owners, by owner. Owners who are currently hidden are left out."""
         unseen = yield from _hidden_of(owners)
         return (yield from self._kept([owner for owner in owners if owner not in unseen]))
+
+    def read_by_owner(self, after: str, limit: int) -> Program[list[Entry]]:
+        found: list[Entry] = []
+        past = after
+        while len(found) < limit:
+            rows = yield _NEXT_OWNERS.bind(board_key=self.board.key, section=OWNERS, text=past)
+            if not rows:
+                break
+            past, document = rows[0]
+            kept = [entry for entry in _widened(document, len(self.board.spec.columns)) if entry.owner > after]
+            unseen = yield from _hidden_of([entry.owner for entry in kept])
+            found += [entry for entry in kept if entry.owner not in unseen]
+        return found[:limit]
 
     def of_hidden(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         unseen = yield from _hidden_of(owners)

@@ -18,12 +18,11 @@ from typing import NamedTuple
 
 from config.settings import JobSettings
 from predictor import Curve, Knot, encode_curve
-from querybuilder import Bound, Lock, Prepared, asc, col, count_if, delete, insert, param, select
+from querybuilder import Bound, Lock, Prepared, col, count_if, delete, insert, param, select
 from storage.boards.boards import drop_rows, find_same_board, note_archived_segment, store_columns
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
 from storage.boards.totals import CHANGES, find_totals, store_states
 from storage.entries.entries import Entries
-from storage.entries.rankings import decode_entry
 from storage.records import Board, Entry
 from storage.schema.tables import ARCHIVE_BLOCKS, CURVES
 from storage.store import Program
@@ -163,10 +162,7 @@ class ArchiveWriter:
         return [(block, partial(bytes, row[0])) for row in rows], 1
 
     def _read_owners(self, place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
-        found = yield _owners_after(self.entries.layout).bind(
-            owner=place.last, limit=self.limits.archive_step_rows, **scope_of(self.board)
-        )
-        entries = [decode_entry(row) for row in found]
+        entries = yield from self.entries.read_by_owner(place.last, self.limits.archive_step_rows)
         ties_before: dict[int, list[int]] = {}
         for index, ranking in self.entries.rankings.items():
             if ranking.timed and entries:
@@ -274,12 +270,6 @@ _STORED_CURVE = (
     .where(col("board_key").eq(param("board_key")), col("column_index").eq(param("column_index")))
     .prepared()
 )
-
-
-@lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _owners_after(layout: Layout) -> Prepared:
-    rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope(), col("owner").gt(param("owner")))
-    return rows.order_by(asc(col("owner"))).limit(param("limit")).packed().prepared()
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)

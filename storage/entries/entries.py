@@ -193,6 +193,11 @@ class Entries:
         rows = yield self.table._by_owners.bind(owners=owners, **self._scope)
         return {row[0]: decode_entry(row) for row in rows}
 
+    def read_by_owner(self, after: str, limit: int) -> Program[list[Entry]]:
+        """Return up to `limit` entries of owners that sort after `after`, in the order of the owners."""
+        rows = yield _owners_after(self.layout).bind(owner=after, limit=limit, **self._scope)
+        return [decode_entry(row) for row in rows]
+
     def find_entries_with_totals(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
         """Return the result of `find_entries` and the board's totals by column index, in one statement."""
         rows = yield self.table._with_totals.bind(owners=owners, totals_key=self.board.key, **self._scope)
@@ -293,6 +298,12 @@ def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[lis
         held = yield from table.lock_rows([(rows_key, owner) for rows_key in by_key])
         found += [by_key[rows_key] for rows_key, _ in held]
     return found
+
+
+@lru_cache(maxsize=SHARED_STATEMENTS_MAX)
+def _owners_after(layout: Layout) -> Prepared:
+    rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope(), col("owner").gt(param("owner")))
+    return rows.order_by(asc(col("owner"))).limit(param("limit")).packed().prepared()
 
 
 def add_totals(changes: dict[int, dict[int, int]]) -> Program[None]:

@@ -289,6 +289,12 @@ class SegmentedEntries(Entries):
             for index in self.board.sorted_indexes
         }
 
+    def read_by_owner(self, after: str, limit: int) -> Program[list[Entry]]:
+        found = []
+        for part in self._parts:
+            found.append((yield from in_partition(part.board.partition, part.read_by_owner(after, limit))))
+        return list(islice(heapq.merge(*found, key=lambda entry: entry.owner), limit))
+
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         asked: dict[int, list[str]] = {}
         for owner in owners:

@@ -218,9 +218,11 @@ class Operations(Generic[Transport, Buffer, Holders]):
         return (yield from self._get(Page, ranking_path(board, column), query))
 
     @walk
-    def pages(self, board: str, column: str, *, limit: int = PAGE_ENTRIES) -> Walk[Page]:
-        """Yield the pages of a ranking, best to worst."""
-        yield from self._walk_pages(board, column, limit, lambda page: [page])
+    def pages(
+        self, board: str, column: str, *, limit: int = PAGE_ENTRIES, order: Literal["rank", "owner"] = "rank"
+    ) -> Walk[Page]:
+        """Yield the pages of a ranking, best to worst. In the order of the owners, an archive yields all of them."""
+        yield from self._walk_pages(board, column, limit, lambda page: [page], None if order == "rank" else order)
 
     @walk
     def entries(self, board: str, column: str, *, limit: int = PAGE_ENTRIES) -> Walk[RankedEntry]:
@@ -586,15 +588,17 @@ class Operations(Generic[Transport, Buffer, Holders]):
                 return
             cursor = following
 
-    def _walk_pages(self, board: str, column: str, limit: int, items_of: Callable[[Page], Sequence[T]]) -> Walk[T]:
+    def _walk_pages(
+        self, board: str, column: str, limit: int, items_of: Callable[[Page], Sequence[T]], order: str | None = None
+    ) -> Walk[T]:
         cursor: str | None = None
         while True:
-            query = {"limit": limit, "cursor": cursor}
+            query = {"limit": limit, "cursor": cursor, "order": order}
             page: Page = yield from self._get(Page, ranking_path(board, column), query)
             yield Items(items_of(page))
             if page.next is None:
                 return
-            if page.next == cursor or not page.entries:
+            if page.next == cursor or not (page.entries or order):
                 raise UnexpectedAnswerError("the cursor of the ranking does not move on")
             cursor = page.next
 

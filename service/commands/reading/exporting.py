@@ -1,21 +1,32 @@
-"""`rankcurve export`: a whole ranking as CSV, NDJSON or commands of Redis. It holds one page in memory."""
+"""`rankcurve export`: a whole ranking as CSV, NDJSON or commands of Redis. It holds one page in memory.
+
+The pages of an archive end with its top. So its entries are read in the order of the owners into a temporary file, and
+only their ranks are held in memory.
+"""
 
 import csv
 import sys
+from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
+from decimal import Decimal
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated
 
 import typer
+from msgspec import structs
+from msgspec.json import Decoder
 from rankcurve import AsyncClient, Retries
-from rankcurve.answers import ENCODER
+from rankcurve.answers import ENCODER, RankedEntry
 from rankcurve.client import PAGE_ENTRIES
 
 from service.commands.reading.ranks import ColumnOption, first_ranked
 from service.commands.tables import cell_text
 from service.commands.target import BoardArgument, fail, service_command
+
+_decode = Decoder(RankedEntry, float_hook=Decimal).decode
 
 
 class Format(StrEnum):
@@ -69,23 +80,48 @@ async def export(
             rows = csv.writer(stream, lineterminator="\n")
             if file_format is Format.csv:
                 rows.writerow(("rank", "owner", *stats, "updated_at"))
-            async for answer in client.pages(board, name, limit=page):
+            async for entries in _read_parts(client, board, name, page, archived=held.archived):
                 match file_format:
                     case Format.csv:
-                        for entry in answer.entries:
+                        for entry in entries:
                             values = (raw_text(entry.stats.get(stat)) for stat in stats)
                             rows.writerow((entry.rank, entry.owner, *values, entry.updated_at))
                     case Format.ndjson:
-                        stream.writelines(ENCODER.encode(entry).decode() + "\n" for entry in answer.entries)
-                    case Format.redis if answer.entries:
-                        scores = ((raw_text(entry.stats[name]), entry.owner) for entry in answer.entries)
+                        stream.writelines(ENCODER.encode(entry).decode() + "\n" for entry in entries)
+                    case Format.redis if entries:
+                        scores = ((raw_text(entry.stats[name]), entry.owner) for entry in entries)
                         stream.write(redis_command("ZADD", redis_key or board, *chain.from_iterable(scores)))
-                written += len(answer.entries)
+                written += len(entries)
     except BrokenPipeError:
         raise
     except OSError as cause:
         fail(f"cannot write {output}: {cause.strerror}")
     typer.echo(f"{written:,} entries of {board}, ranked by {name}", err=True)
+
+
+async def _read_parts(
+    client: AsyncClient, board: str, column: str, size: int, *, archived: bool
+) -> AsyncIterator[Sequence[RankedEntry]]:
+    """Yield all entries of a ranking in parts, best to worst. Those of an archive are sorted and numbered here."""
+    if not archived:
+        async for page in client.pages(board, column, limit=size):
+            yield page.entries
+        return
+    places: list[tuple[int, int]] = []  # the rank of each entry, and where it begins in the file
+    with TemporaryFile() as kept:
+        async for page in client.pages(board, column, limit=size, order="owner"):
+            for entry in page.entries:
+                places.append((entry.rank, kept.tell()))
+                kept.write(ENCODER.encode(entry) + b"\n")
+        places.sort()  # entries of one rank stay in the order of their owners
+        rank = recorded = 0
+        for start in range(0, len(places), size):
+            part = []
+            for number, (at, offset) in enumerate(places[start : start + size], start + 1):
+                rank, recorded = (rank if at == recorded else number), at
+                kept.seek(offset)
+                part.append(structs.replace(_decode(kept.readline()), rank=rank))
+            yield part
 
 
 def redis_command(*words: str) -> str:

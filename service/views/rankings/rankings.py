@@ -8,20 +8,29 @@ from math import floor
 
 from predictor import AnyCurve, BoundedRank, add_up_ranks
 from service.context import Context
+from service.contract.cursors import BoardCursor
 from service.contract.problems import ProblemError
 from service.contract.queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
-from service.contract.responses.boards import Bucket, Buckets, Page, PercentileValue, RankValue, Values
+from service.contract.responses.boards import (
+    Bucket,
+    Buckets,
+    Page,
+    PercentileValue,
+    RankedEntry,
+    RankValue,
+    Values,
+)
 from service.contract.responses.positions import Position, PositionMethod, Positions
 from service.contract.routes import Call, Tagged
-from service.contract.values import Number, parse_decimal, to_wire_number
+from service.contract.values import Number, format_us, parse_decimal, to_wire_number
 from service.ranks.curve_buckets import estimate_buckets, split_range
 from service.ranks.locator import Locator, WantedRank, percentile, read_board_totals
-from service.views.owners.owners import find_column
+from service.views.owners.owners import find_column, list_wanted_ranks
 from service.views.owners.profiles import add_profiles
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.entries.rankings import Ranking
 from storage.errors import UnknownColumnError
-from storage.records import Board
+from storage.records import Board, Entry
 from storage.store import Program
 
 # From the best method to the worst. The answer has the worst of the boards' methods, because a sum is no more exact
@@ -33,6 +42,8 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
     query: PageQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
     limit = query.limit or context.settings.page_entries_default
+    if query.order == "owner":
+        return await _list_by_owner(context, board, index, query.cursor, limit)
     pager = context.ranks.make_pager(board, index)
     store = context.store_for_board(board)
     if not query.profiles and (unchanged := await find_unchanged(context, call, board)) is not None:
@@ -61,6 +72,28 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
     found = pager.make_page(window)
     await add_profiles(context, found.entries)
     return found
+
+
+async def _list_by_owner(context: Context, board: Board, index: int, cursor: str | None, limit: int) -> Page:
+    """Return the next owners of a ranking in alphabetical order. In an archive, only this order reaches all owners."""
+    of = f"{board.key}/{index}"
+    after = context.cursors.find_start(cursor, BoardCursor, of, "", "another ranking or order")
+    locator = context.ranks.find_locator(board)
+
+    def program() -> Program[tuple[list[Entry], dict[int, int]]]:
+        return (yield from locator.entries.read_by_owner(after, limit + 1)), (yield from read_board_totals(board))
+
+    found, totals = await context.store_for_board(board).read(program)
+    shown, following = context.cursors.cut_page(found, limit, lambda last: BoardCursor(of, last.owner))
+    wanted = [each for entry in shown for each in list_wanted_ranks(entry, [index])]
+    by_owner = {entry.owner: entry for entry in shown}
+    ranked = []
+    for each, position in zip(wanted, await locator.find_positions(wanted, "auto", totals), strict=True):
+        context.metrics.count_ranks_read("page", position.method)
+        entry = by_owner[each.owner or ""]
+        stats, updated_at = locator.format_stats(entry.cells), format_us(entry.updated_at_us)
+        ranked.append(RankedEntry(position.rank, position.exact, entry.owner, position.value, updated_at, stats))
+    return Page(board.spec.columns[index].name, totals.get(index, 0), ranked, following, None)
 
 
 async def get_value_positions(context: Context, call: Call) -> Positions:

@@ -3,6 +3,7 @@
 The tests compare the answers of an archived board with the answers of the same board before it was archived.
 """
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.service.cli_fake_service import run
 from tests.service.closing import close_as_of
 from tests.service.real_service import RARELY, Service
 
@@ -33,6 +35,7 @@ DAYS: dict[str, Any] = {
 }  # fmt: skip
 
 
+EXPORTS = (("xp",), ("lap", "--format", "ndjson"))
 Spec = Callable[..., dict[str, Any]]
 
 
@@ -318,6 +321,64 @@ async def test_an_owner_hidden_during_archiving_is_not_in_the_archive(service: S
     assert (after["total"], after["entries"][:1]) == (OWNERS - 1, page["entries"][:1])
     assert owners[2] not in [row["owner"] for row in after["entries"]]
     assert len(after["entries"]) == 2
+
+
+@pytest.mark.parametrize("segments", [1, 3])
+@pytest.mark.parametrize("ties", ["shared", "earliest"])
+async def test_an_export_of_an_archive_has_all_owners_in_order_of_rank(
+    service: Service, tmp_path: Path, ties: str, segments: int
+) -> None:
+    async def export(column: str, *more: str) -> str:
+        """Return what the command writes into a file: the service of the test logs to the same standard output."""
+        words = ("export", "s", "--column", column, "--page", "7", *more, "-o", str(tmp_path / "out"))
+        await asyncio.to_thread(run, *words, "--url", service.base, code=0)
+        return (tmp_path / "out").read_text()
+
+    season = {"columns": COLUMNS, "ties": ties, "segments": segments, "closes_at": at(END), "grace_seconds": 0}
+    await service.must("PUT", "/v1/leaderboards/s", season | {"keep_seconds": 60})
+    posts = []
+    for number in range(OWNERS):  # with `ties: earliest`, owners who reached a value earlier come first
+        stats = {"xp": number % 9, "lap": f"{number % 5}.125", "clan": "a,b"}
+        when = NOW - timedelta(seconds=7 * number % OWNERS)
+        posts.append({"owner": f"o{number:02}", "stats": stats, "at": at(when)})
+    await service.must("POST", "/v1/leaderboards/s/posts", {"posts": posts})
+    await close_as_of(service, END)
+    closed = [await export(*words) for words in EXPORTS]
+    await close_as_of(service, END + timedelta(seconds=60))
+    assert [await export(*words) for words in EXPORTS] == closed
+    assert [len(text.splitlines()) for text in closed] == [1 + OWNERS, OWNERS]
+
+    champion = closed[0].splitlines()[1].split(",")[1]
+    await service.must("PUT", f"/v1/owners/{champion}/hidden")
+    left = (await export("xp")).splitlines()
+    page = await service.get(f"/v1/leaderboards/s/rankings/xp?limit={TOP - 1}")
+    shown = [tuple(line.split(",")[:2]) for line in left[1:]]
+    assert shown[: TOP - 1] == [(str(row["rank"]), row["owner"]) for row in page["entries"]]
+    assert len(shown) == OWNERS - 1
+    assert champion not in [owner for _, owner in shown]
+
+
+async def test_the_owners_of_an_archive_are_listed_by_name_with_their_ranks(service: Service, spec: Spec) -> None:
+    board = await fill_season(service, spec)
+    await close_as_of(service, END)
+    listed = [
+        row async for page in service.pages(f"{board}/rankings/lap?order=owner&limit=7") for row in page["entries"]
+    ]
+    assert [row["owner"] for row in listed] == [f"o{number:02}" for number in range(OWNERS) if number % 4]
+    for row in listed:
+        [known] = (await service.get(f"{board}/entries/{row['owner']}/positions?columns=lap"))["positions"]
+        assert (row["rank"], row["exact"], row["value"]) == (known["rank"], True, known["value"])
+    await service.must("DELETE", "/v1/owners/o39")
+    await service.must("PUT", "/v1/owners/o38/hidden")
+    page = await service.get(f"{board}/rankings/lap?order=owner&limit=500")
+    assert [row["owner"] for row in page["entries"]] == [row["owner"] for row in listed[:-2]]
+    assert (page["next"], page["prev"]) == (None, None)
+    for wrong in ("from_rank=3", "profiles=true"):
+        refused = await service.refused("GET", f"{board}/rankings/lap?order=owner&{wrong}")
+        assert refused == (400, "bad_request")
+    cursor = (await service.get(f"{board}/rankings/lap?order=owner&limit=1"))["next"]
+    for other in (f"lap?cursor={cursor}", f"xp?order=owner&cursor={cursor}"):
+        assert await service.refused("GET", f"{board}/rankings/{other}") == (400, "bad_cursor")
 
 
 async def test_a_season_with_some_segments_archived_has_final_curves(service: Service, spec: Spec) -> None:
