@@ -32,6 +32,7 @@ from .brief_reads import BriefReads, NotBriefError, make_idle
 from .sqlite_checkpoints import Checkpoints, copy_log, copy_log_beside_writer
 from .sqlite_file import (
     NO_DATABASE,
+    SQLITE_ERRORS,
     FileLock,
     check_content,
     check_file,
@@ -168,7 +169,7 @@ class SqliteStore:
             await store._connect()
         except BaseException as error:
             await store.close()
-            if isinstance(error, (sqlite3.Error, OSError)):
+            if isinstance(error, (*SQLITE_ERRORS, OSError)):
                 raise _refused(path, error) from error
             raise
         return store
@@ -269,7 +270,7 @@ class SqliteStore:
         except NotBriefError:
             whole = partial(_in_transaction, begin="BEGIN", work=work) if snapshot else work
             return await self._reading(whole, self._light)
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated(error) from error
         await asyncio.sleep(0)  # a caller that reads page after page lets other tasks run
         return result
@@ -291,7 +292,7 @@ class SqliteStore:
         try:
             self._check_open()
             return await connection.run(work)
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated(error) from error
         except asyncio.CancelledError:
             idle = False  # the connection's thread still runs the cancelled read, so do not lend the connection yet
@@ -329,7 +330,7 @@ class SqliteStore:
             result = await self._writer.run(
                 lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", lambda raw: _drive(raw, program(), self._ran))
             )
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             if is_full_error(error, self._path):
                 self._log_full()
                 raise StoreFullError from error
@@ -342,7 +343,7 @@ class SqliteStore:
                 assert self._checkpoints is not None
                 self._checkpoints.plan()
 
-    def _translated(self, error: sqlite3.Error) -> Exception:
+    def _translated(self, error: Exception) -> Exception:
         if isinstance(error, sqlite3.OperationalError) and "no such table: entries_" in str(error):
             return UnknownBoardError("the leaderboard was deleted meanwhile")
         cause = describe_damage(error)
@@ -402,11 +403,11 @@ class SqliteStore:
             self._lock.release()
 
 
-def _refused(path: Path, error: sqlite3.Error | OSError) -> Exception:
+def _refused(path: Path, error: Exception) -> Exception:
     """Return the error that `open` raises if `error` prevents it from opening the store."""
     if is_full_os_error(error) if isinstance(error, OSError) else is_full_error(error, path):
         return StoreFullError(f"{path}: the disk is full, and the store needs some room to start: {error}")
-    cause = describe_damage(error) if isinstance(error, sqlite3.Error) else None
+    cause = describe_damage(error)
     if cause is not None and cause != NO_DATABASE:  # `NO_DATABASE` is more likely a wrong path than damage
         return StoreDamagedError(f"{path} is damaged: {cause}: restore a backup")
     return StoreUnsupportedError(f"{path}: {error}")

@@ -22,7 +22,7 @@ from storage.errors import BackupFailedError
 from storage.schema.creation import SCHEMA_VERSION
 from storage.schema.tables import META
 
-from .sqlite_file import FileLock
+from .sqlite_file import SQLITE_ERRORS, FileLock
 
 REPLACED = ".replaced"
 _PARTIAL = ".partial"
@@ -124,5 +124,5 @@ def _reported(what: str) -> Iterator[None]:
     """Turn errors of files and of SQLite into a BackupFailedError whose message begins with `what`."""
     try:
         yield
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, *SQLITE_ERRORS) as error:
         raise BackupFailedError(f"{what}: {error}") from error

@@ -20,6 +20,8 @@ from time import monotonic
 
 import structlog
 
+from .sqlite_file import SQLITE_ERRORS
+
 log = structlog.get_logger(__name__)
 
 COPIES_MAX = 4  # before the writer copies the rest
@@ -73,7 +75,7 @@ class Checkpoints:
                     break
             self._written = False
             await self._finish()
-        except (sqlite3.Error, OSError) as error:
+        except (*SQLITE_ERRORS, OSError) as error:
             log.warning("checkpoint_failed", detail=str(error))  # no data is lost, but the write-ahead log stays long
         finally:
             self._running = None

@@ -25,6 +25,8 @@ PROBE_BYTES = 65_536  # the size of a trial write: more than the index of a new 
 NO_DATABASE = "file is not a database"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+# The module sqlite3 raises UnicodeDecodeError where the message of its error would quote damaged text.
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _PRIMARY = 0xFF  # the bits of an extended error code that hold the primary code
 _CHECKS = {"quick": "PRAGMA quick_check(1)", "full": "PRAGMA integrity_check(1)"}
 
@@ -127,15 +129,17 @@ def check_content(connection: sqlite3.Connection, check: str, path: Path) -> Non
     log.info("store_checked", check=check)
 
 
-def describe_damage(error: sqlite3.Error) -> str | None:
+def describe_damage(error: Exception) -> str | None:
     """Return a description of the damage that an error reports, or None if it reports no damage."""
+    if isinstance(error, UnicodeDecodeError):
+        return "a text is not UTF-8"
     code = _code_of(error)
     if code is None:  # the driver's own errors have no code, and their messages quote stored data
         return "a text is not UTF-8" if str(error).startswith("Could not decode to UTF-8") else None
     return str(error) if code & _PRIMARY in _DAMAGED or code == sqlite3.SQLITE_IOERR_CORRUPTFS else None
 
 
-def is_full_error(error: sqlite3.Error, path: Path) -> bool:
+def is_full_error(error: Exception, path: Path) -> bool:
     """Return whether a write failed for lack of room. If the error is unclear, write a trial file to find out."""
     code = _code_of(error) or 0
     if code & _PRIMARY == sqlite3.SQLITE_FULL:
@@ -143,7 +147,7 @@ def is_full_error(error: sqlite3.Error, path: Path) -> bool:
     return code & _PRIMARY in _PERHAPS_FULL and not _has_room(path.resolve())
 
 
-def _code_of(error: sqlite3.Error) -> int | None:
+def _code_of(error: Exception) -> int | None:
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return code
 

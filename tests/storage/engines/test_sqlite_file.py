@@ -1,9 +1,11 @@
 """Test the file of the SQLite store: how the store creates it, refuses it, and logs its faults."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from querybuilder import col, select
 from storage.boards.boards import find_board
 from storage.engines.sqlite import SqliteStore
 from storage.engines.sqlite_backup import back_up_store
-from storage.errors import StoreDamagedError, StoreFullError, StoreUnsupportedError
+from storage.errors import BackupFailedError, StoreDamagedError, StoreFullError, StoreUnsupportedError
 from storage.records import Board
 from tests.storage.backends import SQLITE_LIMITS
 from tests.storage.damage import grow_by, replace_bytes, spoil_table
@@ -151,6 +153,41 @@ async def test_text_that_is_not_utf_8_counts_as_damage_and_is_not_quoted(path: P
     with capture_logs() as lines, pytest.raises(StoreDamagedError):
         await deployment.store.read_query(query)
     assert lines[0]["cause"] == "a text is not UTF-8"
+    await deployment.store.close()
+
+
+async def test_damaged_text_that_the_error_would_quote_ends_the_start_with_one_sentence(path: Path) -> None:
+    await create_filled_store(path)
+    replace_bytes(path, b"CREATE TABLE", b"CREATE TABL\xff")
+    with pytest.raises(StoreDamagedError, match=r"boards\.db is damaged: a text is not UTF-8: restore a backup"):
+        await SqliteStore.open(path, SQLITE_LIMITS)
+    with pytest.raises(BackupFailedError, match=r"boards\.db"):
+        back_up_store(path, path.with_name("copy.db"))
+
+
+async def test_text_that_is_damaged_while_the_store_is_open_counts_as_damage_too(path: Path) -> None:
+    await create_filled_store(path)
+    deployment = await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
+    whole = await read_board(deployment, "b")
+
+    def spoil(raw: sqlite3.Connection) -> None:
+        raw.executescript(
+            "PRAGMA writable_schema = 1; "
+            "UPDATE sqlite_schema SET sql = sql || CAST(x'20ff' AS TEXT) WHERE name = 'entries_1'; "
+            "PRAGMA schema_version = 999999"
+        )
+
+    assert isinstance(deployment.store, SqliteStore)
+    await deployment.store._writer.run(spoil)
+    with capture_logs() as lines:
+        for _ in range(2):
+            with pytest.raises(StoreDamagedError):
+                await deployment.store.read(partial(find_board, "b"))
+            with pytest.raises(StoreDamagedError):
+                await deployment.store.read(partial(find_board, "b"), heavy=True)
+        with pytest.raises(StoreDamagedError):
+            await deployment.apply(deployment.post("owner-0007", part(whole, {"xp": 1})))
+    assert [(line["event"], line["cause"]) for line in lines] == [("store_damaged", "a text is not UTF-8")]
     await deployment.store.close()
 
 
