@@ -3,7 +3,7 @@
 If the store refuses something, its own error passes through the job.
 """
 
-from storage.errors import default_detail
+from storage.errors import StorageError, default_detail
 
 
 class JobError(Exception):
@@ -23,3 +23,8 @@ class TooManyRefreshRequestsError(JobError):
 
 class MethodUnsupportedError(JobError):
     """The version of the job process cannot fit a curve by that method."""
+
+
+def describe_failure(error: BaseException) -> dict[str, object]:
+    """Return what a log line says of an error: of the store's refusal a sentence, of anything else a traceback."""
+    return {"detail": error.detail} if isinstance(error, StorageError) else {"exc_info": error}

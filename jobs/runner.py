@@ -12,6 +12,7 @@ import structlog
 from config.settings import JobSettings
 
 from .controls import JobControls, Sleep
+from .errors import describe_failure
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +82,7 @@ class Runner:
                 failures = min(failures + 1, _DOUBLINGS_MAX)
                 if self._controls is not None:
                     self._controls.observer.job_failed(job)
-                log.exception("job_failed", job=name, pause_s=round(pause_s, 3))
+                log.error("job_failed", job=name, pause_s=round(pause_s, 3), **describe_failure(error))
             else:
                 return
             await self._sleep(pause_s)

@@ -17,7 +17,7 @@ import asyncio
 import structlog
 
 from jobs.controls import sleep_until_set
-from jobs.errors import NoJobProcessError
+from jobs.errors import NoJobProcessError, describe_failure
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
 from predictor import Curve
@@ -141,7 +141,7 @@ class RefreshJob:
             log.warning("refresh_fenced", board=board.id, column_index=column_index, detail=error.detail)
             return
         self._observer.refresh_failed()
-        log.error("refresh_failed", board=board.id, column_index=column_index, exc_info=error)
+        log.error("refresh_failed", board=board.id, column_index=column_index, **describe_failure(error))
 
     async def _refresh(self, board: Board, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
         """Fit a curve of one column, store it, and use it from then on.

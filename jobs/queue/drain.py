@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import structlog
 
 from jobs.controls import Sleep, sleep_until_set
+from jobs.errors import describe_failure
 from jobs.job_context import JobContext
 from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreAwayError, StoreDamagedError
 from storage.leases.work_leases import WorkLease, WorkLeases
@@ -149,8 +150,7 @@ class DrainWorker:
     async def _back_off(self, error: Exception) -> None:
         self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
         pause_s = min(self._limits.ingest_backoff_s_max, self._limits.job_backoff_base_s * 2**self._failures)
-        detail = error.detail if isinstance(error, StorageError) else None
-        log.warning("drain_failed", detail=detail, pause_s=pause_s, exc_info=None if detail else error)
+        log.warning("drain_failed", pause_s=pause_s, **describe_failure(error))
         self._renewed_s = None
         await self._sleep(pause_s)
 

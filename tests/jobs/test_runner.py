@@ -8,9 +8,11 @@ import random
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from config.settings import JobSettings
 from jobs.runner import Runner
+from storage.errors import StoreBusyError, StoreDamagedError
 from tests.jobs.world import LIMITS, ManualTime, within
 
 
@@ -41,6 +43,24 @@ async def test_a_job_that_raises_runs_again_after_pauses_that_grow_up_to_a_bound
     runner.start("broken", fail)
     pauses = [await time.end_sleep() for _ in range(8)]
     assert all(longest / 2 <= pause <= longest for pause, longest in zip(pauses, [1, 2, 4, 8, 8, 8, 8, 8], strict=True))
+
+
+@pytest.mark.parametrize(
+    "error", [StoreDamagedError(), StoreBusyError("the store failed: it is old"), ValueError("no")]
+)
+async def test_only_an_error_that_the_store_does_not_explain_is_logged_with_its_traceback(
+    time: ManualTime, runner: Runner, error: Exception
+) -> None:
+    async def broken() -> None:
+        raise error
+
+    with capture_logs() as lines:
+        runner.start("broken", broken)
+        await time.end_sleep()
+    told = {"exc_info": error} if isinstance(error, ValueError) else {"detail": str(error)}
+    assert lines[0] == {"event": "job_failed", "log_level": "error", "job": "broken", **told} | {
+        "pause_s": lines[0]["pause_s"]
+    }
 
 
 async def test_a_job_that_ran_well_for_long_begins_with_short_pauses_again(time: ManualTime, runner: Runner) -> None:

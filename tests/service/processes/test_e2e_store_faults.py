@@ -116,6 +116,17 @@ async def test_a_connection_that_is_stuck_in_a_transaction_is_not_ready_until_it
     assert (await service.figures())["rankcurve_store_connections_replaced_total",] == 1
 
 
+async def test_damage_that_a_job_meets_is_told_in_single_lines_without_tracebacks(tmp_path: Path, spawn: Spawn) -> None:
+    async with Service(tmp_path).running() as service:
+        await create_two_boards(service)
+    spoil_table(tmp_path / "rankcurve.db", "leases")
+    process = spawn()
+    process.await_line("store_damaged")
+    assert process.end() == 0
+    assert [line["event"] for line in process.lines].count("store_damaged") == 1
+    assert not [line for line in process.lines if "exception" in line]
+
+
 def _job_names() -> set[str]:
     return {name for task in asyncio.all_tasks() if (name := task.get_name()).startswith("job ")}
 
