@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from storage.boards.family_ids import FAMILY_PATTERN, ID_CHARS_MAX, is_family_id, names_family_board
+from storage.errors import StoreDamagedError
 from storage.periods import ALIASES
 
 from .problems import ProblemError, clip_text
@@ -163,7 +164,10 @@ def to_wire_number(value: int, scale: int) -> Number:
 
 @lru_cache(maxsize=4096)
 def _second_text(second: int) -> str:
-    return (_EPOCH + timedelta(seconds=second)).isoformat()[:19]
+    try:
+        return (_EPOCH + timedelta(seconds=second)).isoformat()[:19]
+    except OverflowError as error:
+        raise StoreDamagedError("a stored time is damaged: restore a backup") from error
 
 
 def format_us(at_us: int) -> str:

@@ -28,6 +28,7 @@ from storage.curves.stored_curves import CurveBook
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
 from storage.entries.rankings import Ranking
+from storage.errors import StoreDamagedError
 from storage.log.cells import TIME_DIGITS
 from storage.log.change_log import date_snapshot
 from storage.reads.point_reads import NO_STARTS, EntryRead, PointReads
@@ -136,7 +137,10 @@ class Locator:
         for (name, offset, width, scale), cell in zip(self._cells, cells, strict=False):
             value = cell
             if offset is not None and cell is not None:
-                value = int(cell if width is None else str(cell)[:width]) - offset
+                try:
+                    value = int(cell if width is None else str(cell)[:width]) - offset
+                except ValueError as error:
+                    raise StoreDamagedError("a row of this leaderboard is damaged: restore a backup") from error
             found[name] = value if scale == 0 or not isinstance(value, int) else to_wire_number(value, scale)
         return found
 

@@ -116,6 +116,24 @@ async def test_a_connection_that_is_stuck_in_a_transaction_is_not_ready_until_it
     assert (await service.figures())["rankcurve_store_connections_replaced_total",] == 1
 
 
+@pytest.mark.parametrize("damage", ["c1 = '10000p' || substr(c1, 7)", "updated_at = updated_at << 8"])
+async def test_a_row_that_cannot_be_read_is_reported_as_damage_and_not_as_a_fault_of_the_service(
+    tmp_path: Path, spawn: Spawn, damage: str
+) -> None:
+    async with Service(tmp_path).running() as service:
+        await create_two_boards(service)
+    with closing(sqlite3.connect(tmp_path / "rankcurve.db")) as connection, connection:
+        connection.execute(f"UPDATE entries_1 SET {damage} WHERE owner = 'owner-0007'")
+    process = spawn("--jobs", "none").ready()
+    async with Caller(process.url) as caller:
+        board = "/v1/leaderboards/broken"
+        for path in (f"{board}/entries/owner-0007", f"{board}/rankings/xp?limit=500"):
+            assert await caller.refused("GET", path) == (500, "store_damaged")
+        assert (await caller.get(f"{board}/entries/owner-0008"))["stats"] == {"xp": 8}
+    assert process.end() == 0
+    assert not [line for line in process.lines if "exception" in line]
+
+
 async def test_damage_that_a_job_meets_is_told_in_single_lines_without_tracebacks(tmp_path: Path, spawn: Spawn) -> None:
     async with Service(tmp_path).running() as service:
         await create_two_boards(service)
