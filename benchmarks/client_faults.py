@@ -1,10 +1,14 @@
-"""Kill the service and the client's process at random, behind a proxy with faults. Check that each post counts once.
+"""Kill the service and the client's process at random, behind a proxy with faults, and fill the spool's disk.
+
+Check that each post counts once.
 
     python -m benchmarks.client_faults [--seconds S]
 
 A process posts through the Python client's buffer, with a spool, and prints each post whose `submit` returned. It is
 killed by `kill -9` every few seconds, and a new one takes over the spool. A second process posts without a spool and is
-never killed. Both reach the service through `faulty_proxy`. The service is killed, too, and started again.
+never killed. Both reach the service through `faulty_proxy`. The service is killed, too, and started again. For some
+posts the files of the first process may not grow past some bytes. This stands for a full disk: the system writes what
+fits.
 
 In the end the last process empties the spool. The journal then has every applied post with its id, and the entries must
 have exactly the sums of these posts.
@@ -15,6 +19,7 @@ Bars: of the posts whose `submit` returned, none is lost; no post counts twice; 
 import asyncio
 import json
 import random
+import resource
 import signal
 import sys
 import time
@@ -25,6 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankcurve import Client, Receipt
+from rankcurve.errors import SpoolError
 
 from benchmarks import report
 from benchmarks.boards import board_spec, create_board
@@ -40,6 +46,8 @@ _PAUSE_S = 0.0005  # between two posts of a process, so that one run does not ma
 _SERVICE_LIVES_S = (1.0, 4.0)  # the shortest and the longest time between two kills
 _POSTER_LIVES_S = (0.4, 3.0)
 _CLOSE_S = 120.0
+_FULL_RATIO = 0.03  # of the posts that meet a full disk
+_FULL_BYTES_MAX = 250  # of a file: at times its header fits, at times its first post, too
 
 
 @dataclass
@@ -48,6 +56,7 @@ class Posted:
 
     submitted: set[str] = field(default_factory=set)  # the ids of posts whose `submit` returned
     settled: Counter[str] = field(default_factory=Counter)  # by status
+    disk_full: int = 0  # posts that were not accepted
     service_kills: int = 0
     poster_kills: int = 0
 
@@ -63,20 +72,35 @@ def post_until_stopped(url: str, spool: str | None) -> None:
         sys.stdout.write(f"settled {receipt.result.status}\n")
 
     with Client(url) as client:
+        print("ready", flush=True)
         buffer = client.buffer(BOARD, spool=spool, posts_per_request=_POSTS_PER_REQUEST, on_result=note)
         while not stopped:
             owner, xp = f"owner-{rng.randrange(_OWNERS)}", rng.randrange(1, 100)
-            receipt = buffer.submit(owner, {"xp": xp, "posts": 1})
-            sys.stdout.write(f"submitted {receipt.post_id}\n")
+            full = spool is not None and rng.random() < _FULL_RATIO
+            limit_files(rng.randrange(_FULL_BYTES_MAX) if full else resource.RLIM_INFINITY)
+            try:
+                receipt = buffer.submit(owner, {"xp": xp, "posts": 1})
+                sys.stdout.write(f"submitted {receipt.post_id}\n")
+            except SpoolError:
+                sys.stdout.write("full disk\n")
             sys.stdout.flush()
             time.sleep(_PAUSE_S)
         buffer.close(_CLOSE_S)
         sys.stdout.flush()
 
 
+def limit_files(size_bytes: int) -> None:
+    """Let no file of this process grow past this size."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
+
+
 async def start_poster(url: str, spool: Path | None) -> Process:
+    """Start a process, and return it once it is about to post."""
     words = ["-m", "benchmarks.client_faults", "poster", url, *([] if spool is None else [str(spool)])]
-    return await asyncio.create_subprocess_exec(sys.executable, *words, stdout=PIPE, cwd=PROJECT)
+    poster = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=PIPE, cwd=PROJECT)
+    assert poster.stdout is not None
+    assert await poster.stdout.readline(), "the process has ended before it posts"
+    return poster
 
 
 async def follow_poster(poster: Process, posted: Posted) -> None:
@@ -87,6 +111,8 @@ async def follow_poster(poster: Process, posted: Posted) -> None:
             kind, _, text = line.decode().rstrip("\n").partition(" ")
             if kind == "submitted":
                 posted.submitted.add(text)
+            elif kind == "full":
+                posted.disk_full += 1
             else:
                 posted.settled[text] += 1
 
@@ -163,8 +189,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         posted, proxy, faults = asyncio.run(attack(server, folder / "spool", options.seconds))
     print(f"   {len(posted.submitted):,} posts submitted, settled as {dict(posted.settled)}")
     print(f"   kills: {posted.service_kills} of the service, {posted.poster_kills} of the client's process")
+    print(f"   posts that a full disk refused: {posted.disk_full:,}")
     print(f"   requests: {json.dumps(proxy.counts)}")
-    kinds = [posted.service_kills, posted.poster_kills, *(proxy.counts[fault] for fault in FAULTS)]
+    kinds = [posted.service_kills, posted.poster_kills, posted.disk_full, *(proxy.counts[fault] for fault in FAULTS)]
     return [
         report.Bar("submitted posts lost", faults["lost"], 0, at_most=True),
         report.Bar("posts applied twice", faults["twice"], 0, at_most=True),

@@ -1,7 +1,8 @@
-"""An HTTP proxy that loses, delays and repeats what it carries, at random.
+"""An HTTP proxy that loses, delays, repeats and answers what it should carry, at random.
 
 It loses some requests with a body before the service gets them. It loses the answers of some, and cuts others short. It
-delivers some requests twice at the same time, and holds some back. It carries all others unchanged.
+delivers some requests twice at the same time, and holds some back. It answers some itself, as a proxy does whose
+service is away. It carries all others unchanged.
 """
 
 import asyncio
@@ -16,7 +17,15 @@ from aiohttp import web
 from benchmarks.client import HOST
 
 # The percentages of the faults. The rest of the requests is carried unchanged.
-FAULTS = {"request lost": 8, "answer lost": 8, "delivered twice": 8, "cut short": 4, "delayed": 12}
+FAULTS = {
+    "request lost": 8,
+    "answer lost": 8,
+    "delivered twice": 8,
+    "cut short": 4,
+    "delayed": 12,
+    "answered itself": 6,
+}
+_OWN_STATUSES = (200, 302, 400, 401, 403, 404, 408, 413, 422, 429, 502, 503)
 _DELAY_S_MAX = 0.3
 _TIMEOUT_S = 20.0
 _BODY_BYTES_MAX = 1 << 26
@@ -55,6 +64,9 @@ class FaultyProxy:
         try:
             if fault == "request lost":
                 return cut_connection(request)
+            if fault == "answered itself":
+                headers = {"Retry-After": "0", "Location": "/"}
+                return web.Response(status=self._rng.choice(_OWN_STATUSES), text="<html>", headers=headers)
             if fault == "delayed":
                 await asyncio.sleep(self._rng.uniform(0, _DELAY_S_MAX))
             if fault == "delivered twice":

@@ -1,9 +1,10 @@
-"""A short form of `benchmarks.client_faults`: kills of the service and of the client, with faults on the way."""
+"""A short form of `benchmarks.client_faults`: kills of service and client, a full disk, faults on the way."""
 
 import asyncio
 from pathlib import Path
 
 from benchmarks.client_faults import attack
+from benchmarks.faulty_proxy import FAULTS
 from benchmarks.servers import serve_file
 
 SECONDS = 20
@@ -15,4 +16,6 @@ def test_no_post_is_lost_or_counts_twice_while_processes_are_killed(tmp_path: Pa
     assert faults == {"lost": 0, "twice": 0, "wrong sums": 0}
     assert len(posted.submitted) > 1000
     assert posted.settled["duplicate"] > 0, "retries whose first attempt was applied"
-    assert min(posted.service_kills, posted.poster_kills, proxy.counts["answer lost"]) > 0
+    assert (
+        min(posted.service_kills, posted.poster_kills, posted.disk_full, *(proxy.counts[fault] for fault in FAULTS)) > 0
+    )

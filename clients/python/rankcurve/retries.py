@@ -23,6 +23,7 @@ from .programs import Pause, Program, Reply, Send
 PROXY_STATUSES = (502, 504)  # a proxy got no answer from the service
 TOO_LARGE = 413
 DOUBLINGS_MAX = 30
+LASTING_ATTEMPTS = 3  # after that many a patient caller has an outage; before, it may be a connection that has ended
 T = TypeVar("T")
 
 
@@ -70,7 +71,10 @@ class Sender:
         on_unreachable: Callable[[RankcurveError], object],
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`on_unreachable` is called once for each outage, before the client waits for the service to come back."""
+        """`on_unreachable` is called once for each outage, before the client waits for the service to come back.
+
+        Once `stopped` returns true, nothing is sent again.
+        """
         self.url, self.retries, self.on_unreachable = url, retries, on_unreachable
         self.failure: RankcurveError | None = None  # of the last attempt
         self._stopped = stopped
@@ -103,9 +107,11 @@ class Sender:
             if pause_s is None or attempt == self.retries.attempts_max or self._stopped():
                 raise failure
             away = not (isinstance(failure, ApiError) and failure.problem.type.startswith(PROBLEM_TYPES))
-            if away and not self._away:
+            if not away:
+                self._away = False
+            elif not self._away and attempt >= (LASTING_ATTEMPTS if self.retries.until_refused else 1):
+                self._away = True
                 self.on_unreachable(failure)
-            self._away = away
             yield Pause(pause_s)
         raise UnreachableError(f"no attempt was made to reach {self.url}")
 
