@@ -7,7 +7,8 @@ ZSCAN is valid as long as the same process of Redis runs, so the resume file nam
 
 import csv
 import io
-from collections.abc import AsyncIterator
+import unicodedata
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -56,7 +57,7 @@ class SortedSet:
         return Path(f"{quote(self.key, safe='')}.{board}.resume")
 
     async def import_into(self, client: AsyncClient, job: Job) -> None:
-        """Run the whole import. Exit with code 1 if members were rejected."""
+        """Run the whole import. Exit with code 1 if members were rejected, or if the set vanished meanwhile."""
         try:
             from redis.asyncio import Redis
             from redis.exceptions import RedisError
@@ -74,14 +75,22 @@ class SortedSet:
                 decode_responses=True,
                 encoding_errors="surrogateescape",
             ) as redis:
-                tally = await self._copy(client, job, column, redis)
+                size = await count_members(redis, self.key)
+                tally = await self._copy(client, job, column, redis, size)
+                left = int(await redis.zcard(self.key))
         except (RedisError, ValueError) as cause:
             raise UnusableSourceError(f"{self._place()}: {cause}") from cause
         if tally.rejected:
             typer.echo(f"the rejected members are in {job.rejects or 'no file (--rejects FILE writes one)'}", err=True)
+        if max(tally.total(), left) < size:
+            fail(
+                f"{self._place()} had {size:,} members when the copy began and has {left:,} now, so it was emptied, "
+                f"renamed or replaced meanwhile, and only {tally.total():,} members were read; copy it again"
+            )
+        if tally.rejected:
             raise typer.Exit(1)
 
-    async def _copy(self, client: AsyncClient, job: Job, column: Column, redis: "Redis") -> Tally:
+    async def _copy(self, client: AsyncClient, job: Job, column: Column, redis: "Redis", size: int) -> Tally:
         kind = "stats" if self.merge else "set"
         reader = MemberReader(column.name, kind, column.scale if job.rounds else None)
         source = Source(
@@ -89,7 +98,7 @@ class SortedSet:
             heading=csv_record("member", "score"),
             name_line=lambda rejection: f"member {member_of(rejection.record)!a}",
             advice=f"do the scores fit the column {column.name}?",
-            size=await count_members(redis, self.key),
+            size=size,
             measure=lambda position: position.line,
             read_batches=lambda position: scan_members(redis, self.key, reader, position, job.batch),
         )
@@ -145,13 +154,40 @@ async def scan_members(
     while True:
         cursor, found = await redis.zscan(key, cursor=cursor, count=batch_posts)
         batch = Batch(SourcePosition(int(cursor), line + len(found)))
+        twins = await find_twins(redis, key, [str(member) for member, _ in found])
         for member, score in found:
             line += 1
             owner, value = str(member), float(score)
-            batch.add_outcome(line, csv_record(owner, repr(value)), reader.read_post(owner, value))
+            outcome = twins.get(owner) or reader.read_post(owner, value)
+            batch.add_outcome(line, csv_record(owner, repr(value)), outcome)
         yield batch
         if batch.end.offset == 0:
             return
+
+
+async def find_twins(redis: "Redis", key: str, members: Sequence[str]) -> dict[str, str]:
+    """Return why members can't be copied that differ from another one only in how Unicode composes their letters.
+
+    The service normalises owners, so both would be the same owner, and one score would replace the other. A member is
+    compared with its fully composed and its fully decomposed form.
+    """
+    pairs = [
+        (member, other)
+        for member in members
+        if not member.isascii()
+        for form in ("NFC", "NFD")
+        if (other := unicodedata.normalize(form, member)) != member
+    ]
+    async with redis.pipeline(transaction=False) as pipeline:
+        for _, other in pairs:
+            pipeline.zscore(key, other)
+        scores = await pipeline.execute()
+    found = zip(pairs, scores, strict=True)
+    return {
+        member: f"the member {other!a} is the same owner after normalisation (NFC)"
+        for (member, other), score in found
+        if score is not None
+    }
 
 
 class MemberReader:

@@ -5,13 +5,16 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis import Redis
 from typer.testing import Result
 
+from service.commands.imports import redis_import
+from service.commands.imports.import_lines import Batch
 from tests.servers import RedisServer, program
 
 MEMBERS = 3_000  # far more than Redis returns in one batch
@@ -131,6 +134,50 @@ def test_members_that_cannot_be_owners_are_listed_and_all_others_are_copied(
     assert "1 applied, 300 unchanged, 0 duplicate, 5 rejected" in rounded.stdout
     assert rounded.stdout.rstrip().endswith("values rounded: 1")
     assert entries(run, board)["fine"][1] == 0.063
+
+
+def test_no_score_replaces_that_of_a_member_that_would_be_the_same_owner(run: Run, copy: Run, redis: Redis) -> None:
+    fill(redis, 300)
+    twins = {"Zo\u00eb": 1, "Zoe\u0308": 2, "\u212b": 3}
+    redis.zadd("arena", {**twins, "A\u030a": 4, "Jose\u0301": 5, "\u00c9va": 6})
+    board = make_board(run, "twins")
+    for more in ([], ["--merge"]):
+        result = copy(board, *more, "--rejects", "twins.csv", code=1)
+        assert "3 rejected" in result.stdout
+        assert "member 'Zo\\xeb': the member 'Zoe\\u0308' is the same owner after normalisation (NFC)" in result.stderr
+        with Path("twins.csv").open(encoding="utf-8", newline="") as stream:
+            assert {row["member"]: float(row["score"]) for row in csv.DictReader(stream)} == twins
+    assert {owner for owner in entries(run, board) if not owner.isascii()} == {"Jos\u00e9", "\u00c9va", "\u00c5"}
+    redis.zrem("arena", "Zoe\u0308", "\u212b")
+    assert "1 applied, 303 unchanged" in copy(board).stdout
+
+
+@pytest.mark.parametrize("how", ["rename", "flushall", "replace"])
+def test_a_set_that_vanishes_during_the_copy_is_no_success(
+    run: Run, copy: Run, redis: Redis, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    fill(redis)
+    board = make_board(run, how)
+    scan = redis_import.scan_members
+
+    async def scan_and_vanish(*arguments: Any) -> AsyncIterator[Batch]:
+        async for batch in scan(*arguments):
+            yield batch
+            if how == "rename":
+                if redis.exists("arena"):
+                    redis.rename("arena", "before")
+            else:
+                redis.flushall()
+            if how == "replace":
+                redis.zadd("arena", {"p1": 7})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(redis_import, "scan_members", scan_and_vanish)
+        result = copy(board, "--batch", "100", code=1)
+    left = int(how == "replace")
+    assert f"had {MEMBERS:,} members when the copy began and has {left} now" in result.stderr
+    assert "members: " in result.stdout, "the summary says what was copied"
+    assert not Path(f"arena.{board}.resume").exists()
 
 
 def test_a_merged_score_never_replaces_a_better_one_that_the_game_posted(run: Run, copy: Run, redis: Redis) -> None:
