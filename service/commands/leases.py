@@ -130,7 +130,10 @@ async def create_pool(
 ) -> None:
     """Create a pool, or change an existing one.
 
-    Examples:
+    A new pool is empty until resources are added to it.
+
+    For example:
+
         rankcurve pool create acme numbers
         rankcurve pool add acme numbers --region eu --file numbers.txt
         rankcurve pool watch acme numbers

@@ -113,7 +113,8 @@ async def create(
     `last` keeps the latest. `high` or `low` says which values rank first: by default `low` for `min`, otherwise `high`.
     `scale` is the number of decimals.
 
-    Examples:
+    For example:
+
         rankcurve board create season -c xp:sum:high -c best_lap:min:low:scale=3
         rankcurve board create season --spec season.json
         rankcurve board create spring -c xp:sum --closes-at 2026-05-31T22:00:00Z --keep-seconds 2592000

@@ -17,11 +17,14 @@ from service.commands.boards.boards import (
 )
 from service.commands.reading.ranks import bracket_text
 from service.commands.tables import show_json, show_records, show_table
-from service.commands.target import JsonOption, NumbersAreArguments, delete_command, service_command, take
+from service.commands.target import JsonOption, NumbersAreArguments, delete_command, fail, service_command, take
 
 READ_ONLY_MEMBERS = ("id", "boards", "created_at")
 FamilyArgument = Annotated[str, typer.Argument(metavar="FAMILY", help="Id of the family.", show_default=False)]
-PeriodOption = Annotated[str, typer.Option(help="all, year, month, week or day.")]
+PeriodOption = Annotated[
+    str | None,
+    typer.Option(help="all, year, month, week or day. Default: all, or the first that the family has instead."),
+]
 AtOption = Annotated[str | None, typer.Option(help="A time in the period, like 2026-12-05T00:00:00Z. Default: now.")]
 WithinArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[FACET=VALUE]…", help="Values of facets.", show_default=False)
@@ -76,7 +79,8 @@ async def create(
 
     Columns are written as for `rankcurve board create`.
 
-    Examples:
+    For example:
+
         rankcurve family create game -c xp:sum:high --period all --period week --facets org --time-zone Europe/Berlin
         rankcurve family create game --spec game.json
     """
@@ -108,21 +112,32 @@ def delete(family: FamilyArgument) -> str:
     return family_path(family)
 
 
+async def choose_period(client: AsyncClient, family: str, *, closing: bool = False) -> str:
+    """Return the period of a family that a command shows if none is named. `closing`: leave out `all`, as it stays."""
+    periods: list[str] = (await client.request("GET", family_path(family), Record))["periods"]
+    found = [name for name in periods if name != "all"] if closing else sorted(periods, key="all".__ne__)
+    if not found:
+        fail(f"{family} has no period that closes")
+    return found[0]
+
+
 @family_app.command("board")
 @service_command()
 async def board(
     client: AsyncClient,
     family: FamilyArgument,
     within: WithinArgument = None,
-    period: PeriodOption = "all",
+    period: PeriodOption = None,
     at: AtOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the id of a family's board for a period and facet values. Commands such as `rankcurve top` take this id.
 
-    Example:
+    For example:
+
         rankcurve top "$(rankcurve family board game --period week org=7)" -c xp
     """
+    period = period or await choose_period(client, family)
     query = {**parse_pairs(within, "FACET=VALUE"), "period": period, "at": at or None}
     found = await client.request("GET", f"{family_path(family)}/boards", Record, query=query)
     if as_json:
@@ -138,11 +153,12 @@ async def list_values(
     family: FamilyArgument,
     facet: Annotated[str, typer.Argument(help="The facet whose values are listed.", show_default=False)],
     within: WithinArgument = None,
-    period: PeriodOption = "all",
+    period: PeriodOption = None,
     at: AtOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the values of a facet in a period, each with the id of its board and that board's number of entries."""
+    period = period or await choose_period(client, family)
     query = {**parse_pairs(within, "FACET=VALUE"), "period": period, "facet": facet, "at": at or None}
     found = await take(client.list_records(f"{family_path(family)}/facets", "values", Record, query))
     columns = {"value": facet, "entries": "entries", "board": "board"}
@@ -157,12 +173,15 @@ async def history(
     owner: Annotated[str, typer.Argument(metavar="OWNER", help="Whose positions.", show_default=False)],
     column: Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)],
     within: WithinArgument = None,
-    period: Annotated[str, typer.Option(help="year, month, week or day.")] = "day",
+    period: Annotated[
+        str | None, typer.Option(help="year, month, week or day. Default: the first that the family has.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Number of periods.")] = 30,
     as_json: JsonOption = False,
 ) -> None:
     """Show an owner's final positions in the closed periods, newest first."""
     facets = parse_pairs(within, "FACET=VALUE")
+    period = period or await choose_period(client, family, closing=True)
     found = await take(client.history(family, owner, column, period=period, facets=facets), limit)
     if as_json:
         show_json(found)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 from rankcurve import AsyncClient
-from rankcurve.answers import Record
+from rankcurve.answers import ENCODER, Record
 from rankcurve.client import owner_path
 
 from service.commands.tables import show_json
@@ -65,12 +65,12 @@ def erase(
 async def posts(
     client: AsyncClient,
     owner: OwnerArgument,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="So many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="At most this many.")] = 20,
 ) -> None:
     """Print an owner's newest posts, one JSON object on each line."""
     answer = await client.request("GET", owner_path(owner, "posts"), Record, query={"limit": limit})
     for post in answer["posts"]:
-        show_json(post)
+        typer.echo(ENCODER.encode(post).decode())
 
 
 @owner_app.command("profile", cls=NumbersAreArguments)

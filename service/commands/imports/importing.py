@@ -30,8 +30,8 @@ RedisOption = Annotated[
         "--redis",
         metavar="URL KEY",
         show_default=False,
-        help="Copy a sorted set of Redis instead of a file: redis://host:6379/0 and the name of the set. Scores "
-        "replace what the leaderboard has, so this needs a key with the role ops.",
+        help="Copy a sorted set of Redis instead of a file: redis://host:6379/0 and the name of the set, before BOARD. "
+        "Scores replace what the leaderboard has, so this needs a key with the role ops.",
     ),
 ]
 MergeOption = Annotated[
@@ -158,11 +158,11 @@ def import_posts(
     A sorted set may change while it is copied. Each score replaces the owner's value, so a second import once Redis is
     at rest makes both equal, except that members which were removed from Redis stay.
 
-    The leaderboard must exist. Examples:
+    The leaderboard must exist. For example:
 
         rankcurve board create season --column xp:sum:high
         rankcurve import season players.csv --owner-column id --column xp=score
-        rankcurve import --redis redis://localhost:6379 arena season
+        rankcurve import --redis redis://localhost:6379 KEY_IN_REDIS season
     """
     source = choose_source(file, owner_column, delimiter, label, redis, merge=merge, queued=queued)
     resume_path = resume_file or source.resume_path(board)

@@ -46,7 +46,8 @@ def move(
     until the last changes are copied. If the command is killed, the leaderboard stays where it was: run the command
     again after a minute. The leaderboards of a family share a partition and do not move.
 
-    Example:
+    For example:
+
         rankcurve partition move season 3 --store postgresql://USER@HOST/DATABASE
     """
     from storage.entries.board_copy import begin_copy
@@ -71,7 +72,8 @@ def split(
     If the command is killed, the leaderboard stays as it was: run the command again after a minute. On SQLite, stop the
     service first.
 
-    Example:
+    For example:
+
         rankcurve board split season 8 --store postgresql://USER@HOST/DATABASE
     """
     from storage.segments.board_split import begin_split

@@ -176,7 +176,7 @@ async def create(
     The first key of a service that runs without keys must have the role ops. From then on every caller needs a key.
     If no service runs, create the key in the store itself.
 
-    Examples:
+    For example:
         export RANKCURVE_KEY=$(rankcurve keys create me --role ops)
 
         rankcurve keys create me --role ops --store sqlite:///data/rankcurve.db

@@ -61,7 +61,8 @@ def init(
 
     A service creates an ordinary store with one partition by itself. Only this command creates several partitions.
 
-    Example:
+    For example:
+
         rankcurve store init --partitions 4 --store postgresql://USER@HOST/DATABASE
     """
     settings = read_settings({"store": store, "create_store": True}, assignments, config)

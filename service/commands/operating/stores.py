@@ -47,7 +47,8 @@ def backup(
     The copy holds the store at one moment, with every post that was acknowledged before that moment. The command checks
     the copy before it gives it the name FILE.
 
-    Example:
+    For example:
+
         rankcurve backup /backup/rankcurve-$(date +%F).db
     """
     from storage.engines.sqlite_backup import back_up_store  # imported here: the other commands need no driver

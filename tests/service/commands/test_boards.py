@@ -1,11 +1,13 @@
 """`rankcurve board …` and `rankcurve family …` turn their arguments into a spec, and print answers as tables."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import typer
 
+from service.cli import app
 from service.commands.boards.boards import parse_column
 from tests.service.cli_fake_service import FakeService, run
 
@@ -139,6 +141,44 @@ def test_the_board_of_a_time_prints_as_one_line_and_facet_values_as_a_table(fake
     assert [each["entries"] for each in json.loads(values.stdout)] == [3, 4, 5], "every page is read"
     table = run("family", "facets", "game", "org", fake=fake)
     assert "game:all:org=2" in table.stdout
+
+
+@pytest.mark.parametrize(("periods", "listed", "closed"), [("all week day", "all", "week"), ("week", "week", "week")])
+def test_commands_of_families_have_a_period_that_the_family_has(
+    fake: FakeService, periods: str, listed: str, closed: str
+) -> None:
+    run("family", "create", "f", "-c", "xp:sum", *f" {periods}".replace(" ", " --period ").split(), fake=fake, code=0)
+    assert run("family", "board", "f", fake=fake, code=0).stdout == f"f:{listed}:org=None\n"
+    run("family", "facets", "f", "org", fake=fake, code=0)
+    assert f"period={listed}" in fake.requests[-1][1]
+    run("family", "history", "f", "ada", "xp", fake=fake, code=0)
+    assert f"period={closed}" in fake.requests[-1][1]
+
+
+def test_a_family_without_a_period_that_closes_has_no_history(fake: FakeService) -> None:
+    run("family", "create", "f", "-c", "xp:sum", fake=fake, code=0)
+    assert "f has no period that closes" in run("family", "history", "f", "ada", "xp", fake=fake, code=1).stderr
+
+
+def list_commands(group: typer.core.TyperGroup, *words: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the words and the docstring of every command."""
+    for name, command in group.commands.items():
+        if isinstance(command, typer.core.TyperGroup):
+            yield from list_commands(command, *words, name)
+        else:
+            yield (*words, name), command.help or ""
+
+
+COMMANDS = dict(list_commands(typer.main.get_command(app)))  # type: ignore[arg-type]
+EXAMPLES = [(words, help) for words, help in COMMANDS.items() if "For example:" in help]
+
+
+@pytest.mark.parametrize(("words", "text"), EXAMPLES, ids=[" ".join(words) for words, _ in EXAMPLES])
+def test_each_example_in_the_help_of_a_command_has_a_line(words: tuple[str, ...], text: str) -> None:
+    shown = [line.strip() for line in run(*words, "--help", code=0).stdout.splitlines()]
+    examples = [line.strip() for line in text.splitlines() if line.startswith("    rankcurve")]
+    assert examples
+    assert [line for line in shown if line in examples] == examples
 
 
 def test_a_history_prints_one_line_for_each_period_of_every_page(fake: FakeService) -> None:

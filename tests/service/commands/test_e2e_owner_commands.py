@@ -75,7 +75,9 @@ def test_the_journal_and_the_posts_of_an_owner_are_printed_line_by_line(serving:
     assert [line["owner"] for line in lines] == ["ada", "bob", "cleo", "ada"]
     rest = run("journal", "--after", str(lines[2]["seq"])).stdout.splitlines()
     assert [json.loads(line)["stats"] for line in rest] == [{"xp": 5}]
-    assert '"xp": 5' in run("owner", "posts", "ada", "-n", "1").stdout
+    [newest, first] = [json.loads(line) for line in run("owner", "posts", "ada").stdout.splitlines()]
+    assert [newest["stats"], first["stats"]] == [{"xp": 5}, {"xp": 30}]
+    assert [json.loads(run("owner", "posts", "ada", "-n", "1").stdout)] == [newest]
 
 
 def test_each_event_of_a_stream_is_printed_at_once(serving: Process) -> None:
