@@ -10,10 +10,17 @@ from msgspec import UNSET, Meta, UnsetType
 from .problems import ProblemError, clip_text
 from .queries import ListQuery
 from .requests import Instant, at_most
-from .values import NO_CONTROL_PATTERN, NO_NUL_PATTERN, Time, normalise_text
+from .values import (
+    ANY_NAME_PATTERN,
+    NO_CONTROL_PATTERN,
+    NO_NUL_PATTERN,
+    PATTERN_WORDS,
+    REGION_PATTERN,
+    Time,
+    normalise_text,
+)
 
 CLIENT_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"  # the id of a client or of a pool
-REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
 LEASE_KEY_CHARS_MAX = 200
 RESOURCE_CHARS_MAX = 500
 PARTITIONS_MAX = 1_000
@@ -44,7 +51,7 @@ ResourceText = Annotated[
 class PutClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings of a client: a name for people to read."""
 
-    name: Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern="^[^\\x00]*$")] | UnsetType = UNSET
+    name: Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=ANY_NAME_PATTERN)] | UnsetType = UNSET
 
 
 class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -214,7 +221,9 @@ class LeaseEventLine(msgspec.Struct, frozen=True, kw_only=True):
 def parse_client_or_pool_id(text: str, *, pointer: str) -> str:
     if _NAME.fullmatch(text):
         return text
-    raise ProblemError("bad_request", f"{clip_text(text)!r} is not an id: {CLIENT_PATTERN}", pointer=pointer)
+    raise ProblemError(
+        "bad_request", f"{clip_text(text)!r} is not an id: {PATTERN_WORDS[CLIENT_PATTERN]}", pointer=pointer
+    )
 
 
 def parse_lease_key(text: str, *, pointer: str = "key") -> str:

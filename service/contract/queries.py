@@ -27,6 +27,7 @@ from .values import (
     DECIMAL_PATTERN,
     INT64_MAX,
     SEARCH_PATTERN,
+    TIME_WORDS,
     parse_board_id,
     parse_column,
 )
@@ -275,7 +276,7 @@ _FORMS: dict[type[msgspec.inspect.Type], tuple[re.Pattern[str], str]] = {
     msgspec.inspect.IntType: (re.compile(_WHOLE), "a whole number"),
     msgspec.inspect.FloatType: (re.compile(_WHOLE + r"(\.[0-9]+)?([eE][+-]?[0-9]+)?"), "a number"),
     msgspec.inspect.BoolType: (re.compile("true|false"), "true or false"),
-    msgspec.inspect.DateTimeType: (re.compile("[0-9]{4}-.*"), "a time as in ISO 8601"),
+    msgspec.inspect.DateTimeType: (re.compile("[0-9]{4}-.*"), TIME_WORDS),
 }
 
 

@@ -12,10 +12,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from .problems import FieldError, ProblemError, clip_text
+from .values import PATTERN_WORDS, TIME_WORDS
 
 T = TypeVar("T")
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>(?:key in )?\$[^`]*)`)?$", re.DOTALL)
+_PATTERN = re.compile(r"Expected `str` matching regex '(.*)'", re.DOTALL)
+_TIME = re.compile(r"Invalid RFC3339 encoded datetime|Expected `datetime`.*", re.DOTALL)
 _UNKNOWN_FIELD = re.compile(r"unknown field `(.*)`", re.DOTALL)
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -87,6 +90,10 @@ def _misshapen(message: str, prefix: str, where: str) -> ProblemError:
     code = "bad_request"
     if unknown:
         code, pointer = "unknown_field", f"{pointer}/{pointer_token(unknown[1])}"
+    elif (matching := _PATTERN.fullmatch(what)) and matching[1] in PATTERN_WORDS:
+        what = f"Expected {PATTERN_WORDS[matching[1]]}"
+    elif _TIME.fullmatch(what):
+        what = f"Expected {TIME_WORDS}"
     what = clip_text(what)
     return ProblemError(code, f"{where}{what} at {pointer or 'the top'}", errors=[FieldError(pointer, what)])
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from storage.boards.family_ids import FAMILY_PATTERN, ID_CHARS_MAX, is_family_id, names_family_board
+from storage.boards.family_ids import FACET_PATTERN, FAMILY_PATTERN, ID_CHARS_MAX, is_family_id, names_family_board
 from storage.errors import StoreDamagedError
 from storage.periods import ALIASES
 
@@ -38,9 +38,24 @@ ALIASES_DESCRIPTION = (
 )
 COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
 DECIMAL_PATTERN = "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
 NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 NO_NUL_PATTERN = "^[^\\u0000]+$"
 SEARCH_PATTERN = "^[^\\u0000]*$"  # of text that is only looked for
+ANY_NAME_PATTERN = "^[^\\x00]*$"
+KEY_NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+(?![\\s\\S])"  # `$` at the end would also allow a final line end
+_ID_WORDS = "1 to 128 letters, digits and ._:=,@+- of ASCII, a letter or digit first"
+PATTERN_WORDS = {  # by pattern: which texts match it, for the messages of errors
+    BOARD_PATTERN: _ID_WORDS,
+    ANY_BOARD_PATTERN: _ID_WORDS,
+    COLUMN_PATTERN: "1 to 48 lower-case letters, digits and _, a letter first",
+    FAMILY_PATTERN: "1 to 32 letters, digits, _ and - of ASCII, a letter or digit first",
+    FACET_PATTERN: "1 to 16 lower-case letters, digits and _, a letter first",
+    ANY_NAME_PATTERN: "a text without NUL",
+    KEY_NAME_PATTERN: "a text without control characters",
+    REGION_PATTERN: "1 to 32 letters, digits and ._- of ASCII, a letter or digit first",
+}
+TIME_WORDS = "a time such as 2026-12-31T23:00:00Z"
 
 if TYPE_CHECKING:
     Number: TypeAlias = int | msgspec.Raw
@@ -212,21 +227,22 @@ def parse_board_id(text: str, *, pointer: str = "board") -> str:
     """Return the text if it is the id of a leaderboard. Raises ProblemError `bad_request` if it is not."""
     if _BOARD.fullmatch(text) or (BOARD_ID_CHARS_MAX < len(text) <= ID_CHARS_MAX and names_family_board(text)):
         return text
-    raise ProblemError("bad_request", f"{clip_text(text)!r} is not a leaderboard id: {BOARD_PATTERN}", pointer=pointer)
+    raise ProblemError("bad_request", f"{clip_text(text)!r} is not a leaderboard id: {_ID_WORDS}", pointer=pointer)
 
 
 def parse_family_id(text: str) -> str:
     if is_family_id(text):
         return text
-    raise ProblemError(
-        "bad_request", f"{clip_text(text)!r} is not the id of a family: {FAMILY_PATTERN}", pointer="family"
-    )
+    detail = f"{clip_text(text)!r} is not the id of a family: {PATTERN_WORDS[FAMILY_PATTERN]}"
+    raise ProblemError("bad_request", detail, pointer="family")
 
 
 def parse_column(text: str, *, pointer: str = "column") -> str:
     if _COLUMN.fullmatch(text):
         return text
-    raise ProblemError("bad_request", f"{clip_text(text)!r} is not a column name: {COLUMN_PATTERN}", pointer=pointer)
+    raise ProblemError(
+        "bad_request", f"{clip_text(text)!r} is not a column name: {PATTERN_WORDS[COLUMN_PATTERN]}", pointer=pointer
+    )
 
 
 def parse_post_id(text: str, *, pointer: str = "/post_id") -> str:

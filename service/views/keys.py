@@ -14,13 +14,12 @@ from service.contract.cursors import KeyCursor
 from service.contract.keys import Role
 from service.contract.queries import ListQuery
 from service.contract.routes import Call, Reply, Route
-from service.contract.values import Time, format_us
+from service.contract.values import KEY_NAME_PATTERN, Time, format_us
 from service.key_store import StoreKeys
 from storage.boards.api_keys import StoredKey
 from storage.errors import StorageError
 
 NAME_CHARS_MAX = 200
-NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+(?![\\s\\S])"  # `$` at the end would also allow a final line end
 _TAG = "Access"
 
 RoleName = Literal["reader", "writer", "ops"]
@@ -29,7 +28,7 @@ RoleName = Literal["reader", "writer", "ops"]
 class PostKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An API key to create. `name` says whom the key is for, and `role` what its holder may do."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN)]
+    name: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=KEY_NAME_PATTERN)]
     role: RoleName
 
 

@@ -54,8 +54,9 @@ class Problem(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """Return the code, the detail and the first pointers of the problem on one line, without control characters."""
         text = f"{self.code or 'error'}: {self.detail or self.title or 'no detail given'}"
-        shown = [f"{error.pointer or '/'} {self._added_detail(error.detail)}".strip() for error in self.errors[:3]]
-        more = len(self.errors) - len(shown)
+        added = [error for error in self.errors if not (error.detail in self.detail and error.pointer in self.detail)]
+        shown = [f"{error.pointer or '/'} {self._added_detail(error.detail)}".strip() for error in added[:3]]
+        more = len(added) - len(shown)
         if shown:
             text += f" ({'; '.join(shown)}{f'; and {more} more' if more > 0 else ''})"
         return one_line(text)

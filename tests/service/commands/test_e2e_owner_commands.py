@@ -55,6 +55,31 @@ def test_an_operator_hides_shows_and_erases_an_owner(serving: Process, run: Run)
     assert top(serving) == ["ada", "cleo"]
 
 
+ID = "letters, digits and ._:=,@+- of ASCII, a letter or digit first"
+LOWER = "lower-case letters, digits and _, a letter first"
+TIME = "a time such as 2026-12-31T23:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("board create zz -c XP:sum", f"Expected 1 to 48 {LOWER} at /columns/0/name"),
+        ("board create zz -c xp:sum --closes-at tomorrow", f"Expected {TIME} at /closes_at"),
+        ("board create zz -c xp:sum --closes-at 2030-01-01T00:00:00", f"Expected {TIME} at /closes_at"),
+        ("board create z/z -c xp:sum", f"'z/z' is not a leaderboard id: 1 to 128 {ID}"),
+        ("family create g! -c xp:sum", "'g!' is not the id of a family: 1 to 32 letters, digits, _ and - of ASCII"),
+        ("family create g -c xp:sum --facets Org", f"Expected 1 to 16 {LOWER} at /facets/1/0"),
+        ("top b -c XP", f"'XP' is not a column name: 1 to 48 {LOWER}"),
+        ("family board g --period week --at tomorrow", f"at takes {TIME}, not 'tomorrow'"),
+    ],
+)
+def test_a_wrong_name_or_time_is_explained_once_and_in_words(run: Run, words: str, message: str) -> None:
+    told = run(*words.split(), code=1).stderr
+    assert message in told
+    assert not re.search(r"regex|\^\[|RFC ?3339", told)
+    assert told.count("letters") + told.count("a time") == 1, "the message is not repeated"
+
+
 def test_the_fastest_lap_leads_a_board_that_was_created_as_min(serving: Process, run: Run) -> None:
     run("board", "create", "laps", "-c", "lap:min")
     call(serving, "POST", "/v1/leaderboards/laps/posts", [

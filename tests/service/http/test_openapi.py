@@ -11,6 +11,7 @@ import pytest
 
 from config import Settings
 from service.contract.keys import Role
+from service.contract.values import PATTERN_WORDS
 from service.http import openapi_examples
 from service.http.openapi import build_document, find_status, list_codes
 from tests.service.openapi_checks import DOCUMENT, ROUTE_TABLE, faults_of
@@ -210,3 +211,28 @@ def test_every_operation_has_an_example_of_what_it_takes_and_of_what_it_answers(
             continue
         described = [*operation.get("parameters", ()), operation.get("requestBody", {}), operation["responses"]]
         assert '"example"' in json.dumps(described), f"{method} {path}"
+
+
+def _list_patterns(kind: Any, seen: set[Any]) -> Iterator[str]:
+    """Yield the patterns that msgspec checks in values of a type."""
+    if isinstance(kind, msgspec.inspect.StrType) and kind.pattern is not None:
+        yield kind.pattern
+    if isinstance(kind, msgspec.inspect.StructType):
+        if kind.cls in seen:
+            return
+        seen.add(kind.cls)
+        for field in kind.fields:
+            yield from _list_patterns(field.type, seen)
+    for name in ("type", "types", "item_type", "item_types", "key_type", "value_type"):
+        inner = getattr(kind, name, ())
+        for each in inner if isinstance(inner, tuple) else (inner,):
+            yield from _list_patterns(each, seen)
+
+
+def test_every_pattern_of_a_body_has_words_for_its_error() -> None:
+    bodies = [
+        kind for route in ROUTE_TABLE for kind in (route.body if isinstance(route.body, tuple) else (route.body,))
+    ]
+    found = {each for body in bodies if body for each in _list_patterns(msgspec.inspect.type_info(body), set())}
+    assert len(found) >= 6
+    assert found <= PATTERN_WORDS.keys()
