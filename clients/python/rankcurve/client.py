@@ -97,6 +97,10 @@ class _OwnerPosts(msgspec.Struct, frozen=True):
     posts: list[JournalLine]
 
 
+class _OwnerEntries(msgspec.Struct, frozen=True):
+    entries: int
+
+
 class _Profile(msgspec.Struct, frozen=True):
     profile: Record
 
@@ -446,19 +450,31 @@ class Operations(Generic[Transport, Buffer, Holders]):
         yield from self._walk_list(path, "history", PastPosition, query)
 
     @operation
-    def hide_owner(self, owner: str) -> Program[None]:
-        """Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged."""
-        yield from self._sender.send(Send("PUT", owner_path(owner, "hidden")))
+    def hide_owner(self, owner: str) -> Program[int]:
+        """Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged.
+
+        Return on how many boards, archived ones included, the owner has or had an entry.
+        """
+        reply: Reply = yield from self._sender.send(Send("PUT", owner_path(owner, "hidden")))
+        return decode(reply.content, _OwnerEntries).entries
 
     @operation
-    def show_owner(self, owner: str) -> Program[None]:
-        """Show a hidden owner again (role `ops`)."""
-        yield from self._sender.send(Send("DELETE", owner_path(owner, "hidden")))
+    def show_owner(self, owner: str) -> Program[int]:
+        """Show a hidden owner again (role `ops`).
+
+        Return on how many boards, archived ones included, the owner has or had an entry.
+        """
+        reply: Reply = yield from self._sender.send(Send("DELETE", owner_path(owner, "hidden")))
+        return decode(reply.content, _OwnerEntries).entries
 
     @operation
-    def erase_owner(self, owner: str) -> Program[None]:
-        """Erase an owner everywhere: the entries, the profile, and the name and posts in the journal (role `ops`)."""
-        yield from self._sender.send(Send("DELETE", owner_path(owner), repeatable=False))
+    def erase_owner(self, owner: str) -> Program[int]:
+        """Erase an owner everywhere: the entries, the profile, and the name and posts in the journal (role `ops`).
+
+        Return on how many boards, archived ones included, the owner has or had an entry.
+        """
+        reply: Reply = yield from self._sender.send(Send("DELETE", owner_path(owner), repeatable=False))
+        return decode(reply.content, _OwnerEntries).entries
 
     @operation
     def profile(self, owner: str) -> Program[Record]:

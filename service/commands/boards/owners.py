@@ -7,6 +7,7 @@ import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import ENCODER, Record
 from rankcurve.client import owner_path
+from rankcurve.errors import one_line
 
 from service.commands.tables import show_json
 from service.commands.target import (
@@ -26,20 +27,24 @@ owner_app = typer.Typer(
 OwnerArgument = Annotated[str, typer.Argument(metavar="OWNER", help="Whom.", show_default=False)]
 
 
+def say_changed(owner: str, changed: str, entries: int) -> None:
+    """Say on stderr what has happened to an owner, with a warning if no leaderboard has an entry of that name."""
+    warning = "" if entries else "; warning: there are no entries of this owner, so the name may be misspelled"
+    typer.echo(f"{one_line(owner)} is {changed}{warning}", err=True)
+
+
 @owner_app.command("hide", cls=NumbersAreArguments)
 @service_command()
 async def hide(client: AsyncClient, owner: OwnerArgument) -> None:
     """Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged."""
-    await client.hide_owner(owner)
-    typer.echo(f"{owner} is hidden", err=True)
+    say_changed(owner, "hidden", await client.hide_owner(owner))
 
 
 @owner_app.command("show", cls=NumbersAreArguments)
 @service_command()
 async def show(client: AsyncClient, owner: OwnerArgument) -> None:
     """Show a hidden owner again (role `ops`)."""
-    await client.show_owner(owner)
-    typer.echo(f"{owner} is shown", err=True)
+    say_changed(owner, "shown", await client.show_owner(owner))
 
 
 @owner_app.command("erase", cls=NumbersAreArguments)
@@ -54,8 +59,7 @@ def erase(
         typer.confirm(f"Erasing can't be undone. Erase {owner} everywhere?", abort=True)
 
     async def action(client: AsyncClient) -> None:
-        await client.erase_owner(owner)
-        typer.echo(f"{owner} is erased", err=True)
+        say_changed(owner, "erased", await client.erase_owner(owner))
 
     call_service(url, key, action)
 

@@ -124,6 +124,12 @@ class OwnerBoards(msgspec.Struct, frozen=True):
     next: str | None
 
 
+class OwnerEntries(msgspec.Struct, frozen=True):
+    """On how many leaderboards, archived ones included, an owner has or had an entry. 0: the name may be wrong."""
+
+    entries: int
+
+
 class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A family: its full specification, and how many of its leaderboards have received posts.
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from service.context import Context
+from service.contract.responses.boards import OwnerEntries
 from service.contract.routes import Call
 from storage.archive.archive_reader import ArchivedEntries, list_archives_of_owner, note_change
 from storage.boards.boards import find_boards_by_key, find_keys_ever
@@ -41,7 +42,7 @@ HIDDEN_MORE = 100_000  # the most hidden rows that an owner may have on boards o
 TOKEN_BYTES = 8
 ROUNDS_MAX = 4  # the first round works on every board, the others on boards that have moved since they were listed
 _Work = Callable[[list[Entries]], Program[object]]
-_ArchiveWork = Callable[[list[Board], str], Program[None]]
+_ArchiveWork = Callable[[list[Board], str], Program[int]]  # returns on how many of the boards the owner has an entry
 _Positions = dict[int, dict[int, int]]  # log positions by partition, and then by board key
 
 
@@ -79,7 +80,7 @@ def _erase(boards: list[Entries], owner: str, now_us: int, until: _Positions) ->
             until.setdefault(number, {}).update(dict.fromkeys(erased, mark - 1))
 
 
-async def erase_owner(context: Context, call: Call) -> None:
+async def erase_owner(context: Context, call: Call) -> OwnerEntries:
     """Erase entries, profile, and the owner's name and posts in the journal."""
     owner, until = call.path["owner"], _Positions()
     # Drop queued posts first. When `drop_queued` returns, the posts that a worker had already taken from the queue are
@@ -87,9 +88,10 @@ async def erase_owner(context: Context, call: Call) -> None:
     await drop_queued(context.store, owner)
     begun = await context.store.read(lambda: in_each_partition(change_log.take_mark))
     await _on_every_board(context, owner, lambda boards: _erase(boards, owner, context.now_us(), until))
-    await _on_every_archive(context, owner, _erase_archived)
+    archived = await _on_every_archive(context, owner, _erase_archived)
     await context.store.write(lambda: _forget(context, owner))
     await _rename(context, owner, until, {number: mark - 1 for number, mark in enumerate(begun)})
+    return OwnerEntries(archived + len({key for positions in until.values() for key in positions}))
 
 
 def _forget(context: Context, owner: str) -> Program[None]:
@@ -125,25 +127,30 @@ async def _rename_in(store: Store, owner: str, rename: Callable[..., Program[int
                 done = await store.write(partial(rename, stretch, past=done))
 
 
-async def hide_owner(context: Context, call: Call) -> None:
+async def hide_owner(context: Context, call: Call) -> OwnerEntries:
     owner = call.path["owner"]
     await _mark(context, owner, hide=True)
     await _on_every_board(
         context, owner, lambda boards: hidden_statements.hide_owner(boards, owner, now_us=context.now_us())
     )
-    await _on_every_archive(context, owner, _note_archived)
+    archived = await _on_every_archive(context, owner, _note_archived)
+    return OwnerEntries(archived + len(await _list_hidden_boards(context, owner)))
 
 
-async def show_owner(context: Context, call: Call) -> None:
+async def show_owner(context: Context, call: Call) -> OwnerEntries:
     owner = call.path["owner"]
     await _mark(context, owner, hide=False)
-    limit = context.settings.catalog_boards_max
-    listing = partial(hidden_statements.list_hidden_boards, owner, limit=limit)
-    keys = set[int]().union(*await context.store.read(lambda: in_each_partition(listing)))
+    keys = await _list_hidden_boards(context, owner)
     await _on_every_board(
         context, owner, lambda boards: hidden_statements.show_owner(boards, owner, now_us=context.now_us()), keys
     )
-    await _on_every_archive(context, owner, _note_archived)
+    return OwnerEntries(len(keys) + await _on_every_archive(context, owner, _note_archived))
+
+
+async def _list_hidden_boards(context: Context, owner: str) -> set[int]:
+    """Return the keys of the boards on which the owner has a hidden row."""
+    listing = partial(hidden_statements.list_hidden_boards, owner, limit=context.settings.catalog_boards_max)
+    return set[int]().union(*await context.store.read(lambda: in_each_partition(listing)))
 
 
 async def _mark(context: Context, owner: str, *, hide: bool) -> None:
@@ -195,31 +202,44 @@ def _on_live(boards: list[Entries], owner: str, work: _Work) -> Program[set[int]
     return moved
 
 
-async def _on_every_archive(context: Context, owner: str, work: _ArchiveWork) -> None:
-    """Run `work` on each archive that may have the owner, in transactions that change a bounded number of archives."""
-    after_key = -1
+async def _on_every_archive(context: Context, owner: str, work: _ArchiveWork) -> int:
+    """Run `work` on each archive that may have the owner, in transactions that change a bounded number of archives.
+
+    Return how many have an entry of the owner.
+    """
+    after_key, entries = -1, 0
     while True:
         listing = partial(list_archives_of_owner, owner, after_key=after_key, limit=ARCHIVES_A_STEP)
         found = await context.store.read(partial(in_each_partition, listing))
         keys = sorted(key for theirs in found for key in theirs)[:ARCHIVES_A_STEP]
         if keys:
-            await context.store.write(partial(_in_archives, keys, owner, work))
+            entries += await context.store.write(partial(_in_archives, keys, owner, work))
             after_key = keys[-1]
         if len(keys) < ARCHIVES_A_STEP:
-            return
+            return entries
 
 
-def _in_archives(keys: list[int], owner: str, work: _ArchiveWork) -> Program[None]:
+def _in_archives(keys: list[int], owner: str, work: _ArchiveWork) -> Program[int]:
+    entries = 0
     boards = yield from find_boards_by_key(keys, held=True)
     # Skip an archive that is still being written. Its writer begins again, because the owner's row was removed.
     for partition, theirs in by_partition(board for board in boards.values() if board.archived_us is not None):
-        yield from in_partition(partition, work(theirs, owner))
+        entries += yield from in_partition(partition, work(theirs, owner))
+    return entries
 
 
-def _erase_archived(boards: list[Board], owner: str) -> Program[None]:
+def _erase_archived(boards: list[Board], owner: str) -> Program[int]:
+    entries = 0
     for board in boards:
-        yield from ArchivedEntries(board).remove_entry(owner, ChangeKind.ERASED)
+        entries += (yield from ArchivedEntries(board).remove_entry(owner, ChangeKind.ERASED)) is not None
+    return entries
 
 
-def _note_archived(boards: list[Board], _owner: str) -> Program[None]:
-    yield from note_change(boards)
+def _note_archived(boards: list[Board], owner: str) -> Program[int]:
+    changed = []
+    for board in boards:
+        entries = ArchivedEntries(board)
+        if (yield from entries.find_entries([owner])) or (yield from entries.of_hidden([owner])):
+            changed.append(board)
+    yield from note_change(changed)
+    return len(changed)

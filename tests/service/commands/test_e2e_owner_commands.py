@@ -88,6 +88,16 @@ def test_the_fastest_lap_leads_a_board_that_was_created_as_min(serving: Process,
     assert [line.split()[1] for line in run("top", "laps").stdout.splitlines()[1:]] == ["fast", "slow"]
 
 
+@pytest.mark.parametrize("words", ["hide", "show", "erase --yes"])
+def test_a_change_of_an_owner_without_entries_comes_with_a_warning(serving: Process, run: Run, words: str) -> None:
+    post(serving, dan=5)
+    for owner, warns in (("nobody-at-all", True), ("dan", words == "show"), ("dan", words != "hide")):
+        told = run("owner", *words.split(), owner, code=0).stderr
+        assert told.startswith(f"{owner} is ")
+        assert ("warning: there are no entries of this owner" in told) == warns, (words, owner)
+    run("owner", "erase", "dan", "--yes")
+
+
 def test_a_profile_is_stored_and_printed(run: Run) -> None:
     run("owner", "profile", "ada", '{"name": "Ada"}')
     assert json.loads(run("owner", "profile", "ada").stdout) == {"name": "Ada"}
