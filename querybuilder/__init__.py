@@ -36,6 +36,7 @@ from querybuilder.schema import (
     drop_index,
     drop_table,
     measure_schemas,
+    rename_table,
 )
 from querybuilder.select import Lock, Select, Union, recursive, rows, select, union_all
 from querybuilder.terms import (

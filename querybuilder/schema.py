@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from querybuilder.arguments import constant_kind
-from querybuilder.dialect import Dialect, SqlType, quote_table
+from querybuilder.dialect import Dialect, SqlType, quote, quote_table
 from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
 from querybuilder.render import Command, Node, Query, Rendering, Statement
 from querybuilder.select import render_where
@@ -136,6 +136,11 @@ def add_column(table: str, name: str, kind: SqlType, *, sortable: bool = True) -
     """Return a statement that adds a column. Existing rows have null in it."""
     column = ColumnDefinition(name, kind, null=True, sortable=sortable)
     return Definition(lambda out: f"ALTER TABLE {out.table(table)} ADD COLUMN {column.render(out)}")
+
+
+def rename_table(name: str, new_name: str) -> Query:
+    """Return a statement that renames a table, in its schema. Its indexes keep their names."""
+    return Definition(lambda out: f"ALTER TABLE {out.table(name)} RENAME TO {quote(out.dialect, new_name)}")
 
 
 def drop_table(name: str, *, if_exists: bool = False) -> Query:

@@ -151,7 +151,7 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The specification of a leaderboard. Opening and closing times can't be added or removed after its creation."""
+    """The specification of a leaderboard. A closing time can be added later, and no time can be removed."""
 
     opens_at: (
         Annotated[

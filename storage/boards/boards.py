@@ -28,6 +28,7 @@ from querybuilder import (
     param,
     plus,
     remainder,
+    rename_table,
     select,
     times,
     truncate,
@@ -325,10 +326,22 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
         segments = [replace(each, spec=of_segment, closes_us=closes_us) for each in board.segments]
         changed = replace(changed, segments=tuple(segments))
         yield from store_columns(board, spec=encode_spec(spec), **times_of(spec.season))
+    parts = []
     for part in changed.parts:
         yield from _change_part(part, len(board.spec.columns))
+        begins = board.spec.season is None and spec.season is not None and part.table_key is None
+        parts.append((yield from _rename_own_table(part)) if begins else part)
+    changed = replace(changed, segments=tuple(parts)) if changed.segments else parts[0]
     yield from store_states(changed.parts)
     return changed
+
+
+def _rename_own_table(board: Board) -> Program[Board]:
+    """Rename the table of a board, so that every process reads the board from the catalog before its next post."""
+    renamed = replace(board, rows_key=board.rows_key + 1)
+    yield rename_table(layout_of(board).table, layout_of(renamed).table).bind().at(board.partition)
+    yield from store_columns(board, rows_key=renamed.rows_key)
+    return renamed
 
 
 def _change_part(changed: Board, columns_before: int) -> Program[None]:
@@ -357,15 +370,15 @@ def check_times(board: Board, wanted: Season | None, *, now_us: int) -> None:
     """Raise `SpecConflictError` if the times of a board outside a family may not become those of `wanted`.
 
     A time may change only if every earlier decision to take or refuse a post stays right. Once a board has opened, its
-    opening time stays. A closed board stays closed. The end of an open board moves only to a time in the future.
+    opening time stays. A closed board stays closed. An open board gets an end, or another one, only in the future.
     """
     stored = board.spec.season
     if wanted == stored:
         return
-    if stored is None or wanted is None:
-        raise SpecConflictError(
-            "a leaderboard's times can't be added or removed after it was created", pointer="/closes_at"
-        )
+    if wanted is None:
+        raise SpecConflictError("a leaderboard's times can't be removed", pointer="/closes_at")
+    if stored is None:
+        stored = Season(None, None, wanted.grace_seconds, None)
     if wanted.opens_us != stored.opens_us:
         for opens_us in (stored.opens_us, wanted.opens_us):
             if opens_us is None or opens_us <= now_us:

@@ -126,7 +126,7 @@ def hold_rows_key(board: Board) -> Program[int]:
     rows = yield _HELD_BOARDS.bind(keys=[board.key])
     if not rows:
         raise UnknownBoardError(f"no leaderboard {board.id!r}")
-    [(_, _, rows_key, partition, archived_at, _)] = rows
+    [(_, _, rows_key, partition, archived_at, *_)] = rows
     if archived_at is not None or partition != board.partition:
         raise BoardChangedError
     return rows_key or 0
@@ -138,20 +138,24 @@ def hold_boards_with_rows(board_keys: Iterable[int]) -> Program[dict[int, int]]:
     Return the partitions of the boards that exist and are not archived, by board key.
     """
     rows = yield _HELD_BOARDS.bind(keys=sorted(board_keys))
-    return {key: partition for key, _, _, partition, archived_at, _ in rows if archived_at is None}
+    return {key: partition for key, _, _, partition, archived_at, *_ in rows if archived_at is None}
 
 
 def lock_rows_keys(boards: Iterable[Board]) -> Program[dict[int, int]]:
     """Lock the keys of the boards' rows in shared tables until the transaction ends, and return them by board key.
 
-    Leave out boards that were deleted, or moved to another partition.
+    Leave out boards that were deleted, moved to another partition, or got an end that their copies here do not have.
 
     A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
     these old rows would be lost. A board in a table of its own needs no lock: a write to a dropped table fails.
     """
-    places = {board.key: board.partition for board in boards}
-    rows = yield _HELD_BOARDS.bind(keys=list(places))
-    return {key: rows_key for key, _, rows_key, partition, *_ in rows if partition == places[key]}
+    copies = {board.key: board for board in boards}
+    rows = yield _HELD_BOARDS.bind(keys=list(copies))
+    return {
+        key: rows_key
+        for key, _, rows_key, partition, _, ends_us, *_ in rows
+        if partition == copies[key].partition and (ends_us is None or copies[key].spec.season is not None)
+    }
 
 
 class LiveBoard(NamedTuple):
@@ -159,19 +163,25 @@ class LiveBoard(NamedTuple):
 
     epoch: int
     partition: int
+    rows_key: int
+    ends: bool  # whether the board has an end, which it may get later
 
     @classmethod
     def of(cls, board: Board) -> "LiveBoard":
-        return cls(board.epoch, board.partition)
+        season = board.spec.season
+        return cls(board.epoch, board.partition, board.rows_key, season is not None and season.ends_us is not None)
 
 
 def read_live_boards(board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, LiveBoard]]:
     """Return the boards that still exist, by board key. `held`: lock these boards in the catalog."""
     rows = yield (_HELD_BOARDS if held else _LIVE_BOARDS).bind(keys=list(board_keys))
-    return {key: LiveBoard(epoch, partition) for key, epoch, _, partition, *_ in rows}
+    return {
+        key: LiveBoard(epoch, partition, rows_key or 0, ends_us is not None)
+        for key, epoch, rows_key, partition, _, ends_us, *_ in rows
+    }
 
 
-_LIVE = tuple(map(col, ("board_key", "epoch", "rows_key", "partition", "archived_at")))
+_LIVE = tuple(map(col, ("board_key", "epoch", "rows_key", "partition", "archived_at", "ends_at")))
 _AMONG = col("board_key").in_(param("keys")), col("segment").ge(0)  # a board with segments has no rows itself
 _LIVE_BOARDS = select(*_LIVE).from_(BOARDS).where(*_AMONG).packed().prepared()
 # Posts share the rows of boards. They queue for the advisory locks first, so that they do not overtake a transaction

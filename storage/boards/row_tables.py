@@ -86,7 +86,8 @@ def entries_table(board_key: int, *, moves: int = 0) -> str:
     """Return the name of a board's own table. `moves`: how often the board was moved to another partition.
 
     Each move gives the table a new name. So a process that does not know of a move never writes to a table that a later
-    move fills.
+    move fills. A board that gets an end gets a new name for its table, too, because posts to a board without one do not
+    ask whether it is closed.
     """
     return f"{ROW_TABLES_PREFIX}{board_key}" + (f"_{moves}" if moves else "")
 

@@ -17,7 +17,7 @@ import msgspec
 
 from config.settings import PostingSettings
 from querybuilder import BULK_ALIAS, Dialect, chained, col, count, plus, select
-from storage.boards.closed_boards import Closure, hold_closures, lock_rows_keys, read_live_boards
+from storage.boards.closed_boards import Closure, LiveBoard, hold_closures, lock_rows_keys, read_live_boards
 from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.entries.entries import Entries, TableRows, add_totals, build_totals_upsert, total_rows
 from storage.entries.hidden_owners import HiddenEntry, hidden_statements
@@ -166,7 +166,8 @@ class PostTransaction:
             named = [key for key in owners if not self._boards[key].entries.layout.shared]
             alive = (yield from read_live_boards(named)) if named else {}
             for key in named:
-                self._boards[key].exists = key in alive and alive[key].partition == self._places[key]
+                board = self._boards[key].entries.board
+                self._boards[key].exists = key in alive and alive[key][1:] == LiveBoard.of(board)[1:]  # in any epoch
         yield from self._find_moved()
         yield from self._find_shut()
         for partition, table, states in self._tables():

@@ -45,6 +45,7 @@ from querybuilder import (
     plus,
     recursive,
     remainder,
+    rename_table,
     row_at,
     rows,
     seek,
@@ -210,6 +211,7 @@ WANTED: list[tuple[Any, str]] = [
     ),
     (close_cursor("walk"), 'CLOSE "walk"'),
     (drop_table("b7"), 'DROP TABLE "b7"'),
+    (rename_table("b7", "b7_1"), 'ALTER TABLE "b7" RENAME TO "b7_1"'),
 ]  # fmt: skip
 
 

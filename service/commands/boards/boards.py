@@ -210,8 +210,8 @@ async def close(
 ) -> None:
     """Set a leaderboard's closing time and set its grace to 0. Prints its spec as JSON.
 
-    The leaderboard must already have an opening or a closing time. Posts at or after the new closing time are rejected.
-    Once the board is closed, this can't be undone. Boards of a family close by themselves.
+    Posts at or after the closing time are rejected, also if the leaderboard was created without one. Once the board is
+    closed, this can't be undone. Boards of a family close by themselves.
     """
     when = at or (datetime.now(UTC) + CLOSES_IN).isoformat()
     held = writable_members(await client.request("GET", board_path(board), Record))

@@ -80,12 +80,16 @@ def test_a_wrong_name_or_time_is_explained_once_and_in_words(run: Run, words: st
     assert told.count("letters") + told.count("a time") == 1, "the message is not repeated"
 
 
-def test_the_fastest_lap_leads_a_board_that_was_created_as_min(serving: Process, run: Run) -> None:
+def test_the_fastest_lap_leads_a_board_that_was_created_as_min_and_is_closed_at_any_time(
+    serving: Process, run: Run
+) -> None:
     run("board", "create", "laps", "-c", "lap:min")
     call(serving, "POST", "/v1/leaderboards/laps/posts", [
         {"owner": owner, "stats": {"lap": lap}} for owner, lap in (("slow", 90), ("fast", 60))
     ])  # fmt: skip
     assert [line.split()[1] for line in run("top", "laps").stdout.splitlines()[1:]] == ["fast", "slow"]
+    closing = json.loads(run("board", "close", "laps").stdout)
+    assert (closing["grace_seconds"], closing["closes_at"] > closing["created_at"]) == (0, True)
 
 
 @pytest.mark.parametrize("words", ["hide", "show", "erase --yes"])

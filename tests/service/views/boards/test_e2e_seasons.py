@@ -6,6 +6,7 @@ The tests compare the answers of an archived board with the answers of the same 
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,8 @@ from urllib.parse import quote
 
 import pytest
 
+from storage.boards.boards import change_board
+from storage.records import Season
 from tests.service.cli_fake_service import run
 from tests.service.closing import close_as_of
 from tests.service.real_service import RARELY, Service
@@ -142,6 +145,52 @@ async def test_a_season_takes_posts_from_its_opening_to_its_end(service: Service
     assert (await service.get("/v1/leaderboards/s/rankings/xp/curve"))["certificate"] == 0
     assert await service.refused("POST", "/v1/leaderboards/s/reset") == (409, "period_closed")
     assert (await service.call("DELETE", "/v1/leaderboards/s")).status == 204
+
+
+async def test_a_board_that_was_created_without_an_end_gets_one_later(service: Service, spec: Spec) -> None:
+    for name, more in (("s", {}), ("parts", {"segments": 3, "table": "own"})):
+        path = f"/v1/leaderboards/{name}"
+        await service.must("PUT", path, spec(**more))
+        await service.must("POST", f"{path}/posts", [xp(f"o{number}", NOW) for number in range(9)])
+        for times in ({"opens_at": at(NOW - DAY)}, {"opens_at": at(NOW + DAY)}, {"closes_at": at(NOW - DAY)}):
+            assert await service.refused("PUT", path, spec(**more, **times)) == (409, "spec_conflict")
+        ending = spec(**more, closes_at=at(END), grace_seconds=0, keep_seconds=0)
+        for _ in range(2):
+            made = await service.must("PUT", path, ending)
+            assert (datetime.fromisoformat(made["closes_at"]), made["entries"], made["closed"]) == (END, 9, False)
+        assert await service.refused("PUT", path, spec(**more)) == (409, "spec_conflict")
+        await service.must("POST", f"{path}/posts", [xp(f"o{number}", NOW) for number in range(9)])
+        wider = [*COLUMNS, {"name": "kills", "sorted": True, "merge": "sum"}]
+        await service.must("PUT", path, {**ending, "columns": wider})
+        assert (await service.get(f"{path}/rankings/xp"))["entries"][0]["value"] == 2
+    await close_as_of(service, END)
+    for name in ("s", "parts"):
+        path = f"/v1/leaderboards/{name}"
+        assert await service.refused("POST", f"{path}/posts", xp("o1", NOW)) == (409, "period_closed")
+        assert (await service.get(path))["archived"] is True
+        assert (await service.get(f"{path}/rankings/xp"))["total"] == 9
+
+
+@pytest.mark.parametrize("mode", ["", "?mode=queued"])
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("sharing", ["own", "shared"])
+async def test_an_end_that_another_process_sets_holds_at_once(
+    service: Service, spec: Spec, closed: bool, mode: str, sharing: str
+) -> None:
+    path = "/v1/leaderboards/s"
+    await service.must("PUT", path, spec(table=sharing))
+    await service.must("POST", f"{path}/posts", xp("ada", NOW))
+    context = service.context
+    known = await context.catalog.find_board("s")
+    season = Season(None, round(END.timestamp() * 1e6), 0, None)
+    await context.store.write(lambda: change_board(board_id="s", wanted=replace(known.spec, season=season)))
+    assert context.catalog.find_known("s") is known, "this process has not noticed it"
+    if closed:
+        await close_as_of(service, END)
+        assert await service.refused("POST", f"{path}/posts{mode}", xp("ada", NOW)) == (409, "period_closed")
+    else:
+        await service.must("POST", f"{path}/posts{mode}", xp("ada", NOW))
+    assert (await service.get(f"{path}/entries/ada"))["stats"]["xp"] == (2 if not closed and not mode else 1)
 
 
 async def test_inconsistent_times_of_a_season_are_refused(service: Service) -> None:
