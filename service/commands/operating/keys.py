@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -102,9 +103,10 @@ Keys: TypeAlias = "ServiceKeys | StoreKeys"
 Action = Callable[["Keys"], Awaitable[None]]
 
 
-def keys_command(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+def keys_command(function: Callable[..., Awaitable[None]], *, creates_store: bool = False) -> Callable[..., None]:
     """Make a command of a coroutine function whose first parameter is the keys of a service or of a store.
 
+    Without `creates_store`, the command fails if the file of the store does not exist.
     The command takes the function's other parameters, and options that say where the keys are.
     """
 
@@ -115,7 +117,8 @@ def keys_command(function: Callable[..., Awaitable[None]]) -> Callable[..., None
             return function(keys, **arguments)
 
         if names_store(context):
-            run_on_store(read_settings({"store": store}, None, config), action)
+            named = {"store": store, "create_store": None if creates_store else False}
+            run_on_store(read_settings(named, None, config), action)
         else:
             call_service(url, key, lambda client: action(ServiceKeys(client)), away_hint=AWAY_HINT)
 
@@ -161,7 +164,7 @@ def open_store_keys(settings: Settings) -> AbstractAsyncContextManager[StoreKeys
 
 
 @keys_app.command("create")
-@keys_command
+@partial(keys_command, creates_store=True)
 async def create(
     keys: Keys,
     name: Annotated[

@@ -115,6 +115,15 @@ def test_keys_are_listed_and_revoked_without_their_text(tmp_path: Path) -> None:
     run("keys", "create", "me", "--role", "king", *store, code=2)
 
 
+def test_a_mistyped_store_is_not_created_by_a_look_at_its_keys(tmp_path: Path) -> None:
+    missing = tmp_path / "typo.db"
+    for words in (("list",), ("revoke", "nope")):
+        refused = run("keys", *words, "--store", f"sqlite:///{missing}", code=1)
+        assert "typo.db" in refused.stderr
+        assert refused.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_keys_commands_use_the_named_store_or_else_a_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     option, configured, environment = (store_with_key(tmp_path, name) for name in ("option", "config", "environment"))
     nowhere = ("--url", "http://127.0.0.1:1")
