@@ -12,11 +12,9 @@ import tempfile
 from pathlib import Path
 
 _ALL = (
-    "real_boards",
     "skip_quality",
     "bucket_study",
     "live_accuracy",
-    "start_to_answer",
     "start_cpu",
     "kill9",
     "client_faults",
@@ -29,8 +27,6 @@ _ALL = (
     "jobs_away",
     "refresh_343k",
     "curve_accuracy",
-    "curve_queries",
-    "rebuild_10m",
     "positions",
     "single_posts",
     "busy_season",
@@ -38,42 +34,27 @@ _ALL = (
     "batch_posts_postgres",
     "change_log_cost",
     "rebuild",
-    "from_redis",
-    "move_board",
-    "stream",
     "exact_anywhere",
     "deep_pages",
     "family_posts",
-    "hot_owner",
-    "buffered_posts",
     "queued_posts",
     "queued_latency",
-    "cold_queue",
     "simulated_year",
     "archives",
     "killed_archive",
     "sizes",
     "shared_tables",
-    "pools",
     "lease_latency",
     "lease_race",
     "lease_simulation",
-    "lease_regions",
     "halved_capacity",
     "against_redis",
     "against_commit",
-    "workers",
-    "scraped_totals",
-    "arriving_bodies",
-    "journal_readers",
-    "monitoring_cost",
-    "jolokia_bulk",
     "dashboard",
     "large_board",
     "segments",
 )
 _QUICK = ["--rows", "20000", "--seconds", "1", "--rounds", "2", "--kills", "5"]
-_NEEDS_DATA = "real_boards"
 _TIMEOUT_S = 3600
 
 
@@ -100,16 +81,10 @@ def main() -> int:
         arguments = ["--boards", str(given.boards or own), *(_QUICK if given.quick else [])]
         if given.data is not None:
             arguments.insert(0, str(given.data))
-        ended = {
-            name: start_benchmark(name, arguments)
-            for name in given.only
-            if given.data is not None or name != _NEEDS_DATA
-        }
+        ended = {name: start_benchmark(name, arguments) for name in given.only}
     print()
     for name, status in ended.items():
         print(f"{'met       ' if status == 0 else 'FELL SHORT' if status == 1 else 'failed    '}  {name}")
-    if given.data is None and _NEEDS_DATA in given.only:
-        print(f"not run     {_NEEDS_DATA}: give a folder with the CSV files")
     return int(any(ended.values()))
 
 

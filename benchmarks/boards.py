@@ -198,10 +198,3 @@ def read_real_board(folder: Path, name: str) -> RealBoard:
         [row[1] for row in rows],
         [int(number) for number in numbers],
     )
-
-
-async def import_real_board(port: int, board: RealBoard) -> float:
-    """Create and fill a board under its own name and refresh its curve. Return the seconds of the filling alone."""
-    took_s = await fill_board(port, board.name, owners=board.owners, named={COLUMN: board.texts}, body=board.spec())
-    await refresh_columns(port, board.name, [COLUMN])
-    return took_s

@@ -7,7 +7,7 @@ the kinds of answers that the measured servers send.
 import asyncio
 import http.client
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -64,17 +64,6 @@ class Connection:
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
-
-
-async def read_metrics(port: int, times: int) -> AsyncIterator[str]:
-    """Read `/metrics` `times` times and yield the texts. Each read opens a connection, to reach different workers."""
-    for _ in range(times):
-        connection = Connection(port)
-        try:
-            _, text = await connection.call("GET", "/metrics")
-        finally:
-            connection.close()
-        yield text.decode()
 
 
 async def for_each(
