@@ -78,7 +78,7 @@ class World(JobObserver):
     def __init__(self, store: Store, settings: Settings, *, balanced: bool) -> None:
         self._store, self._balanced = store, balanced
         self._now_us, self._rng = _START_US, random.Random(1)
-        self._groups = LeaseTransactions(store.dialect, self._clock, margin_us=500_000, attempts_max=8, rng=self._rng)
+        self._groups = LeaseTransactions(self._clock, margin_us=500_000, attempts_max=8, rng=self._rng)
         leases = WorkLeases(self._clock, margin_us=500_000)
         context = JobContext(
             store=store,

@@ -81,11 +81,9 @@ from querybuilder.terms import (
 )
 from querybuilder.write import (
     BULK_ALIAS,
-    CHANGE_CHECK,
     Insert,
     Update,
     chained,
-    create_change_check,
     delete,
     hold_table,
     insert,

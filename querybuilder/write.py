@@ -11,16 +11,10 @@ from typing import Self
 from querybuilder.dialect import Dialect, SqlType
 from querybuilder.errors import BadIdentifierError, IncompleteQueryError, InexpressibleError
 from querybuilder.render import Command, Node, Query, Rendering, Statement, Written
-from querybuilder.schema import Definition
 from querybuilder.select import Output, Rows, as_outputs, render_outputs, render_where
 from querybuilder.terms import Aliased, Condition, Operand, Param, Term, col, excluded, lit, term
 
 BULK_ALIAS = "v"
-CHANGE_CHECK = "require_changes"
-_CHECK_TEXT = (
-    "(changed bigint, wanted bigint) RETURNS bigint LANGUAGE plpgsql AS $$BEGIN IF changed <> wanted THEN "
-    "RAISE EXCEPTION 'rows changed meanwhile' USING ERRCODE = 'serialization_failure'; END IF; RETURN changed; END$$"
-)
 
 Assignments = tuple[tuple[str, Term], ...]
 
@@ -201,14 +195,6 @@ class Chained(Query):
     first: Update
     inserts: tuple[Insert, ...]
     updates: tuple[tuple[str, Update], ...] = ()
-    changes: Param | None = None
-
-    def require_changes(self, changes: Param) -> Chained:
-        """Make the statement fail with a serialization failure unless the update changes exactly this many rows.
-
-        The database function of `create_change_check` raises the error. A statement that succeeds returns the number.
-        """
-        return replace(self, changes=changes)
 
     def render(self, out: Rendering) -> str:
         if not out.dialect.chains:
@@ -221,10 +207,7 @@ class Chained(Query):
         parts = [f"{answer} AS ({self.first.render(out)})"]
         parts += [f"{out.name(name)} AS ({update.render(out)})" for name, update in self.updates]
         parts += [f"{out.fresh_name('n')} AS ({insert.render(out)})" for insert in self.inserts]
-        with_ = f"WITH {', '.join(parts)} SELECT "
-        if self.changes is None:
-            return f"{with_}* FROM {answer}"
-        return f"{with_}{out.table(CHANGE_CHECK)}(count(*), {self.changes.render(out)}) FROM {answer}"
+        return f"WITH {', '.join(parts)} SELECT * FROM {answer}"
 
 
 def _terms(assignments: dict[str, Operand]) -> Assignments:
@@ -273,8 +256,3 @@ def chained(name: str, first: Update, *inserts: Insert, **updates: Update) -> Ch
     another one by its name, `name` for the first, runs after that part, and sees the rows that it returned.
     """
     return Chained(name, first, inserts, tuple(updates.items()))
-
-
-def create_change_check() -> Query:
-    """Return the statement that creates the database function for `require_changes`. Run it once in each database."""
-    return Definition(lambda out: f"CREATE FUNCTION {out.table(CHANGE_CHECK)}{_CHECK_TEXT}")

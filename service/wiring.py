@@ -249,8 +249,7 @@ def make_work_leases(settings: Settings) -> WorkLeases:
 
 def _lease_transactions(settings: Settings, store: Store) -> LeaseTransactions:
     return LeaseTransactions(
-        store.dialect,
-        store_clock,
+        None,
         margin_us=round(settings.lease_margin_s * 1e6),
         attempts_max=settings.write_attempts_max,
         rng=random.Random(),

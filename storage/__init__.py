@@ -20,8 +20,8 @@ A query names no dialect. The store turns it into SQL of its own dialect when th
 prepared query only once. So the errors of a query, such as a missing parameter, are raised by `read` and `write`.
 
 Use `yield` for a query and `yield from` for a program. If a program is called with neither, it never runs, and no error
-is raised. A test finds such calls in the source. `read_single` and `write_single` run a program of one query without a
-transaction, which is cheaper.
+is raised. A test finds such calls in the source. `read_single` runs a program of one query without a transaction, which
+is cheaper.
 
 A module offers other modules only programs and plain functions, no queries. If several modules contribute to one
 statement, they pass its parts (`Select`, `Insert`, `Condition`) to one module, which joins and prepares them.

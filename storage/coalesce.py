@@ -94,6 +94,11 @@ class Coalescer(Generic[Q, A]):
             task.add_done_callback(self._tasks.discard)
         return future
 
+    async def finish_questions(self) -> None:
+        """Return when all questions that were asked are answered."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks)
+
     async def _drain(self) -> None:
         try:
             while True:
@@ -114,7 +119,8 @@ class Coalescer(Generic[Q, A]):
         taken = min(len(self._asked), self._batch_max)
         for _ in range(taken):
             kind, question, future = self._asked.popleft()
-            batch.setdefault(kind, []).append((question, future))
+            if not future.done():  # otherwise the caller gave up
+                batch.setdefault(kind, []).append((question, future))
         self._under_way += taken
         if self._crowd is not None:
             self._crowd.enter(taken)

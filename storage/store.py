@@ -7,7 +7,7 @@ another thread. On PostgreSQL, it runs on one connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from querybuilder import Bound, Dialect
@@ -91,16 +91,6 @@ class Store(Protocol):
         """
         ...
 
-    async def write_query(self, query: Bound) -> Rows:
-        """Run one statement as a transaction of its own and return its rows. Other modules call `write_single`.
-
-        Raises:
-            LostRaceError: another transaction interfered, or the check of `Chained.require_changes` failed; nothing
-                changed.
-            OutcomeUnknownError: the connection was lost before the answer.
-        """
-        ...
-
     async def size(self) -> StoreSize: ...
 
     async def close(self) -> None:
@@ -123,9 +113,15 @@ def in_partition(partition: int, program: Program[T]) -> Program[T]:
         program.close()
 
 
-def read_single(store: Store, program: Callable[[], Program[T]]) -> Coroutine[Any, Any, T]:
+async def read_single(store: Store, program: Callable[[], Program[T]]) -> T:
     """Run a program of one query. This is cheaper than `Store.read`: one query needs no transaction around it."""
-    return _run_single(program(), store.read_query)
+    running = program()
+    try:
+        running.send(await store.read_query(next(running)))
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    running.close()
+    raise RuntimeError("this program has several queries: run it with Store.read")
 
 
 async def read_steps(store: Store, program: Callable[[], Program[T]]) -> T:
@@ -141,21 +137,3 @@ async def read_steps(store: Store, program: Callable[[], Program[T]]) -> T:
         return done.value  # type: ignore[no-any-return]
     finally:
         running.close()
-
-
-def write_single(store: Store, program: Callable[[], Program[T]]) -> Coroutine[Any, Any, T]:
-    """Run a program of one statement as a transaction of its own. This is cheaper than `Store.write`.
-
-    After a lost race, the store does not run the statement again, but raises `LostRaceError`: the caller first has to
-    read what changed.
-    """
-    return _run_single(program(), store.write_query)
-
-
-async def _run_single(program: Program[T], run: Callable[[Bound], Awaitable[Rows]]) -> T:
-    try:
-        program.send(await run(next(program)))
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
-    program.close()
-    raise RuntimeError("this program has several queries: run it with Store.read or Store.write")

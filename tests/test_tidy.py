@@ -253,9 +253,9 @@ def test_storage_offers_programs_and_keeps_queries_private() -> None:
         for path in _sources()
         if path.parts[0] in PACKAGES and path.parts[:2] != ("storage", "engines") and path.name != "store.py"
         for node in ast.walk(_tree(path))
-        if isinstance(node, ast.Call) and _called(node) in ("read_query", "write_query")
+        if isinstance(node, ast.Call) and _called(node) == "read_query"
     ]
-    assert used == [], "read_single and write_single take a program"
+    assert used == [], "read_single takes a program"
 
 
 def test_a_program_yields_only_queries_of_its_own_module() -> None:

@@ -230,15 +230,6 @@ class PostgresStore:
             assert self._coordinator is not None
             return await self._retrier.run(self._coordinator, partial(attempt, defines=True))
 
-    async def write_query(self, query: Bound) -> Rows:
-        """Run one statement as a transaction without BEGIN and COMMIT, which saves two round trips."""
-        built = self._build(query)
-        rows = await self._retrier.run(
-            self._connections.writers, lambda connection: self._retrier.run_single_statement(connection, built)
-        )
-        self._ran(built, rows)
-        return rows
-
     async def _run(self, connection: PostgresConnection, query: Built) -> Rows:
         rows = await connection.run_query(query)
         self._ran(query, rows)

@@ -27,7 +27,7 @@ _LOST = (
     asyncpg.ReadOnlySQLTransactionError,  # the host became a standby after the connection was opened
 )
 _RACED = (
-    asyncpg.SerializationError,  # also of a statement with `Chained.require_changes`
+    asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
     # Two transactions created the same thing at the same time: a post id, a board, or a table of the schema.
     asyncpg.UniqueViolationError,

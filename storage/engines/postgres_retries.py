@@ -21,9 +21,7 @@ import asyncpg
 import structlog
 
 from config.settings import PostgresSettings
-from querybuilder import Built
-from storage.errors import LostRaceError, OutcomeUnknownError, StoreBusyError
-from storage.store import Rows
+from storage.errors import OutcomeUnknownError, StoreBusyError
 
 from .connection_pool import ConnectionPool
 from .postgres_connection import PostgresConnection
@@ -128,17 +126,6 @@ class Retrier:
         status = await self._confirm_commit(connection, lambda: connection.execute(COMMIT, timeout=NO_TIMEOUT_S))
         if status != "COMMIT":
             raise StoreBusyError("the store rolled the transaction back")
-
-    async def run_single_statement(self, connection: PostgresConnection, query: Built) -> Rows:
-        """Run a statement as a transaction of its own. Raise `LostRaceError` after a lost race."""
-        try:
-            # The server's statement timeout bounds the statement up to its commit, and `_confirm_commit` bounds the
-            # commit. So the driver needs no timeout of its own, and must not end the statement or the commit.
-            return await self._confirm_commit(connection, lambda: connection.run_query(query, timeout_s=NO_TIMEOUT_S))
-        except DRIVER_ERRORS as error:
-            if is_raced(error):
-                raise LostRaceError("another transaction changed the same rows") from error
-            raise
 
     async def _confirm_commit(self, connection: PostgresConnection, commit: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a statement that commits, and return its answer if the commit is certain.

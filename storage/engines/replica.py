@@ -94,9 +94,6 @@ class ReplicaFirst:
     async def write(self, program: Callable[[], Program[T]]) -> T:
         return await self._primary.write(program)
 
-    async def write_query(self, query: Bound) -> Rows:
-        return await self._primary.write_query(query)
-
     async def size(self) -> StoreSize:
         return await self._primary.size()
 

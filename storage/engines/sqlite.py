@@ -370,12 +370,6 @@ class SqliteStore:
             self._full = False
             log.warning("store_has_room", path=str(self._path.resolve()))
 
-    async def write_query(self, query: Bound) -> Rows:
-        def program() -> Program[Rows]:
-            return (yield query)
-
-        return await self.write(program)
-
     def _check_open(self) -> None:
         if self._closed:
             raise StoreBusyError("the store is closed")

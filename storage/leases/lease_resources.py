@@ -1,10 +1,8 @@
 """The rows of resources, and the statements that find and change them.
 
-A row is changed only if it is still as it was found. On databases that can do this, one statement changes resources and
-writes journal and counts. If any row has changed meanwhile, it writes neither journal nor counts. The transaction then
-writes them after it has decided the remaining requests again.
+A row is changed only if it is still as it was found.
 
-On databases with row locks, `find_free` can lock the free resources that it finds. A second transaction that finds the
+On databases with row locks, `find_free` locks the free resources that it finds. A second transaction that finds the
 same resources then waits until the first one commits, instead of losing a race.
 """
 
@@ -12,7 +10,6 @@ import random
 from collections.abc import Iterable, Sequence
 
 from querybuilder import (
-    BULK_ALIAS,
     INTEGER,
     TEXT,
     Condition,
@@ -21,12 +18,9 @@ from querybuilder import (
     Update,
     all_of,
     asc,
-    chained,
     col,
     count,
-    minus,
     param,
-    plus,
     rows,
     select,
     update,
@@ -35,9 +29,9 @@ from storage.schema.lease_tables import LEASE_RESOURCES
 from storage.schema.placement import TABLES
 from storage.store import Program
 
-from .lease_journal import build_journal_insert, build_number_taking, journal_rows, lease_journal
+from .lease_journal import lease_journal
 from .lease_records import LeaseEvent, Resource, ResourceChange
-from .region_counts import Region, build_counts_upsert, count_events, lease_counts
+from .region_counts import Region, count_events, lease_counts
 
 RESOURCE_COLUMNS = TABLES[LEASE_RESOURCES].kinds  # in the order of the fields of `Resource`
 ResourceKey = tuple[int, str]  # a pool's key, and the key of a holder or the name of a resource
@@ -93,25 +87,12 @@ class LeaseResources:
         queue = in_region.where(
             col("partition").eq(param("partition")), free_since.not_null(), free_since.ge(param("since"))
         ).order_by(asc(free_since), asc(resource))
-        self._see_free = queue.prepared()
         self._free = queue.locked(Lock.NO_KEY_UPDATE).prepared()
         over = in_region.where(free_since.is_null(), expires_at.le(param("expired_before")))
         expired = over.order_by(asc(expires_at), asc(resource))
         self._expired = expired.locked(Lock.NO_KEY_UPDATE).prepared()
         self._count_expired = select(count()).from_(expired).prepared()
-        writing, changes = _build_write(), param("changes", INTEGER)
-        self._write = writing.prepared()
-        # Every transaction holds the changed resources first, then the sequence of numbers, then the counts.
-        all_changed = select(count()).from_("changed").scalar().eq(changes)
-        numbers = build_number_taking("events").where(all_changed)
-        first = minus(col("next", "numbers"), param("events", INTEGER))
-        journal = build_journal_insert("happened").compute_from(
-            "numbers", number=plus(first, col("number", BULK_ALIAS))
-        )
-        counts = build_counts_upsert("counts").where(select(count()).from_("numbers").scalar().eq(1))
-        writing_all = chained("changed", writing, journal, counts, numbers=numbers)
-        self._write_at_once = writing_all.prepared()
-        self._write_all = writing_all.require_changes(changes).prepared()
+        self._write = _build_write().prepared()
 
     def find_by_holders(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
         """Return the resources that keys have, or had last and may get back, by pool key and lease key."""
@@ -124,15 +105,14 @@ class LeaseResources:
         return {(row[0], row[1]): Resource(*row) for row in found}
 
     def find_free(
-        self, pool_key: int, region: str, partition: int, *, limit: int, since_us: int = 0, locked: bool = True
+        self, pool_key: int, region: str, partition: int, *, limit: int, since_us: int = 0
     ) -> Program[list[Resource]]:
-        """Return up to `limit` free resources of a partition, the longest free first; if `locked`, lock them.
+        """Lock and return up to `limit` free resources of a partition, the longest free first.
 
         Leave out resources that became free before `since_us`.
         """
-        statement = self._free if locked else self._see_free
         bound = {"pool_key": pool_key, "region": region, "partition": partition}
-        found = yield statement.bind(**bound, since=since_us, limit=limit)
+        found = yield self._free.bind(**bound, since=since_us, limit=limit)
         return [Resource(*row) for row in found]
 
     def find_expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[list[Resource]]:
@@ -169,36 +149,6 @@ class LeaseResources:
         events = [event for one in changes if one.before[:2] in written for event in one.find_events(now_us)]
         yield from self.record_events(events, rng)
         return len(written)
-
-    def write_at_once(
-        self,
-        changes: Sequence[ResourceChange],
-        events: Sequence[LeaseEvent],
-        rng: random.Random,
-        *,
-        refused: Sequence[Region],
-    ) -> Program[set[ResourceKey]]:
-        """Do what `write_changes` and `record_events` do by one statement, on databases that can do this.
-
-        If any resource is no longer as it was found, nothing is recorded.
-        """
-        changed = yield self._write_at_once.bind(**_bound(changes, events, rng, refused))
-        return {(row[0], row[1]) for row in changed}
-
-    def write_all(
-        self, changes: Sequence[ResourceChange], events: Sequence[LeaseEvent], rng: random.Random
-    ) -> Program[None]:
-        """Write all changes, journal and counts, or raise `LostRaceError`. Run this with `store.write_single`."""
-        yield self._write_all.bind(**_bound(changes, events, rng, ()))
-
-
-def _bound(
-    changes: Sequence[ResourceChange], events: Sequence[LeaseEvent], rng: random.Random, refused: Sequence[Region]
-) -> dict[str, object]:
-    counts = lease_counts.rows(count_events(events, refused), rng)
-    happened = journal_rows(events, last=len(events))
-    bound = {"rows": _change_rows(changes), "changes": len(changes), "happened": happened, "counts": counts}
-    return {**bound, "events": len(events)}
 
 
 lease_resources = LeaseResources()

@@ -8,20 +8,15 @@
 
 A decision takes effect only if no other transaction has changed the resource since it was read. Otherwise the resource
 is read again and the request is decided again.
-
-A transaction uses the findings of an earlier read, because every further round trip also delays the requests that wait
-for this transaction to end. `LeaseTransactions.plan_single_write` needs only one round trip: a single statement writes
-everything or fails.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from querybuilder import TEXT, Dialect, all_of, clock_us, col, param, rows, select
+from querybuilder import TEXT, all_of, clock_us, col, param, rows, select
 from storage.errors import (
     LeaseInPastError,
     NoResourceError,
@@ -36,7 +31,7 @@ from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES
 from storage.store import Program
 
 from .claims import StoreClock, store_clock
-from .free_queue import FreeQueues, PartitionKey
+from .free_queue import FreeQueues
 from .lease_records import (
     Grant,
     LeaseEvent,
@@ -77,17 +72,9 @@ class Findings(NamedTuple):
         return row.grant(request.key, self.now_us, acquired=False)
 
 
-class SingleWrite(NamedTuple):
-    write: Callable[[], Program[None]]  # the program of the statement; run it with `write_single`
-    outcomes: list[Outcome]
-    regions: list[Region]  # the regions that the statement takes free resources from
-    now_us: int
-
-
 class LeaseTransactions:
     def __init__(
         self,
-        dialect: Dialect,
         clock: StoreClock | None,
         *,
         margin_us: int,
@@ -103,23 +90,16 @@ class LeaseTransactions:
         If `clock` is None, the programs use the store's own clock, which needs no statement of its own. `peers` says
         whether keys may also lease in other stores.
         """
-        self._peers, self.queues = peers, FreeQueues()
-        # With peers, rows about other stores are written between the resources and the counts. So a transaction needs
-        # several statements.
-        self._writes_at_once = dialect.chains and not peers
+        self._peers, self._queues = peers, FreeQueues()
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
 
-    def serve_requests(self, requests: Sequence[PoolRequest], found: Findings | None = None) -> Program[list[Outcome]]:
+    def serve_requests(self, requests: Sequence[PoolRequest]) -> Program[list[Outcome]]:
         """Decide and write requests of different keys; return an outcome for each, in their order.
-
-        `found` holds the findings of an earlier read; it saves one round trip. If a key had no resource at that read
-        and has since got one from another process, the transaction fails with a lost race, and the caller must run it
-        again without `found`.
 
         Raises:
             RacesLostError: resources kept changing.
         """
-        found = found or (yield from read_findings(requests))
+        found = yield from read_findings(requests)
         if self._clock is not None:
             found = found._replace(now_us=(yield from self._clock()))
         group = _Group(requests, found)
@@ -135,35 +115,8 @@ class LeaseTransactions:
         else:
             raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
         yield from remote_leases.write_leases(group.asked, [lease[:3] for lease in group.returned])
-        if not group.is_recorded:
-            yield from lease_resources.record_events(group.events, self._rng, refused=group.refused)
+        yield from lease_resources.record_events(group.events, self._rng, refused=group.refused)
         return [group.outcomes[request] for request in requests]
-
-    def plan_single_write(self, requests: Sequence[PoolRequest], found: Findings) -> SingleWrite | None:
-        """Return a single statement that does all that `serve_requests` would do, or fails.
-
-        Return None if the dialect has no such statement, or if further rows must be read.
-        """
-        if not self._writes_at_once or self._clock is not None:
-            return None
-        group, now_us = _Group(requests, found), found.now_us
-        group.decide(group.list_undecided(), {})
-        places: list[tuple[PartitionKey, int]] = []
-        for region, pool in group.find_regions():
-            partition = self.queues.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)[0]
-            place, limit = (region, partition), group.count_wanted(region, partition)
-            if not self.queues.has_remembered(place, limit=limit, now_us=now_us):
-                return None
-            places.append((place, limit))
-        for place, limit in places:
-            group.give_resources(place[0], self.queues.take_remembered(place, limit=limit, now_us=now_us))
-        for request, change in group.decided.items():
-            group.settle(request, change)
-        if group.list_undecided() or not group.decided:
-            return None
-        write = partial(lease_resources.write_all, list(group.decided.values()), group.events, self._rng)
-        outcomes = [group.outcomes[request] for request in requests]
-        return SingleWrite(write, outcomes, [region for (region, _), _ in places], now_us)
 
     def find_lease(self, client_id: str, pool_id: str, key: str) -> Program[Grant]:
         """Return the running lease of a key in another store, or raise `UnknownPoolError` or `UnknownLeaseError`."""
@@ -182,30 +135,21 @@ class LeaseTransactions:
         group.decide(left, away)
         for region, pool in group.find_regions():
             yield from self._take(group, region, pool)
-        changes = list(group.decided.values())
-        if self._writes_at_once and changes:
-            events = group.events + [event for change in changes for event in change.find_events(found.now_us)]
-            written = yield from lease_resources.write_at_once(changes, events, self._rng, refused=group.refused)
-            group.is_recorded = len(written) == len(changes)
-        else:
-            written = yield from lease_resources.write_changes(changes)
+        written = yield from lease_resources.write_changes(list(group.decided.values()))
         for request, change in group.decided.items():
-            before = change.before
-            if before[:2] in written:
+            if change.before[:2] in written:
                 group.settle(request, change)
-            elif before.is_free:
-                self.queues.note_lost_race((before.pool_key, before.region), found.now_us)
 
     def _take(self, group: _Group, region: Region, pool: Pool) -> Program[None]:
         """Give the longest-free resources of a region to the requests that need one."""
         waiting, now_us = group.wanted[region], group.found.now_us
-        in_turn = self.queues.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)
+        in_turn = self._queues.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)
         for partition in (*in_turn, None):
             if not waiting:
                 return
             limit = group.count_wanted(region, partition)
             if partition is not None:
-                rows = yield from self.queues.take_front((region, partition), limit=limit, now_us=now_us)
+                rows = yield from self._queues.take_front((region, partition), limit=limit, now_us=now_us)
             else:  # no free resource is left: take resources whose lease has expired
                 before_us = now_us - self._margin_us
                 rows = yield from lease_resources.find_expired(*region, before_us=before_us, limit=limit)
@@ -262,7 +206,6 @@ class _Group:
         # Leases in other stores whose keys asked for more time (each is asked for only once), or gave them back:
         self.asked: list[RemoteLease] = []
         self.returned: list[RemoteLease] = []
-        self.is_recorded = False  # whether journal and counts are written already
         # Decisions of one attempt. A decision takes effect only if its change is written.
         self.decided: dict[PoolRequest, ResourceChange] = {}
         self.wanted: dict[Region, list[LeaseRequest]] = {}  # requests for a new resource

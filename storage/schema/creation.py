@@ -16,7 +16,6 @@ from querybuilder import (
     Lock,
     Query,
     col,
-    create_change_check,
     create_row_reader,
     create_schema_named,
     distribute_new_schemas,
@@ -153,8 +152,6 @@ def _create_control(dialect: Dialect, *, partitions: int) -> Program[str]:
     yield from _run((*CONTROL_TABLES[1:], *TABLES_OF_BOTH))
     if dialect.cursors:
         yield create_row_reader().bind()
-    if dialect.chains:
-        yield create_change_check().bind()
     yield insert(SEQUENCES).values(name="lease_events", next=0).bind()
     salt = secrets.token_hex(16)
     for name, content in (("schema_version", str(SCHEMA_VERSION)), ("salt", salt), (_PARTITIONS, str(partitions))):

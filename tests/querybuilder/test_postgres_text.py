@@ -202,13 +202,6 @@ WANTED: list[tuple[Any, str]] = [
         '"n_" AS (INSERT INTO "log" ("n") SELECT * FROM unnest($3::text::bigint[]) AS "v"("n") '
         'WHERE (SELECT count(*) FROM "changed") = $1::bigint) SELECT * FROM "changed"',
     ),
-    (
-        chained("changed", update("b7").set(n=1).everything().returning(col("n")), insert("log").values(n=2))
-        .require_changes(param("changes", INTEGER)),
-        'WITH "changed" AS (UPDATE "b7" SET "n" = $1::bigint RETURNING "n"), '
-        '"n_" AS (INSERT INTO "log" ("n") VALUES ($2::bigint)) '
-        'SELECT "require_changes"(count(*), $3::bigint) FROM "changed"',
-    ),
     (close_cursor("walk"), 'CLOSE "walk"'),
     (drop_table("b7"), 'DROP TABLE "b7"'),
     (rename_table("b7", "b7_1"), 'ALTER TABLE "b7" RENAME TO "b7_1"'),

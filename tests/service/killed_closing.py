@@ -59,9 +59,6 @@ class MortalStore(PassingStore):
     async def write(self, program: Callable[[], Program[T]]) -> T:
         return await self._called(lambda: self._store.write(program))
 
-    async def write_query(self, query: Bound) -> Rows:
-        return await self._called(lambda: self._store.write_query(query))
-
 
 class KilledClosing:
     """Run the closing job in processes that die, until the boards that are due by `clock` are closed."""

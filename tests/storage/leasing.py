@@ -37,9 +37,7 @@ class Pools:
         self.store, self.dialect = deployment.store, deployment.dialect
         self.clock = Clock()
         self.rng = random.Random(3)
-        self.groups = LeaseTransactions(
-            self.dialect, clock or self.now_us, margin_us=MARGIN_US, attempts_max=5, rng=self.rng
-        )
+        self.groups = LeaseTransactions(clock or self.now_us, margin_us=MARGIN_US, attempts_max=5, rng=self.rng)
         self.pools = lease_pools
 
     def now_us(self) -> Program[int]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from querybuilder import Bound, col, plus, update
 from storage.boards.row_tables import layout_of, scope_of
 from storage.records import Board
-from storage.store import Program, Store
+from storage.store import Program, Rows, Store
 from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
@@ -91,3 +91,8 @@ class SlowReads(MeddlingStore):
         finally:
             self.answered.set()
             await self.go.wait()
+
+
+def run_query(query: Bound) -> Program[Rows]:
+    """Run one query, and return its rows."""
+    return (yield query)

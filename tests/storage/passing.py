@@ -45,9 +45,6 @@ class PassingStore:
     async def write(self, program: Callable[[], Program[T]]) -> T:
         return await self._store.write(program)
 
-    async def write_query(self, query: Bound) -> Rows:
-        return await self._store.write_query(query)
-
     async def size(self) -> StoreSize:
         return await self._store.size()
 
@@ -73,9 +70,6 @@ class PartitionView(PassingStore):
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         return await self._store.write(lambda: in_partition(self._partition, program()))
-
-    async def write_query(self, query: Bound) -> Rows:
-        return await self._store.write_query(self._place(query))
 
     def _place(self, query: Bound) -> Bound:
         return query if query.partition is not None else structs.replace(query, partition=self._partition)

@@ -29,7 +29,7 @@ from tests.jobs.refreshing import count_curve_entries, count_due, run_jobs, run_
 from tests.jobs.world import LIMITS, WAIT_S, World, within
 from tests.schemas import PARTITIONS
 from tests.storage.deployment import part
-from tests.storage.meddling import interpose
+from tests.storage.meddling import interpose, run_query
 from tests.storage.passing import PassingStore
 
 pytestmark = pytest.mark.parametrize("world", ["partitions"], indirect=True)
@@ -186,7 +186,7 @@ async def test_the_changes_of_a_board_that_moved_away_are_not_folded_any_more(wo
         before = await world.store.at(FIRST).read(lambda: counts_of([board.key]))
         await world.post(board, {"b": 1})
         moved = update(BOARDS).set(partition=LAST).where(col("board_key").eq(param("key")))
-        await world.store.write_query(moved.bind(key=board.key))
+        await world.store.write(lambda: run_query(moved.bind(key=board.key)))
         assert await folder.fold() == 1
     assert await world.store.at(FIRST).read(lambda: counts_of([board.key])) == before
     assert len(before) == 1

@@ -7,19 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import asyncpg
-import pytest
 
-from querybuilder import INTEGER, TEXT, chained, col, count, insert, param, rows, select, update
+from querybuilder import INTEGER, TEXT, col, count, param, rows, select
 from storage.boards.boards import change_board
 from storage.boards.row_tables import entries_table
 from storage.boards.totals import ALL_ENTRIES
 from storage.engines.postgres import PostgresStore
-from storage.errors import LostRaceError
 from storage.posting.writer import Writers
 from storage.reads.point_reads import PointReads
 from storage.records import Board, BoardSpec, PostStatus
 from storage.schema.creation import create_schema
-from storage.schema.tables import META
 from storage.store import Program
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked, spec
@@ -128,24 +125,6 @@ async def test_processes_that_migrate_at_once_agree_on_one_salt(place: str) -> N
     assert len(set(salts)) == 1
     for store in stores:
         await store.close()
-
-
-async def test_a_statement_that_requires_a_number_of_changes_makes_all_or_none(processes: Processes) -> None:
-    store = (await processes.start_process()).store
-    await store.write_query(insert(META).rows(param("rows"), name=TEXT, content=TEXT).bind(rows=[("a", "0")]))
-    written = update(META).set(content="1").from_rows("v", param("names"), name=TEXT)
-    written = written.where(col("name", META).eq(col("name", "v"))).returning(col("name", META))
-    told = insert(META).values(name=param("told"), content="told")
-    query = chained("changed", written, told).require_changes(param("changes", INTEGER)).prepared()
-    with pytest.raises(LostRaceError):
-        await store.write_query(query.bind(names=[("a",), ("b",)], told="first", changes=2))
-    noted = select(col("content")).from_(META).where(col("name").in_(["a", "first", "second"])).bind()
-    assert [tuple(row) for row in await store.read_query(noted)] == [("0",)]
-    assert await store.write_query(query.bind(names=[("a",)], told="second", changes=1)) == [(1,)]
-    assert {tuple(row) for row in await store.read_query(noted)} == {("1",), ("told",)}
-    # The name already exists, as if another caller had been faster. The caller gets an error and decides what to do.
-    with pytest.raises(LostRaceError):
-        await store.write_query(query.bind(names=[("a",)], told="second", changes=1))
 
 
 async def test_a_blocked_connection_pool_delays_only_its_boards(processes: Processes, raw: asyncpg.Connection) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from querybuilder import col, count, insert, param, select, update
+from querybuilder import col, param, update
 from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import hosts_of
 from storage.errors import OutcomeUnknownError, StoreAwayError, StoreBusyError, WaitTooLongError
@@ -20,6 +21,7 @@ from storage.schema.tables import META
 from tests.servers import PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
+from tests.storage.meddling import run_query
 from tests.storage.processes import Processes
 from tests.storage.watcher import Watcher
 
@@ -120,20 +122,6 @@ async def test_a_lost_answer_is_settled_by_post_ids_or_unknown(processes: Proces
         await writer.close()
         await deployment.store.close()
     assert await witness.stats(board, "ada") == {"xp": 1}
-
-
-async def test_a_statement_without_an_answer_is_unknown_and_not_repeated(processes: Processes, place: str) -> None:
-    witness = await processes.start_process()
-    async with LossyWay(place) as way:
-        store = (await processes.start_process(way.url)).store
-        way.lose, way.marker = 1, b"lost on the way"
-        note = insert(META).values(name=param("name"), content="x").prepared()
-        with pytest.raises(OutcomeUnknownError):
-            await store.write_query(note.bind(name="lost on the way"))
-        assert way.lost == 1
-        await store.close()
-    noted = select(count()).from_(META).where(col("name").eq("lost on the way")).bind()
-    assert (await witness.store.read_query(noted))[0][0] == 1
 
 
 async def test_terminating_sessions_under_load_costs_nothing_but_time(
@@ -277,7 +265,7 @@ async def test_the_connection_of_a_cancelled_statement_is_not_lent_again(process
     change = update(META).set(content=param("content")).where(col("name").eq("nothing")).prepared()
     for turns in range(1, 12):
         reading = asyncio.create_task(deployment.stats(board, "ada"))
-        writing = asyncio.create_task(store.write_query(change.bind(content=f"old {turns}")))
+        writing = asyncio.create_task(store.write(partial(run_query, change.bind(content=f"old {turns}"))))
         for _ in range(turns):
             await asyncio.sleep(0)
         reading.cancel()
@@ -285,7 +273,7 @@ async def test_the_connection_of_a_cancelled_statement_is_not_lent_again(process
         # These begin after the cancelled ones have ended, and before the driver has begun to close their connections.
         next_ones = [
             asyncio.create_task(deployment.stats(board, "ada")),
-            asyncio.create_task(store.write_query(change.bind(content=f"new {turns}"))),
+            asyncio.create_task(store.write(partial(run_query, change.bind(content=f"new {turns}")))),
         ]
         assert await asyncio.gather(*next_ones) == [None, [(0,)]], turns
         await asyncio.gather(reading, writing, return_exceptions=True)

@@ -12,18 +12,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import asyncpg
 import pytest
 
 from config.settings import Settings
-from querybuilder import insert, param
 from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_errors import translate_error
 from storage.errors import OutcomeUnknownError, StoreAwayError, StoreBusyError, StoreFullError, StoreUnsupportedError
-from storage.schema.tables import META
 from tests.servers import HOST, PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment, part, ranked
@@ -185,26 +182,6 @@ async def test_a_commit_whose_wait_for_the_standby_is_cancelled_is_not_acknowled
     await standby.cancel()
     with pytest.raises(OutcomeUnknownError):
         await posting
-
-
-async def test_a_single_statement_may_wait_for_the_standby_beyond_the_statement_timeout(
-    server: PostgresServer, opened: AsyncExitStack, standby: Standby
-) -> None:
-    patient = HASTY.model_copy(update={"commit_timeout_s": WAIT_S})
-    deployment = await deploy(opened, server.create_database("alone"), patient)
-    note = insert(META).values(name=param("name"), content="x").prepared()
-
-    def noting() -> Coroutine[Any, Any, object]:
-        return deployment.store.write_query(note.bind(name=str(uuid4())))
-
-    late = await standby.begin_waiting(noting, for_s=2 * HASTY.statement_timeout_s)
-    standby.end_waiting()
-    assert await late == [(1,)]
-
-    cancelled = await standby.begin_waiting(noting)
-    await standby.cancel()
-    with pytest.raises(OutcomeUnknownError):
-        await cancelled
 
 
 async def test_callers_are_not_told_what_a_server_says_of_a_row(server: PostgresServer, opened: AsyncExitStack) -> None:

@@ -10,8 +10,9 @@ from storage.boards.boards import create_board, list_boards
 from storage.errors import StorageError, StoreBusyError
 from storage.records import Board
 from storage.schema.tables import BOARDS, META
-from storage.store import Program, read_single, write_single
+from storage.store import Program, read_single
 from tests.storage.deployment import Deployment, erase_entry, part, ranked, spec
+from tests.storage.meddling import run_query
 
 XP = ranked("xp")
 ABANDONED = 20  # times that a test abandons four reads, at other moments each time
@@ -56,13 +57,9 @@ async def test_abandoned_reads_leave_no_transaction_and_no_old_snapshot(deployme
         assert await deployment.stats(board, "ada") == {"xp": total}
 
 
-async def test_a_program_of_one_query_runs_without_a_transaction(deployment: Deployment) -> None:
+async def test_a_read_of_one_query_runs_without_a_transaction(deployment: Deployment) -> None:
     store, note = deployment.store, insert(META).values(name="one", content="1").bind()
     found = select(col("content")).from_(META).where(col("name").eq("one")).bind()
-
-    def write() -> Program[int]:
-        [[written]] = yield note
-        return int(written)
 
     def read(times: int) -> Program[list[str]]:
         contents = []
@@ -70,7 +67,7 @@ async def test_a_program_of_one_query_runs_without_a_transaction(deployment: Dep
             contents += [row[0] for row in (yield found)]
         return contents
 
-    assert await write_single(store, write) == 1
+    await store.write(lambda: run_query(note))
     assert await read_single(store, lambda: read(1)) == ["1"]
     assert await read_single(store, lambda: read(0)) == []
     with pytest.raises(RuntimeError, match="several queries"):
@@ -113,7 +110,7 @@ async def test_a_query_with_wrong_arguments_undoes_the_writes_before_it(deployme
         await deployment.store.write(program)
     assert ended == [True]
     with pytest.raises(UnboundParameterError, match=r"missing parameters \['name'\].*INSERT"):
-        await deployment.store.write_query(note.bind())
+        await deployment.store.write(lambda: run_query(note.bind()))
     with pytest.raises(UnboundParameterError, match=r"unknown parameters \['other'\].*SELECT"):
         await deployment.store.read_query(noted.bind(names=[], other=1))
     assert await deployment.store.read_query(noted.bind(names=["one"])) == []

@@ -2,16 +2,14 @@
 
 import pytest
 
-from querybuilder import Bound
 from storage.errors import NoResourceError, StoreBusyError
 from storage.leases.free_queue import KNOWN_US, LATELY_US, FreeQueues
-from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Resource
-from storage.leases.lease_transaction import Outcome
+from storage.leases.lease_records import LeaseRequest, RegionCounts, Resource
 from storage.leases.region_counts import Region
 from storage.store import Program
+from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
 from tests.storage.leasing import CLIENT, LEASE_US, Pools, unwrap_grant
-from tests.storage.meddling import interpose
 
 
 async def create_one_queue(pools: Pools, *names: str) -> None:
@@ -47,24 +45,6 @@ async def test_the_front_of_the_queue_is_read_again_after_a_minute(pools: Pools)
     await pools.add("earliest", pool_id="one")
     pools.clock.now_us += 1_000 + KNOWN_US
     assert (await take_resource(pools, "y"))[0] == "earliest"
-
-
-async def test_one_look_also_sees_the_resources_for_the_next_requests(pools: Pools) -> None:
-    await create_one_queue(pools, "a", "b", "c")
-    looks: list[str] = []
-
-    def watched(key: str) -> Program[list[Outcome]]:
-        def watch(query: Bound) -> None:
-            sql = query.build(pools.dialect).sql
-            looks.extend([key] if "ORDER BY" in sql and "SET" not in sql else [])
-
-        asks = [LeaseRequest(CLIENT, "one", key, "eu", None, LEASE_US)]
-        return interpose(pools.groups.serve_requests(asks), watch)
-
-    for key in "xyz":
-        [got] = await pools.store.write(lambda key=key: watched(key))  # type: ignore[misc]
-        assert isinstance(got, Grant)
-    assert looks == ["x"]
 
 
 async def test_a_partition_that_was_exhausted_a_moment_ago_is_tried_last(pools: Pools) -> None:
@@ -119,8 +99,8 @@ async def test_a_resource_that_a_failed_transaction_took_is_found_again(pools: P
 
     with pytest.raises(StoreBusyError):
         await pools.store.write(failing)
-    assert await take_resource(pools, "y") == ("b", 1)
-    assert await take_resource(pools, "z") == ("a", 1)
+    assert await take_resource(pools, "y") == ("a", 1)
+    assert await take_resource(pools, "z") == ("b", 1)
 
 
 async def test_a_resource_that_was_added_again_to_another_region_is_not_given_in_its_old_one(pools: Pools) -> None:
@@ -130,3 +110,11 @@ async def test_a_resource_that_was_added_again_to_another_region_is_not_given_in
     await pools.add("b", region="us", pool_id="one")
     with pytest.raises(NoResourceError):
         await take_resource(pools, "y")
+
+
+async def test_a_process_takes_turns_with_another_one_at_a_queue(open_store: OpenStore) -> None:
+    pools = Pools(await Deployment.on(await open_store()))
+    await create_one_queue(pools, "a", "b", "c", "d")
+    other = pools if pools.store.sole_writer else Pools(Deployment(await open_store(), ""))
+    taken = [(await take_resource((pools, other)[number % 2], f"k{number}"))[0] for number in range(4)]
+    assert taken == ["a", "b", "c", "d"]

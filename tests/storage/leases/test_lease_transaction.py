@@ -12,7 +12,7 @@ from storage.errors import LeaseInPastError, NoResourceError, UnknownLeaseError,
 from storage.leases.claims import store_clock
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Release, ResourceChange
 from storage.leases.lease_resources import lease_resources
-from storage.leases.lease_transaction import LeaseTransactions, read_findings
+from storage.leases.lease_transaction import LeaseTransactions
 from storage.schema.lease_tables import LEASE_RESOURCES, VERSIONS_IN_FLIGHT
 from storage.store import Program
 from tests.storage.backends import OpenStore
@@ -99,7 +99,7 @@ async def test_a_request_is_decided_again_if_its_resource_changed_before_the_wri
 
 async def test_a_lease_lasts_as_long_as_was_asked_by_the_stores_own_clock(pools: Pools) -> None:
     await pools.add("a")
-    groups = LeaseTransactions(pools.dialect, None, margin_us=MARGIN_US, attempts_max=5, rng=pools.rng)
+    groups = LeaseTransactions(None, margin_us=MARGIN_US, attempts_max=5, rng=pools.rng)
     before_us = await pools.store.read(store_clock)
     [outcome] = await pools.store.write(
         lambda: groups.serve_requests([LeaseRequest(CLIENT, "numbers", "ada", "eu", None, 7_000_000)])
@@ -260,9 +260,20 @@ async def test_versions_grow_on_if_a_pool_is_dropped_and_created_again(pools: Po
 async def test_a_late_lease_of_a_dropped_pool_has_a_smaller_version_than_later_ones(pools: Pools) -> None:
     await pools.add("a")
     ask = LeaseRequest(CLIENT, "numbers", "late", "eu", None, LEASE_US)
-    found = await pools.store.read(lambda: read_findings([ask]))
-    await pools.drop()
-    [late] = await pools.store.write(lambda: pools.groups.serve_requests([ask], found))
+    dropped = False
+
+    def drop_late(query: Bound) -> Program[None]:
+        nonlocal dropped
+        if (
+            not dropped
+            and LEASE_RESOURCES in query.build(pools.dialect).sql
+            and "ORDER BY" in query.build(pools.dialect).sql
+        ):
+            dropped = True
+            yield from pools.pools.drop_pool(CLIENT, "numbers", now_us=pools.clock())
+
+    [late] = await pools.store.write(lambda: interpose(pools.groups.serve_requests([ask]), drop_late))
+    assert dropped
     await pools.create()
     await pools.add("a")
     assert isinstance(late, Grant)

@@ -12,6 +12,7 @@ from storage.schema.tables import META
 from storage.store import Program, Store
 from tests.storage.backends import POSTGRES_LIMITS, OpenStore
 from tests.storage.deployment import Deployment, part, ranked
+from tests.storage.meddling import run_query
 
 
 async def created(store: Store) -> str:
@@ -109,7 +110,7 @@ async def test_a_store_gets_no_more_partitions_than_it_can_have(place: str) -> N
     store = await PostgresStore.open(place, POSTGRES_LIMITS)
     await created(store)
     full = update(META).set(content=str(PARTITIONS_MAX)).where(col("name").eq("partitions")).bind()
-    await store.write_query(full)
+    await store.write(lambda: run_query(full))
     with pytest.raises(TooManyPartitionsError):
         await store.add_partition(lambda number: iter(()))  # type: ignore[arg-type, return-value]
     await store.close()

@@ -33,7 +33,7 @@ class Region:
         self.name, self.pools = name, Pools(deployment)
         self.pools.clock = clock
         self.pools.groups = LeaseTransactions(
-            deployment.dialect, self.pools.now_us, margin_us=MARGIN_US, attempts_max=5, rng=random.Random(1), peers=True
+            self.pools.now_us, margin_us=MARGIN_US, attempts_max=5, rng=random.Random(1), peers=True
         )
         self.exchange = self.pools.exchange(name, release_duplicates=release)
 
