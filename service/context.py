@@ -84,6 +84,6 @@ class Context(EndpointContext):
         """
         if self.store.damaged.is_set():
             raise StoreDamagedError
-        if not (self.posting.writer.alive and self.posting.enqueuer.alive):
+        if not self.posting.writer.alive:
             raise StoreBusyError("the writer has stopped")
         return await find_away_partitions(self.store, wait_s_max=self.settings.connect_timeout_s)

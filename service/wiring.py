@@ -233,7 +233,6 @@ async def _open_posting(
     wake = asyncio.Event()
     backlog = QueueBacklog(store, settings, now_us=clock, monotonic=monotonic)
     enqueuer = Enqueuer(store, backlog, shards, settings, metrics, now_us=clock, appended=wake.set)
-    enqueuer.start()
     stack.push_async_callback(enqueuer.close)
     # The leases of queue workers need no margin. A transaction that applies queued posts checks the fencing numbers of
     # its shards, so two overlapping leases do no harm.

@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextvars import Context
+from itertools import accumulate, takewhile
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -56,7 +57,8 @@ class Crowd:
 class Coalescer(Generic[Q, A]):
     """Groups questions of the same kind and answers the questions of a group together.
 
-    `answer` receives at most `batch_max` questions of one kind, and returns the answers in the same order. At most
+    `answer` receives at most `batch_max` questions of one kind, and returns the answers in the same order. If the
+    questions have sizes, `size_of` returns them, and `batch_max` bounds their sum; a larger question is alone. At most
     `lanes` tasks answer at the same time. A further task starts only if at least as many questions wait as are
     currently being answered. This keeps the groups large, and a few large groups cost less than many small ones.
     """
@@ -70,8 +72,9 @@ class Coalescer(Generic[Q, A]):
         lanes: int,
         crowd: Crowd | None = None,
         gather_turns: int = GATHER_TURNS,
+        size_of: Callable[[Q], int] | None = None,
     ) -> None:
-        self._answer, self._crowd, self._gather_turns = answer, crowd, gather_turns
+        self._answer, self._crowd, self._gather_turns, self._size_of = answer, crowd, gather_turns, size_of
         self._batch_max, self._waiting_max, self._idle_lanes = batch_max, waiting_max, lanes
         self._under_way = 0  # how many questions are currently being answered
         self._gathering = False  # whether a task waits for more questions of its next batch
@@ -116,7 +119,7 @@ class Coalescer(Generic[Q, A]):
 
     async def _answer_batch(self) -> None:
         batch: dict[Hashable, list[tuple[Q, asyncio.Future[A]]]] = {}
-        taken = min(len(self._asked), self._batch_max)
+        taken = min(len(self._asked), self._batch_max) if self._size_of is None else self._count_fitting(self._size_of)
         for _ in range(taken):
             kind, question, future = self._asked.popleft()
             if not future.done():  # otherwise the caller gave up
@@ -131,6 +134,11 @@ class Coalescer(Generic[Q, A]):
             self._under_way -= taken
             if self._crowd is not None:
                 self._crowd.leave(taken)
+
+    def _count_fitting(self, size_of: Callable[[Q], int]) -> int:
+        """Return how many of the waiting questions fit into a batch; at least one."""
+        sizes = accumulate(size_of(question) for _, question, _ in self._asked)
+        return max(1, sum(1 for _ in takewhile(lambda size: size <= self._batch_max, sizes)))
 
     async def _settle(self, group: list[tuple[Q, asyncio.Future[A]]]) -> None:
         outcome: Any
@@ -150,7 +158,7 @@ class StoreCoalescers(Generic[Q, A]):
     """One `Coalescer` for each store. If one connection pool is exhausted, only the reads that use that pool wait."""
 
     def __init__(
-        self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], *, crowd: Crowd | None = None, **limits: int
+        self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], *, crowd: Crowd | None = None, **limits: Any
     ) -> None:
         self._answer, self._limits, self._crowd = answer, limits, crowd
         self._by_store: dict[Store, Coalescer[Q, A]] = {}

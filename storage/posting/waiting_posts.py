@@ -9,7 +9,6 @@ other's rows or lose races to each other.
 """
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -120,40 +119,6 @@ def _owners(waiting: WaitingRequest) -> set[str]:
     if not waiting.owners:
         waiting.owners = {post.owner for post in waiting.posts}
     return waiting.owners
-
-
-class RequestIntake(ABC):
-    """A task that takes requests from their queue until it is closed, and the timer that ends their wait."""
-
-    def __init__(self, name: str, *, wait_s_max: float) -> None:
-        self._name = name  # name of the task
-        self._expiry: WaitTimer[WaitingRequest] = WaitTimer(wait_s_max, self._expire)
-        self._wake = asyncio.Event()
-        self._closing = False
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name=self._name)
-
-    @property
-    def alive(self) -> bool:
-        return self._task is not None and not self._task.done()
-
-    async def close(self) -> None:
-        """Finish the requests that were accepted, then stop."""
-        self._closing = True
-        self._wake.set()
-        if self._task is not None:
-            await self._task
-        self._expiry.close()
-
-    @abstractmethod
-    async def _run(self) -> None:
-        """Take requests until `_closing` is set and no request waits. `_wake` is set when either may have changed."""
-
-    @abstractmethod
-    def _expire(self, waiting: WaitingRequest) -> None:
-        """Fail one request because it waited too long."""
 
 
 class WaitTimer(Generic[W]):

@@ -45,7 +45,7 @@ from storage.store import Program, Store
 from .admission import DrainRate, WriteLimit
 from .segment_posts import SegmentPosts
 from .transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
-from .waiting_posts import GATHER_TURNS, RequestIntake, RequestQueue, WaitingRequest, refuse_group
+from .waiting_posts import GATHER_TURNS, RequestQueue, WaitingRequest, WaitTimer, refuse_group
 
 # The errors that any group of posts would get at the moment.
 FAULTS_OF_STORE = (RacesLostError, StoreAwayError, StoreDamagedError, StoreFullError, OutcomeUnknownError)
@@ -83,7 +83,7 @@ class WriterObserver(Protocol):
         """Report posts that were refused or waited too long, each counted once per board."""
 
 
-class Writer(RequestIntake):
+class Writer:
     """Forms groups of posts, and applies each group in one transaction of the store."""
 
     def __init__(
@@ -99,7 +99,6 @@ class Writer(RequestIntake):
         siblings: list[Writer] | None = None,
     ) -> None:
         """Make a writer and add it to `siblings`, the writers whose numbers are reported together."""
-        super().__init__("writer", wait_s_max=limits.post_wait_s_max)
         self._store, self._boards, self._limits, self._observer = store, boards, limits, observer
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
         groups_max = min(limits.writes_in_flight_max, store.writes_at_once)
@@ -113,10 +112,26 @@ class Writer(RequestIntake):
         self._begun: asyncio.Event | None = None
         self._siblings = [] if siblings is None else siblings
         self._siblings.append(self)
+        self._expiry: WaitTimer[WaitingRequest] = WaitTimer(limits.post_wait_s_max, self._expire)
+        self._wake = asyncio.Event()  # set when a request was added, a group has ended, or the writer closes
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._tell_in_flight()
-        super().start()
+        self._task = asyncio.create_task(self._run(), name="writer")
+
+    @property
+    def alive(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def close(self) -> None:
+        """Finish the requests that were accepted, then stop."""
+        self._closing = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+        self._expiry.close()
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
         """Apply posts in order. Once they are durable, return one outcome for each part of each post.

@@ -16,14 +16,15 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Protocol
 
 from config.settings import QueueSettings, Settings
 from storage.boards.closed_boards import LiveBoard, read_live_boards
 from storage.boards.families import find_families_by_key
+from storage.coalesce import Coalescer
 from storage.errors import (
     BoardChangedError,
-    OutcomeUnknownError,
     OverloadedError,
     QueueFullError,
     StorageError,
@@ -31,7 +32,6 @@ from storage.errors import (
     StoreBusyError,
     WaitTooLongError,
 )
-from storage.posting.waiting_posts import GATHER_TURNS, RequestIntake, RequestQueue, WaitingRequest, refuse_group
 from storage.records import Post
 from storage.store import Program, Store, in_partition, read_single
 
@@ -53,7 +53,7 @@ class EnqueueObserver(Protocol):
         """
 
 
-class Enqueuer(RequestIntake):
+class Enqueuer:
     def __init__(
         self,
         store: Store,
@@ -66,113 +66,115 @@ class Enqueuer(RequestIntake):
         appended: Callable[[], None] = lambda: None,
     ) -> None:
         """Make an enqueuer, which calls `appended` after each transaction, so that workers here need not poll."""
-        super().__init__("enqueuer", wait_s_max=limits.post_wait_s_max)
         self._store, self._backlog, self._shards = store, backlog, shards
         self._limits, self._observer, self._now_us, self._appended = limits, observer, now_us, appended
-        self._queue = RequestQueue(group_posts_max=limits.ingest_group_posts_max, grouping=True)
+        self._waiting = 0  # posts whose callers wait
+        self._closing = False
+        self._requests: Coalescer[Sequence[Post], StorageError | None] = Coalescer(
+            self._append_group,
+            batch_max=limits.ingest_group_posts_max,
+            waiting_max=limits.queue_posts_max,
+            lanes=1,
+            size_of=len,
+        )
 
     async def submit(self, posts: Sequence[Post]) -> None:
         """Return once all of the posts are durable in the queue.
 
         Raises:
-            QueueFullError, OverloadedError, WaitTooLongError, StoreBusyError: nothing was queued.
-            OutcomeUnknownError: the posts may be queued.
+            QueueFullError, OverloadedError, StoreBusyError: nothing was queued.
+            WaitTooLongError, OutcomeUnknownError: the posts may be queued.
             BoardChangedError: nothing was queued; a board was deleted, emptied or moved, or a family deleted.
         """
         if self._closing:
             self._observer.queueing_refused("stopping", len(posts))
             raise QueueFullError("the service is shutting down")
-        waiting = self._queue.parts
-        if waiting + len(posts) > max(self._limits.queue_posts_max, len(posts)):
+        if self._waiting and self._waiting + len(posts) > self._limits.queue_posts_max:
             self._observer.queueing_refused("queue_full", len(posts))
-            raise QueueFullError(f"{waiting} posts are waiting to be queued")
+            raise QueueFullError(f"{self._waiting} posts are waiting to be queued")
         try:
-            await self._backlog.admit_posts(waiting + len(posts))
+            await self._backlog.admit_posts(self._waiting + len(posts))
         except StorageError as error:
             reason = "queue_full" if isinstance(error, QueueFullError) else "overloaded"
             self._observer.queueing_refused(reason, len(posts))
             raise
-        request = WaitingRequest(posts, len(posts), asyncio.get_running_loop().create_future())
-        self._queue.append_request(request)
-        self._wake.set()
-        self._expiry.add_waiting(request, request.done)
+        self._waiting += len(posts)
         try:
-            await request.done
-        except asyncio.CancelledError:
-            self._queue.withdraw_request(request)
-            raise
+            async with asyncio.timeout(self._limits.post_wait_s_max):
+                refused = await self._requests.ask(None, posts)
+        except TimeoutError as error:
+            self._observer.queueing_refused("expired", len(posts))
+            raise WaitTooLongError from error
+        finally:
+            self._waiting -= len(posts)
+        if refused is not None:
+            raise refused
 
-    def _expire(self, waiting: WaitingRequest) -> None:
-        if self._queue.withdraw_request(waiting):
-            self._observer.queueing_refused("expired", waiting.parts)
-            waiting.fail(WaitTooLongError())
-        else:
-            waiting.fail(OutcomeUnknownError())
+    async def close(self) -> None:
+        """Refuse new posts, and return when the accepted ones are answered."""
+        self._closing = True
+        await self._requests.finish_questions()
 
-    async def _run(self) -> None:
-        while self._queue or not self._closing:
-            if not self._queue:
-                self._wake.clear()
-                await self._wake.wait()
-                continue
-            for _ in range(GATHER_TURNS):
-                await asyncio.sleep(0)
-            if group := self._queue.take_group():
-                await asyncio.gather(*map(self._append, self._split(group)))
-                self._queue.release_group(group)
+    async def _append_group(self, group: list[Sequence[Post]]) -> list[StorageError | None]:
+        """Queue the posts of requests, and return for each why its posts were not queued, or None."""
+        refused: list[StorageError | None] = [None] * len(group)
 
-    def _split(self, group: list[WaitingRequest]) -> list[list[WaitingRequest]]:
-        """Split a group by partition, unless a request waits in several: then requests could change their order."""
-        by_queue: dict[int, list[WaitingRequest]] = defaultdict(list)
-        for request in group:
-            queues = {find_queue(post, self._store.dialect) for post in request.posts}
+        async def append(numbers: list[int]) -> None:
+            try:
+                changed = await self._append([group[number] for number in numbers])
+            except StorageError as error:  # each request would also fail in a transaction of its own
+                for number in numbers:
+                    refused[number] = type(error)(error.detail)
+            except Exception as error:
+                if len(numbers) > 1:  # try the requests one by one: a bad request must not make the others fail
+                    for number in numbers:
+                        await append([number])
+                    return
+                failure = StoreBusyError("the posts could not be queued")
+                failure.__cause__, refused[numbers[0]] = error, failure
+            else:
+                for at in changed:
+                    refused[numbers[at]] = BoardChangedError()
+
+        await asyncio.gather(*map(append, self._split(group)))
+        return refused
+
+    def _split(self, group: list[Sequence[Post]]) -> list[list[int]]:
+        """Split the numbers of requests by partition, unless a request waits in several, to keep the order."""
+        by_queue: dict[int, list[int]] = defaultdict(list)
+        for number, posts in enumerate(group):
+            queues = {find_queue(post, self._store.dialect) for post in posts}
             if len(queues) > 1:
-                return [group]
-            by_queue[queues.pop()].append(request)
+                return [list(range(len(group)))]
+            by_queue[queues.pop()].append(number)
         return list(by_queue.values())
 
-    async def _append(self, group: list[WaitingRequest]) -> None:
+    async def _append(self, group: list[Sequence[Post]]) -> list[int]:
+        """Queue the posts of requests in one transaction. Return the indexes of those whose boards were changed."""
         blocks = self._blocks(group)
 
-        def program() -> Program[list[WaitingRequest]]:
+        def program() -> Program[list[int]]:
             changed = yield from _find_changed(group)
-            left = [request for request in group if request not in changed]
+            left = [posts for index, posts in enumerate(group) if index not in changed]
             for partition, theirs in self._blocks(left) if changed else blocks:
                 yield from in_partition(partition, ingest_queue.append_blocks(theirs))
             return changed
 
-        try:
-            changed = await self._store.write(program)
-        except StorageError as error:  # each request would also fail in a transaction of its own
-            refuse_group(group, error)
-            return
-        except Exception as error:
-            if len(group) > 1:  # try the requests one by one: a bad request must not make the others fail
-                for request in group:
-                    await self._append([request])
-                return
-            failure = StoreBusyError("the posts could not be queued")
-            failure.__cause__ = error
-            group[0].fail(failure)
-            return
-        refuse_group(changed, BoardChangedError())
-        queued = sum(request.parts for request in group if request not in changed)
+        changed = await self._store.write(program)
+        queued = sum(len(posts) for index, posts in enumerate(group) if index not in changed)
         if queued:
             self._backlog.count_queued(queued)
             self._observer.posts_queued(queued)
             self._appended()
-        for request in group:
-            if not request.done.done():
-                request.done.set_result(None)
+        return changed
 
-    def _blocks(self, group: Sequence[WaitingRequest]) -> list[tuple[int, list[NewBlock]]]:
+    def _blocks(self, group: list[Sequence[Post]]) -> list[tuple[int, list[NewBlock]]]:
         """Return the blocks of a group by partition, in the order in which transactions lock rows."""
         now_us, most = self._now_us(), self._limits.ingest_block_posts_max
         by_shard: dict[Shard, list[Post]] = defaultdict(list)
-        for request in group:
-            for post in request.posts:
-                shard = Shard(find_queue(post, self._store.dialect), shard_of(post.owner, self._shards))
-                by_shard[shard].append(post)
+        for post in chain.from_iterable(group):
+            shard = Shard(find_queue(post, self._store.dialect), shard_of(post.owner, self._shards))
+            by_shard[shard].append(post)
         by_queue: dict[int, list[NewBlock]] = defaultdict(list)
         for shard, theirs in sorted(by_shard.items()):
             by_queue[shard.partition] += [
@@ -182,12 +184,12 @@ class Enqueuer(RequestIntake):
         return list(by_queue.items())
 
 
-def _find_changed(group: Sequence[WaitingRequest]) -> Program[list[WaitingRequest]]:
-    """Return the requests with a post to a board that was deleted, emptied or moved, or to a deleted family.
+def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
+    """Return the indexes of the requests with a post to a board or family that was deleted, emptied or moved.
 
     Another process may have done that after the posts were checked.
     """
-    posts = [post for request in group for post in request.posts]
+    posts = list(chain.from_iterable(group))
     boards = {
         (part.board.key, LiveBoard.of(part.board)) for post in posts if post.family is None for part in post.parts
     }
@@ -202,7 +204,7 @@ def _find_changed(group: Sequence[WaitingRequest]) -> Program[list[WaitingReques
             return post.family.key not in found
         return any(live.get(part.board.key) != LiveBoard.of(part.board) for part in post.parts)
 
-    return [request for request in group if any(map(is_changed, request.posts))]
+    return [index for index, theirs in enumerate(group) if any(map(is_changed, theirs))]
 
 
 async def read_backlog(store: Store) -> dict[Shard, ShardBacklog]:

@@ -124,7 +124,6 @@ _TABLES = re.compile(r'"\w+_(control|p\d+)"\."(\w+?)(?:_\d+)?"')
 async def open_enqueuer(desk: QueueDesk, store: Store) -> AsyncIterator[Enqueuer]:
     backlog = QueueBacklog(store, BACKLOG, now_us=desk.clock, monotonic=asyncio.get_running_loop().time)
     enqueuer = Enqueuer(store, backlog, SHARDS, LIMITS, Observed(), now_us=desk.clock)
-    enqueuer.start()
     yield enqueuer
     await enqueuer.close()
 
