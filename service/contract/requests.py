@@ -162,7 +162,9 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
     closes_at: (
         Annotated[
             Instant,
-            Meta(description="Posts at or after this time are rejected. It can be moved as long as posts still count."),
+            Meta(
+                description="Posts at or after this time are rejected. It can be set or moved while posts still count."
+            ),
         ]
         | None
     ) = None
