@@ -15,6 +15,8 @@ _ALL = (
     "skip_quality",
     "bucket_study",
     "live_accuracy",
+    "brackets_as_of",
+    "start_to_answer",
     "start_cpu",
     "kill9",
     "client_faults",

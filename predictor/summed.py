@@ -5,7 +5,8 @@ the sum holds if the bracket of every part holds, and the largest possible error
 
     |rank - true rank| <= sum over the parts of min(width of the gap, largest error of the gap)
 
-The parts are curves of about the same moment, so the sum is as of the earliest of them.
+The parts are curves of about the same moment, and the sum is as of the earliest of them. What the others count since
+that time, at most `later` changes, widens every bracket.
 """
 
 from bisect import bisect_left
@@ -21,8 +22,8 @@ from .locate import Bracket, Drift, Gap, KeyBracket
 class SummedCurve:
     """Reads ranks off the curves of all parts. It has the methods of a `Curve` that need no common knots."""
 
-    def __init__(self, parts: Sequence[RankCurve]) -> None:
-        self.parts = tuple(parts)
+    def __init__(self, parts: Sequence[RankCurve], later: int = 0) -> None:
+        self.parts, self._later = tuple(parts), later
 
     @property
     def total(self) -> int:
@@ -63,6 +64,8 @@ class SummedCurve:
             rank += its_rank
             low += its_low
             high += its_high
+        if self._later:
+            low, high = max(1, low - self._later), high + self._later
         return Bracket(rank, low, high, "knot" if low == high else "curve")
 
     def ties_at(self, key: int) -> int:

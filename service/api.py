@@ -94,8 +94,8 @@ _READS = [
         summary="Positions of values", tag="Rankings", query=queries.ValuePositionsQuery, response=Positions,
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values", "too_many_boards"),
         description="A value that nobody has gets the rank of a new arrival with it. `with` names more leaderboards"
-        " whose entries are counted too, such as the shards of one game; `as_of` is the oldest of theirs. To name"
-        " leaderboards whose ids have commas, repeat the parameter with one leaderboard each time."),
+        " whose entries are counted too, such as the shards of one game. The bracket allows for posts meanwhile. To"
+        " name leaderboards whose ids have commas, repeat the parameter with one leaderboard each time."),
     Route("GET", _RANKING + "/around", around.get_rows_around_value, Role.READER, "value_around",
         operation="getRowsAroundValue",
         summary="The rows around a value", tag="Rankings", query=queries.AroundValueQuery, response=Page,

@@ -165,7 +165,10 @@ class Locator:
         method: RankMethod
         if count is not None:
             total = count.totals.get(column_index, 0)
-            rank, low, high, method, as_of_us, _ = self.locate_by_count(count)
+            rank = low = high = 1 + count.better_count + count.ties_before
+            method, as_of_us = "gap" if count.from_anchor else "count", count.asked_us
+            if count.changed_us > as_of_us:
+                as_of_us = date_snapshot(count.changed_us, as_of_us, self.now_us)
             text = int(cell[:-TIME_DIGITS] if column.timed else cell)
         else:
             curve = None if self._archived else self._book.find_curve(self.board, column_index)

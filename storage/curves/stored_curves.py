@@ -39,6 +39,7 @@ from .live_counts import StoredCounts, counts_after
 from .shared_curves import ListedCurve, SharedCurves, Slot
 
 log = structlog.get_logger(__name__)
+STATES_MAX = 16  # remembered states of a curve; they reach back further than the curves of two partitions lie apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ class CurveBook:
         self._served: dict[Slot, ServedCurve] = {}
         # The live form of a curve in `_served`, by the same key. Its mark is None until later folds do not change it.
         self._live: dict[Slot, ServedCurve] = {}
+        # The latest states of each curve, the newest last: the time and the board's count of changes that it counts.
+        self._states: dict[Slot, tuple[tuple[int, int], ...]] = {}
         self._expecting = 0
         # Keys of boards that were forgotten while a `remember_forgotten` context is open.
         self._forgotten_meanwhile: set[int] = set()
@@ -104,8 +107,24 @@ class CurveBook:
         """
         if board.segments:
             parts = [self.find_part_curve(segment, column_index) for segment in board.segments]
-            return None if None in parts else SummedCurve(parts)  # type: ignore[arg-type]
+            if None in parts:
+                return None
+            return SummedCurve(parts, self._count_later(board, column_index, parts))  # type: ignore[arg-type]
         return self.find_part_curve(board, column_index)
+
+    def _count_later(self, board: Board, column_index: int, parts: Sequence[RankCurve]) -> int:
+        """Return at most how many changes the curves of segments count that are later than the earliest curve."""
+        times_us = [part.as_of_us for part in parts]
+        first_us = min(times_us)
+        if max(times_us) == first_us:
+            return 0
+        later = 0
+        for segment in board.segments:
+            states = self._states[segment.key, column_index]
+            until = next((changes for as_of_us, changes in reversed(states) if as_of_us <= first_us), 0)
+            changes = states[-1][1]
+            later += changes - until if changes >= until else changes  # the board may have been emptied
+        return later
 
     def find_part_curve(self, board: Board, column_index: int) -> RankCurve | None:
         """Return the same curve as `find_curve` for a board without segments."""
@@ -163,6 +182,17 @@ class CurveBook:
             self._served[slot] = served
             self._stop(slot)
             self._live.pop(slot, None)
+            self._note_state(served)
+
+    def count_changes(self, board: Board, column_index: int) -> int:
+        """Return the count of changes of a board that its curve counts. 0: there is no curve, or it is not known."""
+        known = [self._states.get((part.key, column_index)) for part in board.parts]
+        return sum(states[-1][1] for states in known if states)
+
+    def _note_state(self, served: ServedCurve) -> None:
+        earlier, changes = self._states.get(served.slot, ()), served.changes or 0
+        if not earlier or earlier[-1][1] != changes:
+            self._states[served.slot] = *earlier[1 - STATES_MAX :], (served.curve.as_of_us, changes)
 
     def _is_newer(self, slot: Slot, partition: int, version: int) -> bool:
         """Return whether a curve that was just read is newer than the served one.
@@ -184,6 +214,7 @@ class CurveBook:
         for slot in [slot for slot in self._served if slot[0] == board_key]:
             del self._served[slot]
             self._live.pop(slot, None)
+            self._states.pop(slot, None)
 
     @property
     def count(self) -> int:
@@ -291,12 +322,13 @@ class CurveBook:
         elif (served.version, served.epoch) == (counts.curve_version, counts.epoch):
             self._live.pop(slot, None)
             if live is not None:
-                self._live[slot] = replace(
+                served = self._live[slot] = replace(
                     served, curve=live, mark=None, live_version=counts.version, changes=counts.changes
                 )
             elif counts.document:
                 self._on_corrupt()
                 log.warning("live_counts_corrupt", board_key=slot[0], column_index=slot[1])
+            self._note_state(served)
 
     def _stop(self, slot: Slot) -> None:
         """Stop a live curve: later folds do not change it, and it keeps the present mark."""
@@ -309,6 +341,7 @@ class CurveBook:
         for slot in [slot for slot, live in self._live.items() if live.partition == partition]:
             self._stop(slot)
             del self._live[slot]
+            self._note_state(self._served[slot])
 
     async def _contents(self, wanted: Sequence[ListedCurve], store: Store) -> Mapping[ListedCurve, Curve]:
         found = {} if self._shared is None else await self._shared.find_curves(wanted)

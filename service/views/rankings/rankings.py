@@ -28,6 +28,7 @@ from service.ranks.locator import Locator, WantedRank, percentile, read_board_to
 from service.views.owners.owners import find_column, list_wanted_ranks
 from service.views.owners.profiles import add_profiles
 from service.views.unchanged import find_unchanged, tag_answer
+from storage.boards.totals import CHANGES
 from storage.entries.rankings import Ranking
 from storage.errors import UnknownColumnError
 from storage.records import Board, Entry
@@ -99,12 +100,18 @@ async def _list_by_owner(context: Context, board: Board, index: int, cursor: str
 async def get_value_positions(context: Context, call: Call) -> Positions:
     query: ValuePositionsQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    others = await _find_added_boards(context, call, board, index) if query.with_ else []
-    found = await _value_positions(context, board, index, query)
-    if not others:
-        return Positions(found)
-    shards = [found, *[await _value_positions(context, *other, query) for other in others]]
-    return Positions([_add_up_positions(list(parts)) for parts in zip(*shards, strict=True)])
+    if not query.with_:
+        return Positions(await _value_positions(context, board, index, query))
+    boards = [(board, index), *(await _find_added_boards(context, call, board, index))]
+    # At `as_of`, every board has had at least the changes `before` and at most the changes `after`, and so it has in
+    # the snapshots that are counted. A curve may lack more changes.
+    off_curves = [context.curves.book.count_changes(*each) for each in boards]
+    before = [(await context.reads.read_totals(each)).get(CHANGES, 0) for each, _ in boards]
+    as_of = format_us(context.now_us())
+    shards = [await _value_positions(context, *each, query) for each in boards]
+    after = [(await context.reads.read_totals(each)).get(CHANGES, 0) for each, _ in boards]
+    spans = list(zip(before, off_curves, after, strict=True))
+    return Positions([_add_up_positions(parts, spans, as_of) for parts in zip(*shards, strict=True)])
 
 
 async def _value_positions(context: Context, board: Board, index: int, query: ValuePositionsQuery) -> list[Position]:
@@ -150,13 +157,18 @@ async def _find_added_boards(context: Context, call: Call, first: Board, index: 
     return found
 
 
-def _add_up_positions(parts: list[Position]) -> Position:
+def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int, int]], as_of: str) -> Position:
     """Return the position of a value among the entries of all boards, from its position on each board.
 
-    The numbers of better entries on all boards are added up, and so are the ends of the brackets. Therefore the bracket
-    of the sum is as reliable as the brackets of the boards.
+    The numbers of better entries on all boards are added up, and so are the ends of the brackets. Every change that a
+    board may have had between its own time and `as_of` widens the bracket by one.
+
+    `spans`: the changes of each board before `as_of`, those that its curve counts, and those after `as_of`.
     """
     rank, low, high = add_up_ranks(BoundedRank(part.rank, part.low, part.high) for part in parts)
+    for part, (before, off_curve, after) in zip(parts, spans, strict=True):
+        doubt = after - (off_curve if part.method in ("knot", "curve") else before)
+        low, high = max(1, low - doubt), high + doubt
     total = sum(part.total for part in parts)
     return Position(
         column=parts[0].column,
@@ -168,7 +180,7 @@ def _add_up_positions(parts: list[Position]) -> Position:
         method=max((part.method for part in parts), key=_METHODS.index),
         total=total,
         percentile=percentile(rank, total),
-        as_of=min(part.as_of for part in parts),
+        as_of=as_of,
     )
 
 
