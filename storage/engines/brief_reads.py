@@ -95,7 +95,8 @@ class BriefReads:
             raise NotBriefError
         self._steps = 0
         try:
-            self._make_idle()
+            if self._connection.in_transaction:
+                self._make_idle()
             if snapshot:
                 self._connection.execute("BEGIN")
             self._connection.set_progress_handler(self._count_step, STEP_OPERATIONS)
