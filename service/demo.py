@@ -22,7 +22,7 @@ import typer
 from rankcurve import AsyncClient, Client, RankcurveError, Retries
 from rich.console import Console
 
-from service.commands.imports.import_lines import Post
+from service.commands.imports.import_records import Post
 from service.commands.imports.sending import make_progress_bar
 from service.commands.target import KEY_VARIABLE, explain_error, fail
 from service.own_packages import python_command

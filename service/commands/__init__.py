@@ -1,7 +1,7 @@
 """The commands of `rankcurve`, one group of commands in each file. `service.cli` assembles them.
 
     boards    board, family, owner                 reading    top, rank, curve, refresh, audit, journal, stream, export
-    imports   import, streaming and resumable      operating  serve, jobs, config, keys, queue, backup, rebuild
+    imports   import                               operating  serve, jobs, config, keys, queue, backup, rebuild
     leases    client, pool, lease (one file)
 
 The groups share these modules: `target` (which service to call, and how failures reach the shell), `tables` (what a

@@ -1,41 +1,39 @@
-"""Imports a CSV file: each line becomes one post, whose id is made of the content of the file and the line.
+"""Imports a CSV file: each line becomes one post. Its id is made of the content of the file, the mapping and the line.
 
-The next run of a stopped import sends the lines after the saved position again, under the same post ids. If the service
-already has a post, it answers `duplicate`.
+A run of the same command sends every line again, under the same post ids. If the service already has a post, it answers
+`duplicate`.
 """
 
-import signal
-import sys
-from collections.abc import AsyncIterator
+import csv
+import hashlib
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
+from typing import BinaryIO
 
 import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import Board
 
-from service.commands.imports.import_files import (
-    RESUME_FORMAT,
-    Imported,
-    ImportNote,
-    ResumeState,
-    advice_after_rejections,
-    partial_path,
-    reasons_path,
-    refuse_shared_files,
-)
-from service.commands.imports.import_lines import (
+from service.commands.imports.import_records import (
+    VALUE_LETTERS_MAX,
     Batch,
-    Field,
-    Plan,
-    SourcePosition,
+    Outcome,
+    Post,
+    Record,
     UnusableSourceError,
-    file_digest,
-    import_identity,
-    read_batches,
-    read_headings,
+    owner_fault,
+    reasons_path,
+    rounded_text,
+    text_fault,
 )
 from service.commands.imports.sending import Job, Source, send_source
+
+LINE_BYTES_MAX = 1024 * 1024
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+VALUE = re.compile(r"-?[0-9]+(\.[0-9]+)?(?P<exponent>[eE][+-]?[0-9]{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,89 +43,78 @@ class CsvFile:
     delimiter: str
     label: str
 
-    def resume_path(self, board: str) -> Path:
-        return self.path.with_name(f"{self.path.name}.{board}.resume")
-
     async def import_into(self, client: AsyncClient, job: Job) -> None:
         """Run the whole import. Exit with code 1 if lines were rejected."""
         board = await client.board(job.board)
-        headings, heading = read_headings(self.path, self.delimiter)
-        fields = map_fields(board, job, self, headings)
-        digest = file_digest(self.path)
-        identity = import_identity(digest, self.owner_heading, fields, self.label)
-        plan = Plan(self.owner_heading, fields, self.delimiter, identity)
-        # Without --round, an earlier run may have rejected lines with too many digits. A run with --round accepts them,
-        # so it starts at the first line again. Post ids stay the same, so no line counts twice.
-        start = ResumeState(RESUME_FORMAT, f"{identity}{job.rounds * '+round'}", job.board, client.transport.url)
-        sums = summed_columns(board, fields)
-        imported = Imported(digest, client.transport.url, job.board, self.label, identity, sums)
-        note = ImportNote(job.resume_path.with_name(f"{self.path.name}.{job.board}.imported"), imported)
-        refuse_shared_files(files_by_purpose(job, self.path, note))
-        if board.entries != 0:
-            warn_of_sums(note, job.board, self)
-
-        async def read_file(position: SourcePosition) -> AsyncIterator[Batch]:
-            for batch in read_batches(self.path, plan, position, batch_posts_max=job.batch):
-                yield batch
-
-        source = Source(
-            line="line",
-            heading=heading,
-            name_line=lambda rejection: f"line {rejection.line}",
-            advice="is the mapping right? With another mapping the import starts from the first line.",
-            size=self.path.stat().st_size,
-            measure=lambda position: position.offset,
-            read_batches=read_file,
-        )
-        concurrency = 1 if order_matters(board, fields) else job.concurrency
-        tally = await send_source(client, job, source, start, concurrency=concurrency, on_batch=note.record_import)
+        with self.path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            stream.seek(0)
+            lines = Lines(stream)
+            rows = csv.reader(lines, delimiter=self.delimiter)
+            headings = read_headings(self.path, rows)
+            fields = map_fields(board, job, self, headings)
+            identity = import_identity(digest, self.owner_heading, fields, self.label)
+            source = Source(
+                line="line",
+                heading=lines.take_record(),
+                name_record=lambda record: f"line {record.line}",
+                advice="is the mapping right? With another mapping, lines that were applied count again.",
+                size=self.path.stat().st_size,
+                path=self.path,
+                batches=read_batches(lines, rows, RecordReader(self, headings, fields, identity), job.batch),
+            )
+            concurrency = 1 if order_matters(board, fields) else job.concurrency
+            tally = await send_source(client, job, source, concurrency=concurrency)
         if tally.rejected:
             typer.echo(advice_after_rejections(self.path, job.rejects), err=True)
             raise typer.Exit(1)
 
 
-def summed_columns(board: Board, fields: tuple[Field, ...]) -> tuple[str, ...]:
-    """Return COLUMN=HEADING for each mapped column of merge `sum`."""
-    sums = {each.name for each in board.columns if each.merge == "sum"}
-    return tuple(f"{each.column}={each.heading}" for each in fields if each.column in sums)
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A board column, and the heading of its CSV column. With `scale`, values are rounded to that many decimals."""
+
+    column: str
+    heading: str
+    text: bool = False
+    scale: int | None = None
 
 
-def warn_of_sums(note: ImportNote, board: str, file: CsvFile) -> None:
-    """Warn if this import would add values that an earlier import already added.
+class Lines:
+    """Yields the physical lines of a file as text. Bytes that are not valid UTF-8 become surrogates."""
 
-    On a terminal, ask whether to go on. End the command if the answer is no.
-    """
-    fed = note.columns_fed_before()
-    if not fed:
-        return
-    typer.echo(
-        f"warning: {file.path.name} was imported into {board} before, with {', '.join(fed)}; with another mapping "
-        "its lines are new posts, so their values are added to these columns again (use --label if that is intended)",
-        err=True,
-    )
-    if is_interactive():
-        # The event loop's handler would only cancel this task, which cannot stop while it waits for the answer.
-        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            typer.confirm("Import it once more?", abort=True, err=True)
-        finally:
-            signal.signal(signal.SIGINT, handler)
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._raw: list[bytes] = []
+        self.read_bytes = 0
+        self.read_lines = 0
+
+    def take_record(self) -> bytes:
+        """Return the bytes of the lines that were read since the last call."""
+        record = b"".join(self._raw)
+        self._raw.clear()
+        return record
+
+    def __iter__(self) -> Iterator[str]:
+        while raw := self._stream.readline(LINE_BYTES_MAX + 1):
+            if len(raw) > LINE_BYTES_MAX:
+                raise UnusableSourceError(f"line {self.read_lines + 1} is longer than {LINE_BYTES_MAX:,} bytes")
+            text = raw if self.read_bytes else raw.removeprefix(BYTE_ORDER_MARK)
+            self._raw.append(raw)
+            self.read_bytes += len(raw)
+            self.read_lines += 1
+            yield text.decode("utf-8", "surrogateescape")
 
 
-def is_interactive() -> bool:
-    return sys.stdin.isatty()
-
-
-def files_by_purpose(job: Job, path: Path, note: ImportNote) -> dict[str, Path]:
-    files = {"the file to import": path, "the note for resuming": job.resume_path}
-    files["the note for resuming while it is written"] = partial_path(job.resume_path)
-    files |= {
-        "the note of the import": note.path,
-        "the note of the import while it is written": partial_path(note.path),
-    }
-    if job.rejects:
-        files |= {"the file for rejected lines": job.rejects, "the file for their reasons": reasons_path(job.rejects)}
-    return files
+def read_headings(path: Path, rows: Iterator[list[str]]) -> list[str]:
+    """Return the headings in the first record. Raises UnusableSourceError."""
+    try:
+        headings = next(rows, [])
+    except csv.Error as cause:
+        raise UnusableSourceError(f"{path}: the first line is not CSV: {cause}") from cause
+    if not headings:
+        raise UnusableSourceError(f"{path} is empty: the first line must hold the headings")
+    return [heading.strip() for heading in headings]
 
 
 def map_fields(board: Board, job: Job, file: CsvFile, headings: list[str]) -> tuple[Field, ...]:
@@ -154,7 +141,90 @@ def map_fields(board: Board, job: Job, file: CsvFile, headings: list[str]) -> tu
     return tuple(Field(name, heading, text=name in texts, scale=scales.get(name)) for name, heading in pairs)
 
 
+def import_identity(digest: str, owner_heading: str, fields: Sequence[Field], label: str) -> str:
+    """Return 32 hexadecimal digits for the post ids, made from the content, the mapping and the label.
+
+    An import with another mapping must make other post ids, because the service refuses a known post id with other
+    stats. Rounding is no part of it: the service has no post of a line that was rejected for its digits.
+    """
+    parts = [digest, label, owner_heading, *sorted(f"{each.column}={each.heading}" for each in fields)]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
 def order_matters(board: Board, fields: tuple[Field, ...]) -> bool:
     """Return whether the outcome depends on which of two batches arrives first."""
     mapped = {each.column for each in fields}
     return board.ties == "earliest" or any(each.merge == "last" for each in board.columns if each.name in mapped)
+
+
+async def read_batches(
+    lines: Lines, rows: Iterator[list[str]], reader: "RecordReader", batch_posts_max: int
+) -> AsyncIterator[Batch]:
+    """Yield the records after the headings in batches of at most `batch_posts_max`. Blank lines are no records."""
+    records: list[Record] = []
+    while True:
+        line = lines.read_lines + 1
+        try:
+            outcome = reader.read_post(line, next(rows))
+        except StopIteration:
+            break
+        except csv.Error as cause:
+            outcome = f"not CSV: {cause}"
+        raw = lines.take_record()
+        if outcome is not None:
+            records.append(Record(line, raw, outcome))
+        if len(records) == batch_posts_max:
+            yield Batch(records, lines.read_bytes)
+            records = []
+    yield Batch(records, lines.read_bytes)
+
+
+class RecordReader:
+    """Makes posts of the records of a file."""
+
+    def __init__(self, file: CsvFile, headings: list[str], fields: Sequence[Field], identity: str) -> None:
+        self._cells_count = len(headings)
+        self._owner_index = headings.index(file.owner_heading)
+        self._fields = [(each, headings.index(each.heading)) for each in fields]
+        self._prefix = f"import:{identity}:"
+
+    def read_post(self, line: int, row: list[str]) -> Outcome | None:
+        """Return the post of a record, or the reason why it is no post. For a blank line return None."""
+        if not row:
+            return None
+        if len(row) != self._cells_count:
+            return f"{len(row)} cells, but {self._cells_count} headings"
+        owner = row[self._owner_index]
+        if reason := owner_fault(owner):
+            return reason
+        stats: dict[str, str] = {}
+        rounded = 0
+        for each, index in self._fields:
+            cell = row[index] if each.text else row[index].strip()
+            if not cell:
+                continue  # an empty cell means that the post has no value for this column
+            if each.text and (reason := text_fault(cell)):
+                return f"{each.heading}: {reason}"
+            if not each.text:
+                found = VALUE.fullmatch(cell)
+                if found is not None and found["exponent"] is not None:
+                    cell = f"{Decimal(cell):f}"
+                if found is None or len(cell) > VALUE_LETTERS_MAX:
+                    return f"{each.heading}: {cell[:40]!r} is not a decimal number like 600 or -1.25"
+            if each.scale is not None and (nearest := rounded_text(cell, each.scale)) is not None:
+                cell = nearest
+                rounded += 1
+            stats[each.column] = cell
+        if not stats:
+            return "no value in any of the mapped columns"
+        post: Post = {"owner": owner, "stats": stats, "post_id": f"{self._prefix}{line}"}
+        return post, rounded
+
+
+def advice_after_rejections(path: Path, rejects: Path | None) -> str:
+    todo = (
+        f"correct {rejects} (reasons: {reasons_path(rejects)}) and import that file by itself"
+        if rejects
+        else "put only the corrected lines, under the same headings, in a new file (--rejects FILE writes one)"
+    )
+    return f"to add the rejected lines, {todo}; if you edit {path} and import it again, its other lines count again"

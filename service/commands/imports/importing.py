@@ -10,7 +10,7 @@ import typer
 from rankcurve import Retries
 
 from service.commands.imports.csv_import import CsvFile
-from service.commands.imports.import_lines import UnusableSourceError
+from service.commands.imports.import_records import UnusableSourceError
 from service.commands.imports.redis_import import SortedSet
 from service.commands.imports.sending import Job
 from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, UrlOption, call_service, fail
@@ -74,8 +74,8 @@ RejectedMaxOption = Annotated[
     int,
     typer.Option(
         min=0,
-        help="Stop once more lines than this were rejected, because the mapping may be wrong. Earlier runs of the same "
-        "import count, too. Applied lines stay applied; to continue, run again with a larger number.",
+        help="Stop once more lines than this were rejected, because the mapping may be wrong. Applied lines "
+        "stay applied; to continue, run again with a larger number.",
     ),
 ]
 RejectsOption = Annotated[
@@ -101,16 +101,6 @@ LabelOption = Annotated[
         "files are equal by chance."
     ),
 ]
-ResumeOption = Annotated[
-    Path | None,
-    typer.Option(
-        dir_okay=False,
-        help="File that notes an unfinished import. Default: beside FILE.csv, or KEY.BOARD.resume in this folder. "
-        "Beside it, FILE.csv.BOARD.imported notes imports into columns of merge `sum`. The same file with another "
-        "mapping would add its values again, so the command warns, and asks at a terminal.",
-    ),
-]
-RestartOption = Annotated[bool, typer.Option("--restart", help="Start from the first line, whatever was noted.")]
 QueuedOption = Annotated[
     bool,
     typer.Option(
@@ -136,8 +126,6 @@ def import_posts(
     rejected_max: RejectedMaxOption = 1000,
     rejects: RejectsOption = None,
     label: LabelOption = "",
-    resume_file: ResumeOption = None,
-    restart: RestartOption = False,
     queued: QueuedOption = False,
     rounds: RoundOption = False,
     url: UrlOption = DEFAULT_URL,
@@ -145,9 +133,10 @@ def import_posts(
 ) -> None:
     """Post every line of a CSV file to a leaderboard, or copy a sorted set of Redis.
 
-    Each line is one post. Its id is made of the content of the file and the line. To continue an import that was
-    stopped, run the same command again: the import continues where it was stopped, and no line counts twice. An edited
-    file is another file, so all its lines count again.
+    Each line is one post. Its id is made of the content of the file, the mapping and the line. After an import was
+    stopped, run the same command again: it sends every line, and those that counted are duplicates. The service knows
+    them for 30 days (its setting post_id_retention_s). An edited file is another file, and another mapping or label is
+    another import, so all lines count again.
 
     Rejected lines are listed with their numbers, and the exit code is then 1. All other lines stay applied. To add the
     rejected lines, correct the file that --rejects wrote and import that file.
@@ -165,10 +154,7 @@ def import_posts(
         rankcurve import --redis redis://localhost:6379 KEY_IN_REDIS season
     """
     source = choose_source(file, owner_column, delimiter, label, redis, merge=merge, queued=queued)
-    resume_path = resume_file or source.resume_path(board)
-    columns = tuple(column or ())
-    job = Job(board, columns, batch, concurrency, rejected_max, rejects, resume_path, restart, queued, rounds)
-
+    job = Job(board, tuple(column or ()), batch, concurrency, rejected_max, rejects, queued, rounds)
     patient = Retries(attempts_max=retries + 1, before_first_answer=wait)
     try:
         call_service(url, key, lambda client: source.import_into(client, job), patient)

@@ -1,43 +1,31 @@
 """Copies a sorted set of Redis: each member becomes an owner, and its score replaces the owner's value.
 
 ZSCAN returns every member that is in the set during the whole scan at least once, and does not block Redis. A score
-that changes meanwhile may be copied in its old form, so a second import is needed once Redis is at rest. A cursor of
-ZSCAN is valid as long as the same process of Redis runs, so the resume file names that process.
+that changes meanwhile may be copied in its old form, so a second import is needed once Redis is at rest.
 """
 
 import csv
-import io
 import unicodedata
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
-from uuid import uuid4
 
 import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import Board, Column
 
-from service.commands.imports.import_files import (
-    RESUME_FORMAT,
-    ResumeState,
-    Tally,
-    partial_path,
-    reasons_path,
-    refuse_shared_files,
-)
-from service.commands.imports.import_lines import (
+from service.commands.imports.import_records import (
     VALUE_LETTERS_MAX,
     Batch,
-    Post,
-    SourcePosition,
+    Outcome,
+    Record,
     UnusableSourceError,
+    csv_record,
     owner_fault,
     rounded_text,
 )
-from service.commands.imports.sending import Job, Source, send_source
+from service.commands.imports.sending import Job, Source, Tally, send_source
 from service.commands.reading.ranks import first_ranked
 from service.commands.target import fail
 
@@ -53,9 +41,6 @@ class SortedSet:
     key: str
     merge: bool
 
-    def resume_path(self, board: str) -> Path:
-        return Path(f"{quote(self.key, safe='')}.{board}.resume")
-
     async def import_into(self, client: AsyncClient, job: Job) -> None:
         """Run the whole import. Exit with code 1 if members were rejected, or if the set vanished meanwhile."""
         try:
@@ -65,7 +50,6 @@ class SortedSet:
             fail("--redis needs the package redis: pip install 'rankcurve[redis]'")
         board = await client.board(job.board)
         column = choose_column(board, job, merge=self.merge)
-        refuse_shared_files(files_by_purpose(job))
         try:
             # Members that are not UTF-8 become text with surrogates, which `owner_fault` finds.
             async with Redis.from_url(
@@ -91,31 +75,21 @@ class SortedSet:
             raise typer.Exit(1)
 
     async def _copy(self, client: AsyncClient, job: Job, column: Column, redis: "Redis", size: int) -> Tally:
-        kind = "stats" if self.merge else "set"
-        reader = MemberReader(column.name, kind, column.scale if job.rounds else None)
+        reader = MemberReader(column, job, "stats" if self.merge else "set")
         source = Source(
             line="member",
             heading=csv_record("member", "score"),
-            name_line=lambda rejection: f"member {member_of(rejection.record)!a}",
+            name_record=lambda record: f"member {member_of(record.raw)!a}",
             advice=f"do the scores fit the column {column.name}?",
             size=size,
-            measure=lambda position: position.line,
-            read_batches=lambda position: scan_members(redis, self.key, reader, position, job.batch),
+            path=None,
+            batches=scan_members(redis, self.key, reader, job.batch),
         )
-        identity = f"{self._place()} {column.name} {kind} {await find_run_id(redis)}{job.rounds * '+round'}"
-        start = ResumeState(RESUME_FORMAT, identity, job.board, client.transport.url)
-        return await send_source(client, job, source, start, concurrency=job.concurrency, on_batch=lambda: None)
+        return await send_source(client, job, source, concurrency=job.concurrency)
 
     def _place(self) -> str:
         """Return the address and the key, without user and password."""
         return f"{self.url.rpartition('@')[2]} {self.key}"
-
-
-def files_by_purpose(job: Job) -> dict[str, Path]:
-    files = {"the note for resuming": job.resume_path, "the same while it is written": partial_path(job.resume_path)}
-    if job.rejects:
-        files |= {"the file for rejected members": job.rejects, "the file for their reasons": reasons_path(job.rejects)}
-    return files
 
 
 def choose_column(board: Board, job: Job, *, merge: bool) -> Column:
@@ -132,11 +106,6 @@ def choose_column(board: Board, job: Job, *, merge: bool) -> Column:
     return found
 
 
-async def find_run_id(redis: "Redis") -> str:
-    """Return the id of the process of Redis, which changes when it starts again. Without one, no run can continue."""
-    return str((await redis.info("server")).get("run_id") or uuid4().hex)
-
-
 async def count_members(redis: "Redis", key: str) -> int:
     """Return the number of members. Raises UnusableSourceError if the key holds no sorted set."""
     kind = str(await redis.type(key))
@@ -146,22 +115,20 @@ async def count_members(redis: "Redis", key: str) -> int:
     return int(await redis.zcard(key))
 
 
-async def scan_members(
-    redis: "Redis", key: str, reader: "MemberReader", start: SourcePosition, batch_posts: int
-) -> AsyncIterator[Batch]:
-    """Yield the members from `start` on, in batches of about `batch_posts`. Redis chooses their exact size."""
-    cursor, line = start.offset, start.line
+async def scan_members(redis: "Redis", key: str, reader: "MemberReader", batch_posts: int) -> AsyncIterator[Batch]:
+    """Yield all members, in batches of about `batch_posts`. Redis chooses their exact size."""
+    cursor, done = 0, 0
     while True:
         cursor, found = await redis.zscan(key, cursor=cursor, count=batch_posts)
-        batch = Batch(SourcePosition(int(cursor), line + len(found)))
         twins = await find_twins(redis, key, [str(member) for member, _ in found])
+        records: list[Record] = []
         for member, score in found:
-            line += 1
+            done += 1
             owner, value = str(member), float(score)
             outcome = twins.get(owner) or reader.read_post(owner, value)
-            batch.add_outcome(line, csv_record(owner, repr(value)), outcome)
-        yield batch
-        if batch.end.offset == 0:
+            records.append(Record(done, csv_record(owner, repr(value)), outcome))
+        yield Batch(records, done)
+        if int(cursor) == 0:
             return
 
 
@@ -193,19 +160,19 @@ async def find_twins(redis: "Redis", key: str, members: Sequence[str]) -> dict[s
 class MemberReader:
     """Makes posts of members. `kind` is the member of a post that holds the score: `stats` or `set`."""
 
-    def __init__(self, column: str, kind: str, scale: int | None) -> None:
+    def __init__(self, column: Column, job: Job, kind: str) -> None:
         self._column = column
+        self._rounds = job.rounds
         self._kind = kind
-        self._scale = scale
 
-    def read_post(self, owner: str, score: float) -> tuple[Post, int] | str:
-        """Return the post of a member and whether its score was rounded (0 or 1), or the reason why it is no post."""
+    def read_post(self, owner: str, score: float) -> Outcome:
+        """Return the post of a member, or the reason why it is no post."""
         if reason := owner_fault(owner):
             return reason
         if (text := score_text(score)) is None:
             return f"the score {score!r} is no finite number of at most {VALUE_LETTERS_MAX} digits"
-        nearest = None if self._scale is None else rounded_text(text, self._scale)
-        return {"owner": owner, self._kind: {self._column: nearest or text}}, nearest is not None
+        nearest = rounded_text(text, self._column.scale) if self._rounds else None
+        return {"owner": owner, self._kind: {self._column.name: nearest or text}}, int(nearest is not None)
 
 
 def score_text(score: float) -> str | None:
@@ -218,9 +185,3 @@ def score_text(score: float) -> str | None:
 
 def member_of(record: bytes) -> str:
     return next(csv.reader([record.decode("utf-8", "surrogateescape")]))[0]
-
-
-def csv_record(*cells: str) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue().encode("utf-8", "surrogateescape")

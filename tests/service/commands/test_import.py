@@ -1,11 +1,7 @@
 """Test that `rankcurve import` counts every line exactly once, whatever interrupts the import."""
 
 import csv
-import os
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,10 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import Result
 
-from service.commands.imports import csv_import
-from service.commands.imports.import_lines import Field, Plan, SourcePosition, owner_fault, read_batches
+from service.commands.imports.csv_import import CsvFile, Field, Lines, RecordReader, read_batches
+from service.commands.imports.import_records import owner_fault
 from tests.service.cli_fake_service import FakeBoard, FakeService, run
-from tests.service.real_service import WAIT_S, environment
 
 
 @pytest.fixture(autouse=True)
@@ -72,84 +67,6 @@ def test_an_import_with_another_label_or_mapping_counts_the_same_file_again(fake
     assert "25 applied" in do_import(fake, players, "--column", "lap=score").stdout
 
 
-@pytest.fixture
-def summed(fake: FakeService, tmp_path: Path) -> Path:
-    """Write a CSV file, and add a board `s`. Its columns xp and wins merge by `sum`, and its column best does not."""
-    fake.add_board("s", {"name": "xp", "merge": "sum"}, {"name": "wins", "merge": "sum"}, {"name": "best"})
-    path = tmp_path / "summed.csv"
-    path.write_text("id,score,won,top\n" + "".join(f"p{i},{i},{i % 2},{i * i}\n" for i in range(9)))
-    return path
-
-
-def import_sums(fake: FakeService, path: Path, *columns: str, more: tuple[str, ...] = ()) -> Result:
-    mapping = [word for column in columns for word in ("-c", column)]
-    return run("import", "s", str(path), "--owner-column", "id", *mapping, *more, fake=fake)
-
-
-def test_an_import_warns_before_it_would_add_up_the_same_file_again(fake: FakeService, summed: Path) -> None:
-    assert "warning" not in import_sums(fake, summed, "xp=score").stderr
-    assert "warning" not in import_sums(fake, summed, "xp=score").stderr, "each line counts once"
-    assert "warning" not in import_sums(fake, summed, "wins=won", "best=top").stderr
-    again = import_sums(fake, summed, "xp=score", "wins=won")
-    assert again.exit_code == 0
-    [warning] = [line for line in again.stderr.splitlines() if line.startswith("warning")]
-    assert "with wins=won, xp=score;" in warning
-    assert "added to these columns again" in warning
-    assert "warning" in import_sums(fake, summed, "xp=top").stderr
-    assert "warning" not in import_sums(fake, summed, "xp=top", more=("--label", "on purpose")).stderr
-    assert "warning" not in import_sums(fake, summed, "best=score").stderr
-
-
-def test_an_import_at_a_terminal_asks_before_it_adds_up_a_file_again(
-    fake: FakeService, summed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import_sums(fake, summed, "xp=score")
-    monkeypatch.setattr(csv_import, "is_interactive", lambda: True)
-    sent = len(fake.batches)
-    arguments = ("import", "s", str(summed), "--owner-column", "id", "-c", "xp=score", "-c", "wins=won")
-    run(*arguments, fake=fake, stdin="n\n", code=1)
-    assert len(fake.batches) == sent
-    run(*arguments, fake=fake, stdin="y\n", code=0)
-    assert len(fake.batches) == sent + 1
-
-
-def test_one_ctrl_c_ends_the_question_and_the_import(fake: FakeService, summed: Path) -> None:
-    import_sums(fake, summed, "xp=score")
-    sent = len(fake.batches)
-    arguments = ("import", "s", str(summed), "--owner-column", "id", "-c", "xp=score", "-c", "wins=won")
-    command = [sys.executable, "-m", "service.cli", *arguments, "--url", fake.url]
-    ours, theirs = os.openpty()
-    with subprocess.Popen(command, stdin=theirs, stderr=subprocess.PIPE, env=environment()) as asking:
-        try:
-            assert asking.stderr is not None
-            said = b""
-            while b"once more?" not in said and (more := os.read(asking.stderr.fileno(), 4096)):
-                said += more
-            asking.send_signal(signal.SIGINT)
-            assert asking.wait(WAIT_S) == 1, said
-        finally:
-            asking.kill()
-            os.close(ours)
-            os.close(theirs)
-    assert len(fake.batches) == sent
-
-
-def test_an_import_without_effect_causes_no_warning_later(fake: FakeService, summed: Path) -> None:
-    fake.rejected_owners = {f"p{i}" for i in range(9)}
-    import_sums(fake, summed, "xp=score")
-    fake.rejected_owners = set()
-    assert "warning" not in import_sums(fake, summed, "xp=score", "wins=won").stderr, "all its lines were rejected"
-    fake.boards["s"].stats.clear()
-    assert "warning" not in import_sums(fake, summed, "xp=top").stderr, "the board was emptied"
-
-
-def test_a_stopped_import_with_another_mapping_causes_a_warning_later(fake: FakeService, summed: Path) -> None:
-    fake.posts_before_outage = 1
-    import_sums(fake, summed, "xp=score", more=("--batch", "4", "--concurrency", "1"))
-    fake.posts_before_outage = None
-    assert "warning" in import_sums(fake, summed, "xp=score", "wins=won").stderr
-
-
 NOISY = "id,lap,score\na,48.682000000000002,7\nb,60.25,7.0\nc,-0.00049999999999,7.4\nd,1.9995000000001,-0.2\n"
 
 
@@ -161,17 +78,8 @@ def test_only_the_option_round_rounds_noisy_scores_to_a_scale(fake: FakeService,
     stats = {owner: (held["lap"], held["xp"]) for owner, held in b.stats.items()}
     assert stats == {"a": ("48.682", "7"), "b": ("60.25", "7.0"), "c": ("0.000", "7"), "d": ("2.000", "0")}
     assert result.stdout.splitlines()[-1].endswith("; values rounded: 5")
-    assert "rounded" not in run(*arguments, "--restart", "--label", "as they are", fake=fake).stdout
+    assert "rounded" not in run(*arguments, "--label", "as they are", fake=fake).stdout
     assert b.stats["a"]["lap"] == "48.682000000000002"
-
-
-# With `--round`, an import starts anew, because lines before the mark may have been rejected for their digits.
-@pytest.mark.parametrize("option", ["--round", "--restart"])
-def test_an_import_that_starts_anew_counts_no_line_twice(fake: FakeService, players: Path, option: str) -> None:
-    import_until_outage(fake, players, 3, "--concurrency", "1")
-    again = do_import(fake, players, option, code=0)
-    assert "continuing after" not in again.stderr
-    assert "25 lines: 13 applied, 0 unchanged, 12 duplicate" in again.stdout
 
 
 def test_rejected_lines_are_listed_with_their_numbers_and_the_others_count(fake: FakeService, tmp_path: Path) -> None:
@@ -215,25 +123,23 @@ def test_an_import_retries_a_busy_service_at_the_requested_time(fake: FakeServic
     assert len(b.stats) == 25
 
 
-def test_a_stopped_import_continues_after_the_last_line_with_a_known_outcome(fake: FakeService, players: Path) -> None:
+# With `--round`, the second run may accept lines that the first one rejected for their digits, so ids stay the same.
+@pytest.mark.parametrize("options", [[], ["--round"]])
+def test_a_stopped_import_that_runs_again_counts_no_line_twice(
+    fake: FakeService, players: Path, options: list[str]
+) -> None:
     stopped = import_until_outage(fake, players, 3, "--concurrency", "1")
     assert "internal: as asked" in stopped.stderr
-    assert "run the same command again" in stopped.stderr
-    assert (players.parent / "players.csv.b.resume").exists()
-    fake.batches = []
-    finished = do_import(fake, players, code=0)
-    assert "continuing after line 13 (12 lines done before)" in finished.stderr
-    assert "25 lines: 25 applied, 0 unchanged, 0 duplicate" in finished.stdout
-    assert sum(len(batch) for batch in fake.batches) == 13
-    assert not (players.parent / "players.csv.b.resume").exists()
+    assert "run the same command again: no line counts twice" in stopped.stderr
+    finished = do_import(fake, players, *options, code=0)
+    assert "25 lines: 13 applied, 0 unchanged, 12 duplicate" in finished.stdout
+    assert list(players.parent.iterdir()) == [players]
 
 
-def test_an_import_reads_a_changed_file_from_the_top(fake: FakeService, players: Path) -> None:
+def test_an_import_counts_all_lines_of_a_changed_file(fake: FakeService, players: Path) -> None:
     import_until_outage(fake, players, 3)
     players.write_text(players.read_text() + "new,7\n")
-    result = do_import(fake, players)
-    assert "continuing after" not in result.stderr
-    assert "26 lines" in result.stdout
+    assert "26 lines: 26 applied" in do_import(fake, players).stdout
     assert len(fake.xp("b")) == 26
 
 
@@ -252,13 +158,9 @@ def test_an_import_stops_after_too_many_rejected_lines(fake: FakeService, player
     result = do_import(fake, players, "--rejected-max", "5", "--concurrency", "1", code=1)
     assert "is the mapping right?" in result.stderr
     assert len(fake.batches) == 2
-    again = do_import(fake, players, "--rejected-max", "5", "--concurrency", "1")
-    assert (again.exit_code, len(fake.batches)) == (1, 2), "no batch is sent that would stop the import again"
-    assert "With a larger --rejected-max it continues" in again.stderr
+    assert "run again with a larger --rejected-max" in result.stderr
     fake.rejected_owners = set()
-    finished = do_import(fake, players, "--rejected-max", "8")
-    assert "continuing after line 9" in finished.stderr
-    assert "25 lines: 17 applied, 0 unchanged, 0 duplicate, 8 rejected" in finished.stdout
+    assert "25 lines: 25 applied" in do_import(fake, players, "--rejected-max", "5").stdout
 
 
 def test_the_help_explains_edited_files_mappings_and_the_limit_of_rejected_lines() -> None:
@@ -314,12 +216,6 @@ def test_an_import_without_a_mapping_takes_headings_of_columns(fake: FakeService
     assert b.stats == {"a": {"xp": "1", "lap": "60.250"}, "b": {"xp": "2"}}
 
 
-def test_an_import_continues_without_a_resume_file_if_it_cannot_write_one(fake: FakeService, players: Path) -> None:
-    result = do_import(fake, players, "--resume-file", str(players / "below-a-file"), code=0)
-    assert result.stderr.count("note: cannot write") == 1
-    assert len(fake.xp("b")) == 25
-
-
 def test_an_empty_file_is_refused_and_one_with_headings_only_imports_nothing(fake: FakeService, tmp_path: Path) -> None:
     path = tmp_path / "empty.csv"
     path.write_text("")
@@ -334,19 +230,28 @@ CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), max_siz
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=12), batch_posts=st.integers(1, 5))
-def test_reading_from_any_mark_gives_the_same_batches_as_reading_the_whole_file(
+async def test_the_records_of_all_batches_are_the_bytes_of_the_file(
     tmp_path: Path, rows: list[tuple[str, str]], batch_posts: int
 ) -> None:
     path = tmp_path / "any.csv"
     with path.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream, lineterminator="\n").writerows([("id", "tag"), *rows])
-    plan = Plan("id", (Field("tag", "tag", text=True),), ",", "x")
-    whole = list(read_batches(path, plan, SourcePosition(), batch_posts_max=batch_posts))
-    assert sum(len(batch.posts) + len(batch.rejected) for batch in whole) == len(rows)
-    for index, batch in enumerate(whole[:-1]):
-        rest = list(read_batches(path, plan, batch.end, batch_posts_max=batch_posts))
-        assert [b.posts for b in rest] == [b.posts for b in whole[index + 1 :]]
-        assert [b.rejected for b in rest] == [b.rejected for b in whole[index + 1 :]]
+    with path.open("rb") as content:
+        lines = Lines(content)
+        records = csv.reader(lines)
+        headings = next(records)
+        heading = lines.take_record()
+        reader = RecordReader(CsvFile(path, "id", ",", ""), headings, [Field("tag", "tag", text=True)], "x")
+        batches = [batch async for batch in read_batches(lines, records, reader, batch_posts)]
+    assert [len(batch.records) for batch in batches[:-1]] == [batch_posts] * (len(batches) - 1)
+    read = [record for batch in batches for record in batch.records]
+    assert b"".join([heading, *(record.raw for record in read)]) == path.read_bytes()
+    assert [path.read_bytes().splitlines(keepends=True)[record.line - 1][:1] for record in read] == [
+        record.raw[:1] for record in read
+    ]
+    for record, (owner, tag) in zip(read, rows, strict=True):
+        if not isinstance(record.outcome, str):
+            assert record.outcome[0] == {"owner": owner, "stats": {"tag": tag}, "post_id": f"import:x:{record.line}"}
 
 
 @pytest.mark.parametrize(

@@ -61,49 +61,30 @@ def test_a_rejected_record_is_written_byte_for_byte(fake: FakeService, tmp_path:
     assert fake.boards["b"].stats['a "b"'] == {"xp": "2", "tag": "two\r\nlines; and more"}
 
 
-def test_a_resumed_import_lists_every_rejected_line_once(fake: FakeService, tmp_path: Path, rejects: Path) -> None:
+def test_an_import_that_runs_again_lists_every_rejected_line_once(
+    fake: FakeService, tmp_path: Path, rejects: Path
+) -> None:
     path = bad_scores(tmp_path, 25)
     fake.posts_before_outage = 3
     do_import(fake, path, "--rejects", str(rejects), "--concurrency", "1", code=1)
-    # An import leaves this line if it is killed after it wrote a batch's rejects and before it saved its progress.
-    with rejects.open("a") as stream:
-        stream.write("p0,bad\n")
     fake.posts_before_outage = None
-    finished = do_import(fake, path, "--rejects", str(rejects))
-    assert "continuing after" in finished.stderr
+    do_import(fake, path, "--rejects", str(rejects), code=1)
     assert rejects.read_text() == "id,xp\n" + "".join(f"p{i},bad\n" for i in range(0, 25, 3))
     assert reason_lines(rejects) == [i + 2 for i in range(0, 25, 3)]
 
 
-def test_a_resumed_import_never_overwrites_corrected_rejects(fake: FakeService, tmp_path: Path, rejects: Path) -> None:
-    path = bad_scores(tmp_path, 25)
-    fake.posts_before_outage = 3
-    do_import(fake, path, "--rejects", str(rejects), "--concurrency", "1")
-    fake.posts_before_outage = None
-    corrected = rejects.read_text().replace("bad", "1000")
-    rejects.write_text(corrected)
-    refused = do_import(fake, path, "--rejects", str(rejects), code=1)
-    assert "was changed since the import stopped" in refused.stderr
-    assert rejects.read_text() == corrected
-    elsewhere = tmp_path / "more.csv"
-    assert "continuing after" in do_import(fake, path, "--rejects", str(elsewhere)).stderr
-    listed = corrected.splitlines()[1:] + elsewhere.read_text().splitlines()[1:]
-    assert [line.partition(",")[0] for line in listed] == [f"p{i}" for i in range(0, 25, 3)]
-
-
-@pytest.mark.parametrize("option", ["--rejects", "--resume-file"])
 @pytest.mark.parametrize("name", ["itself", "link", "hard", "reasons"])
-def test_no_option_overwrites_the_file_to_import(fake: FakeService, tmp_path: Path, option: str, name: str) -> None:
+def test_rejects_never_overwrite_the_file_to_import(fake: FakeService, tmp_path: Path, name: str) -> None:
     path = bad_scores(tmp_path, 25)
     if name == "reasons":  # the imported file has the name of the second file that the option writes
-        path = path.rename(tmp_path / ("x.csv.reasons" if option == "--rejects" else "x.csv.partial"))
+        path = path.rename(tmp_path / "x.csv.reasons")
     other = path.with_suffix("") if name == "reasons" else path.with_name(name) if name != "itself" else path
     if name == "link":
         other.symlink_to(path)
     elif name == "hard":
         os.link(path, other)
     content = path.read_bytes()
-    result = do_import(fake, path, option, str(other))
+    result = do_import(fake, path, "--rejects", str(other))
     assert (result.exit_code, "is both the file to import and" in result.stderr) == (1, True)
     assert path.read_bytes() == content
     assert not fake.batches

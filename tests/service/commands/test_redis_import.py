@@ -14,7 +14,7 @@ from redis import Redis
 from typer.testing import Result
 
 from service.commands.imports import redis_import
-from service.commands.imports.import_lines import Batch
+from service.commands.imports.import_records import Batch
 from tests.servers import RedisServer, program
 
 MEMBERS = 3_000  # far more than Redis returns in one batch
@@ -177,7 +177,6 @@ def test_a_set_that_vanishes_during_the_copy_is_no_success(
     left = int(how == "replace")
     assert f"had {MEMBERS:,} members when the copy began and has {left} now" in result.stderr
     assert "members: " in result.stdout, "the summary says what was copied"
-    assert not Path(f"arena.{board}.resume").exists()
 
 
 def test_a_merged_score_never_replaces_a_better_one_that_the_game_posted(run: Run, copy: Run, redis: Redis) -> None:
@@ -189,37 +188,16 @@ def test_a_merged_score_never_replaces_a_better_one_that_the_game_posted(run: Ru
     assert {owner: score for owner, (_, score) in entries(run, board).items()} == {"ada": 10, "bob": 40}
 
 
-def stop_copy(copy: Run, redis: Redis, board: str) -> Result:
-    """Stop a copy where it meets the member that is not UTF-8. Return the result of the same command, run again."""
+def test_a_stopped_copy_that_runs_again_copies_the_rest(run: Run, copy: Run, redis: Redis, tmp_path: Path) -> None:
     fill(redis)
     redis.zadd("arena", {b"\xff": 1})
-    copy(board, "--batch", "100", "--concurrency", "1", "--rejected-max", "0", code=1)
-    assert Path(f"arena.{board}.resume").exists()
-    return copy(board, "--batch", "100", code=1)
-
-
-def test_a_stopped_copy_continues_and_forgets_nothing(run: Run, copy: Run, redis: Redis) -> None:
     board = make_board(run, "stopped")
-    again = stop_copy(copy, redis, board)
-    assert "continuing after member" in again.stderr
-    assert f"{MEMBERS + 1:,} members: {MEMBERS:,} applied, 0 unchanged, 0 duplicate, 1 rejected" in again.stdout
-    assert len(entries(run, board)) == MEMBERS
-    assert not Path(f"arena.{board}.resume").exists()
-
-
-def test_a_copy_begins_anew_if_redis_was_started_again(
-    run: Run, copy: Run, redis: Redis, redis_server: RedisServer
-) -> None:
-    board = make_board(run, "anew")
-    fill(redis)
-    redis.zadd("arena", {b"\xff": 1})
     copy(board, "--batch", "100", "--concurrency", "1", "--rejected-max", "0", code=1)
-    redis_server.kill()
-    redis_server.start()
-    fill(redis)
-    again = copy(board)
-    assert "continuing" not in again.stderr
+    again = copy(board, "--batch", "100", code=1)
+    assert f"{MEMBERS + 1:,} members: " in again.stdout
+    assert "0 duplicate, 1 rejected" in again.stdout
     assert len(entries(run, board)) == MEMBERS
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
