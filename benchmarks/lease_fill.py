@@ -21,7 +21,7 @@ from storage.leases.region_counts import lease_counts
 from storage.schema.creation import create_schema
 from storage.schema.lease_tables import LEASE_RESOURCES, RESOURCE_TABLES
 
-CLIENT, REGION, PARTITIONS = "bench", "eu", 10
+CLIENT, REGION, LANES = "bench", "eu", 10
 FAR_US = 4_000_000_000_000_000  # the time at which the leases end: long after the measurement
 _FREE_SINCE_US = 1_760_000_000_000_000
 _RESOURCE_DIGITS = 10  # the name of a resource is as long as a telephone number
@@ -53,7 +53,7 @@ async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[st
         for name in ("lease_resources_holder", "lease_resources_free", "lease_resources_leased"):
             await run_statement(store, drop_index(name, LEASE_RESOURCES))
         for pool_id, size in sizes.items():
-            spec = PoolSpec(PARTITIONS)
+            spec = PoolSpec(LANES)
             pool, _ = await store.write(
                 partial(lease_pools.save_pool, CLIENT, pool_id, spec, now_us=_FREE_SINCE_US, pools_max=100)
             )
@@ -73,7 +73,7 @@ def _rows(pool_key: int, size: int) -> str:
         "pool_key": f"{pool_key}",
         "resource": f"'+49' || {digits}",
         "region": f"'{REGION}'",
-        "partition": f"(i / 2) % {PARTITIONS}",
+        "lane": f"(i / 2) % {LANES}",
         "holder": f"CASE i % 2 WHEN 0 THEN '{key_at(0)[:-1]}' || CAST(i AS text) END",
         "version": "1 - i % 2",
         "expires_at": f"CASE i % 2 WHEN 0 THEN {FAR_US} ELSE 0 END",

@@ -1,6 +1,6 @@
-"""Measure the time of lease requests over HTTP, with 1,000 to 1,000,000 resources per partition of a pool.
+"""Measure the time of lease requests over HTTP, with 1,000 to 1,000,000 resources per lane of a pool.
 
-python -m benchmarks.lease_latency [--rows N] [--seconds S] [--rounds N]   (rows: the largest partition)
+python -m benchmarks.lease_latency [--rows N] [--seconds S] [--rounds N]   (rows: the largest lane)
 
 A request either gets the lease that its key already has, or acquires a lease for a new key. The pools of all sizes are
 in one store; on PostgreSQL the store holds 15.5 M resources. Rounds with the different sizes take turns. Requests are
@@ -22,7 +22,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.lease_fill import CLIENT, PARTITIONS, REGION, fill_pools, key_at
+from benchmarks.lease_fill import CLIENT, LANES, REGION, fill_pools, key_at
 from benchmarks.options import Options, parse_options
 from benchmarks.paced import Ask, PacedClient, build_post, run_punctually
 from benchmarks.servers import serve_store
@@ -42,20 +42,20 @@ _P99_MS = {("PostgreSQL", "get"): 3.0, ("PostgreSQL", "acquire"): 7.0}
 _LEASE_S = 3_600
 _WARM_S = 2.0
 _ALL = 15_500_000
-_SMALL = 1_000  # a pool with so few resources per partition has enough free resources for one round only
+_SMALL = 1_000  # a pool with so few resources per lane has enough free resources for one round only
 
 
 def pool_ids(size: int, rounds: int) -> list[str]:
-    """Return the ids of enough pools for `rounds` rounds. Each pool has `size` resources in each partition."""
+    """Return the ids of enough pools for `rounds` rounds. Each pool has `size` resources in each lane."""
     return [f"p{size}-{number}" for number in range(rounds + 1 if size <= _SMALL else 1)]
 
 
 class Asker:
-    """Builds lease requests for pools with one number of resources per partition."""
+    """Builds lease requests for pools with one number of resources per lane."""
 
     def __init__(self, size: int, rounds: int, rng: random.Random) -> None:
-        self.free = size * PARTITIONS // 2 // (1 if size <= _SMALL else rounds + 1)  # resources per round
-        self._pools, self._keys, self._rng = pool_ids(size, rounds), size * PARTITIONS // 2, rng
+        self.free = size * LANES // 2 // (1 if size <= _SMALL else rounds + 1)  # resources per round
+        self._pools, self._keys, self._rng = pool_ids(size, rounds), size * LANES // 2, rng
         self._pool_id = self._pools[0]
 
     def begin_round(self, number: int) -> None:
@@ -109,14 +109,14 @@ def measure_on(name: str, url: str, folder: Path, sizes: list[int], options: Opt
         figures, rates = run_punctually(measure_service(server.port, sizes, options))
     print(f"   {name}: saturated at {rates['get']:,.0f} gets/s, {rates['acquire']:,.0f} acquisitions/s")
     report.print_table(
-        [name, "resources a sub-partition", "p50 ms", "p99 ms"],
+        [name, "resources a lane", "p50 ms", "p99 ms"],
         [[what, size, p50, p99] for (what, size), (p50, p99) in figures.items()],
     )
     bars = []
     for what in ("get", "acquire"):
         for at, quantile in enumerate(("p50", "p99")):
             found = [figures[what, size][at] for size in sizes]
-            title = f"{name}: {what} {quantile}, {sizes[-1]:,} / {sizes[0]:,} a sub-partition"
+            title = f"{name}: {what} {quantile}, {sizes[-1]:,} / {sizes[0]:,} a lane"
             bars.append(report.Bar(title, found[-1] / found[0], _FLAT, at_most=True))
         worst = max(figures[what, size][1] for size in sizes)
         bars.append(report.Bar(f"{name}: {what} p99, any size", worst, _P99_MS.get((name, what)), " ms", at_most=True))
@@ -125,7 +125,7 @@ def measure_on(name: str, url: str, folder: Path, sizes: list[int], options: Opt
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     sizes = [size for size in (1_000, 10_000, 100_000, 1_000_000) if size <= options.rows]
-    pools = {name: size * PARTITIONS for size in sizes for name in pool_ids(size, options.rounds)}
+    pools = {name: size * LANES for size in sizes for name in pool_ids(size, options.rounds)}
     bars = _on_sqlite(folder / "leases.db", pools, sizes, options)
     if sizes[-1] == 1_000_000:
         pools["rest"] = _ALL - sum(pools.values())
@@ -150,7 +150,7 @@ def _on_sqlite(store: Path, pools: dict[str, int], sizes: list[int], options: Op
 
 def main() -> int:
     options = parse_options(__doc__, rounds=6)
-    return report.run_benchmark(options, f"leases: pools of up to {options.rows:,} resources a sub-partition", measure)
+    return report.run_benchmark(options, f"leases: pools of up to {options.rows:,} resources a lane", measure)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ from storage.store import Program, Store
 _CLIENT, _POOL = "acme", "all"
 _MINUTE_US = 60_000_000
 _START_US = 1_760_000_000_000_000
-_PARTITIONS = 10
+_LANES = 10
 _PICTURE = "lease_simulation.svg"
 _EVERY_MINUTES = 20  # minutes between two points of a line in the picture
 
@@ -131,7 +131,7 @@ class World(JobObserver):
     async def _create(self) -> Pool:
         pools = lease_pools
         pool, _ = await self._store.write(
-            lambda: pools.save_pool(_CLIENT, _POOL, PoolSpec(_PARTITIONS), now_us=self._now_us, pools_max=10)
+            lambda: pools.save_pool(_CLIENT, _POOL, PoolSpec(_LANES), now_us=self._now_us, pools_max=10)
         )
         share = RESOURCES // len(REGIONS)
         for index, region in enumerate(REGIONS):

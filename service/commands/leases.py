@@ -126,7 +126,7 @@ async def create_pool(
     client: AsyncClient,
     client_id: ClientArgument,
     pool_id: PoolArgument,
-    partitions: Annotated[int | None, typer.Option(min=1, help="Parts of each region.")] = None,
+    lanes: Annotated[int | None, typer.Option(min=1, help="Parts of each region.")] = None,
 ) -> None:
     """Create a pool, or change an existing one.
 
@@ -138,7 +138,7 @@ async def create_pool(
         rankcurve pool add acme numbers --region eu --file numbers.txt
         rankcurve pool watch acme numbers
     """
-    body = {} if partitions is None else {"partitions": partitions}
+    body = {} if lanes is None else {"lanes": lanes}
     show_json(await client.request("PUT", pool_path(client_id, pool_id), Record, body=body))
 
 
@@ -153,8 +153,8 @@ async def list_pools(
     """List pools by client and id."""
     query = {"client_id": client_id, "limit": min(limit, PAGE_ENTRIES)}
     found = await take(client.list_records("/v1/pools", "pools", Record, query), limit)
-    columns = {"client_id": "client", "pool_id": "pool", "partitions": "partitions", "created_at": "created"}
-    show_records(found, columns, as_json=as_json, numeric=("partitions",))
+    columns = {"client_id": "client", "pool_id": "pool", "lanes": "lanes", "created_at": "created"}
+    show_records(found, columns, as_json=as_json, numeric=("lanes",))
 
 
 @pool_app.command("show")

@@ -23,7 +23,7 @@ from .values import (
 CLIENT_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"  # the id of a client or of a pool
 LEASE_KEY_CHARS_MAX = 200
 RESOURCE_CHARS_MAX = 500
-PARTITIONS_MAX = 1_000
+LANES_MAX = 1_000
 NAME_CHARS_MAX = 200
 
 _NAME = re.compile(CLIENT_PATTERN[1:-1])
@@ -57,8 +57,8 @@ class PutClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings of a pool. A missing member has the service's default. The body may be missing, too."""
 
-    partitions: (
-        Annotated[int, Meta(ge=1, le=PARTITIONS_MAX, description="Parts of each region; requests spread over them.")]
+    lanes: (
+        Annotated[int, Meta(ge=1, le=LANES_MAX, description="Parts of each region; requests spread over them.")]
         | UnsetType
     ) = UNSET
 
@@ -151,7 +151,7 @@ class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     client_id: str
     pool_id: str
-    partitions: int
+    lanes: int
     created_at: Time
     headroom_seconds: float | UnsetType = UNSET
     regions: dict[str, RegionAnswer] | UnsetType = UNSET

@@ -1,10 +1,10 @@
-"""Finds the longest-free resources of a partition. They form a queue whose front this process remembers.
+"""Finds the longest-free resources of a lane. They form a queue whose front this process remembers.
 
 The front is the time at which the first resource became free. Without a remembered front, finding the longest-free row
 scans every dead index entry before it, until the database has cleaned up these entries.
 
 After a front was read, a row may appear before it, when a resource is moved or a long transaction commits. Such a row
-is found after the front is forgotten: after `KNOWN_US`, and always before its partition is treated as empty.
+is found after the front is forgotten: after `KNOWN_US`, and always before its lane is treated as empty.
 """
 
 import random
@@ -18,32 +18,32 @@ from .region_counts import Region
 
 V = TypeVar("V")
 KNOWN_US = 60_000_000  # time for which a front is remembered
-LATELY_US = 1_000_000  # time for which a partition that had too few free rows is tried last
-KNOWN_MAX = 100_000  # the most partitions of which something is remembered
-PartitionKey = tuple[Region, int]  # region and partition
+LATELY_US = 1_000_000  # time for which a lane that had too few free rows is tried last
+KNOWN_MAX = 100_000  # the most lanes of which something is remembered
+LaneKey = tuple[Region, int]  # region and lane
 
 
 class FreeQueues:
     def __init__(self) -> None:
-        self._fronts: dict[PartitionKey, tuple[int, int]] = {}  # `free_since` of the first row, and when it was read
-        self._exhausted_us: dict[PartitionKey, int] = {}  # time at which a read last found too few rows
+        self._fronts: dict[LaneKey, tuple[int, int]] = {}  # `free_since` of the first row, and when it was read
+        self._exhausted_us: dict[LaneKey, int] = {}  # time at which a read last found too few rows
 
-    def order_partitions(self, region: Region, partitions: int, *, rng: random.Random, now_us: int) -> list[int]:
-        """Return all partitions of a region, beginning at a random one. Recently exhausted partitions come last."""
-        first = rng.randrange(partitions)
-        turn = [(first + step) % partitions for step in range(partitions)]
+    def order_lanes(self, region: Region, lanes: int, *, rng: random.Random, now_us: int) -> list[int]:
+        """Return all lanes of a region, beginning at a random one. Recently exhausted lanes come last."""
+        first = rng.randrange(lanes)
+        turn = [(first + step) % lanes for step in range(lanes)]
         return sorted(turn, key=lambda number: 0 <= now_us - self._exhausted_us.get((region, number), 0) < LATELY_US)
 
-    def take_front(self, place: PartitionKey, *, limit: int, now_us: int) -> Program[list[Resource]]:
+    def take_front(self, place: LaneKey, *, limit: int, now_us: int) -> Program[list[Resource]]:
         """Return up to `limit` of the longest-free resources. Another process may take some of them meanwhile."""
-        region, partition = place
+        region, lane = place
         since_us, known_us = self._fronts.get(place, (0, now_us))
         if not 0 <= now_us - known_us < KNOWN_US:
             since_us, known_us = 0, now_us
-        rows = yield from lease_resources.find_free(*region, partition, limit=limit, since_us=since_us)
+        rows = yield from lease_resources.find_free(*region, lane, limit=limit, since_us=since_us)
         if len(rows) < limit and since_us:
             known_us = now_us
-            rows = yield from lease_resources.find_free(*region, partition, limit=limit)
+            rows = yield from lease_resources.find_free(*region, lane, limit=limit)
         if len(rows) < limit:
             _bound(self._exhausted_us)[place] = now_us
         if rows:
@@ -53,7 +53,7 @@ class FreeQueues:
         return rows
 
 
-def _bound(remembered: dict[PartitionKey, V]) -> dict[PartitionKey, V]:
+def _bound(remembered: dict[LaneKey, V]) -> dict[LaneKey, V]:
     if len(remembered) >= KNOWN_MAX:
         remembered.clear()
     return remembered

@@ -14,7 +14,7 @@ from .claims import GIVEN_BACK
 class PoolSpec(msgspec.Struct, frozen=True):
     """The settings of a pool that operators choose."""
 
-    partitions: int  # number of partitions in each region
+    lanes: int  # number of lanes in each region
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Resource(NamedTuple):
     pool_key: int
     resource: str
     region: str
-    partition: int
+    lane: int
     # The key that leases the resource, or leased it last before it was liberated. That last key gets the resource back
     # if it asks before another key acquires the resource.
     holder: str | None

@@ -85,7 +85,7 @@ class LeaseResources:
         here = (col("pool_key").eq(param("pool_key")), col("region").eq(param("region")))
         in_region = select(*map(col, RESOURCE_COLUMNS)).from_(LEASE_RESOURCES).where(*here).limit(param("limit"))
         queue = in_region.where(
-            col("partition").eq(param("partition")), free_since.not_null(), free_since.ge(param("since"))
+            col("lane").eq(param("lane")), free_since.not_null(), free_since.ge(param("since"))
         ).order_by(asc(free_since), asc(resource))
         self._free = queue.locked(Lock.NO_KEY_UPDATE).prepared()
         over = in_region.where(free_since.is_null(), expires_at.le(param("expired_before")))
@@ -105,13 +105,13 @@ class LeaseResources:
         return {(row[0], row[1]): Resource(*row) for row in found}
 
     def find_free(
-        self, pool_key: int, region: str, partition: int, *, limit: int, since_us: int = 0
+        self, pool_key: int, region: str, lane: int, *, limit: int, since_us: int = 0
     ) -> Program[list[Resource]]:
-        """Lock and return up to `limit` free resources of a partition, the longest free first.
+        """Lock and return up to `limit` free resources of a lane, the longest free first.
 
         Leave out resources that became free before `since_us`.
         """
-        bound = {"pool_key": pool_key, "region": region, "partition": partition}
+        bound = {"pool_key": pool_key, "region": region, "lane": lane}
         found = yield self._free.bind(**bound, since=since_us, limit=limit)
         return [Resource(*row) for row in found]
 

@@ -3,7 +3,7 @@
     read_findings: one statement reads pools, resources of keys and the time
         └──> LeaseTransactions decides each request
                 ├── the key has a resource, or had it last ──> the same one, with a later expiry
-                └── it has none ──> a free one of a random partition, else of the next partitions,
+                └── it has none ──> a free one of a random lane, else of the next lanes,
                                     else one whose lease expired, else refused
 
 A decision takes effect only if no other transaction has changed the resource since it was read. Otherwise the resource
@@ -143,13 +143,13 @@ class LeaseTransactions:
     def _take(self, group: _Group, region: Region, pool: Pool) -> Program[None]:
         """Give the longest-free resources of a region to the requests that need one."""
         waiting, now_us = group.wanted[region], group.found.now_us
-        in_turn = self._queues.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)
-        for partition in (*in_turn, None):
+        in_turn = self._queues.order_lanes(region, pool.spec.lanes, rng=self._rng, now_us=now_us)
+        for lane in (*in_turn, None):
             if not waiting:
                 return
-            limit = group.count_wanted(region, partition)
-            if partition is not None:
-                rows = yield from self._queues.take_front((region, partition), limit=limit, now_us=now_us)
+            limit = group.count_wanted(region, lane)
+            if lane is not None:
+                rows = yield from self._queues.take_front((region, lane), limit=limit, now_us=now_us)
             else:  # no free resource is left: take resources whose lease has expired
                 before_us = now_us - self._margin_us
                 rows = yield from lease_resources.find_expired(*region, before_us=before_us, limit=limit)
@@ -256,13 +256,13 @@ class _Group:
         by_key = {pool.key: pool for pool in self.found.pools.values()}
         return [(region, by_key[region[0]]) for region in sorted(self.wanted)]
 
-    def count_wanted(self, region: Region, partition: int | None) -> int:
-        """Return how many rows of a partition to read, so that every request that wants a resource gets one.
+    def count_wanted(self, region: Region, lane: int | None) -> int:
+        """Return how many rows of a lane to read, so that every request that wants a resource gets one.
 
-        Decisions may already change some of these rows: free ones, or leased ones if `partition` is None.
+        Decisions may already change some of these rows: free ones, or leased ones if `lane` is None.
         """
         here = [row for row, _ in self.decided.values() if (row.pool_key, row.region) == region]
-        reserved = sum(row.partition == partition if row.is_free else partition is None for row in here)
+        reserved = sum(row.lane == lane if row.is_free else lane is None for row in here)
         return len(self.wanted[region]) + reserved
 
     def give_resources(self, region: Region, rows: Sequence[Resource]) -> None:

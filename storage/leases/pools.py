@@ -167,10 +167,10 @@ class LeasePools:
             UnknownPoolError: the pool was dropped meanwhile.
         """
         floor = yield from self._hold_floor(pool)
-        partitions = pool.spec.partitions
-        first = rng.randrange(partitions)
+        lanes = pool.spec.lanes
+        first = rng.randrange(lanes)
         wanted = {
-            name: Resource(pool.key, name, region, (first + number) % partitions, None, floor, GIVEN_BACK, now_us)
+            name: Resource(pool.key, name, region, (first + number) % lanes, None, floor, GIVEN_BACK, now_us)
             for number, name in enumerate(names)
         }
         added = yield self._add.bind(rows=[wanted[name] for name in sorted(wanted)])

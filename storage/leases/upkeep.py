@@ -40,17 +40,15 @@ class LeaseUpkeep:
     ) -> Program[int]:
         """Move up to `resources` resources to another region; return how many moved.
 
-        Free resources come first, evenly from all partitions, then those with leases that expired by `before_us`.
+        Free resources come first, evenly from all lanes, then those with leases that expired by `before_us`.
         """
-        partitions = pool.spec.partitions
+        lanes = pool.spec.lanes
         found: list[Resource] = []
-        first = rng.randrange(partitions)
-        for step in range(partitions):
-            wanted = -(-(resources - len(found)) // (partitions - step))
+        first = rng.randrange(lanes)
+        for step in range(lanes):
+            wanted = -(-(resources - len(found)) // (lanes - step))
             if wanted > 0:
-                found += yield from lease_resources.find_free(
-                    pool.key, source, (first + step) % partitions, limit=wanted
-                )
+                found += yield from lease_resources.find_free(pool.key, source, (first + step) % lanes, limit=wanted)
         if len(found) < resources:
             limit = resources - len(found)
             found += yield from lease_resources.find_expired(pool.key, source, before_us=before_us, limit=limit)

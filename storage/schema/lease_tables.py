@@ -32,13 +32,13 @@ VERSIONS_IN_FLIGHT = 1_000
 
 
 _free, _leased = col("free_since").not_null(), col("free_since").is_null()
-_longest_free = map(col, ("pool_key", "region", "partition", "free_since", "resource"))
+_longest_free = map(col, ("pool_key", "region", "lane", "free_since", "resource"))
 _soonest_over = map(col, ("pool_key", "region", "expires_at", "resource"))
 _by_holder, _held = map(col, ("pool_key", "holder")), col("holder").not_null()
 RESOURCE_TABLES: tuple[Query, ...] = (
     create_table(LEASE_RESOURCES)
     .with_columns(pool_key=INTEGER, resource=TEXT, region=TEXT)
-    .column("partition", INTEGER)  # a part of the region, so that concurrent requests do not meet in the same rows
+    .column("lane", INTEGER)  # a part of the region, so that concurrent requests do not meet in the same rows
     .column("holder", TEXT, null=True)  # the lease key that has the resource, or had it last and may get it again
     .column("version", INTEGER)  # the fencing number: grows with every new lease and with every move
     .column("expires_at", INTEGER)  # when the lease ends, by the store's clock; 0: the resource is free

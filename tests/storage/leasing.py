@@ -26,7 +26,7 @@ from tests.storage.deployment import Clock, Deployment
 
 MARGIN_US = 100
 LEASE_US = 1_000
-PARTITIONS = 3
+LANES = 3
 CLIENT = "acme"
 
 
@@ -49,8 +49,8 @@ class Pools:
         named: dict[str, Any] = {"store_name": store_name, "release_duplicates": release_duplicates}
         return LeaseExchange(self.now_us, attempts_max=5, rng=self.rng, **named)
 
-    async def create(self, pool_id: str = "numbers", *, partitions: int = PARTITIONS) -> Pool:
-        spec = PoolSpec(partitions)
+    async def create(self, pool_id: str = "numbers", *, lanes: int = LANES) -> Pool:
+        spec = PoolSpec(lanes)
         pool, _ = await self.store.write(
             lambda: self.pools.save_pool(CLIENT, pool_id, spec, now_us=self.clock(), pools_max=1_000)
         )

@@ -48,7 +48,7 @@ from .leases import TAG
 _CLIENT = "/v1/clients/{client_id}"
 _POOL = "/v1/pools/{client_id}/{pool_id}"
 _RESOURCES = _POOL + "/resources"
-_RNG = random.Random()  # chooses the partition that gets the first of the added resources
+_RNG = random.Random()  # chooses the lane that gets the first of the added resources
 
 
 async def put_client(context: Context, call: Call) -> Reply:
@@ -86,7 +86,7 @@ def _client_answer(client: Client) -> ClientAnswer:
 async def put_pool(context: Context, call: Call) -> Reply:
     body: PutPool = call.body
     settings = context.settings
-    spec = PoolSpec(settings.lease_partitions if body.partitions is UNSET else body.partitions)
+    spec = PoolSpec(settings.lease_lanes if body.lanes is UNSET else body.lanes)
     pools_max = settings.lease_pools_max
     pool, made = await context.store.write(
         lambda: lease_pools.save_pool(**call.path, spec=spec, now_us=context.now_us(), pools_max=pools_max)
@@ -195,7 +195,7 @@ def _pool_answer(pool: Pool, regions: dict[str, RegionAnswer] | None = None) -> 
     return PoolAnswer(
         client_id=pool.client_id,
         pool_id=pool.pool_id,
-        partitions=pool.spec.partitions,
+        lanes=pool.spec.lanes,
         created_at=format_us(pool.created_at_us),
         regions=UNSET if regions is None else regions,
     )

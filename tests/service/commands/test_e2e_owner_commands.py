@@ -186,7 +186,7 @@ def test_a_deleted_and_recreated_board_can_be_rebuilt_from_the_journal(
 
 
 def test_an_operator_fills_leases_watches_and_empties_a_pool(run: Run, tmp_path: Path) -> None:
-    assert json.loads(run("pool", "create", "acme", "numbers", "--partitions", "2").stdout)["partitions"] == 2
+    assert json.loads(run("pool", "create", "acme", "numbers", "--lanes", "2").stdout)["lanes"] == 2
     listed = tmp_path / "numbers.txt"
     listed.write_text("".join(f"+49 {number}\n" for number in range(2_500)), encoding="utf-8")
     added = run("pool", "add", "acme", "numbers", "--region", "eu", "--file", str(listed))

@@ -13,8 +13,8 @@ from tests.storage.leasing import CLIENT, LEASE_US, Pools, unwrap_grant
 
 
 async def create_one_queue(pools: Pools, *names: str) -> None:
-    """Create a pool with one partition. Its resources have been free since the same time."""
-    await pools.create("one", partitions=1)
+    """Create a pool with one lane. Its resources have been free since the same time."""
+    await pools.create("one", lanes=1)
     await pools.add(*names, pool_id="one")
 
 
@@ -47,30 +47,30 @@ async def test_the_front_of_the_queue_is_read_again_after_a_minute(pools: Pools)
     assert (await take_resource(pools, "y"))[0] == "earliest"
 
 
-async def test_a_partition_that_was_exhausted_a_moment_ago_is_tried_last(pools: Pools) -> None:
+async def test_a_lane_that_was_exhausted_a_moment_ago_is_tried_last(pools: Pools) -> None:
     pool = await pools.pool()
     await pools.add(*"abcdef")
     region = (pool.key, "eu")
-    places = {row.resource: row.partition for row in await pools.rows()}
+    places = {row.resource: row.lane for row in await pools.rows()}
     while True:
         [got] = await pools.run(LeaseRequest(CLIENT, "numbers", f"k{len(places)}", "eu", None, LEASE_US))
-        partition = places.pop(unwrap_grant(got).resource)
-        if partition not in places.values():
+        lane = places.pop(unwrap_grant(got).resource)
+        if lane not in places.values():
             break
     queues = FreeQueues()
     now_us = pools.clock.now_us
 
     def look() -> Program[list[Resource]]:
-        return queues.take_front((region, partition), limit=1, now_us=now_us)
+        return queues.take_front((region, lane), limit=1, now_us=now_us)
 
     assert not await pools.store.write(look)
 
     def last(region: Region, now_us: int) -> set[int]:
-        turns = [queues.order_partitions(region, 3, rng=pools.rng, now_us=now_us) for _ in range(50)]
+        turns = [queues.order_lanes(region, 3, rng=pools.rng, now_us=now_us) for _ in range(50)]
         assert all(set(turn) == {0, 1, 2} for turn in turns)
         return {turn[-1] for turn in turns}
 
-    assert last(region, now_us + LATELY_US - 1) == {partition}
+    assert last(region, now_us + LATELY_US - 1) == {lane}
     assert last(region, now_us + LATELY_US) == {0, 1, 2}
     assert last((pool.key, "us"), now_us) == {0, 1, 2}
 
