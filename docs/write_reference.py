@@ -1,8 +1,8 @@
-"""Write `docs/endpoints.md` and `docs/problems.md` from the code.
+"""Write the OpenAPI document and the page at `/docs`, `docs/endpoints.md` and `docs/problems.md` from the code.
 
     .venv/bin/python docs/write_reference.py    # run this after requests, their types or problem codes were changed
 
-The requests come from the OpenAPI document of a service with the default settings.
+The pages come from the OpenAPI document of a service with the default settings.
 """
 
 from __future__ import annotations
@@ -13,22 +13,27 @@ from itertools import groupby
 from pathlib import Path
 
 from config import Settings
-from service.api import ROUTES
-from service.contract.problems import CODES
-from service.health_routes import add_health_routes
-from service.http.openapi import build_document
-from service.http.openapi_operations import (
-    JSON_TYPE,
+from docs.api_page import write_page
+from docs.openapi_document import build_document
+from docs.openapi_examples import Schema
+from docs.openapi_operations import (
     OPEN,
     Example,
     Field,
     Operation,
+    format_json,
     list_common_codes,
     list_operations,
     list_path_fields,
 )
+from service.api import ROUTES
+from service.contract.problems import CODES, JSON_TYPE
+from service.health_routes import add_health_routes
+from service.http import openapi
+from service.monitoring.dashboard.joined_files import PAGE
+from service.monitoring.dashboard.views import DOCS
 
-DOCS = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parent
 BASE = "http://127.0.0.1:8080"
 NOTE = "`.venv/bin/python docs/write_reference.py` writes this page from the code, and a test compares the two."
 ABOUT_ENDPOINTS = f"""# Requests
@@ -64,9 +69,23 @@ post is `rejected`, and its `error` is such a document.
 """
 
 
+def write_document() -> str:
+    """Return the OpenAPI document in JSON."""
+    return format_json(build_document(add_health_routes(ROUTES))) + "\n"
+
+
+def write_api_page() -> str:
+    """Return the page at `/docs`."""
+    return write_page(_read_document())
+
+
+def _read_document() -> Schema:
+    return openapi.read_document(add_health_routes(ROUTES), Settings())
+
+
 def write_endpoints() -> str:
     """Return the text of the page of requests."""
-    operations = list_operations(build_document(add_health_routes(ROUTES), Settings()))
+    operations = list_operations(_read_document())
     common = list_common_codes(operations)
     lines = [ABOUT_ENDPOINTS, "## All requests", "", "| request | role | what it does |", "| --- | --- | --- |"]
     lines += [
@@ -159,7 +178,13 @@ def write_problems() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-PAGES = {DOCS / "endpoints.md": write_endpoints, DOCS / "problems.md": write_problems}
+# In the order in which they are written: the pages come from the document.
+PAGES = {
+    openapi.FILE: write_document,
+    PAGE / DOCS: write_api_page,
+    HERE / "endpoints.md": write_endpoints,
+    HERE / "problems.md": write_problems,
+}
 
 if __name__ == "__main__":
     for page, write in PAGES.items():

@@ -1,6 +1,6 @@
 """The routes of operators and monitors: health, readiness, metrics, the OpenAPI document, and the pages for people."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 from service.contract.keys import Role
 from service.contract.problems import ProblemError, problem_of
 from service.contract.routes import Call, Handler, Reply, Route
-from service.http.openapi import build_document
-from service.monitoring.dashboard.views import DASHBOARD, make_api_route
+from service.http.openapi import read_document
+from service.monitoring.dashboard.views import DASHBOARD
 from service.monitoring.jolokia.views import JOLOKIA
 from service.telemetry.metrics.process import METRICS_TYPE
 
@@ -57,21 +57,13 @@ async def metrics(context: Any, call: Call) -> Reply:
     return Reply(context.metrics.text(), media_type=METRICS_TYPE)
 
 
-def _document_reader(routes: Sequence[Route]) -> Callable[[Any], bytes]:
-    """Return a function that returns the OpenAPI document in JSON, given the settings."""
+def _document_handler(routes: Sequence[Route]) -> Handler:
     made: list[bytes] = []  # the document; empty until the first request for it, so that the service starts quickly
 
-    def read_document(settings: Any) -> bytes:
-        if not made:
-            made.append(msgspec.json.encode(build_document(routes, settings)))
-        return made[0]
-
-    return read_document
-
-
-def _document_handler(read_document: Callable[[Any], bytes]) -> Handler:
     async def openapi(context: Any, call: Call) -> bytes:
-        return read_document(context.settings)
+        if not made:
+            made.append(msgspec.json.encode(read_document(routes, context.settings)))
+        return made[0]
 
     return openapi
 
@@ -79,7 +71,6 @@ def _document_handler(read_document: Callable[[Any], bytes]) -> Handler:
 def add_health_routes(routes: Sequence[Route], *, dashboard: bool = True) -> list[Route]:
     """Return `routes`, followed by those of this module, of Jolokia and, if `dashboard` is true, of the pages."""
     everything = list(routes)
-    read_document = _document_reader(everything)
     everything += [
         Route("GET", "/healthz", healthz, None, "healthz",
             operation="checkHealth", summary="Check that the process is up", tag=_TAG,
@@ -90,10 +81,10 @@ def add_health_routes(routes: Sequence[Route], *, dashboard: bool = True) -> lis
         Route("GET", "/metrics", metrics, Role.OPS, "metrics",
             operation="getMetrics", summary="Metrics in the text format of Prometheus",
             tag=_TAG, media_type=METRICS_TYPE),
-        Route("GET", "/openapi.json", _document_handler(read_document), Role.READER, "openapi",
+        Route("GET", "/openapi.json", _document_handler(everything), Role.READER, "openapi",
             operation="getOpenApiDocument", summary="The OpenAPI 3.1 document", tag=_TAG),
     ]  # fmt: skip
     everything += JOLOKIA
     if dashboard:
-        everything += [*DASHBOARD, make_api_route(read_document)]
+        everything += DASHBOARD
     return everything

@@ -15,7 +15,7 @@ from pathlib import Path
 from config import Settings
 from service.api import ROUTES
 from service.health_routes import add_health_routes
-from service.http.openapi import build_document
+from service.http.openapi import read_document
 
 HERE = Path(__file__).parent
 _TIMEOUT_S = 300
@@ -27,7 +27,7 @@ def build(node_modules: Path, dist: Path) -> None:
         folder = Path(name)
         shutil.copytree(HERE / "src", folder / "src")
         shutil.copy(HERE / "tsconfig.json", folder)
-        document = build_document(add_health_routes(ROUTES), Settings())
+        document = read_document(add_health_routes(ROUTES), Settings())
         (folder / "openapi.json").write_text(json.dumps(document), encoding="utf-8")
         tool = node_modules / "openapi-typescript" / "bin" / "cli.js"
         _run("node", tool, folder / "openapi.json", "--output", folder / "src" / "api.ts")

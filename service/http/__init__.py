@@ -14,6 +14,6 @@ The room may import `contract` and `telemetry`, and storage and jobs where a mod
 no board. The most important rule: when something goes wrong, the caller gets a problem document, and the log never
 holds an API key, a request body or the name of an owner.
 
-A reader begins with `endpoint`. `openapi` writes the OpenAPI document from the routes, and `openapi_operations` lists
-its operations for people. `key_watch` polls the store for new and revoked API keys.
+A reader begins with `endpoint`. `openapi` reads the OpenAPI document, which a script of the documentation writes from
+the routes. `key_watch` polls the store for new and revoked API keys.
 """

@@ -1,146 +1,36 @@
-"""Writes the OpenAPI 3.1 document from the routes and from the types that parse requests and make answers.
+"""Reads the OpenAPI 3.1 document. `docs/write_reference.py` writes it from the routes and their types.
 
-This module holds no facts about single routes, so the document can't differ from what the service does. If a setting
-defines a bound, the type names the setting, and the document shows the setting's value in this service.
+If a setting defines a bound, `openapi.json` names the setting. The document has the setting's value in this service.
 """
 
-import re
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from service.contract.keys import Role
-from service.contract.lease_messages import CLIENT_PATTERN, LeaseKey
-from service.contract.post_bodies import NDJSON_TYPE
-from service.contract.problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
-from service.contract.queries import bound_of
-from service.contract.requests import LIST_BOUNDS, OwnerName, PostId
-from service.contract.routes import Route, Types
-from service.contract.values import (
-    ALIASES_DESCRIPTION,
-    ANY_BOARD_PATTERN,
-    BOARD_PATTERN,
-    COLUMN_PATTERN,
-    REF_TEMPLATE,
-    UNION_MEMBERS,
-)
-from storage.boards.family_ids import FAMILY_PATTERN
+from service.contract.routes import Route
 
-from .openapi_examples import FOREIGN_REQUEST, SHOWN_PARAMETERS, make_example
-
-Schema = dict[str, Any]
-
-_PARAMETER = re.compile(r"\{(\w+)\}")
-_PATH_SCHEMAS: dict[str, Schema] = {
-    "board": {
-        "type": "string",
-        "pattern": ANY_BOARD_PATTERN,
-        "description": f"`{BOARD_PATTERN}`; the id of a family's board is longer by its facet values."
-        f" {ALIASES_DESCRIPTION}",
-    },
-    "column": {"type": "string", "pattern": COLUMN_PATTERN},
-    "family": {"type": "string", "pattern": FAMILY_PATTERN},
-    "operation": {
-        "type": "string",
-        "description": "The rest of the path, with slashes, in the protocol's own escapes.",
-    },
-    "id": {"type": "string", "description": "The id as the list shows it."},
-    "file": {"type": "string", "description": "The name of the file as the page has it."},
-    "client_id": {"type": "string", "pattern": CLIENT_PATTERN},
-    "pool_id": {"type": "string", "pattern": CLIENT_PATTERN},
-    "key": msgspec.json.schema(LeaseKey),
-    "post_id": msgspec.json.schema(PostId),
-    "owner": msgspec.json.schema(OwnerName),
-}
+FILE = Path(__file__).parent / "openapi.json"
 _BOUNDS = ("maximum", "maxItems")  # JSON Schema keywords whose value may be the name of a setting
-_PATH_CODES = {"board": "unknown_board", "column": "unknown_column", "family": "unknown_family"}
-_DESCRIPTION = """Leaderboards over SQL: durable posts, and ranks from a fitted curve with their brackets.
-
-* Ranks start at 1. Times are ISO 8601 in UTC. A time sent with another offset is converted, digits past microseconds \
-are rounded, and times before 1970 are refused.
-* Decimals are exact: numbers with the column's scale. They may be sent as strings, too: `-?\\d+(\\.\\d+)?`. Those \
-sent may have an exponent (`2E-9`), and answers never have one.
-* Owners are normalised to NFC, in bodies and paths alike.
-* Errors are RFC 9457 problems with a stable `code`. After a request error nothing is applied. A post error concerns \
-one post and is its `rejected` result.
-* Whole numbers have neither a point nor an exponent.
-* `application/x-ndjson` has one JSON value on each line; its schema is that of a line.
-* A body without Content-Type is read as JSON in UTF-8.
-* Each role includes the ones before it: reader, writer, ops. If no API key exists, every caller is ops and the \
-service listens on loopback only. `Host` then has to be a loopback name, and requests from web pages of other \
-sites are refused.
-* `X-Request-Id` is taken from the request if it is 1 to 64 characters of `A-Za-z0-9._:-`, and made otherwise. It \
-is in every answer.
-"""
 
 
-def build_document(routes: Sequence[Route], settings: object) -> Schema:
-    used: set[type[msgspec.Struct]] = {*UNION_MEMBERS, ProblemDocument}
-    for route in routes:
-        used.update(_types(route.body), _types(route.response))
-    types = sorted(used, key=lambda kind: kind.__name__)
-    schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
-    refs = dict(zip(types, schemas, strict=True))
-    paths: dict[str, Schema] = {}
-    anonymous = getattr(settings, "anonymous_role", "none") == "reader"
-    for route in routes:
-        operation = paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refs)
-        if anonymous and route.role is Role.READER and not route.needs_key:
-            operation["security"].append({})
-    document = {
-        "openapi": "3.1.0",
-        "info": {"title": "rankcurve", "version": service_version(), "description": _DESCRIPTION},
-        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
-        "servers": [{"url": "/", "description": "The service that this document comes from."}],
-        "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer", "description": "The API key."},
-                "basic": {"type": "http", "scheme": "basic", "description": "The API key as the password."},
-            },
-        },
-        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes if route.tag)],
-    }
-    described: Schema = _with_bounds(document, settings)
-    _add_examples(described)
-    return described
+def read_document(routes: Sequence[Route], settings: Any) -> dict[str, Any]:
+    """Return the document of a service that has these routes and settings."""
+    document: dict[str, Any] = _with_bounds(msgspec.json.decode(FILE.read_bytes()), settings)
+    document["info"]["version"] = service_version()
+    served = {route.path for route in routes}
+    document["paths"] = {path: methods for path, methods in document["paths"].items() if path in served}
+    if settings.anonymous_role == "reader":
+        for route in routes:
+            if route.role is Role.READER and not route.needs_key:
+                document["paths"][route.path][route.method.lower()]["security"].append({})
+    return document
 
 
-def _add_examples(document: Schema) -> None:
-    """Give examples: to parameters, to each body that a caller sends, and to each successful answer in JSON.
-
-    An example request has the required parameters, and the optional ones that `SHOWN_PARAMETERS` names.
-    """
-    schemas = document["components"]["schemas"]
-    for operation in (each for methods in document["paths"].values() for each in methods.values()):
-        shown = SHOWN_PARAMETERS.get(operation["operationId"], ())
-        for parameter in operation.get("parameters", ()):
-            if parameter["required"] or parameter["name"] in shown:
-                parameter["example"] = make_example(parameter["schema"], schemas, parameter["name"])
-        for media in operation.get("requestBody", {}).get("content", {}).values():
-            media["example"] = make_example(media["schema"], schemas) if media["schema"] else FOREIGN_REQUEST
-        answers = [answer for status, answer in operation["responses"].items() if status < "300"]
-        for number, answer in enumerate(answers):
-            for media in answer.get("content", {}).values():
-                if schema := media["schema"]:
-                    # Where there is a type for each status, the types are in the order of the statuses.
-                    choices = schema.get("oneOf", ())
-                    chosen = choices[number] if len(choices) == len(answers) else schema
-                    media["example"] = make_example(chosen, schemas)
-
-
-def service_version() -> str:
-    """Return the version of the installed package, or "0" if it is not installed."""
-    try:
-        return version("rankcurve")
-    except PackageNotFoundError:  # the service runs from a source tree
-        return "0"
-
-
-def _with_bounds(part: Any, settings: object) -> Any:
+def _with_bounds(part: Any, settings: Any) -> Any:
     """Return a part of the document with the values of settings in place of the names of settings."""
     if isinstance(part, list):
         return [_with_bounds(each, settings) for each in part]
@@ -154,118 +44,9 @@ def _with_bounds(part: Any, settings: object) -> Any:
     }
 
 
-def _types(declared: Types) -> tuple[type[msgspec.Struct], ...]:
-    if isinstance(declared, tuple):
-        return declared
-    return () if declared is None else (declared,)
-
-
-def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
-    role = "anyone" if route.role is None else route.role.name.lower()
-    operation: Schema = {
-        "operationId": route.operation,
-        "summary": route.summary,
-        "description": f"{route.description}\n\nRole: {role}.".strip(),
-        "security": [] if route.role is None else [{"bearer": []}, {"basic": []}],
-        "x-role": role,
-        "x-view": route.view,
-        "responses": _responses(route, refs),
-    }
-    parameters = [
-        {"name": name, "in": "path", "required": True, "schema": _PATH_SCHEMAS[name]}
-        for name in _PARAMETER.findall(route.path)
-    ]
-    if route.query is not None:
-        parameters += [_query_parameter(route.query, field) for field in msgspec.structs.fields(route.query)]
-    for name in route.request_headers:
-        parameters.append({"name": name, "in": "header", "required": False, "schema": {"type": "string"}})
-    if parameters:
-        operation["parameters"] = parameters
-    if route.tag:
-        operation["tags"] = [route.tag]
-    if route.body is not None:
-        content: Schema = {JSON_TYPE: {"schema": _one_of(route.body, refs)}}
-        operation["requestBody"] = {"required": not route.body_optional, "content": content}
-        if route.ndjson:
-            content[NDJSON_TYPE] = {"schema": refs[_types(route.body)[0]]}  # this describes one line of the body
-            listed = {"type": "array", "items": refs[_types(route.body)[0]], **LIST_BOUNDS}
-            content[JSON_TYPE]["schema"]["oneOf"].append(listed)
-            lines = f"As `{NDJSON_TYPE}`, each line is one post; blank lines are skipped."
-            operation["requestBody"]["description"] = lines
-    elif route.takes_body:
-        operation["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": {}}}}
-    return operation
-
-
-def _query_parameter(query: type[msgspec.Struct], field: msgspec.structs.FieldInfo) -> Schema:
-    schema = _without_null(msgspec.json.schema(field.type))
-    if bound := bound_of(query, field.encode_name):
-        schema["maxItems" if schema.get("type") == "array" else "maximum"] = bound[0]
-    parameter: Schema = {"name": field.encode_name, "in": "query", "required": field.required, "schema": schema}
-    if schema.get("type") == "object":
-        parameter |= {"style": "form", "explode": True}  # each member is sent as a parameter of its own
-    if schema.get("type") == "array":
-        parameter |= {"style": "form", "explode": False}
-        schema.setdefault("minItems", 1)  # a query would send an empty list as one empty text
-    if field.default not in (msgspec.NODEFAULT, None, (), ""):
-        schema["default"] = field.default
-    return parameter
-
-
-def _without_null(schema: Schema) -> Schema:
-    """Return the schema of a parameter without null, because a caller omits the parameter instead of sending null."""
-    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
-    return dict(choices[0]) if len(choices) == 1 else schema
-
-
-def _one_of(declared: Types, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
-    found = [refs[kind] for kind in _types(declared)]
-    return {"oneOf": found} if isinstance(declared, tuple) else found[0] if found else {}
-
-
-def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
-    request_id = {"X-Request-Id": {"schema": {"type": "string"}}}
-    headers = {**request_id, **{name: {"schema": {"type": "string"}} for name in route.response_headers}}
-    responses: Schema = {}
-    for status in route.statuses:
-        answer: Schema = {"description": route.summary, "headers": headers}
-        if status not in (204, 304):
-            schema = _one_of(route.response, refs)
-            if route.foreign_protocol and route.takes_body:  # a list of requests in the body gets a list of answers
-                schema = {"anyOf": [schema, {"type": "array", "items": schema}]}
-            answer["content"] = {route.media_type: {"schema": schema}}
-        responses[str(status)] = answer
-    by_status: dict[int, list[str]] = {}
-    for code in list_codes(route):
-        by_status.setdefault(find_status(route, code), []).append(code)
-    for status, codes in sorted(by_status.items()):
-        lines = "\n".join(f"* `{code}`: {CODES[code].title}." for code in codes)
-        content = {PROBLEM_TYPE: {"schema": refs[ProblemDocument]}}
-        responses[str(status)] = {"description": lines, "headers": request_id, "content": content}
-    return responses
-
-
-def find_status(route: Route, code: str) -> int:
-    return POST_STATUSES.get(code, CODES[code].status) if route.ndjson else CODES[code].status
-
-
-def list_codes(route: Route) -> list[str]:
-    """Return the problem codes that a route declares, and those that its role, path, query and body imply."""
-    codes = list(route.problems)
-    parameters = _PARAMETER.findall(route.path)
-    if parameters or route.query is not None or route.body is not None:
-        codes.append("bad_request")
-    if route.query is not None or route.body is not None:
-        codes += ["unknown_field", "duplicate_field"]
-    if route.foreign_protocol and route.takes_body:
-        codes += ["bad_request", "bad_json", "body_too_large", "body_timeout", "too_many_bodies"]
-    if route.body is not None:
-        codes += ["bad_json", "body_too_large", "body_timeout", "too_many_bodies", "unsupported_media_type"]
-    codes += [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]
-    if route.role is not None:
-        codes += ["unauthorized", "store_busy", "store_damaged"]
-    if route.role in (Role.WRITER, Role.OPS) and route.method != "GET":
-        codes.append("store_full")
-    if route.role is Role.READER:
-        codes.append("rate_limited")
-    return [*dict.fromkeys([*codes, "forbidden", "host_not_allowed", "internal"])]
+def service_version() -> str:
+    """Return the version of the installed package, or "0" if it is not installed."""
+    try:
+        return version("rankcurve")
+    except PackageNotFoundError:  # the service runs from a source tree
+        return "0"

@@ -11,10 +11,10 @@ from typing import Any
 from config import Settings
 from service.api import ROUTES
 from service.health_routes import add_health_routes
-from service.http.openapi import build_document
+from service.http.openapi import read_document
 
 ROUTE_TABLE = add_health_routes(ROUTES)
-DOCUMENT: dict[str, Any] = build_document(ROUTE_TABLE, Settings())
+DOCUMENT = read_document(ROUTE_TABLE, Settings())
 _SCHEMAS = DOCUMENT["components"]["schemas"]
 _KINDS: dict[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "number": (int, float, Decimal), "boolean": (bool,), "object": (dict,),

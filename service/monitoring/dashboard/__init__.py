@@ -4,7 +4,7 @@ The dashboard at `/` shows boards, ranks and the health of a node. It is a clien
 over `/v1`, the event streams and `/jolokia`, with the API key that its user enters. `views` only serves the files of
 the page, which are in `page/`.
 
-The page at `/docs` shows the API. `api_page` writes it from the OpenAPI document, at the first request for it. It has
+The page at `/docs` shows the API. A script of the documentation writes it from the OpenAPI document. It has
 no data of the store, so it needs no key.
 
 The room imports `service.contract` and `service.http`. Begin with `views`.

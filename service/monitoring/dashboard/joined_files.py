@@ -33,7 +33,7 @@ JOINED = {
     "docs.css": Joined(styles=("style.css", "parts.css", "api_page.css")),
     "docs.js": Joined(first="theme.js", main="api_page.js"),
 }
-UNJOINED = ("index.html", "icon.svg")
+UNJOINED = ("index.html", "docs.html", "icon.svg")
 
 
 class UnjoinableError(Exception):

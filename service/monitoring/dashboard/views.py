@@ -1,4 +1,4 @@
-"""Handlers of `GET /` and of the files that the pages need.
+"""Handlers of `GET /`, `GET /docs` and of the files that the pages need.
 
 Every response tells the browser to block requests to other hosts, inline scripts, and frames around the page, because
 no page needs them. The dashboard shows names that owners chose, and such a name may contain an attack.
@@ -7,15 +7,11 @@ The files are joined from the sources in `page/` and compressed once in each pro
 a request is only looked up in that list and never becomes part of a path.
 """
 
-import asyncio
 import gzip
 import hashlib
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import msgspec
 
 from service.contract.problems import ProblemError, clip_text
 from service.contract.routes import Call, Reply, Route, match_entity_tag
@@ -23,6 +19,7 @@ from service.contract.routes import Call, Reply, Route, match_entity_tag
 from .joined_files import read_files
 
 INDEX = "index.html"
+DOCS = "docs.html"  # the page at `/docs`
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -67,10 +64,14 @@ async def get_index(context: Any, call: Call) -> Reply:
     return reply_with(call, page_files()[INDEX])
 
 
+async def get_api_page(context: Any, call: Call) -> Reply:
+    return reply_with(call, page_files()[DOCS])
+
+
 async def get_page_file(context: Any, call: Call) -> Reply:
     name = call.path["file"]
     found = page_files().get(name)
-    if found is None or name == INDEX:
+    if found is None or name in (INDEX, DOCS):
         raise ProblemError("not_found", f"the page has no file {clip_text(name)!r}")
     return reply_with(call, found)
 
@@ -105,29 +106,9 @@ DASHBOARD = [
         operation="getDashboardFile", summary="A file of the dashboard or of the API page",
         tag=_TAG, statuses=(200, 304), media_type="text/javascript", response_headers=("ETag",),
         problems=("not_found",)),
-]  # fmt: skip
-
-
-def make_api_route(read_document: Callable[[Any], bytes]) -> Route:
-    """Return the route of the page. `read_document` returns the OpenAPI document in JSON, given the settings."""
-    made: list[PageFile] = []  # empty until the first request
-    making = asyncio.Lock()
-
-    async def get_api_page(context: Any, call: Call) -> Reply:
-        async with making:
-            if not made:  # a thread writes it, because it takes longer than other requests should wait
-                made.append(await asyncio.to_thread(_make_file, read_document, context.settings))
-        return reply_with(call, made[0])
-
-    return Route("GET", "/docs", get_api_page, None, "api_page",
-        operation="getApiPage", summary="The API, a page for people", tag="Operating",
+    Route("GET", "/docs", get_api_page, None, "api_page",
+        operation="getApiPage", summary="The API, a page for people", tag=_TAG,
         statuses=(200, 304), media_type="text/html", response_headers=("ETag",),
         description="The page shows the OpenAPI document and no data, so it needs no key. The setting `dashboard`"
-        " turns it off.")  # fmt: skip
-
-
-def _make_file(read_document: Callable[[Any], bytes], settings: object) -> PageFile:
-    from .api_page import write_page  # imported here, because most processes never write the page
-
-    page = write_page(msgspec.json.decode(read_document(settings)))
-    return make_page_file(page.encode(), MEDIA_TYPES[".html"])
+        " turns it off."),
+]  # fmt: skip

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from config import Settings
+from docs import openapi_examples
+from docs.openapi_document import find_status, list_codes
 from service.contract.keys import Role
 from service.contract.values import PATTERN_WORDS
-from service.http import openapi_examples
-from service.http.openapi import build_document, find_status, list_codes
+from service.http.openapi import read_document
 from tests.service.openapi_checks import DOCUMENT, ROUTE_TABLE, faults_of
 from tests.service.real_service import Service
 
@@ -90,7 +91,7 @@ def test_query_parameters_have_their_defaults_and_bounds() -> None:
 
 def test_the_document_states_bounds_as_the_settings_have_them() -> None:
     settings = Settings(page_entries_max=700, query_values_max=71, posts_per_request_max=72, lease_s_max=73)
-    told = build_document(ROUTE_TABLE, settings)
+    told = read_document(ROUTE_TABLE, settings)
     schemas = told["components"]["schemas"]
     assert schemas["PostList"]["properties"]["posts"]["maxItems"] == 72
     assert schemas["ManyBoards"]["properties"]["boards"]["maxItems"] == 71
@@ -189,7 +190,7 @@ def examples() -> Iterator[tuple[str, Any, dict[str, Any]]]:
 
 
 def test_a_service_that_lets_anyone_read_says_so_of_every_read_but_owners_posts() -> None:
-    document = build_document(ROUTE_TABLE, Settings(anonymous_role="reader"))
+    document = read_document(ROUTE_TABLE, Settings(anonymous_role="reader"))
     free = {
         each["x-view"] for methods in document["paths"].values() for each in methods.values() if {} in each["security"]
     }

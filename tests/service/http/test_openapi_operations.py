@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from docs.openapi_document import list_codes
+from docs.openapi_operations import OPEN, Operation, format_json, list_common_codes, list_operations
 from service.contract.keys import Role
-from service.http.openapi import list_codes
-from service.http.openapi_operations import OPEN, Operation, format_json, list_common_codes, list_operations
 from tests.service.openapi_checks import DOCUMENT, ROUTE_TABLE
 from tests.service.real_service import Service
 

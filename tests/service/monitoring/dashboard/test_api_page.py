@@ -1,6 +1,5 @@
 """Test the page at `/docs`: its headers, that it shows the whole API, and how it works in a browser."""
 
-import asyncio
 import gzip
 import re
 from html import unescape
@@ -8,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from docs.api_page import write_page
+from docs.openapi_operations import list_operations
 from service.contract.keys import make_api_key
 from service.contract.problems import CODES
-from service.http.openapi_operations import list_operations
-from service.monitoring.dashboard import api_page
-from service.monitoring.dashboard.api_page import write_page
 from tests.accessibility import violations
 from tests.browser import DESKTOP, PHONE, Page
 from tests.service.contract.test_keys import row
@@ -89,21 +87,6 @@ async def test_the_page_is_open_when_the_document_is_not(service: Service) -> No
     service.context.keyring.replace_keys([row(make_api_key(), "reader")])
     assert await service.refused("GET", "/openapi.json") == (401, "unauthorized")
     assert (await fetch_file(service, "/docs"))[0] == 200
-
-
-async def test_requests_that_come_together_write_the_page_once(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[str] = []
-
-    def write_short_page(document: object) -> str:
-        written.append("page")
-        return "page"
-
-    monkeypatch.setattr(api_page, "write_page", write_short_page)
-    bodies = await asyncio.gather(*(fetch_file(service, "/docs", **PLAIN) for _ in range(5)))
-    assert [body for _, body, _ in bodies] == [b"page"] * 5
-    assert written == ["page"]
 
 
 async def test_the_page_is_accessible_on_every_screen(page: Page, node: Process, pytestconfig: pytest.Config) -> None:

@@ -1,7 +1,7 @@
 """Lists the operations of an OpenAPI document in the form in which people read them.
 
-`docs/write_reference.py` writes the list as Markdown, and `service.monitoring.dashboard.api_page` as a page. All facts
-come from the document. Texts have code in backticks and no other marks.
+`write_reference` writes the list as Markdown, and `api_page` as a page. All facts come from the document. Texts have
+code in backticks and no other marks.
 """
 
 import json
@@ -12,6 +12,7 @@ from operator import and_
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from docs.openapi_examples import Schema
 from service.contract.problems import JSON_TYPE
 from service.contract.values import (
     ANY_BOARD_PATTERN,
@@ -21,8 +22,6 @@ from service.contract.values import (
     NO_CONTROL_PATTERN,
     SEARCH_PATTERN,
 )
-
-from .openapi_examples import Schema
 
 OPEN = "open"  # the role of requests that anyone may send
 SSE_TYPE = "text/event-stream"

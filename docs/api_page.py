@@ -1,7 +1,7 @@
 """Writes the page at `/docs`: every request of the API, with examples, for people.
 
-A process writes the page at the first request for it, from its own OpenAPI document. So the start takes no longer, and
-the page shows the bounds that this service has. The page is static: it asks the service for nothing but its own files.
+The page comes from the OpenAPI document of a service with the default settings. The service serves it as a file. The
+page is static: it asks the service for nothing but its own files.
 """
 
 import re
@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
 
+from docs.openapi_examples import Schema
+from docs.openapi_operations import Example, Field, Operation, list_operations
 from service.contract.problems import CODES
-from service.http.openapi_examples import Schema
-from service.http.openapi_operations import Example, Field, Operation, list_operations
 from service.monitoring.managed.verdict import RULES
 
 _CODE = re.compile(r"`([^`]+)`")
