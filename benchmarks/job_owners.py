@@ -48,12 +48,12 @@ _RECORD = (
     """CREATE FUNCTION record_stored() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO stored SELECT NEW.board_key, NEW.version, NEW.as_of, leases.version,
         (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-        FROM leases WHERE pool = 'refresh' AND resource = NEW.board_key || '/' || NEW.column_index;
+        FROM leases WHERE kind = 'refresh' AND resource = NEW.board_key || '/' || NEW.column_index;
     RETURN NEW; END $$""",
     "CREATE TRIGGER record_stored AFTER INSERT OR UPDATE ON curves FOR EACH ROW EXECUTE FUNCTION record_stored()",
 )
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-_HELD = "SELECT resource, version, expires_at FROM leases WHERE pool = 'refresh' AND holder LIKE $1 AND expires_at > 0"
+_HELD = "SELECT resource, version, expires_at FROM leases WHERE kind = 'refresh' AND holder LIKE $1 AND expires_at > 0"
 
 
 @dataclass(slots=True)

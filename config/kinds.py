@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from config.connection_pools import parse_connection_pools
 from config.peers import parse_peers
-from config.pools import parse_connection_pools
 
 _POSTGRES = ("postgresql://", "postgres://")
 _HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:/?#,@]*)(?::\d{1,5})?"

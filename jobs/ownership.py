@@ -27,7 +27,7 @@ from .controls import Sleep
 from .job_context import JobContext
 
 T = TypeVar("T")
-JOB_POOL = "job"  # the pool of leases on work that one process at a time does for the store or a partition
+JOB_WORK = "job"  # the kind of leases on work that one process at a time does for the store or a partition
 # The part of an interval in which no other process gets the lease. It is below 1 because clocks differ: the last owner
 # must find the lease free when its own next interval begins.
 REST_RATIO = 0.9
@@ -72,7 +72,7 @@ class Ownership:
 
     async def run_owned(
         self,
-        pool: str,
+        kind: str,
         resource: str,
         work: Callable[[HeldLease], Awaitable[T]],
         *,
@@ -91,7 +91,7 @@ class Ownership:
             Any error that `still_wanted` or the work raises.
         """
         store = self._store.at(partition)
-        lease = await store.write(lambda: self._claim(pool, resource, still_wanted))
+        lease = await store.write(lambda: self._claim(kind, resource, still_wanted))
         held = HeldLease(lease, self._leases, self._lease_us, partition)
         claimed_at_us = held.lease.expires_at_us - self._lease_us
         working = asyncio.ensure_future(work(held))
@@ -127,14 +127,14 @@ class Ownership:
         while True:
             await sleep(min(interval_s, look_s_max))
             try:
-                await self.run_owned(JOB_POOL, resource, work, partition=partition, rests_s=interval_s * REST_RATIO)
+                await self.run_owned(JOB_WORK, resource, work, partition=partition, rests_s=interval_s * REST_RATIO)
             except LeaseTakenError:
                 on_taken()
             except LeaseLostError:
                 continue
 
-    def _claim(self, pool: str, resource: str, still_wanted: Callable[[], Program[None]] | None) -> Program[WorkLease]:
-        lease = yield from self._leases.claim(pool, resource, holder=self._holder, lease_us=self._lease_us)
+    def _claim(self, kind: str, resource: str, still_wanted: Callable[[], Program[None]] | None) -> Program[WorkLease]:
+        lease = yield from self._leases.claim(kind, resource, holder=self._holder, lease_us=self._lease_us)
         if still_wanted is not None:
             yield from still_wanted()  # after the claim, so that the result of the previous owner is visible
         return lease
@@ -147,7 +147,7 @@ class Ownership:
             except LeaseLostError:
                 raise
             except StorageError as error:  # the next renewal shows whether the lease is lost
-                log.warning("lease_not_renewed", pool=lease.pool, resource=lease.resource, detail=error.detail)
+                log.warning("lease_not_renewed", kind=lease.kind, resource=lease.resource, detail=error.detail)
 
     async def _give_back(self, store: Store, lease: WorkLease, rests_until_us: int) -> None:
         try:
@@ -155,4 +155,4 @@ class Ownership:
         except (LeaseLostError, StoreDamagedError):
             return  # no process claims leases of a damaged store; its damage is reported elsewhere
         except StorageError as error:  # the lease expires by itself
-            log.warning("lease_not_released", pool=lease.pool, resource=lease.resource, detail=error.detail)
+            log.warning("lease_not_released", kind=lease.kind, resource=lease.resource, detail=error.detail)

@@ -11,8 +11,8 @@ Each room may import the rooms that stand before it in this list:
     context      the parts of one process; `stores` opens stores
     key_store    API keys in the store
     views        one handler for each route; `health_routes` adds the routes of operators and monitors
-    api, app     the route table, and the aiohttp application that serves it
     lease_peers  reads the lease journals of other stores, for a job
+    api, app     the route table, and the server that answers from it, without aiohttp's application
     wiring       builds the context of one process; handlers never import it
     serve        one serving process from start to stop; `processes` runs several of them
     own_packages makes sure that foreign packages of the same names are never imported, in child processes too

@@ -1,7 +1,4 @@
-"""The route table: every request of the wire contract, with its handler, types, role and problems.
-
-The routes of the most frequent requests come first, because the service tries the paths in this order.
-"""
+"""The route table: every request of the wire contract, with its handler, types, role and problems."""
 
 from service.contract import queries, requests
 from service.contract.keys import Role
@@ -278,5 +275,4 @@ _OTHERS = [
         description="Ranks are compared as of the curve's time: later posts are subtracted from the counts."),
 ]  # fmt: skip
 
-_HOTTEST = [retry_on_change(_READS[0]), *_POSTS, *LEASES]
-ROUTES = [*_HOTTEST, *_FAMILIES, *POOLS, *KEYS, *map(retry_on_change, [*_READS[1:], *_OTHERS])]
+ROUTES = [*_POSTS, *LEASES, *_FAMILIES, *POOLS, *KEYS, *map(retry_on_change, [*_READS, *_OTHERS])]

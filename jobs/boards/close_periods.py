@@ -19,7 +19,7 @@ import structlog
 from jobs.curves.fitting import Fitting
 from jobs.curves.refresh import store_and_serve
 from jobs.job_context import JobContext
-from jobs.ownership import JOB_POOL, HeldLease, Ownership
+from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from predictor import CurveCorruptError, decode_curve
 from storage.archive.board_closing import (
     ClosingStage,
@@ -30,7 +30,7 @@ from storage.archive.board_closing import (
     set_due_time,
     shut_boards,
 )
-from storage.boards.boards import REFRESH_POOL, refresh_resource
+from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals
 from storage.curves.stored_curves import find_listed_curves, read_documents
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
@@ -60,7 +60,7 @@ class CloseJob:
         while True:
             pause_s = self._limits.close_interval_s
             try:
-                await self._ownership.run_owned(JOB_POOL, RESOURCE, self._close_on)
+                await self._ownership.run_owned(JOB_WORK, RESOURCE, self._close_on)
             except LeaseTakenError as taken:
                 pause_s = self._until_free_s(taken)
             except LeaseLostError as error:
@@ -222,4 +222,4 @@ class CloseJob:
             await self._book.share_curve(served)
 
         resource = refresh_resource(board.key, index)
-        await self._ownership.run_owned(REFRESH_POOL, resource, work, partition=board.partition)
+        await self._ownership.run_owned(REFRESH_WORK, resource, work, partition=board.partition)

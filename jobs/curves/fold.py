@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import structlog
 
 from jobs.job_context import JobContext
-from jobs.ownership import JOB_POOL, HeldLease, Ownership
+from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from predictor import AsOf, Curve, CurveCorruptError, KnotsInvalidError, LiveCounts, LiveCurve, Move, decode_curve
 from storage.boards.totals import CHANGES
 from storage.curves.folding import FoldBacklog, KnownCurves, read_fold_backlog
@@ -166,7 +166,7 @@ class FoldJob:
     async def run_forever(self) -> None:
         while True:
             try:
-                await self._ownership.run_owned(JOB_POOL, RESOURCE, self._fold_on, partition=self._partition)
+                await self._ownership.run_owned(JOB_WORK, RESOURCE, self._fold_on, partition=self._partition)
             except LeaseTakenError:
                 pass
             except LeaseLostError as error:

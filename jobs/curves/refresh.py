@@ -21,7 +21,7 @@ from jobs.errors import NoJobProcessError, describe_failure
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
 from predictor import Curve
-from storage.boards.boards import REFRESH_POOL, refresh_resource
+from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.curves.stored_curves import CurveBook, ServedCurve, curve_version, store_curve
 from storage.errors import LeaseLostError, LeaseTakenError, UnknownBoardError
 from storage.records import Board
@@ -157,7 +157,7 @@ class RefreshJob:
         self._busy.add(slot)
         try:
             return await self._ownership.run_owned(
-                REFRESH_POOL,
+                REFRESH_WORK,
                 refresh_resource(*slot),
                 lambda held: self._replace(held, board, column_index, requested=due is None),
                 partition=board.partition,

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from jobs.job_context import JobContext
-from jobs.ownership import JOB_POOL, HeldLease, Ownership
+from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.peers.elsewhere import remote_leases
@@ -42,7 +42,7 @@ class ExchangeJob:
         """Read the peer's journal, page by page. While another process reads this journal, wait."""
         while True:
             try:
-                await self._ownership.run_owned(JOB_POOL, self.name, self._read_on)
+                await self._ownership.run_owned(JOB_WORK, self.name, self._read_on)
             except (LeaseTakenError, LeaseLostError):
                 await self._sleep(self._limits.lease_exchange_interval_s)
 

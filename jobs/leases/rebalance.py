@@ -18,7 +18,15 @@ from storage.leases.upkeep import lease_upkeep
 from storage.store import Program
 
 from .liberate import LOOK_S_MAX, read_pool_pages
-from .rebalance_plan import Move, RegionMeasurement, RegionState, decode_load, plan_moves, start_load, update_load
+from .rebalance_plan import (
+    RegionMeasurement,
+    RegionState,
+    Transfer,
+    decode_load,
+    plan_transfers,
+    start_load,
+    update_load,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -43,16 +51,16 @@ class BalanceJob:
         moved = 0
         async for page in read_pool_pages(self._store):
             pools = [pool for pool, _ in page]
-            moves = await self._store.write(lambda pools=pools: self._measure(pools, held))  # type: ignore[misc]
+            transfers = await self._store.write(lambda pools=pools: self._measure(pools, held))  # type: ignore[misc]
             for pool in pools:
-                resources = sum([await self._move(pool, move) for move in moves[pool.key]])
+                resources = sum([await self._move(pool, transfer) for transfer in transfers[pool.key]])
                 if resources:
                     self._observer.resources_moved(resources)
                     log.info("resources_moved", client=pool.client_id, pool=pool.pool_id, resources=resources)
                 moved += resources
         return moved
 
-    def _measure(self, pools: list[Pool], held: HeldLease | None) -> Program[dict[int, list[Move]]]:
+    def _measure(self, pools: list[Pool], held: HeldLease | None) -> Program[dict[int, list[Transfer]]]:
         if held is not None:
             yield from held.renew()
         keys = [pool.key for pool in pools]
@@ -76,7 +84,7 @@ class BalanceJob:
                 for region, state in states.items()
             }
         )
-        return {key: plan_moves(states, self._limits) for key, states in regions.items()}
+        return {key: plan_transfers(states, self._limits) for key, states in regions.items()}
 
     def _look(self, region: Region, counted: RegionCounts, now_us: int) -> Program[RegionMeasurement]:
         over = yield from lease_resources.count_expired(
@@ -84,17 +92,19 @@ class BalanceJob:
         )
         return RegionMeasurement(now_us, counted.total, counted.held - over, counted.acquired, counted.refused)
 
-    async def _move(self, pool: Pool, move: Move) -> int:
+    async def _move(self, pool: Pool, transfer: Transfer) -> int:
         moved = 0
-        while moved < move.resources:
+        while moved < transfer.resources:
             started = self._monotonic()
-            step = min(move.resources - moved, self._limits.balance_step_rows_max)
+            step = min(transfer.resources - moved, self._limits.balance_step_rows_max)
 
             def program(step: int = step) -> Program[int]:
                 now_us = yield from self._clock()
                 times = {"before_us": now_us - self._margin_us, "now_us": now_us}
                 return (
-                    yield from lease_upkeep.move_resources(pool, move.source, move.target, step, **times, rng=self._rng)
+                    yield from lease_upkeep.move_resources(
+                        pool, transfer.source, transfer.target, step, **times, rng=self._rng
+                    )
                 )
 
             done = await self._store.write(program)

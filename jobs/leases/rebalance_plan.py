@@ -64,7 +64,7 @@ class RegionState(NamedTuple):
     load: Load
 
 
-class Move(NamedTuple):
+class Transfer(NamedTuple):
     source: str
     target: str
     resources: int
@@ -134,8 +134,8 @@ def compute_targets(regions: Mapping[str, RegionState], horizon_s: float) -> dic
     return {region: needs[region] + slack * max(floor, weights[region]) / weighed for region in regions}
 
 
-def plan_moves(regions: Mapping[str, RegionState], limits: LeaseSettings) -> list[Move]:
-    """Return moves from regions above their targets to regions that will be short of resources.
+def plan_transfers(regions: Mapping[str, RegionState], limits: LeaseSettings) -> list[Transfer]:
+    """Return transfers from regions above their targets to regions that will be short of resources.
 
     No region gets more than its target.
     """
@@ -153,13 +153,13 @@ def plan_moves(regions: Mapping[str, RegionState], limits: LeaseSettings) -> lis
     spare = {region: state.available - ceil(wanted[region]) for region, state in regions.items()}
     givers = sorted((region for region in spare if spare[region] > 0), key=lambda region: -spare[region])
     left = limits.balance_moves_max
-    moves: list[Move] = []
+    transfers: list[Transfer] = []
     for target in sorted(short, key=lambda region: -short[region]):
         for source in givers:
             resources = min(short[target], spare[source], left)
             if resources > 0:
-                moves.append(Move(source, target, resources))
+                transfers.append(Transfer(source, target, resources))
                 short[target] -= resources
                 spare[source] -= resources
                 left -= resources
-    return moves
+    return transfers

@@ -21,7 +21,7 @@ _ABSENT = {True: "", False: "~"}
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class RankMove:
     """The change of one column's cell by a row of the journal. A cell is None if the column did not rank the entry."""
 
     row: JournalRow
@@ -44,7 +44,7 @@ class MoveReader:
             if row.record is not None and row.record.kind in NO_CHANGE:
                 continue
             before, after = (self._cells.extract_cell(text, self._index) for text in (row.previous, row.next))
-            found.append(Move(row, before, after))
+            found.append(RankMove(row, before, after))
         return Moves(found, high=self.high)
 
     def is_better(self, cell: str | None, than: str | None) -> bool:
@@ -57,7 +57,7 @@ class MoveReader:
 class Moves:
     """Moves in the order of their rows, with a fast search for moves that pass a cell."""
 
-    def __init__(self, moves: list[Move], *, high: bool) -> None:
+    def __init__(self, moves: list[RankMove], *, high: bool) -> None:
         self.all = moves
         absent = _ABSENT[high]
         self._search = bisect_right if high else bisect_left

@@ -24,7 +24,7 @@ from storage.log.journal import JournalRow, Numbers, position_of
 from storage.records import Board, Entry
 from storage.store import Program, in_partition
 
-from .rank_moves import Move, MoveReader, Moves
+from .rank_moves import MoveReader, Moves, RankMove
 
 RankedColumnId = tuple[int, int]  # a ranked column: the key of its board and its index
 CountStarts = Mapping[RankedColumnId, CountStart | None]
@@ -214,7 +214,7 @@ class TopTopic(_Topic[_Top]):
     def find_missed_event(self, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
         return self.last._replace(numbers=until) if self._touched(self._column.read_moves(rows).all) else None
 
-    def _touched(self, moves: Iterable[Move]) -> bool:
+    def _touched(self, moves: Iterable[RankMove]) -> bool:
         worst, owners, better = self._state.worst, self._state.owners, self._column.is_better
         for move in moves:
             if move.row.owner is None or move.row.owner in owners:
@@ -317,7 +317,7 @@ class OwnerTopic(_Topic[_Standing]):
             return None
         return self._event(now, until, None if moved or now.rank is None else now.rank - more, overtakers)
 
-    def _passed(self, moves: Iterable[Move], cell: str | None) -> tuple[list[str], bool, int]:
+    def _passed(self, moves: Iterable[RankMove], cell: str | None) -> tuple[list[str], bool, int]:
         """Return who overtook the owner, whether the owner's entry moved, and how much others changed the rank."""
         past: dict[str, None] = {}
         moved, more, better = False, 0, self._column.is_better

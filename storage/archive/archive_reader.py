@@ -12,7 +12,7 @@ from typing import Any
 from predictor import Curve, decode_curve
 from querybuilder import INTEGER, Lock, asc, col, desc, param, select, update
 from storage.boards.totals import CHANGES
-from storage.entries.entries import Entries, Move, add_totals
+from storage.entries.entries import Entries, RankingChange, add_totals
 from storage.entries.exact_ranks import CountStart, GapCount, count_of
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rankings import Neighbours, Ranking
@@ -310,7 +310,7 @@ class ArchivedEntries(Entries):
         entries = {entry.owner: entry for _, document in rows for entry in _widened(document, columns)}
         return {owner: entries[owner] for owner in owners if owner in entries}
 
-    def remove_entry(self, owner: str, happened: ChangeKind) -> Program[Move | None]:
+    def remove_entry(self, owner: str, happened: ChangeKind) -> Program[RankingChange | None]:
         """Erase an owner from the archive, and return the move, or None.
 
         The ranks of all other owners stay the same, and the change log gets no record. If `happened` is not `ERASED`,
@@ -335,7 +335,7 @@ class ArchivedEntries(Entries):
         for index in self.board.sorted_indexes:
             yield from self._leave_place(index, owner)
         yield from note_change([self.board])
-        return Move(entry, None, {})
+        return RankingChange(entry, None, {})
 
     def _leave_place(self, index: int, owner: str) -> Program[None]:
         """Replace an owner's row in the archived top of a column by a row of `NOBODY`."""

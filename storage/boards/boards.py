@@ -70,7 +70,7 @@ SEGMENT_SIGN = "#"
 WHOLE = -1  # a board that has segments
 RETIRED = -1  # minus the number: a segment whose entries other segments have now. Its changes are still in the journal
 PENDING = -1_000  # minus the number: a segment that a split is filling
-REFRESH_POOL = "refresh"  # the pool of the work leases for refreshing a column
+REFRESH_WORK = "refresh"  # the kind of the work leases for refreshing a column
 SPECS_KEPT_MAX = 4_096  # decoded specs in the cache; boards whose specs have the same text share one object
 
 # The number of advisory locks that boards in shared tables have together. It bounds what a post to many boards takes of
@@ -527,7 +527,7 @@ def _drop_rows(board: Board) -> Program[None]:
 
 def delete_refresh_leases(boards: Iterable[Board]) -> Program[None]:
     leased = [refresh_resource(board.key, index) for board in boards for index in board.sorted_indexes]
-    of_refresh = delete(WORK_LEASES).where(col("pool").eq(REFRESH_POOL), col("resource").in_(param("leased")))
+    of_refresh = delete(WORK_LEASES).where(col("kind").eq(REFRESH_WORK), col("resource").in_(param("leased")))
     yield of_refresh.bind(leased=leased)
 
 

@@ -420,7 +420,6 @@ def store_curve(
 
 
 # In the order of the fields of `ListedCurve`:
-# In the order of the fields of `ListedCurve`:
 _LISTED = ("board_key", "column_index", "epoch", "version", "as_of", "mark", "changes", "rules")
 _STORE = (
     insert(CURVES)

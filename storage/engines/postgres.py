@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import structlog
 
-from config.pools import COMMON_CONNECTION_POOL, BoardConnectionPool, parse_connection_pools
+from config.connection_pools import COMMON_CONNECTION_POOL, BoardConnectionPool, parse_connection_pools
 from config.settings import Settings
 from querybuilder import Bound, Built, Dialect
 from storage.errors import StoreBusyError, StoreExistsError, StoreUnsupportedError

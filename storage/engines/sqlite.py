@@ -21,7 +21,7 @@ import aiosqlite
 import msgspec
 import structlog
 
-from config.pools import COMMON_CONNECTION_POOL
+from config.connection_pools import COMMON_CONNECTION_POOL
 from config.settings import Settings
 from querybuilder import SQLITE, Bound, Built
 from storage.errors import StoreBusyError, StoreDamagedError, StoreFullError, StoreUnsupportedError, UnknownBoardError

@@ -68,7 +68,7 @@ from .hidden_owners import HIDDEN_KEY
 
 T = TypeVar("T")
 
-MOVE_POOL = "move"  # the pool of the work leases for moving a board
+MOVE_WORK = "move"  # the kind of the work leases for moving a board
 PAGE_ROWS = 5_000
 PAGE_BUNDLES = 500
 PAGE_DOCUMENTS = 50  # a page of archive blocks or curves
@@ -79,7 +79,7 @@ def check_not_moving(board: Board) -> Program[None]:
 
     A transaction that replaces the rows of a board without logging it calls this program.
     """
-    lease = yield from in_partition(CONTROL, _LEASES.find_lease(MOVE_POOL, str(board.key)))
+    lease = yield from in_partition(CONTROL, _LEASES.find_lease(MOVE_WORK, str(board.key)))
     free_in_us = 0 if lease is None else lease.expires_at_us - (yield from in_partition(CONTROL, store_clock()))
     if free_in_us > 0:
         raise LeaseTakenError(
@@ -408,7 +408,7 @@ def begin_copy(
         raise SpecInvalidError(f"the store has the partitions 0 to {partitions - 1}")
     if target == board.partition:
         raise SpecConflictError(f"{board.id!r} is in partition {target} already")
-    lease = yield from leases.claim(MOVE_POOL, str(board.key), holder=holder, lease_us=lease_us)
+    lease = yield from leases.claim(MOVE_WORK, str(board.key), holder=holder, lease_us=lease_us)
     moved = replace(board, partition=target)
     if board.archived_us is None and board.table_key is not None:
         table_key = yield from find_or_create_table(columns_of(board.spec.columns, shared=True), target)

@@ -162,12 +162,12 @@ def _rules_of(spec: BoardSpec) -> tuple[RankedCells, Merger]:
     return RankedCells(spec), Merger(spec)
 
 
-class Move(NamedTuple):
-    """An entry that was put into its board's ranking, or taken out of it. `log_moves` logs it."""
+class RankingChange(NamedTuple):
+    """An entry that was put into its board's ranking, or taken out of it. `log_ranking_changes` logs it."""
 
     entry: Entry
     change: NewChange | None  # None: the board is archived, so nothing is logged
-    totals: dict[int, int]  # what the move adds to the board's totals, by column index
+    totals: dict[int, int]  # what the change adds to the board's totals, by column index
 
 
 class Entries:
@@ -210,8 +210,8 @@ class Entries:
                 totals[row[0]] = totals.get(row[0], 0) + row[2]
         return entries, totals
 
-    def remove_entry(self, owner: str, happened: ChangeKind) -> Program[Move | None]:
-        """Remove an owner's row, and return the move, which `log_moves` logs with `happened` as the reason, or None.
+    def remove_entry(self, owner: str, happened: ChangeKind) -> Program[RankingChange | None]:
+        """Remove an owner's row. Return the change, which `log_ranking_changes` logs as `happened`, or None.
 
         Raises:
             UnknownBoardError, BoardChangedError: see `hold_rows_key`.
@@ -227,10 +227,10 @@ class Entries:
         said = record_of_event(happened, entry.cells if happened is ChangeKind.HIDDEN else (), entry.updated_at_us)
         previous = self.ranked_cells.join_cells(entry.cells)
         change = NewChange(self.board.key, owner, previous, self.ranked_cells.none, said)
-        return Move(entry, change, self._count_move(entry, -1))
+        return RankingChange(entry, change, self._count_totals(entry, -1))
 
-    def restore_entry(self, entry: Entry) -> Program[Move]:
-        """Insert the row of an owner who is shown again, and return the move, which `log_moves` logs.
+    def restore_entry(self, entry: Entry) -> Program[RankingChange]:
+        """Insert the row of an owner who is shown again, and return the change, which `log_ranking_changes` logs.
 
         Raises:
             LostRaceError: the owner has a row already.
@@ -243,16 +243,16 @@ class Entries:
         said = record_of_event(ChangeKind.SHOWN, others, entry.updated_at_us)
         following = self.ranked_cells.join_cells(entry.cells)
         change = NewChange(self.board.key, entry.owner, self.ranked_cells.none, following, said)
-        return Move(entry, change, self._count_move(entry, 1))
+        return RankingChange(entry, change, self._count_totals(entry, 1))
 
-    def _count_move(self, entry: Entry, more: int) -> dict[int, int]:
+    def _count_totals(self, entry: Entry, more: int) -> dict[int, int]:
         ranked = (index for index in self.board.sorted_indexes if entry.cells[index] is not None)
         return {ALL_ENTRIES: more, CHANGES: 1, **dict.fromkeys(ranked, more)}
 
 
-def log_moves(moves: Iterable[Move], *, now_us: int) -> Program[Logged]:
-    """Log the moves and adjust the totals. Call this at the end of the transaction, with moves on different boards."""
-    logged = [(move.change, move.totals) for move in moves if move.change is not None]
+def log_ranking_changes(changes: Iterable[RankingChange], *, now_us: int) -> Program[Logged]:
+    """Log the changes and adjust the totals. Call this at the end of the transaction, with one change a board."""
+    logged = [(changed.change, changed.totals) for changed in changes if changed.change is not None]
     state = yield from change_log.append_changes([change for change, _ in logged], now_us=now_us)
     yield from add_totals({change.board_key: totals for change, totals in logged})
     return state

@@ -32,7 +32,7 @@ from storage.schema.placement import TABLES
 from storage.schema.tables import HIDDEN_ENTRIES, LOG_COUNTER
 from storage.store import Program, in_partition
 
-from .entries import Entries, Move, log_moves
+from .entries import Entries, RankingChange, log_ranking_changes
 
 HIDDEN_KEY = 0  # a row with this key, which belongs to no board, marks a hidden owner
 _NO_CELLS = "[]"  # the cells of such a row
@@ -146,18 +146,18 @@ class HiddenStatements:
             after = marks[-1].entry.owner if len(marks) == MARKS_A_PAGE else None
 
     def hide_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
-        moves: list[Move] = []
+        changes: list[RankingChange] = []
         moved: list[HiddenEntry] = []
         for entries in boards:
-            move = yield from entries.remove_entry(owner, ChangeKind.HIDDEN)
-            if move is not None:
-                moves.append(move)
-                moved.append(HiddenEntry(entries.board.key, move.entry))
+            change = yield from entries.remove_entry(owner, ChangeKind.HIDDEN)
+            if change is not None:
+                changes.append(change)
+                moved.append(HiddenEntry(entries.board.key, change.entry))
         if moved:
             inserted = yield from self.insert_rows(moved)
             if inserted != len(moved):
                 raise LostRaceError(f"{owner!r} has a hidden row already")
-        yield from log_moves(moves, now_us=now_us)
+        yield from log_ranking_changes(changes, now_us=now_us)
 
     def show_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
         """Move the owner's rows to the tables of these boards.
@@ -165,27 +165,27 @@ class HiddenStatements:
         Raises:
             BoardChangedError: a board was archived, or moved to another partition.
         """
-        moves: list[Move] = []
+        changes: list[RankingChange] = []
         for entries in boards:
             if not entries.board.is_unreached:
                 yield from hold_rows_key(entries.board)
             for row in (yield self._take.bind(owner=owner, key=entries.board.key)):
                 found = HiddenEntry(entries.board.key, _entry(owner, *row))
-                moves.append((yield from entries.restore_entry(found.widen_cells(len(entries.board.spec.columns)))))
-        yield from log_moves(moves, now_us=now_us)
+                changes.append((yield from entries.restore_entry(found.widen_cells(len(entries.board.spec.columns)))))
+        yield from log_ranking_changes(changes, now_us=now_us)
 
     def list_hidden_boards(self, owner: str, *, limit: int) -> Program[list[int]]:
         rows = yield self._of_owner.bind(owner=owner, limit=limit)
         return [row[0] for row in rows]
 
-    def erase_hidden_entry(self, entries: Entries, owner: str) -> Program[Move | None]:
-        """Erase the owner's hidden row on a board. Return the move, which `log_moves` logs, or None without a row."""
+    def erase_hidden_entry(self, entries: Entries, owner: str) -> Program[RankingChange | None]:
+        """Erase the owner's hidden row on a board. Return what `log_ranking_changes` logs, or None without a row."""
         rows = yield self._take.bind(owner=owner, key=entries.board.key)
         if not rows:
             return None
         none = entries.ranked_cells.none
         change = NewChange(entries.board.key, owner, none, none, record_of_event(ChangeKind.ERASED))
-        return Move(_entry(owner, *rows[0]), change, {})
+        return RankingChange(_entry(owner, *rows[0]), change, {})
 
 
 def _entry(owner: str, updated_at_us: int, cells: str) -> Entry:

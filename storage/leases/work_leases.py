@@ -18,7 +18,7 @@ from .claims import GIVEN_BACK, StoreClock
 
 @dataclass(frozen=True, slots=True)
 class WorkLease:
-    pool: str  # the kind of work
+    kind: str  # the kind of work
     resource: str  # the name of this work within its kind
     holder: str
     version: int  # the fencing number
@@ -33,18 +33,18 @@ class WorkLeases:
         """
         self.clock, self._margin_us = clock, margin_us
         leases = select(*map(col, ("resource", "holder", "version", "expires_at"))).from_(WORK_LEASES)
-        of_pool, is_held = col("pool").eq(param("pool")), col("expires_at").ne(GIVEN_BACK)
-        one = (of_pool, col("resource").eq(param("resource")))
-        several = (of_pool, col("resource").in_(param("resources")))
+        of_kind, is_held = col("kind").eq(param("kind")), col("expires_at").ne(GIVEN_BACK)
+        one = (of_kind, col("resource").eq(param("resource")))
+        several = (of_kind, col("resource").in_(param("resources")))
         self._find = leases.where(*one).prepared()
-        self._of_pool = leases.where(of_pool).packed().prepared()
+        self._of_kind = leases.where(of_kind).packed().prepared()
         held = leases.where(*several, is_held).packed()
         self._hold = held.locked(Lock.NO_KEY_UPDATE, asc(col("resource"))).prepared()
         expiring = update(WORK_LEASES).set(expires_at=param("expires_at"))
         self._extend = expiring.where(*several).prepared()
         self._expire_at = expiring.where(*one, col("version").eq(param("version")), is_held).prepared()
-        claimed = {name: param(name) for name in ("pool", "resource", "holder", "expires_at")}
-        claim = insert(WORK_LEASES).values(**claimed, version=1).on_conflict("pool", "resource")
+        claimed = {name: param(name) for name in ("kind", "resource", "holder", "expires_at")}
+        claim = insert(WORK_LEASES).values(**claimed, version=1).on_conflict("kind", "resource")
         self._claim = (
             claim.do_update(
                 holder=excluded("holder"),
@@ -56,36 +56,36 @@ class WorkLeases:
             .prepared()
         )
 
-    def find_lease(self, pool: str, resource: str) -> Program[WorkLease | None]:
+    def find_lease(self, kind: str, resource: str) -> Program[WorkLease | None]:
         """Return the last lease on a resource (even if it expired or was released), or None."""
-        rows = yield self._find.bind(pool=pool, resource=resource)
-        return WorkLease(pool, *rows[0]) if rows else None
+        rows = yield self._find.bind(kind=kind, resource=resource)
+        return WorkLease(kind, *rows[0]) if rows else None
 
-    def find_held(self, pool: str) -> Program[dict[str, WorkLease]]:
-        """Return the leases of a pool that no other holder may take yet, by resource."""
+    def find_held(self, kind: str) -> Program[dict[str, WorkLease]]:
+        """Return the leases of a kind of work that no other holder may take yet, by resource."""
         now_us = yield from self.clock()
-        rows = yield self._of_pool.bind(pool=pool)
-        found = [WorkLease(pool, *row) for row in rows]
+        rows = yield self._of_kind.bind(kind=kind)
+        found = [WorkLease(kind, *row) for row in rows]
         return {lease.resource: lease for lease in found if lease.expires_at_us > now_us - self._margin_us}
 
     def renew_leases(self, leases: Sequence[WorkLease], *, lease_us: int) -> Program[list[WorkLease]]:
-        """Keep leases of one pool for `lease_us` from now, even expired ones. Return those that no other holder took.
+        """Keep leases of one kind for `lease_us` from now, even expired ones. Return those that no other holder took.
 
         The rows of these leases stay locked, so nobody can take the leases before this transaction ends.
         """
         if not leases:
             return []
-        pool, names = leases[0].pool, [lease.resource for lease in leases]
-        rows = yield self._hold.bind(pool=pool, resources=names)
+        kind, names = leases[0].kind, [lease.resource for lease in leases]
+        rows = yield self._hold.bind(kind=kind, resources=names)
         versions = {resource: version for resource, _, version, _ in rows}
         kept = [lease for lease in leases if versions.get(lease.resource) == lease.version]
         if not kept:
             return []
         expires_at_us = (yield from self.clock()) + lease_us  # read the clock last: locking may have taken long
-        yield self._extend.bind(pool=pool, resources=[lease.resource for lease in kept], expires_at=expires_at_us)
+        yield self._extend.bind(kind=kind, resources=[lease.resource for lease in kept], expires_at=expires_at_us)
         return [replace(lease, expires_at_us=expires_at_us) for lease in kept]
 
-    def claim(self, pool: str, resource: str, *, holder: str, lease_us: int) -> Program[WorkLease]:
+    def claim(self, kind: str, resource: str, *, holder: str, lease_us: int) -> Program[WorkLease]:
         """Take a free resource for `lease_us` from now.
 
         Raises:
@@ -93,14 +93,14 @@ class WorkLeases:
         """
         now_us = yield from self.clock()
         expires_at_us = now_us + lease_us
-        bound = {"pool": pool, "resource": resource, "holder": holder}
+        bound = {"kind": kind, "resource": resource, "holder": holder}
         rows = yield self._claim.bind(**bound, expires_at=expires_at_us, expired_before=now_us - self._margin_us)
         if rows:
-            return WorkLease(pool, resource, holder, rows[0][0], expires_at_us)
-        found = yield from self.find_lease(pool, resource)
+            return WorkLease(kind, resource, holder, rows[0][0], expires_at_us)
+        found = yield from self.find_lease(kind, resource)
         free_in_us = 0 if found is None else max(0, found.expires_at_us + self._margin_us - now_us)
         by = "nobody" if found is None else found.holder
-        raise LeaseTakenError(f"{pool} {resource} is held by {by}", free_in_us=free_in_us)
+        raise LeaseTakenError(f"{kind} {resource} is held by {by}", free_in_us=free_in_us)
 
     def renew(self, lease: WorkLease, *, lease_us: int) -> Program[WorkLease]:
         """Keep a lease for `lease_us` from now, even an expired one, unless another holder has taken it.
@@ -122,8 +122,8 @@ class WorkLeases:
 
     def _let_expire(self, lease: WorkLease, expires_at_us: int) -> Program[WorkLease]:
         changed = yield self._expire_at.bind(
-            expires_at=expires_at_us, version=lease.version, pool=lease.pool, resource=lease.resource
+            expires_at=expires_at_us, version=lease.version, kind=lease.kind, resource=lease.resource
         )
         if not changed[0][0]:
-            raise LeaseLostError(f"{lease.pool} {lease.resource} is no longer held under number {lease.version}")
+            raise LeaseLostError(f"{lease.kind} {lease.resource} is no longer held under number {lease.version}")
         return replace(lease, expires_at_us=expires_at_us)

@@ -5,7 +5,7 @@ divided by the number of permit holders, rounded up. The lease of a shard is in 
 in the control partition. A worker renews and claims in each partition separately, so a partition that is away does not
 stop the others. All transactions lock leases in the order of their partitions and names.
 
-A semaphore is a pool of leases, which are called permits and numbered from 1 to the size of the semaphore. Each holder
+A semaphore is a set of leases, which are called permits and numbered from 1 to the size of the semaphore. Each holder
 has one permit. If the stored size becomes smaller, holders of permits with higher numbers release these permits instead
 of renewing them.
 
@@ -30,7 +30,7 @@ from storage.store import Program, Store, in_partition
 from . import ingest_queue
 from .ingest_queue import Shard, ShardBacklog, ShardCount, read_queues
 
-SHARD_POOL = "ingest"
+SHARD_WORK = "ingest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class ShardLeases:
         taken = dict(share.shards)
         # All workers claim in the order of the names, as `renew_leases` does, so they cannot deadlock.
         for name in sorted(map(str, self._rng.sample(free, min(wanted, len(free))))):
-            claimed = self._leases.claim(SHARD_POOL, name, holder=self._holder, lease_us=self._lease_us)
+            claimed = self._leases.claim(SHARD_WORK, name, holder=self._holder, lease_us=self._lease_us)
             with suppress(LeaseTakenError):
                 taken[Shard(partition, int(name))] = yield from in_partition(partition, claimed)
         return replace(share, shards=taken)
@@ -143,7 +143,7 @@ class ShardLeases:
 
 def _find_held(leases: WorkLeases) -> Program[dict[int, WorkLease]]:
     """Return the leased shards of the partition for which the program runs, by number."""
-    held = yield from leases.find_held(SHARD_POOL)
+    held = yield from leases.find_held(SHARD_WORK)
     return {int(name): lease for name, lease in held.items()}
 
 

@@ -100,10 +100,10 @@ CATALOG_TABLES: tuple[Query, ...] = (
 WORK_TABLES: tuple[Query, ...] = (
     create_table(SEQUENCES).column("name", TEXT).column("next", INTEGER).primary_key("name").clustered(),
     create_table(WORK_LEASES)
-    .with_columns(pool=TEXT, resource=TEXT, holder=TEXT)
+    .with_columns(kind=TEXT, resource=TEXT, holder=TEXT)
     .column("version", INTEGER)  # the fencing number: grows with every new lease
     .column("expires_at", INTEGER)  # by the store's clock; 0: released
-    .primary_key("pool", "resource")
+    .primary_key("kind", "resource")
     .clustered(),
 )
 

@@ -31,7 +31,7 @@ from storage.boards.boards import (
 )
 from storage.boards.row_tables import layout_of
 from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_states
-from storage.entries.board_copy import MOVE_POOL, BoardCopies, BoardCopy, RowsCopy, shape_of
+from storage.entries.board_copy import MOVE_WORK, BoardCopies, BoardCopy, RowsCopy, shape_of
 from storage.entries.entries import add_totals
 from storage.errors import (
     ArchivedError,
@@ -167,7 +167,7 @@ def begin_split(
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
     if len(board.parts) == segments:
         raise SpecConflictError(f"{board_id!r} has {segments} segments already", pointer="/segments")
-    lease = yield from leases.claim(MOVE_POOL, str(board.key), holder=holder, lease_us=lease_us)
+    lease = yield from leases.claim(MOVE_WORK, str(board.key), holder=holder, lease_us=lease_us)
     gone = yield from find_gone_segments(board)
     yield from _remove_segments(each for each in gone if each.segment <= PENDING)  # a split that was killed
     yield from check_board_limits(new=segments, own=True, boards_max=boards_max, own_tables_max=own_tables_max)

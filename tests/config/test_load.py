@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import ConfigError, Settings, load
+from config.connection_pools import BoardConnectionPool, parse_connection_pools
 from config.describe import describe
 from config.masking import masked
 from config.peers import parse_peers
-from config.pools import BoardConnectionPool, parse_connection_pools
 
 
 def _toml(folder: Path, text: str) -> Path:

@@ -8,7 +8,7 @@ from jobs.boards.prune import PruneJob
 from jobs.curves.refresh import RefreshJob
 from jobs.errors import NoJobProcessError
 from jobs.ownership import REST_RATIO, HeldLease
-from storage.boards.boards import REFRESH_POOL, refresh_resource
+from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.errors import LeaseTakenError, StoreAwayError
 from storage.leases.work_leases import WorkLease
 from storage.records import Board
@@ -53,11 +53,11 @@ async def make_two_processes_with_due_column(world: World) -> tuple[Board, World
 async def claim_refresh(world: World, board: Board, holder: str) -> None:
     """Claim the lease on refreshing the board's first column, as another process would do."""
     resource, lease_us = refresh_resource(board.key, 0), round(LEASE_S * 1e6)
-    await world.store.write(lambda: world.leases.claim(REFRESH_POOL, resource, holder=holder, lease_us=lease_us))
+    await world.store.write(lambda: world.leases.claim(REFRESH_WORK, resource, holder=holder, lease_us=lease_us))
 
 
 async def find_refresh_lease(world: World, board: Board) -> WorkLease:
-    found = await world.store.read(lambda: world.leases.find_lease(REFRESH_POOL, refresh_resource(board.key, 0)))
+    found = await world.store.read(lambda: world.leases.find_lease(REFRESH_WORK, refresh_resource(board.key, 0)))
     assert found is not None
     return found
 
@@ -106,7 +106,7 @@ async def test_a_process_learns_of_boards_that_others_create_and_delete(world: W
     assert await count_due(world, job) == 0
     assert other.catalog.find_known("b") is None
     resource = refresh_resource(board.key, 0)
-    assert await world.store.read(lambda: world.leases.find_lease(REFRESH_POOL, resource)) is None
+    assert await world.store.read(lambda: world.leases.find_lease(REFRESH_WORK, resource)) is None
 
 
 async def test_a_process_that_slept_past_its_lease_is_fenced_off(world: World) -> None:
@@ -162,11 +162,11 @@ async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> 
         await done.wait()
         return held.lease.version
 
-    task = asyncio.create_task(world.ownership().run_owned("pool", "r", work))
+    task = asyncio.create_task(world.ownership().run_owned("work", "r", work))
     for _ in range(3):
         await world.end_sleep(RENEWAL_S)
     await world.time.wait_for_sleeper(RENEWAL_S)
-    found = await world.store.at(CONTROL).read(lambda: world.leases.find_lease("pool", "r"))
+    found = await world.store.at(CONTROL).read(lambda: world.leases.find_lease("work", "r"))
     assert found is not None
     assert not store.meddle
     assert found.expires_at_us == world.deployment.clock.now_us + round(LEASE_S * 1e6)
@@ -254,10 +254,10 @@ async def test_a_resting_lease_cannot_be_claimed_and_failed_work_gives_its_lease
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await ownership.run_owned("pool", "r", broken)
-    assert await ownership.run_owned("pool", "r", work, rests_s=100) == world.holder
+        await ownership.run_owned("work", "r", broken)
+    assert await ownership.run_owned("work", "r", work, rests_s=100) == world.holder
     world.advance(99)
     with pytest.raises(LeaseTakenError):
-        await ownership.run_owned("pool", "r", work)
+        await ownership.run_owned("work", "r", work)
     world.advance(1)
-    assert await ownership.run_owned("pool", "r", work) == world.holder
+    assert await ownership.run_owned("work", "r", work) == world.holder

@@ -20,7 +20,7 @@ from jobs.curves.refresh import RefreshJob
 from jobs.curves.refresh_requests import RefreshQueue
 from jobs.job_context import JobContext
 from jobs.observer import JobObserver
-from jobs.ownership import JOB_POOL, HeldLease, Ownership
+from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from jobs.wiring import JobParts, Jobs, start_jobs
 from storage.boards.catalog import Catalog
 from storage.curves.live_counts import find_fold_position
@@ -189,7 +189,7 @@ class World:
     ) -> AsyncIterator[HeldLease]:
         """Claim the lease on a job, and release the lease at the end."""
         lease = await self.store.at(partition).write(
-            lambda: self.leases.claim(JOB_POOL, resource, holder=self.holder, lease_us=lease_us)
+            lambda: self.leases.claim(JOB_WORK, resource, holder=self.holder, lease_us=lease_us)
         )
         held = HeldLease(lease, self.leases, lease_us, partition)
         try:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from jobs.boards.close_periods import RESOURCE, CloseJob
 from jobs.controls import Sleep
 from jobs.job_context import JobContext
-from jobs.ownership import JOB_POOL, HeldLease
+from jobs.ownership import JOB_WORK, HeldLease
 from service.context import Context
 from service.telemetry.metrics.process import Metrics
 from service.wiring import make_work_leases
@@ -80,7 +80,7 @@ async def close_as_of(service: Service, at: datetime, *, steps: int = sys.maxsiz
     store, leases = context.store, make_work_leases(context.settings)
     book, times = context.curves.book, Times(lambda: now_us, asyncio.sleep)
     job = close_job(context, store, book, context.catalog, context.boards, leases, Metrics(), times)
-    lease = await store.write(lambda: leases.claim(JOB_POOL, RESOURCE, holder="test", lease_us=LEASE_US))
+    lease = await store.write(lambda: leases.claim(JOB_WORK, RESOURCE, holder="test", lease_us=LEASE_US))
     held = HeldLease(lease, leases, LEASE_US)
     while steps and await job.close_due(held):
         steps -= 1

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from jobs.boards.close_periods import RESOURCE, CloseJob
-from jobs.ownership import JOB_POOL, HeldLease
+from jobs.ownership import JOB_WORK, HeldLease
 from querybuilder import Bound
 from service.context import Context
 from storage.boards.catalog import Catalog
@@ -84,7 +84,7 @@ class KilledClosing:
     async def _live(self, store: MortalStore) -> None:
         leases = WorkLeases(self._lease_clock, margin_us=0)
         lease = await self._context.store.write(
-            lambda: leases.claim(JOB_POOL, RESOURCE, holder=f"process {self.deaths}", lease_us=LEASE_US)
+            lambda: leases.claim(JOB_WORK, RESOURCE, holder=f"process {self.deaths}", lease_us=LEASE_US)
         )
         book = CurveBook(store, None, poll_rows_max=self._context.settings.curve_poll_rows_max, on_corrupt=lambda: None)
         await book.poll()

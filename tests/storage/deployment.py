@@ -19,7 +19,7 @@ from storage.boards.catalog import Catalog
 from storage.boards.families import NewBoard, make_boards, put_family
 from storage.boards.row_tables import layout_of, scope_of
 from storage.boards.totals import STATE, find_totals_of
-from storage.entries.entries import Entries, log_moves
+from storage.entries.entries import Entries, log_ranking_changes
 from storage.entries.hidden_owners import hidden_statements
 from storage.log.journal import journal
 from storage.log.log_record import ChangeKind
@@ -143,7 +143,7 @@ class Observed:
 def erase_entry(entries: Entries, owner: str, *, now_us: int) -> Program[bool]:
     """Remove an owner's row and log it; return False if there was no row."""
     move = yield from entries.remove_entry(owner, ChangeKind.ERASED)
-    yield from log_moves([] if move is None else [move], now_us=now_us)
+    yield from log_ranking_changes([] if move is None else [move], now_us=now_us)
     return move is not None
 
 

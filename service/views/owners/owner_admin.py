@@ -22,7 +22,7 @@ from storage.archive.archive_reader import ArchivedEntries, list_archives_of_own
 from storage.boards.boards import find_boards_by_key, find_keys_ever
 from storage.boards.closed_boards import hold_boards_with_rows
 from storage.boards.profiles import profiles
-from storage.entries.entries import Entries, Move, lock_boards_with_owner, log_moves
+from storage.entries.entries import Entries, RankingChange, lock_boards_with_owner, log_ranking_changes
 from storage.entries.erasure import erasure_statements
 from storage.entries.hidden_owners import hidden_statements
 from storage.errors import BoardChangedError, UnknownOwnerError
@@ -68,14 +68,14 @@ def _erase(boards: list[Entries], owner: str, now_us: int, until: _Positions) ->
     Add to `until` the last log position that the boards have in each partition. The caller must remove the owner's name
     and posts from the change logs up to these positions.
     """
-    erased: dict[int, Move] = {}
+    erased: dict[int, RankingChange] = {}
     for entries in boards:
         gone = yield from entries.remove_entry(owner, ChangeKind.ERASED)
         gone = gone or (yield from hidden_statements.erase_hidden_entry(entries, owner))
         if gone is not None:
             erased[entries.board.key] = gone
     if erased:
-        yield from log_moves(erased.values(), now_us=now_us)
+        yield from log_ranking_changes(erased.values(), now_us=now_us)
         for number, mark in enumerate((yield from in_each_partition(change_log.take_mark))):
             until.setdefault(number, {}).update(dict.fromkeys(erased, mark - 1))
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from jobs.boards.close_periods import RESOURCE
-from jobs.ownership import JOB_POOL
-from storage.boards.boards import REFRESH_POOL, refresh_resource
+from jobs.ownership import JOB_WORK
+from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.records import Board, Season
 from storage.store import CONTROL
 from tests.jobs.closing import make_close_job, run_step
@@ -71,7 +71,7 @@ async def test_closing_a_board_waits_for_a_refresh_of_its_column_elsewhere(world
     assert await run_step(world, job)
     column = refresh_resource(board.key, 0)
     refreshing = await world.store.write(
-        lambda: world.leases.claim(REFRESH_POOL, column, holder="refresher", lease_us=1_000 * S)
+        lambda: world.leases.claim(REFRESH_WORK, column, holder="refresher", lease_us=1_000 * S)
     )
     assert await run_step(world, job)
     assert not await run_step(world, job), "the board is left alone for a moment"
@@ -85,7 +85,7 @@ async def test_closing_a_board_waits_for_a_refresh_of_its_column_elsewhere(world
 
 async def test_the_job_claims_again_when_the_lease_of_a_dead_process_ends(world: World) -> None:
     store = world.store.at(CONTROL)
-    await store.write(lambda: world.leases.claim(JOB_POOL, RESOURCE, holder="dead", lease_us=S // 2))
+    await store.write(lambda: world.leases.claim(JOB_WORK, RESOURCE, holder="dead", lease_us=S // 2))
     world.advance(MARGIN_S)
     async with run_jobs(make_close_job(world)):
         await world.time.wait_for_sleeper(0.5)

@@ -23,7 +23,7 @@ from storage.boards.closed_boards import lock_rows_keys
 from storage.boards.totals import CHANGES, STATE, find_totals, read_totals
 from storage.curves.stored_curves import find_listed_curves, store_curve
 from storage.entries.board_copy import begin_copy
-from storage.entries.entries import log_moves
+from storage.entries.entries import log_ranking_changes
 from storage.entries.erasure import erasure_statements
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import rebuild_board
@@ -165,7 +165,7 @@ async def erase(deployment: Deployment, owner: str, board_ids: tuple[str, ...] =
             entries = deployment.entries(board)
             shown = yield from entries.remove_entry(owner, ChangeKind.ERASED)
             found = shown or (yield from hidden_statements.erase_hidden_entry(entries, owner))
-            logged = yield from log_moves([] if found is None else [found], now_us=deployment.clock())
+            logged = yield from log_ranking_changes([] if found is None else [found], now_us=deployment.clock())
             [stretch], _ = yield from erasure_statements.find_stretches(owner, past=0)
             until = {board.key: logged.next - 1}
             yield from erasure_statements.rename_owner(

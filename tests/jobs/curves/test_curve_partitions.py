@@ -18,7 +18,7 @@ from jobs.runner import Runner
 from jobs.wiring import PARTITIONS_LOOK_S, start_by_partition
 from predictor import LiveCurve
 from querybuilder import Bound, col, param, update
-from storage.boards.boards import REFRESH_POOL, refresh_resource
+from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.curves.live_counts import counts_of, find_fold_state
 from storage.errors import StoreAwayError
 from storage.records import Board
@@ -88,7 +88,7 @@ async def post_to_all(world: World, boards: list[Board], seed: int) -> None:
 
 async def find_lease_version(world: World, board: Board, partition: int) -> int:
     resource = refresh_resource(board.key, 0)
-    found = await world.store.at(partition).read(lambda: world.leases.find_lease(REFRESH_POOL, resource))
+    found = await world.store.at(partition).read(lambda: world.leases.find_lease(REFRESH_WORK, resource))
     return 0 if found is None else found.version
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from jobs.curves.fold import RESOURCE, Counting, FoldJob
-from jobs.ownership import JOB_POOL, HeldLease
+from jobs.ownership import JOB_WORK, HeldLease
 from predictor import Curve
 from querybuilder import update
 from storage.boards.boards import change_board, create_board
@@ -117,7 +117,7 @@ async def test_a_process_killed_between_counting_and_storing_leaves_no_counts(wo
     await killed.book.poll()
     job = killed.fold_job()
     partition = world.deployment.partition
-    stale = await killed.store.write(lambda: killed.leases.claim(JOB_POOL, RESOURCE, holder="k", lease_us=1))
+    stale = await killed.store.write(lambda: killed.leases.claim(JOB_WORK, RESOURCE, holder="k", lease_us=1))
     world.advance(60)
     async with open_folder(world) as folding:  # this process takes the lease from the previous process
         with pytest.raises(LeaseLostError):

@@ -12,7 +12,7 @@ from jobs.leases.rebalance_plan import (
     compute_targets,
     forecast_headroom,
     forecast_need,
-    plan_moves,
+    plan_transfers,
     start_load,
     update_load,
 )
@@ -48,8 +48,10 @@ def load(level: float, freed: float = 0, trend: float = 0) -> Load:
 
 
 @given(regions)
-def test_a_plan_moves_only_available_resources_and_leaves_each_region_its_need(found: dict[str, RegionState]) -> None:
-    moves = plan_moves(found, LIMITS)
+def test_a_plan_transfers_only_available_resources_and_leaves_each_region_its_need(
+    found: dict[str, RegionState],
+) -> None:
+    moves = plan_transfers(found, LIMITS)
     after = {region: state.available for region, state in found.items()}
     given_away = dict.fromkeys(found, 0)
     for move in moves:
@@ -80,14 +82,16 @@ def test_targets_share_out_all_resources_and_cover_needs_if_there_are_enough(fou
 
 @given(regions)
 def test_a_plan_that_was_carried_out_leaves_no_next_plan(found: dict[str, RegionState]) -> None:
-    moves = plan_moves(found, LIMITS)
+    moves = plan_transfers(found, LIMITS)
     if sum(move.resources for move in moves) >= LIMITS.balance_moves_max:
         return
     after = dict(found)
     for move in moves:
         for region, change in ((move.source, -move.resources), (move.target, move.resources)):
             after[region] = RegionState(after[region].available + change, after[region].load)
-    assert sum(move.resources for move in plan_moves(after, LIMITS)) <= len(found) ** 2, "only rounding may leave moves"
+    assert sum(move.resources for move in plan_transfers(after, LIMITS)) <= len(found) ** 2, (
+        "only rounding may leave moves"
+    )
 
 
 @given(st.lists(st.tuples(st.integers(1, 3_600), st.integers(0, 10_000), st.integers(0, 10_000)), max_size=20))
@@ -121,7 +125,7 @@ def test_two_measurements_at_one_time_change_nothing() -> None:
 
 def test_a_growing_region_gets_its_future_need_before_it_is_exhausted() -> None:
     found = {"eu": RegionState(5_000, load(0.1, 0.1)), "us": RegionState(300, load(2, 1, 0.001))}
-    [move] = plan_moves(found, LIMITS)
+    [move] = plan_transfers(found, LIMITS)
     assert (move.source, move.target) == ("eu", "us")
     assert 300 + move.resources > forecast_need(found["us"].load, HORIZON_S) > 300
 
@@ -129,21 +133,21 @@ def test_a_growing_region_gets_its_future_need_before_it_is_exhausted() -> None:
 def test_each_region_gets_the_same_part_of_its_need_if_there_is_too_little() -> None:
     found = {"eu": RegionState(600, load(2)), "us": RegionState(0, load(1))}
     assert compute_targets(found, HORIZON_S) == pytest.approx({"eu": 400, "us": 200})
-    assert plan_moves(found, LIMITS) == [("eu", "us", 200)]
+    assert plan_transfers(found, LIMITS) == [("eu", "us", 200)]
 
 
 def test_the_operators_shares_stay_while_no_key_asks() -> None:
     found = {"eu": RegionState(100, load(0)), "us": RegionState(0, load(0))}
-    assert plan_moves(found, LIMITS) == []
+    assert plan_transfers(found, LIMITS) == []
 
 
 def test_a_region_that_refused_keys_gets_what_they_asked_for_lately() -> None:
     calm = load(0.01, freed=2)
     rushed = update_load(calm, RegionMeasurement(300_000_000, 100, 10, 60, 90), LIMITS.balance_half_life_s)
     assert forecast_need(rushed, HORIZON_S) == pytest.approx(150 / 300 * HORIZON_S)
-    assert plan_moves({"eu": RegionState(1_000, load(0)), "us": RegionState(0, rushed)}, LIMITS)[0].resources >= 300
+    assert plan_transfers({"eu": RegionState(1_000, load(0)), "us": RegionState(0, rushed)}, LIMITS)[0].resources >= 300
 
 
 def test_a_shortage_draws_everything_that_regions_without_need_have() -> None:
     found = {"eu": RegionState(15, load(0)), "us": RegionState(85, load(1))}
-    assert plan_moves(found, LIMITS) == [("eu", "us", 15)]
+    assert plan_transfers(found, LIMITS) == [("eu", "us", 15)]

@@ -31,7 +31,7 @@ class Holders:
         return self.clock.now_us
 
     async def claim(self, holder: str, resource: str = "r", lease_us: int = LEASE_US) -> WorkLease:
-        return await self.store.write(lambda: self.leases.claim("pool", resource, holder=holder, lease_us=lease_us))
+        return await self.store.write(lambda: self.leases.claim("work", resource, holder=holder, lease_us=lease_us))
 
     async def renew(self, lease: WorkLease) -> WorkLease:
         return await self.store.write(lambda: self.leases.renew(lease, lease_us=LEASE_US))
@@ -40,7 +40,7 @@ class Holders:
         await self.store.write(lambda: self.leases.release(lease, rests_until_us=rests_until_us))
 
     async def find(self, resource: str = "r") -> WorkLease | None:
-        return await self.store.read(lambda: self.leases.find_lease("pool", resource))
+        return await self.store.read(lambda: self.leases.find_lease("work", resource))
 
 
 @pytest.fixture
