@@ -11,71 +11,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-_ALL = (
-    "skip_quality",
-    "bucket_study",
-    "live_accuracy",
-    "brackets_as_of",
-    "start_to_answer",
-    "start_cpu",
-    "kill9",
-    "client_faults",
-    "memcached_faults",
-    "postgres_restarts",
-    "standby_promoted",
-    "journal_partitions",
-    "partitions_disturbed",
-    "job_owners",
-    "jobs_away",
-    "refresh_343k",
-    "curve_accuracy",
-    "positions",
-    "single_posts",
-    "busy_season",
-    "batch_posts",
-    "batch_posts_postgres",
-    "change_log_cost",
-    "rebuild",
-    "exact_anywhere",
-    "deep_pages",
-    "family_posts",
-    "queued_posts",
-    "queued_latency",
-    "simulated_year",
-    "archives",
-    "killed_archive",
-    "sizes",
-    "shared_tables",
-    "lease_latency",
-    "lease_race",
-    "lease_simulation",
-    "halved_capacity",
-    "against_redis",
-    "against_commit",
-    "dashboard",
-    "large_board",
-    "segments",
-)
+# A benchmark is a module that runs itself by `report.run_program`.
+_MODULES = sorted(Path(__file__).parent.glob("*.py"))
+_ALL = [path.stem for path in _MODULES if "report.run_program(" in path.read_text(encoding="utf-8")]
 _QUICK = ["--rows", "20000", "--seconds", "1", "--rounds", "2", "--kills", "5"]
 _TIMEOUT_S = 3600
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description=__doc__.splitlines()[0] if __doc__ else None
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("data", nargs="?", type=Path, help="folder with CSV files of real boards")
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="small boards and short rounds: shows that everything runs, says nothing about the bars",
-    )
-    parser.add_argument(
-        "--boards", type=Path, help="keep filled boards in this folder; without it they are deleted at the end"
-    )
-    parser.add_argument(
-        "--only", nargs="+", choices=_ALL, default=_ALL, metavar="NAME", help=f"run only these of: {', '.join(_ALL)}"
-    )
+    parser.add_argument("--quick", action="store_true", help="small and short; says nothing about the bars")
+    parser.add_argument("--boards", type=Path, help="keep filled boards in this folder")
+    names = ", ".join(_ALL)
+    parser.add_argument("--only", nargs="+", choices=_ALL, default=_ALL, metavar="NAME", help=f"run only: {names}")
     given = parser.parse_args()
     if given.data is not None and not given.data.is_dir():
         parser.error(f"there is no folder {given.data}; to run one benchmark alone: --only NAME")
@@ -96,9 +45,8 @@ def start_benchmark(name: str, arguments: list[str]) -> int:
     The status is 0 if all bars are met, 1 if at least one bar is not met, and another number if the benchmark failed.
     """
     try:
-        return subprocess.run(
-            [sys.executable, "-m", f"benchmarks.{name}", *arguments], check=False, timeout=_TIMEOUT_S
-        ).returncode
+        command = [sys.executable, "-m", f"benchmarks.{name}", *arguments]
+        return subprocess.run(command, check=False, timeout=_TIMEOUT_S).returncode
     except subprocess.TimeoutExpired:
         return 124
 

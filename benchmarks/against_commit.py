@@ -1,4 +1,4 @@
-"""Compare this source tree with another commit: the rates of `positions`, `around`, single posts and batches.
+"""Compare this source tree with another commit: the rates of reads, single posts, batches and posts to a family.
 
 python -m benchmarks.against_commit [--commit HEAD~1] [--rows N] [--seconds S] [--rounds N]
 
@@ -12,15 +12,17 @@ Bars: every rate is at least 0.97 times the rate of the other commit; with four 
 
 import asyncio
 import subprocess
-import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.batch_posts import through_http
-from benchmarks.boards import BATCH, BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at, refresh_columns
-from benchmarks.options import Options, parse_options
+from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, board_spec, draw_batches, fill_board, send_batches
+from benchmarks.client import call_service
+from benchmarks.options import Options
 from benchmarks.positions import FEW
 from benchmarks.servers import POSTGRES_SETTINGS, PROJECT, Server, serve_store
 from benchmarks.single_posts import CLIENTS
@@ -33,6 +35,9 @@ _BATCHES = f"batches of {BATCH:,}"
 _LEAST_OF_PROCESSES = {"single posts": 0.9, _BATCHES: 0.95}  # and no other paths
 _POSTS_PER_S = 15_000  # an assumed rate, from which the number of batches for a round is computed
 _OURS = "this tree"
+_FAMILY_BATCH = 80
+_PERIODS = ["all", "year", "month", "week", "day"]
+_FAMILY = {**board_spec([COLUMN]), "periods": _PERIODS, "facets": [[], ["org"]]}
 
 
 def unpack_commit(commit: str, folder: Path) -> Path:
@@ -52,21 +57,29 @@ def contestants(port: int, options: Options) -> dict[str, Callable[[int], load.F
     url, board = f"http://127.0.0.1:{port}", f"/v1/leaderboards/{BOARD}"
     positions = load.Target(url, f"{board}/entries/", "/positions", rows=options.rows)
     around = load.Target(url, f"{board}/entries/", f"/around?column={COLUMN}&better=5&worse=5", rows=options.rows)
+    top = load.Target(url, f"{board}/rankings/{COLUMN}?limit=10")
     posts = load.Target(url, f"{board}/posts", column=COLUMN, rows=options.rows)
     batches = max(1, round(options.seconds * _POSTS_PER_S / BATCH))
     return {
         "positions": load.wrk_contestant(positions, connections=FEW, seconds=options.seconds),
         "around": load.wrk_contestant(around, connections=FEW, seconds=options.seconds),
+        "top 10": load.wrk_contestant(top, connections=FEW, seconds=options.seconds),
         "single posts": load.wrk_contestant(posts, connections=CLIENTS, seconds=options.seconds),
         _BATCHES: through_http(port, options.rows, batches),
+        "posts to a family": partial(_post_to_family, port, options.rows, max(1, batches // 20)),
     }
 
 
-async def fill(port: int, rows: int) -> None:
-    """Create the board that `contestants` use, with its rows and its curve."""
-    owners = [owner_at(index) for index in range(rows)]
-    await fill_board(port, BOARD, owners=owners, named={COLUMN: draw_values(rows)}, body=board_spec([COLUMN]))
-    await refresh_columns(port, BOARD, [COLUMN])
+def _post_to_family(port: int, rows: int, count: int, number: int) -> load.Figure:
+    """Send `count` batches of posts with ids, each to 10 boards. Return the figure of posts a second."""
+    asyncio.run(call_service(port, "PUT", f"/v1/families/{BOARD}", _FAMILY))
+    bodies = [
+        batch_body(batch, post_id_prefix=f"{number}/{index}", faceted=True)
+        for index, batch in enumerate(draw_batches(rows, seed=number, count=count, size=_FAMILY_BATCH))
+    ]
+    begun = time.perf_counter()
+    asyncio.run(send_batches(port, BOARD, bodies, size=_FAMILY_BATCH, kind="families"))
+    return load.Figure(count * _FAMILY_BATCH / (time.perf_counter() - begun))
 
 
 def _compare(
@@ -74,7 +87,7 @@ def _compare(
 ) -> list[report.Bar]:
     """Measure the paths in `bars`, whose values are the least ratios; without `bars`, all paths."""
     for server in servers.values():
-        asyncio.run(fill(server.port, options.rows))
+        asyncio.run(fill_board(server.port, rows=options.rows))
     sides = {side: contestants(server.port, options) for side, server in servers.items()}
     rows, found_bars = [], []
     # Paths are measured one after the other. If they took turns, the folding after a round of posts would disturb the
@@ -130,11 +143,12 @@ def _synchronous_standby(cluster: PostgresServer) -> Iterator[None]:
         standby.remove()
 
 
-def main() -> int:
-    options = parse_options(__doc__, rows=300_000, seconds=3.0, rounds=7)
-    title = f"against {options.commit}: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure,
+        __doc__,
+        "against {commit}: {rows:,} rows, {rounds} rounds of {seconds:g} s",
+        rows=300_000,
+        seconds=3.0,
+        rounds=7,
+    )

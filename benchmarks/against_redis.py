@@ -14,7 +14,6 @@ Redis. Batches and memory are only reported.
 
 import asyncio
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +24,7 @@ from benchmarks import load, report
 from benchmarks.batch_posts import through_http
 from benchmarks.boards import BOARD, COLUMN, draw_values, owner_at, prepare_store
 from benchmarks.client import BadAnswerError, Connection
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.servers import Server, serve_file, serve_redis, serve_redis_shell
 
 _CONNECTIONS = 32
@@ -130,7 +129,7 @@ def run_rounds(rivals: Rivals, options: Options) -> dict[str, list[load.Figure]]
     }
     for name, target in aside.items():
         contestants[name] = load.wrk_contestant(target, connections=_CONNECTIONS, seconds=options.seconds)
-    return load.run_alternately(contestants, rounds=options.rounds)
+    return load.compare(contestants, rounds=options.rounds)
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
@@ -155,7 +154,6 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             report.Bar("resident memory, shell before Redis", shell.resident_mib(), None, " MiB"),
             report.Bar("redis-server, a member and column", member_bytes, None, " bytes"),
         ]
-    report.print_table(load.COLUMNS, [load.table_row(name, found) for name, found in figures.items()])
     ratios = {name: load.median_ratio(figures[f"{name}, service"], figures[f"{name}, redis"]) for name in _BARS}
     bars = [report.Bar(f"{name}, service / Redis", ratios[name], target) for name, target in _BARS.items()]
     aside = {**_BARE, "around by script": _SCRIPTED}
@@ -181,11 +179,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     return [*bars, *beside, p99, *memory]
 
 
-def main() -> int:
-    options = parse_options(__doc__, seconds=4.0)
-    size = f"{options.rows:,} members, {_CONNECTIONS} connections, {options.rounds} rounds of {options.seconds:g} s"
-    return report.run_benchmark(options, f"against Redis: {size}", measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure,
+        __doc__,
+        f"against Redis: {{rows:,}} members, {_CONNECTIONS} connections, {{rounds}} rounds of {{seconds:g}} s",
+        seconds=4.0,
+    )

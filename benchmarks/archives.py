@@ -12,7 +12,6 @@ All figures are only reported; there is no bar.
 import asyncio
 import random
 import statistics
-import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.boards import board_spec, column_names
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.servers import POSTGRES_SETTINGS
 from querybuilder import col, select
 from storage.archive.blocks import OWNERS
@@ -137,12 +136,5 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__, rows=200_000)
-    return report.run_benchmark(
-        options, f"closing and archiving, {options.rows:,} owners x {_COLUMNS} columns", measure
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, f"closing and archiving, {{rows:,}} owners x {_COLUMNS} columns", rows=200_000)

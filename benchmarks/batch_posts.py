@@ -9,7 +9,6 @@ Bars: at least 80 % of the bare loop's rate, and with post ids at least 65 %.
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,14 +16,16 @@ from pathlib import Path
 from benchmarks import load, report
 from benchmarks.bare_loop import run_bare_loop
 from benchmarks.boards import BATCH, BOARD, batch_body, draw_batches, prepare_store, send_batches
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.servers import serve_file
 
 _CONNECTIONS = 4
 _POSTS_PER_S = 10_000  # an assumed rate, from which the number of batches for a round is computed
 
 
-def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) -> Callable[[int], load.Figure]:
+def through_http(
+    port: int, rows: int, count: int, *, board: str = BOARD, with_ids: bool = False
+) -> Callable[[int], load.Figure]:
     """Return a contestant that sends batches of posts to the service.
 
     If `with_ids` is true, each post has a post_id. The service then applies a repeated post only once; the bare loop
@@ -34,11 +35,11 @@ def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) ->
     def contestant(number: int) -> load.Figure:
         work = draw_batches(rows, seed=number, count=count)
         bodies = [
-            batch_body(batch, post_id_prefix=f"round-{number}/{index}" if with_ids else None)
+            batch_body(batch, post_id_prefix=f"{board}-{number}/{index}" if with_ids else None)
             for index, batch in enumerate(work)
         ]
         begun = time.perf_counter()
-        asyncio.run(send_batches(port, BOARD, bodies, size=BATCH, connections=_CONNECTIONS))
+        asyncio.run(send_batches(port, board, bodies, size=BATCH, connections=_CONNECTIONS))
         return load.Figure(count * BATCH / (time.perf_counter() - begun))
 
     return contestant
@@ -47,14 +48,13 @@ def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) ->
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     store = prepare_store(options, folder, rows=options.rows)
     count = max(_CONNECTIONS, round(options.seconds * _POSTS_PER_S / BATCH))
-    with serve_file(store) as server, run_bare_loop("bare_sqlite", str(folder / "bare.db"), options.rows) as bare:
+    with serve_file(store) as server, run_bare_loop(str(folder / "bare.db"), options.rows) as bare:
         contestants: dict[str, Callable[[int], load.Figure]] = {
             "posts over HTTP": through_http(server.port, options.rows, count),
             "bare sqlite3 loop": lambda number: bare.run_round(seed=number, count=count),
             "posts over HTTP, with post ids": through_http(server.port, options.rows, count, with_ids=True),
         }
-        figures = load.run_alternately(contestants, rounds=options.rounds)
-    report.print_table(load.COLUMNS[:4], [load.table_row(name, found)[:4] for name, found in figures.items()])
+        figures = load.compare(contestants, rounds=options.rounds)
     bare_figures = figures["bare sqlite3 loop"]
     with_ids = load.median_ratio(figures["posts over HTTP, with post ids"], bare_figures)
     return [
@@ -67,11 +67,5 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__)
-    title = f"batch posts: {options.rows:,} rows, {options.rounds} rounds of about {options.seconds:g} s"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "batch posts: {rows:,} rows, {rounds} rounds of about {seconds:g} s")

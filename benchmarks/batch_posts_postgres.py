@@ -10,15 +10,14 @@ posters have.
 """
 
 import asyncio
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.bare_loop import run_bare_loop
 from benchmarks.batch_posts import through_http
-from benchmarks.boards import BATCH, BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at
-from benchmarks.options import Options, parse_options
+from benchmarks.boards import BATCH, fill_board
+from benchmarks.options import Options
 from benchmarks.servers import POSTGRES_SETTINGS, serve_store
 from tests.servers import postgres
 
@@ -26,30 +25,21 @@ _CONNECTIONS = 4
 _POSTS_PER_S = 20_000  # an assumed rate, from which the number of batches for a round is computed
 
 
-def _fill(port: int, rows: int) -> None:
-    owners = [owner_at(index) for index in range(rows)]
-    took_s = asyncio.run(
-        fill_board(port, BOARD, owners=owners, named={COLUMN: draw_values(rows)}, body=board_spec([COLUMN]))
-    )
-    print(f"   filled {rows:,} rows over HTTP in {took_s:.0f} s, {rows / took_s:,.0f} rows/s", flush=True)
-
-
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     count = max(_CONNECTIONS, round(options.seconds * _POSTS_PER_S / BATCH))
     with postgres(POSTGRES_SETTINGS) as cluster, serve_store(cluster.url(), folder) as server:
-        _fill(server.port, options.rows)
+        asyncio.run(fill_board(server.port, rows=options.rows))
         cluster.run_sql("VACUUM ANALYZE", "CHECKPOINT")
-        with run_bare_loop("bare_asyncpg", cluster.url(), options.rows) as bare:
+        with run_bare_loop(cluster.url(), options.rows) as bare:
             contestants: dict[str, Callable[[int], load.Figure]] = {
                 "posts over HTTP": through_http(server.port, options.rows, count),
-                "bare asyncpg, one connection": lambda number: bare.run_round(seed=number, count=count, connections=1),
+                "bare asyncpg, one connection": lambda number: bare.run_round(seed=number, count=count),
                 "bare asyncpg, as many connections as HTTP": lambda number: bare.run_round(
                     seed=number, count=count, connections=_CONNECTIONS
                 ),
                 "posts over HTTP, with post ids": through_http(server.port, options.rows, count, with_ids=True),
             }
-            figures = load.run_alternately(contestants, rounds=options.rounds)
-    report.print_table(load.COLUMNS[:4], [load.table_row(name, found)[:4] for name, found in figures.items()])
+            figures = load.compare(contestants, rounds=options.rounds)
     bare_figures = figures["bare asyncpg, one connection"]
     many = figures["bare asyncpg, as many connections as HTTP"]
     http, with_ids = figures["posts over HTTP"], figures["posts over HTTP, with post ids"]
@@ -64,11 +54,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__)
-    title = f"batch posts on PostgreSQL: {options.rows:,} rows, {options.rounds} rounds of about {options.seconds:g} s"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure, __doc__, "batch posts on PostgreSQL: {rows:,} rows, {rounds} rounds of about {seconds:g} s"
+    )

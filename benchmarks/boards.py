@@ -5,19 +5,16 @@ answers about the board from the seed.
 """
 
 import asyncio
-import csv
 import hashlib
 import json
 import random
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.client import BadAnswerError, Connection, for_each
+from benchmarks.client import BadAnswerError, Connection, call_service, for_each
 from benchmarks.options import Options
 from benchmarks.servers import PROJECT, serve_file
 
@@ -25,7 +22,6 @@ BOARD = "season"
 COLUMN = "xp"
 BATCH = 1000
 FILL_CONNECTIONS = 4
-REAL_BOARDS = {"atp_20241230": "high", "boston2014_centimin": "low", "bgg_rated_2020-11-13": "high"}
 
 
 def owner_at(index: int) -> str:
@@ -52,12 +48,17 @@ def draw_batches(rows: int, *, seed: int, count: int, size: int = BATCH) -> list
     return [[(owner_at(index), rng.randint(1, 1000)) for index in rng.sample(range(rows), size)] for _ in range(count)]
 
 
-def batch_body(batch: Iterable[tuple[str, int]], *, post_id_prefix: str | None = None) -> bytes:
-    """Return the body of one request POST …/posts for a batch. Posts get ids if `post_id_prefix` is given."""
+def batch_body(batch: Iterable[tuple[str, int]], *, post_id_prefix: str | None = None, faceted: bool = False) -> bytes:
+    """Return the body of one request POST …/posts for a batch.
+
+    Posts get ids if `post_id_prefix` is given, and one of 100 values of the facet `org` if `faceted` is true.
+    """
     posts: list[dict[str, object]] = [{"owner": name, "stats": {COLUMN: more}} for name, more in batch]
     if post_id_prefix is not None:
         for index, post in enumerate(posts):
             post["post_id"] = f"{post_id_prefix}/{index}"
+    for post in posts if faceted else ():
+        post["facets"] = {"org": str(post["owner"])[-2:]}
     return json.dumps({"posts": posts}).encode()
 
 
@@ -67,12 +68,18 @@ def board_spec(names: Sequence[str], *, merge: str = "sum", best: str = "high") 
 
 
 async def send_batches(
-    port: int, board: str, bodies: Iterable[bytes], *, size: int = 0, connections: int = FILL_CONNECTIONS
+    port: int,
+    board: str,
+    bodies: Iterable[bytes],
+    *,
+    size: int = 0,
+    connections: int = FILL_CONNECTIONS,
+    kind: str = "leaderboards",
 ) -> None:
     """Post the bodies. Raises BadAnswerError if a request fails or fewer than `size` posts of a body are applied."""
 
     async def send(connection: Connection, body: bytes) -> None:
-        status, answer = await connection.call("POST", f"/v1/leaderboards/{board}/posts", body)
+        status, answer = await connection.call("POST", f"/v1/{kind}/{board}/posts", body)
         if status != 200 or answer.count(b'"applied"') < size:
             raise BadAnswerError(f"batch: {status} {answer[:300]!r}")
 
@@ -90,33 +97,38 @@ def _posts_in_batches(named: Mapping[str, Sequence[object]], owners: Sequence[st
 
 
 async def create_board(port: int, board: str, body: Mapping[str, object]) -> None:
-    connection = Connection(port)
-    try:
-        await connection.call_ok("PUT", f"/v1/leaderboards/{board}", body)
-    finally:
-        connection.close()
+    await call_service(port, "PUT", f"/v1/leaderboards/{board}", body)
 
 
 async def refresh_columns(port: int, board: str, columns: Iterable[str]) -> None:
-    connection = Connection(port)
-    try:
-        for column in columns:
-            await connection.call_ok("POST", f"/v1/leaderboards/{board}/rankings/{column}/refresh")
-    finally:
-        connection.close()
+    for column in columns:
+        await call_service(port, "POST", f"/v1/leaderboards/{board}/rankings/{column}/refresh")
 
 
 async def fill_board(
-    port: int, board: str, *, owners: Sequence[str], named: Mapping[str, Sequence[object]], body: Mapping[str, object]
-) -> float:
-    """Create a board and post every owner's values. `named` maps a column to its values, in the order of `owners`.
+    port: int,
+    board: str = BOARD,
+    *,
+    rows: int,
+    columns: int = 1,
+    owner: Callable[[int], str] = owner_at,
+    draw: Callable[[int, int], Sequence[int]] = draw_values,
+    fields: Mapping[str, object] | None = None,
+) -> None:
+    """Create a board, post the values of every owner, and refresh the curves. Raises BadAnswerError.
 
-    Return the seconds taken. Raises BadAnswerError.
+    `owner` returns the owner at an index. `draw` returns the values of the column at an index. `fields` are further
+    fields of the board.
     """
+    print(f"   filling {rows:,} rows x {columns} over HTTP", end="", flush=True)
     begun = time.perf_counter()
-    await create_board(port, board, body)
-    await send_batches(port, board, _posts_in_batches(named, owners))
-    return time.perf_counter() - begun
+    names = column_names(columns)
+    await create_board(port, board, {**board_spec(names), **(fields or {})})
+    named = {name: draw(rows, index) for index, name in enumerate(names)}
+    await send_batches(port, board, _posts_in_batches(named, [owner(index) for index in range(rows)]))
+    took_s = time.perf_counter() - begun
+    print(f": {took_s:.0f} s, {rows / took_s:,.0f} rows/s", flush=True)
+    await refresh_columns(port, board, names)
 
 
 def prepare_store(options: Options, folder: Path, *, rows: int, columns: int = 1) -> Path:
@@ -130,14 +142,8 @@ def prepare_store(options: Options, folder: Path, *, rows: int, columns: int = 1
     if kept is not None and kept.exists():
         copy_store(kept, store)
         return store
-    print(f"   filling {rows:,} rows x {columns} over HTTP", end="", flush=True)
     with serve_file(store) as server:
-        names = column_names(columns)
-        named = {name: draw_values(rows, index) for index, name in enumerate(names)}
-        owners = [owner_at(index) for index in range(rows)]
-        took_s = asyncio.run(fill_board(server.port, BOARD, owners=owners, named=named, body=board_spec(names)))
-        asyncio.run(refresh_columns(server.port, BOARD, names))
-    print(f": {took_s:.0f} s, {rows / took_s:,.0f} rows/s, file {store.stat().st_size / 2**20:.0f} MiB", flush=True)
+        asyncio.run(fill_board(server.port, rows=rows, columns=columns))
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         copy_store(store, kept)
@@ -161,40 +167,3 @@ def copy_store(source: Path, target: Path) -> None:
         part = source.with_name(source.name + suffix)
         if part.exists():
             shutil.copyfile(part, target.with_name(target.name + suffix))
-
-
-@dataclass(frozen=True, slots=True)
-class RealBoard:
-    """A board read from a CSV file with the columns `id,score`, or an invented board of the same form."""
-
-    name: str
-    best: str
-    owners: list[str]
-    texts: list[str]  # the values, as texts of the file
-    values: list[int]
-
-    def spec(self) -> dict[str, object]:
-        return board_spec([COLUMN], merge="last", best=self.best)
-
-    def better_counts(self) -> dict[int, int]:
-        """Return, for each value, the number of strictly better entries: the competition rank minus 1."""
-        counts: dict[int, int] = {}
-        for position, value in enumerate(sorted(self.values, reverse=self.best == "high")):
-            counts.setdefault(value, position)
-        return counts
-
-
-def read_real_board(folder: Path, name: str) -> RealBoard:
-    """Read a real board from its CSV file. Raises OSError, or ValueError if a score is not a whole number."""
-    with (folder / f"{name}.csv").open(newline="") as file:
-        rows = [(line["id"], line["score"]) for line in csv.DictReader(file)]
-    numbers = [Decimal(text) for _, text in rows]
-    if any(number != int(number) for number in numbers):
-        raise ValueError(f"{name}: not whole numbers")
-    return RealBoard(
-        name,
-        REAL_BOARDS.get(name, "high"),
-        [row[0] for row in rows],
-        [row[1] for row in rows],
-        [int(number) for number in numbers],
-    )

@@ -11,7 +11,6 @@ Bars: no bracket lies outside of what `as_of` allows, and some posts arrived bet
 
 import asyncio
 import random
-import sys
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
@@ -21,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.boards import COLUMN, owner_at
+from benchmarks.boards import COLUMN, fill_board, owner_at
 from benchmarks.client import Connection
 from benchmarks.journal_partitions import prepare_store
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.servers import serve_store
 from service.stores import SQLITE_PREFIX
 from tests.servers import DURABLE, postgres
@@ -34,7 +33,6 @@ BEST = 10**9
 _POSTERS = 4
 _READERS = 8
 _SAMPLES = 50
-_BATCH = 500
 _MODES = ("auto", "exact", "estimate")
 
 
@@ -70,18 +68,11 @@ def _now_us() -> int:
 
 async def fill_boards(port: int, rows: int) -> None:
     """Make both boards. The owner at index n has the value n, so that each has a rank of its own."""
-    connection = Connection(port)
-    columns = [{"name": COLUMN, "sorted": True, "merge": "max"}]
     predictor = {"samples": _SAMPLES, "exact_top": 10, "refresh_seconds": 1}
     for board, more in ((PLAIN, {}), (SPLIT, {"segments": 4})):
-        await connection.call_ok(
-            "PUT", f"/v1/leaderboards/{board}", {"columns": columns, "predictor": predictor, **more}
-        )
-        for start in range(0, rows, _BATCH):
-            posts = [{"owner": owner_at(n), "stats": {COLUMN: n}} for n in range(start, min(rows, start + _BATCH))]
-            await connection.call_ok("POST", f"/v1/leaderboards/{board}/posts", {"posts": posts})
-        await connection.call_ok("POST", f"/v1/leaderboards/{board}/rankings/{COLUMN}/refresh")
-    connection.close()
+        columns = [{"name": COLUMN, "sorted": True, "merge": "max"}]
+        fields = {"columns": columns, "predictor": predictor, **more}
+        await fill_board(port, board, rows=rows, draw=lambda rows, _: range(rows), fields=fields)
 
 
 async def _post(port: int, name: str, posted: Posted, until_s: float) -> None:
@@ -148,11 +139,5 @@ def measure_on(name: str, url: str, options: Options, folder: Path) -> list[repo
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__, rows=5_000, seconds=20)
-    title = f"brackets as of as_of: {options.rows:,} owners, {options.seconds:g} s"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "brackets as of as_of: {rows:,} owners, {seconds:g} s", rows=5_000, seconds=20)

@@ -10,14 +10,13 @@ Bar: the worst error of a curve with 50 knots is at most 2 %. All other figures 
 """
 
 import statistics
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.plain_curves import PlainBoard
 
 STUDIES = ((10_000, 5), (100, 10))
@@ -116,11 +115,5 @@ def measure(_options: Options, _folder: Path) -> list[report.Bar]:
     return bars
 
 
-def main() -> int:
-    return report.run_benchmark(
-        parse_options(__doc__), "errors of ranks from buckets, and from as few counted places", measure
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "errors of ranks from buckets, and from as few counted places")

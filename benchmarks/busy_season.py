@@ -13,32 +13,29 @@ import asyncio
 import json
 import random
 import statistics
-import sys
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, board_spec, draw_values, fill_board, refresh_columns
-from benchmarks.client import HOST
-from benchmarks.options import Options, parse_options
-from benchmarks.paced import Ask, PacedClient, build_post, run_punctually
+from benchmarks.boards import BOARD, COLUMN, fill_board
+from benchmarks.options import Options
+from benchmarks.paced import Kinds, build_get, build_post, run_punctually, send_kinds
 from benchmarks.servers import serve_file
 
 _WINS_PER_POST = 50
 _POSTS_PER_S, _POSITIONS_PER_S, _AROUNDS_PER_S, _PAGES_PER_S = 50, 110, 55, 20
 _READS_MS, _POSTS_MS = 10, 30
 _WARM_S = 3.0
-_Kinds = dict[str, tuple[Ask, int]]
 
 
 def _owner(index: int) -> str:
     return f"player:{index:017d}"
 
 
-def _kinds(rows: int, rng: random.Random) -> _Kinds:
+def _kinds(rows: int, rng: random.Random) -> Kinds:
     """Return for each kind of request what to send and how often per second."""
 
     def get(path: str) -> bytes:
-        return f"GET /v1/leaderboards/{BOARD}/{path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode()
+        return build_get(f"/v1/leaderboards/{BOARD}/{path}")
 
     def wins() -> bytes:
         posts = [
@@ -55,26 +52,13 @@ def _kinds(rows: int, rng: random.Random) -> _Kinds:
     }
 
 
-async def _send_all(port: int, kinds: _Kinds, seconds: float, rng: random.Random) -> dict[str, list[float]]:
-    """Send requests of all kinds at the same time. Return the milliseconds that each took, sorted, by kind."""
-
-    async def send(ask: Ask, per_s: int) -> list[float]:
-        async with PacedClient(port) as client:
-            return sorted(await client.send_at_rate(ask, per_s=per_s, seconds=seconds, rng=rng))
-
-    return dict(zip(kinds, await asyncio.gather(*(send(*kind) for kind in kinds.values())), strict=True))
-
-
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     rng, rows = random.Random(7), options.rows
     with serve_file(folder / "season.db") as server:
-        named = {COLUMN: draw_values(rows)}
-        owners = [_owner(index) for index in range(rows)]
-        asyncio.run(fill_board(server.port, BOARD, owners=owners, named=named, body=board_spec([COLUMN])))
-        asyncio.run(refresh_columns(server.port, BOARD, [COLUMN]))
+        asyncio.run(fill_board(server.port, rows=rows, owner=_owner))
         kinds = _kinds(rows, rng)
-        run_punctually(_send_all(server.port, kinds, min(_WARM_S, options.seconds), rng))
-        took = run_punctually(_send_all(server.port, kinds, options.seconds, rng))
+        run_punctually(send_kinds(server.port, kinds, min(_WARM_S, options.seconds), rng))
+        took = run_punctually(send_kinds(server.port, kinds, options.seconds, rng))
     p99 = {kind: each[int(len(each) * 0.99)] for kind, each in took.items()}
     report.print_table(
         ["", "requests", "p50 ms", "p99 ms", "longest ms"],
@@ -86,10 +70,5 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__, seconds=60)
-    return report.run_benchmark(options, f"busy season: {options.rows:,} owners, {options.seconds:g} s", measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "busy season: {rows:,} owners, {seconds:g} s", seconds=60)

@@ -9,7 +9,6 @@ import http.client
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 HOST = "127.0.0.1"
 _TIMEOUT_S = 60.0
@@ -66,6 +65,15 @@ class Connection:
             self._streams = None
 
 
+async def call_service(port: int, method: str, path: str, body: object = None) -> Any:
+    """Send one request on a connection of its own, as `Connection.call_ok` does."""
+    connection = Connection(port)
+    try:
+        return await connection.call_ok(method, path, body)
+    finally:
+        connection.close()
+
+
 async def for_each(
     port: int, items: Iterable[T], work: Callable[[Connection, T], Awaitable[None]], *, connections: int
 ) -> None:
@@ -98,6 +106,7 @@ def call_once(port: int, method: str, path: str) -> tuple[int, bytes]:
         connection.close()
 
 
-def percent_encode(text: str) -> str:
-    """Return `text` percent-encoded, so that it can be a path segment or a value in a query."""
-    return quote(text, safe="")
+def read_metrics(port: int) -> dict[str, float]:
+    """Return the value of each metric of the service, by its name with labels."""
+    lines = call_once(port, "GET", "/metrics")[1].decode().splitlines()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}

@@ -6,7 +6,7 @@ Check that each post counts once.
 
 A process posts through the Python client's buffer, with a spool, and prints each post whose `submit` returned. It is
 killed by `kill -9` every few seconds, and a new one takes over the spool. A second process posts without a spool and is
-never killed. Both reach the service through `faulty_proxy`. The service is killed, too, and started again. For some
+never killed. Both reach the service through `FaultyProxy`. The service is killed, too, and started again. For some
 posts the files of the first process may not grow past some bytes. This stands for a full disk: the system writes what
 fits.
 
@@ -34,8 +34,8 @@ from rankcurve.errors import SpoolError
 
 from benchmarks import report
 from benchmarks.boards import board_spec, create_board
-from benchmarks.faulty_proxy import FAULTS, FaultyProxy
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
+from benchmarks.proxies import FAULTS, FaultyProxy
 from benchmarks.servers import PROJECT, Server, serve_file
 
 BOARD = "faults"
@@ -200,13 +200,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
+if __name__ == "__main__":
     if sys.argv[1:2] == ["poster"]:
         post_until_stopped(sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
-        return 0
-    options = parse_options(__doc__, seconds=600)
-    return report.run_benchmark(options, f"kills and faults between client and service: {options.seconds:g} s", measure)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    else:
+        report.run_program(measure, __doc__, "kills and faults between client and service: {seconds:g} s", seconds=600)

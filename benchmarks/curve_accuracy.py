@@ -12,7 +12,6 @@ The certificate of the sum of four segments of a real board, with 1,000 knots ea
 A fit takes at most 0.5 s for 343,000 rows and 1 s for 1,000,000.
 """
 
-import sys
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -23,9 +22,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import report
-from benchmarks.boards import REAL_BOARDS, owner_at
+from benchmarks.boards import owner_at
 from benchmarks.curve_boards import (
     GAP_ROWS_MAX,
+    REAL_BOARDS,
     CurveBoard,
     count_entries_by_key,
     fit_certified,
@@ -33,7 +33,7 @@ from benchmarks.curve_boards import (
     read_boards,
     tally_keys,
 )
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from predictor import Curve, SummedCurve
 from predictor.fit import fit_curve
 from storage.records import segment_of
@@ -163,13 +163,5 @@ def _bars(name: str, found: Checked, bar: float, samples: int, entries: int, gap
             yield report.Bar(f"{name}: fit", found.build_s, _BUILD_BARS_S[entries], " s", at_most=True)
 
 
-def main() -> int:
-    options = parse_options(__doc__)
-    title = "accuracy of certified curves, with K knots"
-    if options.data is None:
-        title += "; no folder of real boards is given"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "accuracy of certified curves, with K knots")

@@ -4,6 +4,7 @@ A board is an array of keys; a smaller key is better. Every run gets the same bo
 a board later are the same in every run, too.
 """
 
+import csv
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +12,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.boards import read_real_board
 from predictor import Curve, Tally
 from predictor.fit import fit_curve
 
 Keys = NDArray[np.int64]
 SEED = 11
 GAP_ROWS_MAX = 10_000
-REAL = ("boston2014_centimin", "bgg_rated_2020-11-13", "atp_20241230")
+# The real boards, by name: 1 if a lower score is better, else -1.
+REAL_BOARDS = {"boston2014_centimin": 1, "bgg_rated_2020-11-13": -1, "atp_20241230": -1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +61,16 @@ def make_boards() -> list[CurveBoard]:
     return [*boards, CurveBoard("runs 100,000", runs, lambda rng, size: rng.choice(runs, size))]
 
 
+def read_scores(path: Path) -> dict[str, int]:
+    with path.open(newline="") as file:
+        return {row["id"]: int(row["score"]) for row in csv.DictReader(file)}
+
+
 def read_boards(folder: Path) -> list[CurveBoard]:
     """Read the real boards from their CSV files. The function `draw` of a board picks among the keys of the board."""
     boards = []
-    for name in REAL:
-        board = read_real_board(folder, name)
-        sign = -1 if board.best == "high" else 1
-        keys = np.array([sign * value for value in board.values], dtype=np.int64)
+    for name, sign in REAL_BOARDS.items():
+        keys = np.array([sign * score for score in read_scores(folder / f"{name}.csv").values()], dtype=np.int64)
         boards.append(CurveBoard(name, keys, lambda rng, size, keys=keys: rng.choice(keys, size)))  # type: ignore[misc]
     return boards
 

@@ -11,17 +11,16 @@ Bar: the median of the large board is at most 3 times that of the small board.
 import asyncio
 import json
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, board_spec, fill_board, owner_at, refresh_columns
+from benchmarks.boards import BOARD, COLUMN, fill_board, owner_at, refresh_columns
 from benchmarks.bulk import draw_scores, measure_bulk_stores
 from benchmarks.client import BadAnswerError, Connection
 from benchmarks.exact_anywhere import Board
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.servers import serve_store
 
 _SMALL = "small"
@@ -54,30 +53,21 @@ async def _time_requests(port: int, asked: Iterator[tuple[str, list[str]]]) -> l
     Raises BadAnswerError if an answer has other owners than expected.
     """
     took, connection = list[float](), Connection(port)
-    try:
-        for path, owners in asked:
-            begun = time.perf_counter()
-            status, body = await connection.call("GET", path)
-            took.append(1000 * (time.perf_counter() - begun))
-            if status != 200 or [entry["owner"] for entry in json.loads(body)["entries"]] != owners:
-                raise BadAnswerError(f"{path}: {status} {body[:300]!r}")
-    finally:
-        connection.close()
+    for path, owners in asked:
+        begun = time.perf_counter()
+        status, body = await connection.call("GET", path)
+        took.append(1000 * (time.perf_counter() - begun))
+        if status != 200 or [entry["owner"] for entry in json.loads(body)["entries"]] != owners:
+            raise BadAnswerError(f"{path}: {status} {body[:300]!r}")
+    connection.close()
     return took
-
-
-async def _fill_small(port: int) -> None:
-    names = [owner_at(index) for index in range(_SMALL_ROWS)]
-    values = draw_scores(_SMALL_ROWS).tolist()
-    await fill_board(port, _SMALL, owners=names, named={COLUMN: values}, body=board_spec([COLUMN]))
-    await refresh_columns(port, _SMALL, [COLUMN])
-    await refresh_columns(port, BOARD, [COLUMN])
 
 
 def measure_on(name: str, url: str, folder: Path, boards: dict[str, Board], rounds: int) -> list[report.Bar]:
     took: dict[Place, list[float]] = {}
     with serve_store(url, folder) as server:
-        asyncio.run(_fill_small(server.port))
+        asyncio.run(fill_board(server.port, _SMALL, rows=_SMALL_ROWS, draw=lambda rows, _: draw_scores(rows).tolist()))
+        asyncio.run(refresh_columns(server.port, BOARD, [COLUMN]))
         for number in range(rounds + 1):
             for view in ("around", "from_rank"):
                 for place in ("top", "middle"):
@@ -101,11 +91,5 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     return measure_bulk_stores(options, folder, lambda name, url: measure_on(name, url, folder, boards, options.rounds))
 
 
-def main() -> int:
-    options = parse_options(__doc__)
-    title = f"deep pages: {options.rows:,} rows, {options.rounds} rounds of {_RANKS} requests"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, f"deep pages: {{rows:,}} rows, {{rounds}} rounds of {_RANKS} requests")

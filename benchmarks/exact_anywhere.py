@@ -14,7 +14,6 @@ import asyncio
 import json
 import random
 import statistics
-import sys
 import time
 from bisect import bisect_left
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, batch_body, owner_at, refresh_columns, send_batches
 from benchmarks.bulk import draw_scores, measure_bulk_stores
 from benchmarks.client import BadAnswerError, Connection
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.servers import serve_store
 from config import load
 from service.stores import open_store
@@ -179,12 +178,5 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     return measure_bulk_stores(options, folder, lambda name, url: measure_on(name, url, folder, board))
 
 
-def main() -> int:
-    options = parse_options(__doc__)
-    return report.run_benchmark(
-        options, f"exact anywhere: {options.rows:,} rows, {_ROUNDS} rounds of {_OWNERS} owners", measure
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, f"exact anywhere: {{rows:,}} rows, {_ROUNDS} rounds of {_OWNERS} owners")

@@ -12,15 +12,14 @@ Bars: at half of the saturating rate at least 99 % of the default answers are ex
 
 import asyncio
 import statistics
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.boards import BOARD, COLUMN, refresh_columns
 from benchmarks.bulk import measure_bulk_stores
-from benchmarks.client import call_once
-from benchmarks.options import Options, parse_options
+from benchmarks.client import read_metrics
+from benchmarks.options import Options
 from benchmarks.servers import serve_store
 
 _CONNECTIONS = 32
@@ -31,13 +30,9 @@ _PREFIX = f"/v1/leaderboards/{BOARD}/entries/"
 
 def count_methods(port: int) -> dict[str, float]:
     """Return how many positions the service has answered, by method."""
-    _, body = call_once(port, "GET", "/metrics")
-    found: dict[str, float] = {}
-    for line in body.decode().splitlines():
-        if line.startswith("rankcurve_reads_total{") and 'route="positions"' in line:
-            method = line.split('method="')[1].split('"')[0]
-            found[method] = float(line.rpartition(" ")[2])
-    return found
+    found = read_metrics(port).items()
+    reads = {name: count for name, count in found if name.startswith("rankcurve_reads_total{")}
+    return {name.split('method="')[1].split('"')[0]: n for name, n in reads.items() if 'route="positions"' in name}
 
 
 def share_of_exact(before: dict[str, float], after: dict[str, float]) -> float:
@@ -88,11 +83,5 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     return measure_bulk_stores(options, folder, lambda name, url: measure_on(name, url, folder, options))
 
 
-def main() -> int:
-    options = parse_options(__doc__)
-    title = f"exact unless busy: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "exact unless busy: {rows:,} rows, {rounds} rounds of {seconds:g} s")

@@ -2,7 +2,7 @@
 
 python -m benchmarks.halved_capacity [--rows N] [--seconds S]
 
-The service reaches the database through a proxy (`slow_proxy`). Posts are sent at 0.9 times the full capacity. Each
+The service reaches the database through a proxy (`SlowProxy`). Posts are sent at 0.9 times the full capacity. Each
 request is sent once, when it is due, even if earlier requests are still unanswered. Goodput is the rate of posts that
 get status 200 within `post_wait_s_max`. The full and the halved capacity are measured earlier in the same run. While a
 capacity is measured, each poster sends a request as soon as its last request is answered.
@@ -17,14 +17,12 @@ goodput is at least 95 % of the goodput before the halving.
 import asyncio
 import random
 import statistics
-import subprocess
-import sys
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from benchmarks import report
 from benchmarks.boards import (
@@ -38,9 +36,10 @@ from benchmarks.boards import (
     owner_at,
     send_batches,
 )
-from benchmarks.client import Connection
-from benchmarks.options import Options, parse_options
-from benchmarks.servers import PROJECT, free_port, serve_store
+from benchmarks.client import Connection, read_metrics
+from benchmarks.options import Options
+from benchmarks.proxies import run_slow_proxy
+from benchmarks.servers import free_port, serve_store
 from tests.servers import DURABLE, postgres
 
 _POSTS = 100  # posts per request
@@ -55,7 +54,7 @@ _BIN_S = 5
 _SLOW_S_MIN = _SETTLED_S + 2 * _BIN_S
 _WATCHED_EVERY_S = 0.5
 _PATH = f"/v1/leaderboards/{BOARD}/posts"
-_LIMIT = b"\nrankcurve_writes_in_flight_limit "
+_LIMIT = "rankcurve_writes_in_flight_limit"
 
 
 @dataclass(slots=True)
@@ -66,37 +65,6 @@ class Bin:
     codes: Counter[int] = field(default_factory=Counter)  # number of posts, by the status of the answer
     times_s: list[float] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
-
-
-class Proxy:
-    """The process of `slow_proxy`, between the service and the database."""
-
-    def __init__(self, target: int) -> None:
-        self.port = free_port()
-        command = [sys.executable, "-m", "benchmarks.slow_proxy", str(self.port), str(target)]
-        self._process = subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, text=True)
-
-    def stretch(self, factor: float) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{factor}\n")
-        self._process.stdin.flush()
-
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
-@contextmanager
-def run_proxy(target: int) -> Iterator[Proxy]:
-    proxy = Proxy(target)
-    try:
-        yield proxy
-    finally:
-        proxy.stop()
-
-
-def draw_bodies(rows: int, *, seed: int, count: int) -> list[bytes]:
-    return [batch_body(batch) for batch in draw_batches(rows, seed=seed, count=count, size=_POSTS)]
 
 
 async def measure_capacity(port: int, made: list[bytes], seconds: float) -> float:
@@ -120,8 +88,8 @@ async def measure_capacity(port: int, made: list[bytes], seconds: float) -> floa
 class OpenLoad:
     """Requests at a steady rate. Each request uses a free connection, or opens a connection if none is free."""
 
-    def __init__(self, port: int, made: list[bytes], posts_per_s: float, proxy: Proxy) -> None:
-        self._port, self._made, self._every_s, self._proxy = port, made, _POSTS / posts_per_s, proxy
+    def __init__(self, port: int, made: list[bytes], posts_per_s: float, factors: IO[str]) -> None:
+        self._port, self._made, self._every_s, self._factors = port, made, _POSTS / posts_per_s, factors
         self._free: deque[Connection] = deque()
         self._begun = 0.0
         self.bins: dict[int, Bin] = defaultdict(Bin)
@@ -137,7 +105,7 @@ class OpenLoad:
                 due_s = number * self._every_s
                 await asyncio.sleep(max(0.0, due_s - self._passed_s()))
                 while changes and due_s >= changes[0][0]:
-                    self._proxy.stretch(changes.popleft()[1])
+                    self._factors.write(f"{changes.popleft()[1]}\n")
                 running.create_task(self._send(due_s, rng.choice(self._made)))
 
     def _passed_s(self) -> float:
@@ -158,13 +126,9 @@ class OpenLoad:
             found.good += _POSTS if answered_s - due_s <= _ANSWERED_S else 0
 
     async def _watch(self, seconds: float) -> None:
-        connection = Connection(self._port)
         while (passed_s := self._passed_s()) < seconds:
-            _, text = await connection.call("GET", "/metrics")
-            value = text.partition(_LIMIT)[2].partition(b"\n")[0]
-            self._bin(passed_s).limits.append(float(value))
+            self._bin(passed_s).limits.append((await asyncio.to_thread(read_metrics, self._port))[_LIMIT])
             await asyncio.sleep(_WATCHED_EVERY_S)
-        connection.close()
 
     def good_per_s(self, from_s: float, to_s: float) -> float:
         """Return the mean goodput between two times, in seconds from the start. Both are multiples of `_BIN_S`."""
@@ -184,62 +148,42 @@ def table_rows(load: OpenLoad, phases: Mapping[float, str]) -> Iterator[list[str
         ]  # fmt: skip
 
 
-async def measure_service(options: Options, port: int, proxy: Proxy) -> list[report.Bar]:
+async def measure_service(options: Options, port: int, factors: IO[str]) -> list[report.Bar]:
     await create_board(port, BOARD, board_spec([COLUMN]))
-    made = draw_bodies(options.rows, seed=1, count=_BODIES)
-    await send_batches(
-        port,
-        BOARD,
-        (
-            batch_body([(owner_at(index), 1) for index in range(start, min(start + BATCH, options.rows))])
-            for start in range(0, options.rows, BATCH)
-        ),
-    )
+    made = [batch_body(batch) for batch in draw_batches(options.rows, seed=1, count=_BODIES, size=_POSTS)]
+    starts = range(0, options.rows, BATCH)
+    rows = ([(owner_at(index), 1) for index in range(start, min(start + BATCH, options.rows))] for start in starts)
+    await send_batches(port, BOARD, map(batch_body, rows))
     whole = await measure_capacity(port, made, options.seconds / 4)
-    proxy.stretch(2)
+    factors.write("2\n")
     halved = await measure_capacity(port, made, options.seconds / 4)
-    proxy.stretch(1)
+    factors.write("1\n")
     await measure_capacity(port, made, _BIN_S)
     print(f"   capacity {whole:,.0f} posts/s, with statements that take twice as long {halved:,.0f}", flush=True)
-    load = OpenLoad(port, made, whole * _OFFERED_RATIO, proxy)
+    load = OpenLoad(port, made, whole * _OFFERED_RATIO, factors)
     slow_s, again_s = _BEFORE_S, _BEFORE_S + max(_BIN_S * round(options.seconds / _BIN_S), _SLOW_S_MIN)
     end_s = again_s + _AFTER_S
     await load.run({slow_s: 2.0, again_s: 1.0}, end_s)
     columns = ("", "good posts/s", "refused/s", "p50 ms", "p99 ms", "limit")
     report.print_table(columns, table_rows(load, {0.0: "before", slow_s: "halved", again_s: "again"}))
-    carried = min(halved, whole * _OFFERED_RATIO)
-    before = load.good_per_s(_BIN_S, slow_s)
+    carried, before = min(halved, whole * _OFFERED_RATIO), load.good_per_s(_BIN_S, slow_s)
+    first = load.good_per_s(slow_s, slow_s + _SETTLED_S) / carried
+    later = load.good_per_s(slow_s + _SETTLED_S, again_s) / carried
+    recovered = load.good_per_s(again_s + _RECOVERED_S, end_s) / before
     return [
-        report.Bar(
-            "goodput from 10 s after the halving, of the new capacity",
-            load.good_per_s(slow_s + _SETTLED_S, again_s) / carried,
-            0.9,
-        ),
-        report.Bar(
-            "goodput from 30 s after the recovery, of that before",
-            load.good_per_s(again_s + _RECOVERED_S, end_s) / before,
-            0.95,
-        ),
-        report.Bar(
-            "goodput in the first 10 s after the halving, of the new capacity",
-            load.good_per_s(slow_s, slow_s + _SETTLED_S) / carried,
-            None,
-        ),
+        report.Bar("goodput from 10 s after the halving, of the new capacity", later, 0.9),
+        report.Bar("goodput from 30 s after the recovery, of that before", recovered, 0.95),
+        report.Bar("goodput in the first 10 s after the halving, of the new capacity", first, None),
     ]
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    with postgres(DURABLE) as database, run_proxy(database.port) as proxy:
-        store = database.url().replace(f":{database.port}/", f":{proxy.port}/")
+    port = free_port()
+    with postgres(DURABLE) as database, run_slow_proxy(port, database.port) as factors:
+        store = database.url().replace(f":{database.port}/", f":{port}/")
         with serve_store(store, folder, jobs="none") as server:
-            return asyncio.run(measure_service(options, server.port, proxy))
+            return asyncio.run(measure_service(options, server.port, factors))
 
 
 if __name__ == "__main__":
-    sys.exit(
-        report.run_benchmark(
-            parse_options(__doc__, rows=100_000, seconds=60.0),
-            "halved_capacity: a store half as fast for a minute",
-            measure,
-        )
-    )
+    report.run_program(measure, __doc__, "halved_capacity: a store half as fast for a minute", rows=100_000, seconds=60)

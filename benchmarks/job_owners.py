@@ -13,12 +13,9 @@ Bars: after a kill every curve is refreshed again at most 5 s after the end of t
 """
 
 import asyncio
-import json
 import random
 import signal
-import sys
 import time
-from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -28,9 +25,9 @@ from typing import Any
 import asyncpg
 
 from benchmarks import report
-from benchmarks.boards import COLUMN, board_spec, draw_values, fill_board, owner_at
-from benchmarks.client import Connection, call_once
-from benchmarks.options import Options, parse_options
+from benchmarks.boards import COLUMN, fill_board, owner_at
+from benchmarks.client import Connection, read_metrics
+from benchmarks.options import Options
 from benchmarks.servers import Server, serve_store
 from tests.servers import DURABLE, postgres
 
@@ -118,9 +115,6 @@ class Observer:
         pairs = [(one, next_) for one, next_ in pairwise(rows) if one[0] == next_[0]]
         return sum(next_[1] <= one[1] or next_[2] <= one[2] for one, next_ in pairs)
 
-    async def count_stores(self) -> int:
-        return int(await self._connection.fetchval("SELECT count(*) FROM stored"))
-
 
 async def keep_changing(port: int) -> None:
     """Post to every board until cancelled, so that each board's curve is due again after every refresh interval."""
@@ -160,37 +154,22 @@ async def freeze_owner(observer: Observer, server: Server, figures: Figures) -> 
     await observer.wait_for_refreshes(await observer.read_clock_us())
 
 
-def count_fenced(servers: Iterable[Server]) -> int:
-    """Return how many curves these processes tried to store after they had lost the lease."""
-    found = 0
-    for server in servers:
-        _, text = call_once(server.port, "GET", "/metrics")
-        lines = [line for line in text.decode().splitlines() if line.startswith("rankcurve_refreshes_fenced_total ")]
-        found += sum(int(float(line.split()[1])) for line in lines)
-    return found
-
-
-async def run_rounds(front_end: Server, jobs: list[Server], url: str, options: Options) -> tuple[Figures, int, int]:
-    """Kill one process and stop another process in each round.
-
-    Return the figures, the number of curves that broke the order, and the number of curves stored.
-    """
-    body = board_spec([COLUMN]) | {"predictor": {"refresh_seconds": REFRESH_S}}
-    owners = [owner_at(index) for index in range(options.rows)]
-    for number, board in enumerate(BOARDS):
-        await fill_board(
-            front_end.port, board, owners=owners, named={COLUMN: draw_values(options.rows, number)}, body=body
-        )
+async def run_rounds(front_end: Server, jobs: list[Server], url: str, options: Options) -> tuple[Figures, int]:
+    """Kill one process and stop another in each round. Return the figures and how many curves broke the order."""
+    for board in BOARDS:
+        await fill_board(front_end.port, board, rows=options.rows, fields={"predictor": {"refresh_seconds": REFRESH_S}})
     connection = await asyncpg.connect(url)
     observer, figures = Observer(connection), Figures()
     changing = asyncio.create_task(keep_changing(front_end.port))
     try:
         await observer.wait_for_refreshes(await observer.read_clock_us())
         for turn in range(options.rounds):
+            stopped = jobs[(turn + 1) % PROCESSES]
             await kill_owner(observer, jobs[turn % PROCESSES], figures)
-            await freeze_owner(observer, jobs[(turn + 1) % PROCESSES], figures)
-            figures.fenced += await asyncio.to_thread(count_fenced, [jobs[(turn + 1) % PROCESSES]])
-        return figures, await observer.count_wrong_stores(), await observer.count_stores()
+            await freeze_owner(observer, stopped, figures)
+            metrics = await asyncio.to_thread(read_metrics, stopped.port)
+            figures.fenced += round(metrics["rankcurve_refreshes_fenced_total"])
+        return figures, await observer.count_wrong_stores()
     finally:
         changing.cancel()
         await asyncio.gather(changing, return_exceptions=True)
@@ -209,20 +188,12 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         front_end = stack.enter_context(serve_store(url, folder, jobs="none", environment=environment))
         server.run_sql(*_RECORD, database="owners")
         jobs = [stack.enter_context(serve_store(url, folder, environment=environment)) for _ in range(PROCESSES)]
-        figures, wrong, stores = asyncio.run(run_rounds(front_end, jobs, url, options))
-    print(
-        f"   {stores:,} curves stored, seconds after a kill (least, median, most): {_plain(figures.refreshed_after_s)}"
-    )
-    print(f"   curves of the killed owner, seconds past the end of its lease: {_plain(figures.past_expiry_s)}")
+        figures, wrong = asyncio.run(run_rounds(front_end, jobs, url, options))
+    after, past = sorted(figures.refreshed_after_s), max(figures.past_expiry_s, default=0.0)
+    print(f"   curves refreshed after a kill: median {after[len(after) // 2]:.2f} s, last {after[-1]:.2f} s")
     return [
         report.Bar("time left until lease expiry + 5 s, last curve of a kill", min(figures.bound_s), 0, " s"),
-        report.Bar(
-            "a killed owner's curve, past its lease's expiry",
-            max(figures.past_expiry_s, default=0.0),
-            _LATE_S,
-            " s",
-            at_most=True,
-        ),
+        report.Bar("a killed owner's curve, past its lease's expiry", past, _LATE_S, " s", at_most=True),
         report.Bar("curves stored by a fenced owner", wrong, 0, at_most=True),
         report.Bar("kills in the middle of a refresh", figures.killed_while_refreshing, 1),
         report.Bar("owners stopped in the middle of a refresh", figures.stopped_while_refreshing, 1),
@@ -230,17 +201,11 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def _plain(seconds: list[float]) -> str:
-    ordered = sorted(seconds)
-    return json.dumps([round(ordered[index], 2) for index in (0, len(ordered) // 2, -1)]) if ordered else "none"
-
-
-def main() -> int:
-    options = parse_options(__doc__, rows=_ROWS, rounds=6)
-    title = f"{PROCESSES} job processes, {len(BOARDS)} boards of {options.rows:,}, refreshed every {REFRESH_S} s,"
-    title += f" leases of {LEASE_S:.0f} s: {options.rounds} owners killed, {options.rounds} stopped"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure,
+        __doc__,
+        f"{PROCESSES} job processes, {len(BOARDS)} boards of {{rows:,}}: {{rounds}} owners killed, {{rounds}} stopped",
+        rows=_ROWS,
+        rounds=6,
+    )

@@ -18,7 +18,6 @@ import json
 import random
 import secrets
 import signal
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -28,7 +27,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.boards import create_board
 from benchmarks.client import BadAnswerError, Connection
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.servers import Server, serve_store
 from config import Settings
 from storage.engines.postgres import PostgresStore
@@ -212,11 +211,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__, seconds=120)
-    title = f"journal over partitions: {options.seconds:.0f} s, {_WRITERS} writers, {_READERS} readers"
-    return report.run_benchmark(options, f"{title}, a process killed every {_KILL_EVERY_S:.0f} s", measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure,
+        __doc__,
+        f"journal over partitions: {{seconds:.0f}} s, {_WRITERS} writers, {_READERS} readers, and kills",
+        seconds=120,
+    )

@@ -12,8 +12,6 @@ Bars: no post is lost, no post is applied twice, no post id is forgotten, and th
 import asyncio
 import random
 import signal
-import sqlite3
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -21,9 +19,10 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.boards import board_spec, create_board
-from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit_store, post_until_stopped
-from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, serve_file
+from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit_store, fault_bars, post_until_stopped
+from benchmarks.options import Options
+from benchmarks.servers import Server, run_sql, serve_file
+from service.stores import SQLITE_PREFIX
 
 _OWNERS = [f"owner-{number}" for number in range(200)]
 _CLIENTS = 16
@@ -70,30 +69,16 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     store = folder / "kill.db"
     with serve_file(store) as server:
         ledger, faults, seen = asyncio.run(run_kills(server, options.kills))
-    with sqlite3.connect(store) as connection:
-        sound = connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
-    connection.close()
-    print(
-        f"   {ledger.count():,} posts settled: {dict(ledger.statuses)}, {ledger.retries:,} requests sent again,",
-        end=" ",
-    )
-    print(f"{seen.under_way} of {options.kills} kills with requests under way, start to ready {seen.start_ms:.0f} ms")
+    sound = run_sql(f"{SQLITE_PREFIX}{store}", "PRAGMA integrity_check") == [("ok",)]
+    print(f"   {ledger.count():,} posts settled: {dict(ledger.statuses)}, {ledger.retries:,} requests sent again,")
+    print(f"   {seen.under_way} of {options.kills} kills under way, start to ready {seen.start_ms:.0f} ms")
     return [
-        report.Bar("accepted posts lost", faults["lost"], 0, at_most=True),
-        report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
-        report.Bar("post ids forgotten", faults["forgotten"], 0, at_most=True),
+        *fault_bars(ledger, faults),
         report.Bar("damaged store files", int(not sound), 0, at_most=True),
         report.Bar("committed posts whose answer a kill lost", ledger.statuses["duplicate"], None),
         report.Bar("kills with requests under way", seen.under_way, options.kills * 0.9),
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__)
-    return report.run_benchmark(
-        options, f"kill -9: {options.kills} times, {_CLIENTS} clients, {len(BOARDS)} boards", measure
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, f"kill -9: {{kills}} times, {_CLIENTS} clients, {len(BOARDS)} boards")

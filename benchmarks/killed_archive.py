@@ -11,9 +11,7 @@ Bar: after each kill, the other process takes over within `lease_s` + 2 s.
 """
 
 import asyncio
-import random
 import signal
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -24,20 +22,16 @@ from typing import Any
 import asyncpg
 
 from benchmarks import report
-from benchmarks.boards import owner_at
-from benchmarks.client import Connection
-from benchmarks.options import Options, parse_options
+from benchmarks.boards import BOARD, board_spec, column_names, create_board, fill_board
+from benchmarks.options import Options
 from benchmarks.servers import Server, serve_jobs, serve_store
 from config import Settings
 from tests.servers import DURABLE, postgres
 
-BOARD = "season"
 PROCESSES = 2
 _LATE_S = 2.0  # the bar allows a lease plus this time, which includes the margin of the lease
 _WAIT_S = 120.0
-_BATCH = 1_000
-_COLUMNS = [f"c{number}" for number in range(6)]
-_PATH = f"/v1/leaderboards/{BOARD}"
+_COLUMNS = 6
 _CLOSER = "SELECT holder FROM leases WHERE kind = 'job' AND resource = 'close' AND expires_at > 0"
 _FITTER = """SELECT leases.holder FROM leases JOIN boards ON resource LIKE board_key || '/%'
     WHERE kind = 'refresh' AND boards.id = $1 AND stage = 1 AND expires_at > 0"""
@@ -45,24 +39,16 @@ _MOVED = """SELECT (SELECT coalesce(max(version), 0) FROM curves), (SELECT count
     (SELECT stage FROM boards WHERE id = $1)"""
 
 
-def season_spec(ends_at: datetime) -> dict[str, Any]:
-    """Return the spec of a board whose rows are archived as soon as it is closed."""
-    columns = [{"name": name, "sorted": True, "merge": "sum"} for name in _COLUMNS]
-    return {"columns": columns, "closes_at": ends_at.isoformat(), "grace_seconds": 0, "keep_seconds": 0}
-
-
 async def fill_season(port: int, rows: int) -> None:
-    """Post the rows of a season, then set the end of the season to one second from now."""
-    connection, rng = Connection(port), random.Random(15)
-    await connection.call_ok("PUT", _PATH, season_spec(datetime.now(UTC) + timedelta(days=1)))
-    for begin in range(0, rows, _BATCH):
-        numbers = range(begin, min(rows, begin + _BATCH))
-        posts = [
-            {"owner": owner_at(each), "stats": {name: rng.randrange(10**6) for name in _COLUMNS}} for each in numbers
-        ]
-        await connection.call_ok("POST", f"{_PATH}/posts", {"posts": posts})
-    await connection.call_ok("PUT", _PATH, season_spec(datetime.now(UTC) + timedelta(seconds=1)))
-    connection.close()
+    """Fill a season whose rows are archived as soon as it is closed, then set its end to one second from now."""
+    fields = {"closes_at": _after(timedelta(days=1)), "grace_seconds": 0, "keep_seconds": 0}
+    await fill_board(port, BOARD, rows=rows, columns=_COLUMNS, fields=fields)
+    ended = {**board_spec(column_names(_COLUMNS)), **fields, "closes_at": _after(timedelta(seconds=1))}
+    await create_board(port, BOARD, ended)
+
+
+def _after(time: timedelta) -> str:
+    return (datetime.now(UTC) + time).isoformat()
 
 
 async def wait_until(what: str, found: Callable[[], Awaitable[bool]]) -> None:
@@ -146,11 +132,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__, rows=50_000)
-    title = f"killed archive: a season of {options.rows:,} owners and {len(_COLUMNS)} columns, its closer killed twice"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure,
+        __doc__,
+        f"a season of {{rows:,}} owners and {_COLUMNS} columns, its closer killed twice",
+        rows=50_000,
+    )

@@ -27,7 +27,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.client import HOST, Connection
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.servers import Server, free_port, serve_store
 from tests.servers import DURABLE, postgres
 
@@ -36,6 +36,7 @@ POOL = "/v1/pools/race/all"
 MARGIN_S = 0.2
 _LEASE_S = (0.5, 5.0)
 _STEP_S = 2.0  # seconds between two steps of the clock
+_HOUR_NS = 3_600 * 10**9
 _KILL_EVERY_S = 4.0  # seconds between two kills of a front end
 _WAIT_S = 30.0
 _ENVIRONMENT = {"RANKCURVE_LEASE_MARGIN_S": str(MARGIN_S), "RANKCURVE_LIBERATE_INTERVAL_S": "1"}
@@ -188,7 +189,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with ExitStack() as stack:
         url = stack.enter_context(postgres(DURABLE)).url()
         port = free_port()
-        command = [sys.executable, "-m", "benchmarks.stepped_clock", str(_STEP_S), "serve", "--host", HOST]
+        command = [sys.executable, "-m", "benchmarks.lease_race", "clock", "serve", "--host", HOST]
         command += ["--port", str(port), "--store", url, "--jobs", "none"]
         settled = stack.enter_context(serve_store(url, folder, environment=_ENVIRONMENT))
         stepped = Server(command, folder, port=port, ready_path="/readyz", environment=_ENVIRONMENT)
@@ -209,11 +210,30 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__, seconds=60)
-    title = f"{CLIENTS} clients race for {RESOURCES:,} resources over three front ends for {options.seconds:.0f} s,"
-    return report.run_benchmark(options, title + " the clock of one an hour off either way", measure)
+def serve_with_stepped_clock() -> None:
+    """Run `rankcurve` in this process, whose clock is correct, then an hour ahead, then an hour behind, and so on.
+
+    Only the time of day that Python returns is changed. The monotonic clock and the store's clock stay correct.
+    """
+    true_ns, begun_s = time.time_ns, time.monotonic()
+
+    def stepped_ns() -> int:
+        return true_ns() + (0, _HOUR_NS, -_HOUR_NS)[int((time.monotonic() - begun_s) / _STEP_S) % 3]
+
+    time.time_ns = stepped_ns
+    time.time = lambda: stepped_ns() / 1e9
+    from service.cli import main as rankcurve
+
+    rankcurve()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] == ["clock"]:
+        del sys.argv[1]
+        serve_with_stepped_clock()
+    report.run_program(
+        measure,
+        __doc__,
+        f"{CLIENTS} clients race for {RESOURCES:,} resources for {{seconds:.0f}} s, one clock an hour off",
+        seconds=60,
+    )

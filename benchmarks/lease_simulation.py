@@ -2,9 +2,9 @@
 
     python -m benchmarks.lease_simulation [FOLDER FOR THE PICTURE]
 
-The days have daily cycles, a news spike and a drained region (`lease_world`). The store's own programs and the
-balancer's own job run on a simulated clock. The world with balanced shares and the one with static shares get the same
-keys at the same minutes.
+The days have daily cycles, a news spike and a region that operators drain. The store's own programs and the balancer's
+own job run on a simulated clock. The world with balanced shares and the one with static shares get the same keys at the
+same minutes, because one seed decides them and refusals change nothing.
 
 Bars: with balanced shares, at most 10 % as many leases are refused as with static shares. No resource is lost or given
 to two keys.
@@ -13,9 +13,10 @@ to two keys.
 import asyncio
 import heapq
 import logging
+import math
 import random
 import re
-import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,18 +24,8 @@ from typing import Any
 import structlog
 
 from benchmarks import report
-from benchmarks.lease_world import (
-    DRAIN,
-    DRAINED,
-    DRAINED_REGION,
-    MINUTES,
-    REGIONS,
-    RESOURCES,
-    Arrival,
-    demand_per_minute,
-    draw_arrivals,
-)
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
+from benchmarks.plots import new_figure
 from config import Settings, load
 from jobs.job_context import JobContext
 from jobs.leases.liberate import LiberateJob
@@ -52,12 +43,64 @@ from storage.reads.open_boards import OpenBoards
 from storage.schema.creation import create_schema
 from storage.store import Program, Store
 
+REGIONS = ("asia", "eu", "us")
+MINUTES = 3 * 24 * 60
+RESOURCES = 1_200
+LEASE_MINUTES = 20.0  # mean length of a lease
+_BASE_PER_MINUTE = 16.0  # keys that request a lease in a region per minute, on average over a day
+_SWING = 0.85
+# (start in minutes, length in minutes, added demand): for an hour from 14:00 on the second day, the demand is 2.6
+# times the usual demand.
+_SPIKE = (24 * 60 + 14 * 60, 60, 1.6)
+_SPIKE_REGION, DRAINED_REGION = "eu", "us"
+_RISE_MINUTES = 15
+# (start, end) of the drain in minutes: from 19:00 to 23:00 on the third day, when the drained region is busiest.
+DRAIN = (2 * 24 * 60 + 19 * 60, 2 * 24 * 60 + 23 * 60)
+DRAINED = 150  # resources that operators remove from the region as they become free, and add again after the drain
 _CLIENT, _POOL = "acme", "all"
 _MINUTE_US = 60_000_000
 _START_US = 1_760_000_000_000_000
 _LANES = 10
 _PICTURE = "lease_simulation.svg"
 _EVERY_MINUTES = 20  # minutes between two points of a line in the picture
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A key that asks for a lease once."""
+
+    key: str
+    region: str
+    minutes: float  # how long the key wants the resource, in minutes
+    returns: bool  # whether the key gives the resource back; otherwise it lets the lease expire
+
+
+def demand_per_minute(region: str, minute: int) -> float:
+    """Return how many keys request a lease in a region in that minute, on average."""
+    hours = minute / 60 - 8 * REGIONS.index(region)
+    usual = _BASE_PER_MINUTE * (1 + _SWING * math.sin(2 * math.pi * hours / 24))
+    begun, lasts, more = _SPIKE
+    if region == _SPIKE_REGION and begun <= minute < begun + lasts + _RISE_MINUTES:
+        rise = min(1.0, (minute - begun) / _RISE_MINUTES, (begun + lasts + _RISE_MINUTES - minute) / _RISE_MINUTES)
+        return usual * (1 + more * rise)
+    return usual
+
+
+def draw_arrivals() -> Iterator[list[Arrival]]:
+    """Yield, for each minute, the keys that ask for a lease in that minute."""
+    rng = random.Random(2026)
+    number = 0
+    for minute in range(MINUTES):
+        coming: list[Arrival] = []
+        for region in REGIONS:
+            due = rng.expovariate(1)
+            mean = demand_per_minute(region, minute)
+            while due < mean:
+                due += rng.expovariate(1)
+                number += 1
+                minutes = min(120.0, max(1.0, rng.expovariate(1 / LEASE_MINUTES)))
+                coming.append(Arrival(f"k{number}", region, minutes, returns=rng.random() < 0.5))
+        yield coming
 
 
 @dataclass(slots=True)
@@ -201,11 +244,7 @@ async def run_world(folder: Path, *, balanced: bool) -> Totals:
 
 def draw_picture(static: Totals, balanced: Totals, path: Path) -> None:
     """Draw each region's demand, each region's share in the balanced world, and the refused leases of both worlds."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    matplotlib.rcParams |= {"svg.hashsalt": "rankcurve", "svg.fonttype": "none", "font.family": "sans-serif"}
-    figure = Figure(figsize=(9, 8), layout="constrained")
+    figure = new_figure(9, 8)
     axes: Any = figure.subplots(3, 1, sharex=True)
     hours = [minute / 60 for minute in range(0, MINUTES, _EVERY_MINUTES)]
     for region in REGIONS:
@@ -230,6 +269,7 @@ def draw_picture(static: Totals, balanced: Totals, path: Path) -> None:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     static = asyncio.run(run_world(folder, balanced=False))
     balanced = asyncio.run(run_world(folder, balanced=True))
     report.print_table(
@@ -250,11 +290,5 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    options = parse_options(__doc__)
-    return report.run_benchmark(options, f"leases of three regions through {MINUTES // 1440} days, simulated", measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, f"leases of three regions through {MINUTES // 1440} days, simulated")

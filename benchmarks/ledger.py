@@ -14,7 +14,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.client import BadAnswerError, Connection, percent_encode
+from benchmarks import report
+from benchmarks.client import BadAnswerError, Connection
 
 BOARDS = [f"kill-{number}" for number in range(5)]
 CHAMPION = "champion"  # the owner of about 30 % of the posts
@@ -149,7 +150,7 @@ async def audit_store(port: int, ledger: Ledger, *, resent_max: int | None = Non
     faults: Counter[str] = Counter(lost=0, twice=0, forgotten=0)
     connection = Connection(port)
     for (board, name), (xp, posts) in ledger.sums().items():
-        stats = (await connection.call_ok("GET", f"/v1/leaderboards/{board}/entries/{percent_encode(name)}"))["stats"]
+        stats = (await connection.call_ok("GET", f"/v1/leaderboards/{board}/entries/{name}"))["stats"]
         if (stats["xp"], stats["posts"]) != (xp, posts):
             print(f"   {board} {name}: {stats}, told xp {xp}, posts {posts}")
         faults["lost"] += max(0, posts - stats["posts"]) or int(stats["xp"] < xp)
@@ -164,3 +165,20 @@ async def audit_store(port: int, ledger: Ledger, *, resent_max: int | None = Non
             )
     connection.close()
     return faults
+
+
+def fault_bars(ledger: Ledger, faults: Counter[str]) -> list[report.Bar]:
+    """Return the bars of the faults that `audit_store` has found, and of deadlocks in refusals."""
+    return [
+        report.Bar("accepted posts lost", faults["lost"], 0, at_most=True),
+        report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
+        report.Bar("post ids forgotten", faults["forgotten"], 0, at_most=True),
+        report.Bar("deadlocks that a client was told of", ledger.refused_for("deadlock"), 0, at_most=True),
+    ]
+
+
+def print_ledger(ledger: Ledger, seconds: float) -> None:
+    print(f"\n   {ledger.count():,} posts settled: {dict(ledger.statuses)}, {ledger.count() / seconds:,.0f} a second;")
+    print(f"   {ledger.retries:,} requests sent again:")
+    for detail, count in ledger.refusals.most_common(12):
+        print(f"   {count:8,}  {detail[:150]}")

@@ -3,30 +3,21 @@
 python -m benchmarks.live_accuracy [DATA]
 
 A frozen curve was fitted before the changes and does not count these changes. Certified curves with 1,000 knots are
-measured after 10 % and after 50 % of the entries got new random values. If DATA is given, the changes that a real board
-had in a month are posted, too. After each tenth of these posts, the ranks of all values are requested. Errors are
-measured at every value and at the next lattice point after it. Only ranks beyond 1,000 are measured, because a service
-counts better ranks exactly. Brackets and bounds are checked at all ranks.
+measured after 10 % and after 50 % of the entries got new random values. Errors are measured at every value and at the
+next lattice point after it. Only ranks beyond 1,000 are measured, because a service counts better ranks exactly.
+Brackets and bounds are checked at all ranks. `plots` shows a month of changes of a real board.
 
-Bars: the worst error is at most 0.40 % after 10 % of the entries changed, 0.60 % after 50 %, and 0.7 % in the replay of
-the month (500 knots). No bracket or bound is broken.
+Bars: the worst error is at most 0.40 % after 10 % of the entries changed, and 0.60 % after 50 %. No bracket or bound is
+broken.
 """
 
-import asyncio
-import json
-import random
-import sys
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import report
-from benchmarks.boards import BATCH, COLUMN, RealBoard, fill_board, refresh_columns, send_batches
-from benchmarks.boards import read_real_board as read_board
-from benchmarks.client import Connection
 from benchmarks.curve_boards import (
     SEED,
     CurveBoard,
@@ -36,22 +27,14 @@ from benchmarks.curve_boards import (
     make_boards,
     read_boards,
 )
-from benchmarks.options import Options, parse_options
-from benchmarks.servers import serve_file
-from benchmarks.skip_quality import Answers
+from benchmarks.options import Options
 from predictor import AsOf, Bracket, Curve, LiveCounts, LiveCurve
 from storage.entries.exact_ranks import SHORT_GAP_ROWS
-from tests.predictor.quality import Quality, count_by_key, measure_quality
+from tests.predictor.quality import Quality, measure_quality
 
 FROM_RANK = 1_001
 REDRAWN = {0.1: 0.40, 0.5: 0.60}  # the bar in percent, by the ratio of entries that get new values
 KNOTS = 1_000
-REPLAY_KNOTS = 500
-REPLAY_WORST = 0.7
-REPLAY_STEPS = 10
-_LOOK_S = 0.2
-_ASKED = 300  # values per request: the request line stays under 8 KiB
-BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
 
 
 class ShortGapsCounted:
@@ -118,89 +101,9 @@ def measure_redrawn(boards: list[CurveBoard]) -> list[report.Bar]:
     return bars
 
 
-async def replay_month(port: int, before: RealBoard, after: RealBoard) -> list[report.Bar]:
-    """Post the changes between two days of a real board in random order. After each tenth, check the live ranks."""
-    spec = before.spec() | {"predictor": {"samples": REPLAY_KNOTS, "method": "scan", "refresh_seconds": 86_400}}
-    await fill_board(port, before.name, owners=before.owners, named={COLUMN: before.texts}, body=spec)
-    await refresh_columns(port, before.name, [COLUMN])
-    now = dict(zip(before.owners, before.values, strict=True))
-    target = dict(zip(after.owners, after.values, strict=True))
-    posts = [(owner, value) for owner, value in target.items() if now.get(owner) != value]
-    random.Random(SEED).shuffle(posts)
-    worst, broken, rows = 0.0, 0, []
-    size = -(-len(posts) // REPLAY_STEPS)
-    for first in range(0, len(posts), size):
-        step = posts[first : first + size]
-        bodies = [
-            json.dumps(
-                {"posts": [{"owner": owner, "stats": {COLUMN: value}} for owner, value in step[at : at + BATCH]]}
-            )
-            for at in range(0, len(step), BATCH)
-        ]
-        await send_batches(port, before.name, [body.encode() for body in bodies])
-        now.update(step)
-        await wait_for_fold(port, before.name, time.time())
-        found = await ask_service(port, before.name, sorted(-value for value in now.values()))
-        worst, broken = max(worst, found.worst_error), broken + found.broken_brackets
-        rows.append((first + len(step), 100 * found.worst_error, 100 * found.widest_bracket, found.broken_brackets))
-    report.print_table(("posts", "worst %", "widest bracket %", "broken"), rows)
-    return [
-        report.Bar(
-            f"replay, {len(posts):,} posts: worst without a refresh", 100 * worst, REPLAY_WORST, " %", at_most=True
-        ),
-        report.Bar("replay: broken brackets", broken, 0, at_most=True),
-    ]
-
-
-async def wait_for_fold(port: int, board: str, posted_s: float) -> None:
-    """Wait until the live curve counts all posts that were answered before `posted_s` (seconds since 1970)."""
-    connection = Connection(port)
-    try:
-        while True:
-            state = (await connection.call_ok("GET", f"/v1/leaderboards/{board}"))["curves"][COLUMN]
-            if datetime.fromisoformat(state["as_of"]).timestamp() >= posted_s:
-                return
-            await asyncio.sleep(_LOOK_S)
-    finally:
-        connection.close()
-
-
-async def ask_service(port: int, board: str, keys: list[int]) -> Quality:
-    """Request an estimate at every value and at the next possible value, and measure the errors of the answers."""
-    answers = Answers(1)
-    wanted = sorted({*keys, *(key + 1 for key in keys)})
-    connection = Connection(port)
-    try:
-        for first in range(0, len(wanted), _ASKED):
-            chunk = wanted[first : first + _ASKED]
-            values = ",".join(str(-key) for key in chunk)
-            path = f"/v1/leaderboards/{board}/rankings/{COLUMN}/positions?rank=estimate&values={values}"
-            for key, position in zip(chunk, (await connection.call_ok("GET", path))["positions"], strict=True):
-                answers.take(key, position)
-    finally:
-        connection.close()
-    return measure_quality(answers, count_by_key(keys), from_rank=FROM_RANK)
-
-
-def measure(options: Options, folder: Path) -> list[report.Bar]:
-    boards = make_boards()
-    if options.data is not None:
-        boards += read_boards(options.data)
-    bars = measure_redrawn(boards)
-    if options.data is not None:
-        with serve_file(folder / "replay.db") as server:
-            before, after = read_board(options.data, BEFORE), read_board(options.data, AFTER)
-            bars += asyncio.run(replay_month(server.port, before, after))
-    return bars
-
-
-def main() -> int:
-    options = parse_options(__doc__)
-    title = f"live curves, {KNOTS:,} knots, after random changes"
-    if options.data is None:
-        title += "; no folder of real boards is given"
-    return report.run_benchmark(options, title, measure)
+def measure(options: Options, _folder: Path) -> list[report.Bar]:
+    return measure_redrawn(make_boards() + ([] if options.data is None else read_boards(options.data)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, f"live curves, {KNOTS:,} knots, after random changes")

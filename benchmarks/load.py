@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import report
 from benchmarks.servers import require_program
 
 _SCRIPT = Path(__file__).with_name("requests.lua")
@@ -91,6 +92,15 @@ def run_alternately(contestants: Mapping[str, Callable[[int], Figure]], *, round
             figure = contestants[name](number)
             if number:
                 figures[name].append(figure)
+    return figures
+
+
+def compare(contestants: Mapping[str, Callable[[int], Figure]], *, rounds: int) -> dict[str, list[Figure]]:
+    """Run `run_alternately`, print a table of the contestants, and return their figures."""
+    figures = run_alternately(contestants, rounds=rounds)
+    timed = any(figure.p99_ms for found in figures.values() for figure in found)
+    shown = len(COLUMNS) if timed else COLUMNS.index("p50 ms")
+    report.print_table(COLUMNS[:shown], [table_row(name, found)[:shown] for name, found in figures.items()])
     return figures
 
 

@@ -2,9 +2,9 @@
 
 python -m benchmarks.memcached_faults [--rows N] [--seconds S] [--rounds N]
 
-Curves are replaced every second. They reach the front end (`front_end`) through memcached or, if memcached fails, only
-through the database table. Each fault must be visible in the metrics. If a fault is not visible, it had no effect, and
-its bar is not met.
+A job process replaces curves on PostgreSQL every second. They reach the front end through memcached or, if memcached
+fails, only through the database table. Each fault must be visible in the metrics. If a fault is not visible, it had no
+effect, and its bar is not met.
 
 Bars: no read fails; p99 is at most 50 ms longer than without a fault; no curve is older than 10 s or belongs to another
 board.
@@ -16,32 +16,30 @@ import random
 import signal
 import socket
 import statistics
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import load, report
-from benchmarks.boards import BOARD, COLUMN, batch_body, board_spec, column_names, draw_values, fill_board, owner_at
-from benchmarks.client import HOST, Connection, call_once
-from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, free_port, require_program
+from benchmarks.boards import BOARD, COLUMN, batch_body, fill_board, owner_at, send_batches
+from benchmarks.client import HOST, BadAnswerError, call_once, read_metrics
+from benchmarks.options import Options
+from benchmarks.servers import Server, free_port, require_program, serve_jobs, serve_store
+from tests.servers import DURABLE, postgres
 
 _CONNECTIONS = 16
 _COLUMNS = 6
 _WRITE_PAUSE_S = 0.05
 _POSTS = 20  # posts per request
 _SPOIL_PAUSE_S = 0.02
+_READS = "rankcurve_shared_curve_reads_total"
 _AGE_S_MAX = 10.0  # greatest allowed age of a curve; curves are replaced every second and polled every half second
 _SETTINGS = {
-    "CURVE_POLL_S": "0.5",
-    "MEMCACHED_PAUSE_S": "0.5",
-    "SQLITE_CACHE_MIB": "64",
-    "LOG_LEVEL": "error",
-    "FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live, so each curve is refreshed every second and shared
+    "RANKCURVE_CURVE_POLL_S": "0.5",
+    "RANKCURVE_LOG_LEVEL": "error",
+    "RANKCURVE_FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live, so each curve is refreshed every second and shared
 }
 # For each fault, the outcome that reads from memcached must have. Without this outcome, the fault had no effect.
 _EFFECTS = {"killed": "errors", "stopped": "errors", "flushed": "miss", "garbage": "corrupt", "healthy": "hit"}
@@ -50,15 +48,6 @@ _EFFECTS = {"killed": "errors", "stopped": "errors", "flushed": "miss", "garbage
 def serve_memcached(folder: Path, port: int) -> Server:
     command = [require_program("memcached", "memcached"), "-p", str(port), "-l", HOST, "-u", "nobody", "-U", "0"]
     return Server(command, folder, port=port, ready_path=None)
-
-
-def serve_front_end(folder: Path, memcached_port: int) -> Server:
-    port = free_port()
-    environment = {f"RANKCURVE_{name}": value for name, value in _SETTINGS.items()}
-    environment |= {"RANKCURVE_STORE": f"sqlite:///{folder.resolve()}/shared.db"}
-    environment |= {"RANKCURVE_MEMCACHED_SERVERS": f"{HOST}:{memcached_port}"}
-    command = [sys.executable, "-m", "benchmarks.front_end", str(port)]
-    return Server(command, folder, port=port, ready_path="/readyz", environment=environment)
 
 
 def ask_memcached(port: int, command: bytes, end: bytes = b"\r\n") -> bytes:
@@ -104,40 +93,27 @@ def repeat_on_thread(work: Callable[[], object], pause_s: float) -> Iterator[Non
 @contextmanager
 def cause_fault(name: str, cache: Server) -> Iterator[None]:
     """Cause the fault `name` as long as the block of the `with` statement runs."""
-    if name == "killed":
-        cache.stop(signal.SIGKILL)
-        try:
-            yield
-        finally:
-            cache.spawn()
-            cache.wait_ready()
-    elif name == "stopped":
-        cache.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            cache.send_signal(signal.SIGCONT)
-    elif name == "flushed":
-        with repeat_on_thread(lambda: ask_memcached(cache.port, b"flush_all\r\n"), 1.0):
-            yield
-    elif name == "garbage":
-        rng = random.Random(5)
-        with repeat_on_thread(lambda: spoil_keys(cache.port, rng), _SPOIL_PAUSE_S):
-            yield
-    else:
+    with ExitStack() as stack:
+        if name == "killed":
+            cache.stop(signal.SIGKILL)
+            stack.callback(cache.wait_ready)
+            stack.callback(cache.spawn)
+        elif name == "stopped":
+            cache.send_signal(signal.SIGSTOP)
+            stack.callback(cache.send_signal, signal.SIGCONT)
+        elif name == "flushed":
+            stack.enter_context(repeat_on_thread(lambda: ask_memcached(cache.port, b"flush_all\r\n"), 1.0))
+        elif name == "garbage":
+            rng = random.Random(5)
+            stack.enter_context(repeat_on_thread(lambda: spoil_keys(cache.port, rng), _SPOIL_PAUSE_S))
         yield
 
 
 def count_outcomes(port: int) -> dict[str, float]:
     """Return, by outcome, how many reads from memcached the front end has made."""
-    found = {}
-    for line in call_once(port, "GET", "/metrics")[1].decode().splitlines():
-        name, _, value = line.rpartition(" ")
-        if name.startswith("rankcurve_shared_curve_reads_total"):
-            found[name.split('"')[1]] = float(value)
-        elif name == "rankcurve_memcached_errors_total":
-            found["errors"] = float(value)
-    return found
+    metrics = read_metrics(port)
+    found = {name.split('"')[1]: count for name, count in metrics.items() if name.startswith(_READS)}
+    return {**found, "errors": metrics["rankcurve_memcached_errors_total"]}
 
 
 @dataclass(slots=True)
@@ -177,8 +153,8 @@ class Faults:
 
     def _post(self) -> None:
         batch = [(owner_at(self._rng.randrange(self._options.rows)), 1) for _ in range(_POSTS)]
-        with suppress(OSError):
-            asyncio.run(post_batch(self._server.port, batch_body(batch)))
+        with suppress(OSError, BadAnswerError):
+            asyncio.run(send_batches(self._server.port, BOARD, [batch_body(batch)], connections=1))
 
     def _record(self, seen: Seen, before: dict[str, float]) -> None:
         for outcome, count in count_outcomes(self._server.port).items():
@@ -186,47 +162,21 @@ class Faults:
         status, body = call_once(self._server.port, "GET", f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}/curve")
         curve = json.loads(body) if status == 200 else {"total": 0, "as_of": None}
         seen.wrong += curve["total"] != self._options.rows
-        seen.ages_s.append(read_oldest_age_s(self._server.port))
-
-
-async def post_batch(port: int, body: bytes) -> None:
-    connection = Connection(port)
-    await connection.call("POST", f"/v1/leaderboards/{BOARD}/posts", body)
-    connection.close()
-
-
-def read_oldest_age_s(port: int) -> float:
-    for line in call_once(port, "GET", "/metrics")[1].decode().splitlines():
-        if line.startswith("rankcurve_curve_age_seconds_max "):
-            return float(line.rpartition(" ")[2])
-    return float("inf")
-
-
-async def fill_refreshed_board(port: int, rows: int) -> None:
-    """Create and fill a board whose curves are refreshed every second if the board changes."""
-    names = column_names(_COLUMNS)
-    body = {**board_spec(names), "predictor": {"refresh_seconds": 1}}
-    named = {name: draw_values(rows, index) for index, name in enumerate(names)}
-    await fill_board(port, BOARD, owners=[owner_at(index) for index in range(rows)], named=named, body=body)
-
-
-def wait_for_curves(port: int) -> None:
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        if call_once(port, "GET", f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}/curve")[0] == 200:
-            return
-        time.sleep(0.1)
-    raise load.LoadFailedError("no curve was stored within 60 s")
+        seen.ages_s.append(read_metrics(self._server.port)["rankcurve_curve_age_seconds_max"])
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     port = free_port()
-    with serve_memcached(folder, port) as cache, serve_front_end(folder, port) as server:
-        asyncio.run(fill_refreshed_board(server.port, options.rows))
-        wait_for_curves(server.port)
+    settings = {**_SETTINGS, "RANKCURVE_MEMCACHED_SERVERS": f"{HOST}:{port}"}
+    with ExitStack() as stack:
+        url = stack.enter_context(postgres(DURABLE)).url()
+        cache = stack.enter_context(serve_memcached(folder, port))
+        server = stack.enter_context(serve_store(url, folder, jobs="none", environment=settings))
+        stack.enter_context(serve_jobs(url, folder, environment=settings))
+        fields = {"predictor": {"refresh_seconds": 1}}
+        asyncio.run(fill_board(server.port, rows=options.rows, columns=_COLUMNS, fields=fields))
         faults = Faults(server, cache, options)
-        figures = load.run_alternately(faults.contestants(), rounds=options.rounds)
-    report.print_table(load.COLUMNS, [load.table_row(name, found) for name, found in figures.items()])
+        figures = load.compare(faults.contestants(), rounds=options.rounds)
     outcomes = ("hit", "miss", "stale", "corrupt", "errors")
     rows: list[tuple[str | float, ...]] = [
         (name, *(seen.met.get(outcome, 0) for outcome in outcomes), max(seen.ages_s))
@@ -247,11 +197,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     return bars
 
 
-def main() -> int:
-    options = parse_options(__doc__, rows=100_000)
-    title = f"faults of memcached: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s each"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure, __doc__, "faults of memcached: {rows:,} rows, {rounds} rounds of {seconds:g} s each", rows=100_000
+    )

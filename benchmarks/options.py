@@ -34,15 +34,11 @@ def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.
     parser = argparse.ArgumentParser(prog=program, description=(doc or "").strip().splitlines()[0])
     parser.add_argument("data", nargs="?", type=Path, help="folder with CSV files of real boards (id,score)")
     parser.add_argument("--rows", type=_positive(int), default=rows, help=f"entries of the board ({rows:,})")
-    parser.add_argument(
-        "--seconds", type=_positive(float), default=seconds, help=f"length of a round in seconds ({seconds})"
-    )
+    parser.add_argument("--seconds", type=_positive(float), default=seconds, help=f"of a round ({seconds})")
     parser.add_argument("--rounds", type=_positive(int), default=rounds, help=f"rounds of each contestant ({rounds})")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where stores are made")
     parser.add_argument("--boards", type=Path, help="keep filled boards in this folder, and use those already there")
-    parser.add_argument(
-        "--kills", type=_positive(int), default=100, help="how many times kill9 kills the service (100)"
-    )
+    parser.add_argument("--kills", type=_positive(int), default=100, help="kills of the service by kill9 (100)")
     parser.add_argument("--store", metavar="URL", help="the database that a benchmark of partitions runs on")
     meanwhile = "run this shell command meanwhile (partitions_disturbed, queued_posts)"
     parser.add_argument("--during", metavar="COMMAND", default="", help=meanwhile)

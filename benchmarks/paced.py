@@ -21,12 +21,17 @@ _ANSWERS_S_MAX = 30.0
 
 T = TypeVar("T")
 Ask = Callable[[], bytes]  # a function that builds a request as bytes, with head and body
+Kinds = dict[str, tuple[Ask, int]]  # what to send and how often per second, by kind of request
 
 
 def run_punctually(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` on an event loop that wakes on time. The usual loop uses epoll and may wake a millisecond late."""
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
         return runner.run(work)
+
+
+def build_get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode()
 
 
 def build_post(path: str, body: bytes) -> bytes:
@@ -157,3 +162,13 @@ class PacedClient:
                 await self._progress.wait()
         if self._failure is not None:
             raise BadAnswerError(self._failure)
+
+
+async def send_kinds(port: int, kinds: Kinds, seconds: float, rng: random.Random) -> dict[str, list[float]]:
+    """Send requests of all kinds at the same time. Return the milliseconds that each took, sorted, by kind."""
+
+    async def send(ask: Ask, per_s: int) -> list[float]:
+        async with PacedClient(port) as client:
+            return sorted(await client.send_at_rate(ask, per_s=per_s, seconds=seconds, rng=rng))
+
+    return dict(zip(kinds, await asyncio.gather(*(send(*kind) for kind in kinds.values())), strict=True))

@@ -18,21 +18,22 @@ client is told of a deadlock. Each partition is read and written within 10 s aft
 import asyncio
 import json
 import random
-import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from benchmarks import report
-from benchmarks.boards import board_spec, create_board
-from benchmarks.client import Connection
+from benchmarks.boards import board_spec, create_board, refresh_columns
+from benchmarks.client import Connection, call_service
 from benchmarks.journal_partitions import prepare_store
-from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit_store, post_until_stopped
-from benchmarks.options import Options, parse_options
-from benchmarks.postgres_restarts import OWNERS, POSTERS, PROCESSES, RESENT_MAX, print_ledger
+from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit_store, fault_bars, post_until_stopped, print_ledger
+from benchmarks.options import Options
+from benchmarks.postgres_restarts import OWNERS, POSTERS, PROCESSES, RESENT_MAX
 from benchmarks.servers import serve_store
 from storage.records import segment_of
 from tests.servers import DURABLE, postgres
@@ -40,6 +41,8 @@ from tests.servers import DURABLE, postgres
 _STILL_ROWS = 2_000
 _TOP = 10
 _BACK_S_MAX = 10.0
+_KINDS = ("by value", "by owner", "exact", "top")
+_SPREAD = "still-spread"  # the board with a segment in each partition
 
 
 @dataclass(slots=True)
@@ -52,7 +55,7 @@ class _Reads:
     last_s: float = 0.0  # when the last right answer came, on the monotonic clock
     longest_gap_s: float = 0.0
     details: Counter[str] = field(default_factory=Counter)  # what refusals said
-    segments: set[int] = field(default_factory=set)  # of the owners that were asked for in vain
+    owners: set[str] = field(default_factory=set)  # that were asked for in vain
 
 
 @dataclass(slots=True)
@@ -76,93 +79,67 @@ def rotate_hosts(url: str, first: int) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}{at}{','.join(listed[first:] + listed[:first])}"))
 
 
-_SPREAD = "still-spread"  # the board with a segment in each partition
-
-
 def _still(partition: int) -> str:
     return f"still-{partition}"
 
 
 async def _fill(port: int, partitions: int) -> None:
     """Create a board in each partition: the owner of rank n has the value _STILL_ROWS - n."""
-    connection = Connection(port)
     rows = [(f"owner-{rank}", _STILL_ROWS - rank) for rank in range(1, _STILL_ROWS + 1)]
     for partition in range(partitions):
         for board in (_still(partition), f"probe-{partition}"):
             await create_board(port, board, {**board_spec(["xp"]), "partition": partition})
-        await _post_rows(connection, _still(partition), rows)
+        await _post_rows(port, _still(partition), rows)
     await create_board(port, _SPREAD, {**board_spec(["xp"]), "segments": partitions})
-    await _post_rows(connection, _SPREAD, rows)
-    await connection.call_ok("POST", f"/v1/leaderboards/{_SPREAD}/rankings/xp/refresh")
+    await _post_rows(port, _SPREAD, rows)
+    await refresh_columns(port, _SPREAD, ["xp"])
     for index, board in enumerate(BOARDS):
         place = {"segments": partitions} if index % 3 == 2 else {"partition": index % partitions}
         await create_board(port, board, {**board_spec(COLUMNS), **place})
-    connection.close()
 
 
-async def _post_rows(connection: Connection, board: str, rows: list[tuple[str, int]]) -> None:
+async def _post_rows(port: int, board: str, rows: list[tuple[str, int]]) -> None:
     for start in range(0, len(rows), 1_000):
         body = {"posts": [{"owner": owner, "stats": {"xp": xp}} for owner, xp in rows[start : start + 1_000]]}
-        await connection.call_ok("POST", f"/v1/leaderboards/{board}/posts", body)
+        await call_service(port, "POST", f"/v1/leaderboards/{board}/posts", body)
 
 
-async def _read_spread(ports: list[int], kind: str, ledger: Ledger, reads: _Reads, segments: int) -> None:
-    """Read one kind of answer from the still board with segments."""
-    rng, connections = random.Random(kind), [Connection(port) for port in ports]
-    board = f"/v1/leaderboards/{_SPREAD}"
+def _path(board: str, kind: str, rank: int) -> str:
+    """Return the path of a request of this kind, which has the owner of this rank in its answer."""
+    path = f"/v1/leaderboards/{board}"
+    return {
+        "by value": f"{path}/rankings/xp/positions?values={_STILL_ROWS - rank}&rank=estimate",
+        "by owner": f"{path}/entries/owner-{rank}/positions?columns=xp&rank=estimate",
+        "exact": f"{path}/entries/owner-{rank}/positions?columns=xp&rank=exact",
+        "top": f"{path}/rankings/xp?limit={_TOP}",
+    }[kind]
+
+
+def _is_right(kind: str, rank: int, answer: dict[str, Any]) -> bool:
+    if kind == "top":
+        return [each["owner"] for each in answer.get("entries", ())] == [f"owner-{n}" for n in range(1, _TOP + 1)]
+    [position] = answer.get("positions", [{"low": 0, "high": 0, "rank": 0}])
+    return bool(position["rank"] == rank if kind == "exact" else position["low"] <= rank <= position["high"])
+
+
+async def _read(ports: list[int], board: str, kinds: Sequence[str], ledger: Ledger, reads: _Reads) -> None:
+    """Ask for answers of these kinds from a still board, and compare each with the right one."""
+    rng, connections = random.Random(f"{board} {kinds}"), [Connection(port) for port in ports]
     while not ledger.stop:
-        rank, connection = rng.randint(1, _STILL_ROWS), rng.choice(connections)
-        path = {
-            "by value": f"{board}/rankings/xp/positions?values={_STILL_ROWS - rank}&rank=estimate",
-            "by owner": f"{board}/entries/owner-{rank}/positions?columns=xp&rank=estimate",
-            "exact": f"{board}/entries/owner-{rank}/positions?columns=xp&rank=exact",
-            "top": f"{board}/rankings/xp?limit={_TOP}",
-        }[kind]
+        rank, kind = rng.randint(1, _STILL_ROWS), rng.choice(kinds)
+        path = _path(board, kind, rank)
         try:
-            status, answer = await connection.call("GET", path)
+            status, answer = await rng.choice(connections).call("GET", path)
         except (OSError, EOFError):
-            status, answer = 503, b""
-        found = json.loads(answer or b"{}")
+            status, answer = 503, b"{}"
+        found = json.loads(answer)
         if status == 503:
             reads.refused += 1
             reads.details[str(found.get("detail"))[:80]] += 1
-            reads.segments.add(segment_of(f"owner-{rank}", segments))
+            reads.owners.add(f"owner-{rank}")
             await asyncio.sleep(0.02)
             continue
-        if kind == "top":
-            right = [each["owner"] for each in found.get("entries", ())] == [f"owner-{n}" for n in range(1, _TOP + 1)]
-        else:
-            [position] = found.get("positions", [{"low": 0, "high": 0}])
-            right = position["low"] <= rank <= position["high"]
-        reads.right, reads.wrong = reads.right + right, reads.wrong + (not right)
-        if not right:
-            print(f"   wrong: {path}: {status} {answer[:300]!r}")
-
-
-async def _read(ports: list[int], partition: int, ledger: Ledger, reads: _Reads) -> None:
-    rng, connections = random.Random(partition), [Connection(port) for port in ports]
-    while not ledger.stop:
-        rank = rng.randint(1, _STILL_ROWS)
-        board, connection = f"/v1/leaderboards/{_still(partition)}", rng.choice(connections)
-        ranked = rng.random() < 0.5
-        path = f"{board}/entries/owner-{rank}/positions?columns=xp&rank=exact"
-        path = path if ranked else f"{board}/rankings/xp?limit={_TOP}"
-        try:
-            status, answer = await connection.call("GET", path)
-        except (OSError, EOFError):
-            status, answer = 503, b""
-        if status == 503:
-            reads.refused += 1
-            await asyncio.sleep(0.02)
-            continue
-        found = json.loads(answer)
-        if ranked:
-            right = status == 200 and found["positions"][0]["rank"] == rank
-        else:
-            right = status == 200 and [each["owner"] for each in found["entries"]] == [
-                f"owner-{each}" for each in range(1, _TOP + 1)
-            ]
-        now_s = time.monotonic()
+        right, now_s = status == 200 and _is_right(kind, rank, found), time.monotonic()
         reads.longest_gap_s = max(reads.longest_gap_s, now_s - (reads.last_s or now_s))
         reads.last_s, reads.right, reads.wrong = now_s, reads.right + right, reads.wrong + (not right)
         if not right:
@@ -212,17 +189,17 @@ async def _run(
 ) -> tuple[Ledger, list[_Reads], dict[str, _Reads], list[_Posts], list[float], Counter[str]]:
     ledger = Ledger()
     await _fill(ports[0], partitions)
-    spread = {kind: _Reads() for kind in ("by value", "by owner", "exact", "top")}
+    spread = {kind: _Reads() for kind in _KINDS}
     reads, posts = [_Reads() for _ in range(partitions)], [_Posts() for _ in range(partitions)]
     async with asyncio.TaskGroup() as group:
         for index in range(PROCESSES * POSTERS):
             first = index % PROCESSES
             group.create_task(post_until_stopped([*ports[first:], *ports[:first]], f"client-{index}", OWNERS, ledger))
         for partition in range(partitions):
-            group.create_task(_read(ports, partition, ledger, reads[partition]))
+            group.create_task(_read(ports, _still(partition), ("exact", "top"), ledger, reads[partition]))
             group.create_task(_probe(ports, partition, ledger, posts[partition]))
         for kind, each in spread.items():
-            group.create_task(_read_spread(ports, kind, ledger, each, partitions))
+            group.create_task(_read(ports, _SPREAD, [kind], ledger, each))
         ended = await _disturb(options, ledger)
     back_s = [max(each.first_after_s(end_s) for end_s in ended) for each in posts]
     return ledger, reads, spread, posts, back_s, await audit_store(ports[0], ledger, resent_max=RESENT_MAX)
@@ -248,25 +225,22 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     )
     for kind, each in spread.items():
         print(*(f"   {kind} refused {count} times: {detail}" for detail, count in each.details.items()), sep="\n")
+    refused = {segment_of(owner, partitions) for owner in spread["by owner"].owners}
     print_ledger(ledger, options.rounds * options.seconds)
     return [
-        report.Bar("accepted posts lost", faults["lost"], 0, at_most=True),
-        report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
-        report.Bar("post ids forgotten", faults["forgotten"], 0, at_most=True),
+        *fault_bars(ledger, faults),
         report.Bar("wrong ranks and pages", sum(each.wrong for each in [*reads, *spread.values()]), 0, at_most=True),
         report.Bar("refused ranks by value of a board with segments", spread["by value"].refused, 0, at_most=True),
-        report.Bar("segments whose owners were refused an estimate", len(spread["by owner"].segments), None),
-        report.Bar("deadlocks that a client was told of", ledger.refused_for("deadlock"), 0, at_most=True),
+        report.Bar("segments whose owners were refused an estimate", len(refused), None),
         report.Bar("slowest first post after a disturbance", max(back_s), _BACK_S_MAX, " s", at_most=True),
         report.Bar("longest post", max(post.longest_s for post in posts), None, " s"),
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__, seconds=10, rounds=5)
-    title = f"{PROCESSES} processes on several partitions, disturbed {options.rounds} times by {options.during!r}"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure,
+        __doc__,
+        f"{PROCESSES} processes on several partitions, disturbed {{rounds}} times by {{during!r}}",
+        seconds=10,
+    )

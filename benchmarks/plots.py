@@ -7,13 +7,14 @@ is asked for the rank of every value of the board and of the next key after each
 worst error in a small range of ranks, never a mean.
 """
 
-import csv
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log10
 from pathlib import Path
+from typing import Any
 
+from benchmarks.curve_boards import read_scores
 from benchmarks.options import parse_options
 from benchmarks.plain_curves import PlainBoard
 from predictor import AsOf, KnotRanks, LiveCounts, LiveCurve
@@ -36,11 +37,6 @@ class Line:
     percents: list[float]
     worst_percent: float
     broken: int
-
-
-def read_scores(path: Path) -> dict[str, int]:
-    with path.open(newline="") as file:
-        return {row["id"]: int(row["score"]) for row in csv.DictReader(file)}
 
 
 def error_line(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: int = 0) -> Line:
@@ -83,13 +79,18 @@ def month_later_lines(before: dict[str, int], after: dict[str, int]) -> list[Lin
     return [error_line(label, board, curve, past_rank=COUNTED_TOP) for label, curve in curves.items()]
 
 
-def draw_picture(lines: Sequence[Line], title: str, path: Path, *, counted_top: int = 0) -> None:
-    """Draw one picture: error by rank, on logarithmic axes. The ranks up to `counted_top` are shaded."""
+def new_figure(width_inches: float, height_inches: float) -> Any:
+    """Return an empty picture, which is written as the same SVG file each time."""
     import matplotlib
     from matplotlib.figure import Figure
 
     matplotlib.rcParams |= {"svg.hashsalt": "rankcurve", "svg.fonttype": "none", "font.family": "sans-serif"}
-    figure = Figure(figsize=SIZE_INCHES, layout="constrained")
+    return Figure(figsize=(width_inches, height_inches), layout="constrained")
+
+
+def draw_picture(lines: Sequence[Line], title: str, path: Path, *, counted_top: int = 0) -> None:
+    """Draw one picture: error by rank, on logarithmic axes. The ranks up to `counted_top` are shaded."""
+    figure = new_figure(*SIZE_INCHES)
     axes = figure.subplots()
     for line in lines:
         past = f" past rank {counted_top:,}" if counted_top else ""
@@ -107,13 +108,6 @@ def draw_picture(lines: Sequence[Line], title: str, path: Path, *, counted_top: 
     figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def print_figures(lines: Iterable[Line], path: Path) -> None:
-    for line in lines:
-        print(
-            f"{path.name}: {line.label}: worst {line.worst_percent:.3g} %, {line.broken} points outside their bracket"
-        )
-
-
 def main() -> int:
     options = parse_options(__doc__)
     if options.data is None:
@@ -129,7 +123,8 @@ def main() -> int:
     for name, (lines, title) in pictures.items():
         live = name == LIVE_PICTURE
         draw_picture(lines, title, options.folder / name, counted_top=COUNTED_TOP if live else 0)
-        print_figures(lines, options.folder / name)
+        for line in lines:
+            print(f"{name}: {line.label}: worst {line.worst_percent:.3g} %, {line.broken} points outside their bracket")
     return 0
 
 

@@ -13,7 +13,6 @@ that of the ten best rows 75 %, and 80 % if they are unchanged. With 256 connect
 
 import asyncio
 import random
-import sys
 import urllib.request
 from bisect import bisect_right
 from pathlib import Path
@@ -21,17 +20,13 @@ from pathlib import Path
 from benchmarks import load, report
 from benchmarks.boards import BOARD, COLUMN, draw_values, owner_at, prepare_store
 from benchmarks.client import BadAnswerError, Connection, for_each
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.servers import serve_file, serve_hello
 
 _CHECKED = 500
 FEW, MANY = 32, 256
-_BARS = {
-    "positions": 0.6,
-    "around": 0.3,
-    "top 10": 0.75,
-    "top 10 unchanged": 0.8,
-}  # by what is read: the least share of hello-world's rate
+# By what is read: the least share of hello-world's rate.
+_BARS = {"positions": 0.6, "around": 0.3, "top 10": 0.75, "top 10 unchanged": 0.8}
 
 
 async def check_positions(port: int, rows: int) -> dict[str, int]:
@@ -70,45 +65,31 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         methods = asyncio.run(check_positions(server.port, options.rows))
         print(f"   {sum(methods.values())} answers checked against ranks computed apart; methods: {methods}")
         entries = f"/v1/leaderboards/{BOARD}/entries/"
-        positions = load.Target(server.url, entries, "/positions", rows=options.rows)
+        around = f"/around?column={COLUMN}&better=5&worse=5"
         top = f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}?limit=10"
         targets = {
-            f"positions, {FEW}": positions,
-            f"around, {FEW}": load.Target(
-                server.url, entries, f"/around?column={COLUMN}&better=5&worse=5", rows=options.rows
-            ),
-            f"top 10, {FEW}": load.Target(server.url, top),
-            f"top 10 unchanged, {FEW}": load.Target(server.url, top, known=_read_tag(server.url + top)),
-            f"hello, {FEW}": load.Target(baseline.url, "/hello"),
-            f"positions, {MANY}": positions,
+            "positions": load.Target(server.url, entries, "/positions", rows=options.rows),
+            "around": load.Target(server.url, entries, around, rows=options.rows),
+            "top 10": load.Target(server.url, top),
+            "top 10 unchanged": load.Target(server.url, top, known=_read_tag(server.url + top)),
+            "hello": load.Target(baseline.url, "/hello"),
         }
         contestants = {
-            name: load.wrk_contestant(
-                target, connections=MANY if name.endswith(str(MANY)) else FEW, seconds=options.seconds
-            )
+            name: load.wrk_contestant(target, connections=FEW, seconds=options.seconds)
             for name, target in targets.items()
         }
-        figures = load.run_alternately(contestants, rounds=options.rounds)
+        many = f"positions, {MANY} connections"
+        contestants[many] = load.wrk_contestant(targets["positions"], connections=MANY, seconds=options.seconds)
+        figures = load.compare(contestants, rounds=options.rounds)
         resident_mib = server.resident_mib()
-    report.print_table(load.COLUMNS, [load.table_row(f"{name} connections", found) for name, found in figures.items()])
-    few, many, hello = (figures[name] for name in (f"positions, {FEW}", f"positions, {MANY}", f"hello, {FEW}"))
+    ratios = {name: load.median_ratio(figures[name], figures["hello"]) for name in _BARS}
+    crowded = load.median_ratio(figures[many], figures["positions"])
     return [
-        *(
-            report.Bar(
-                f"{name} / hello-world, {FEW} connections", load.median_ratio(figures[f"{name}, {FEW}"], hello), bar
-            )
-            for name, bar in _BARS.items()
-        ),
-        report.Bar(f"positions at {MANY} / at {FEW} connections", load.median_ratio(many, few), 0.9),
+        *(report.Bar(f"{name} / hello-world, {FEW} connections", ratios[name], bar) for name, bar in _BARS.items()),
+        report.Bar(f"positions at {MANY} / at {FEW} connections", crowded, 0.9),
         report.Bar("service resident memory", resident_mib, None, " MiB"),
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__)
-    title = f"positions: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "positions: {rows:,} rows, {rounds} rounds of {seconds:g} s")

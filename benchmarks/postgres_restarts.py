@@ -12,7 +12,6 @@ acknowledges a post at most 5 s after the server takes connections again.
 
 import asyncio
 import contextlib
-import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -23,8 +22,8 @@ from typing import TypeVar
 
 from benchmarks import report
 from benchmarks.boards import board_spec, create_board
-from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit_store, post_until_stopped
-from benchmarks.options import Options, parse_options
+from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit_store, fault_bars, post_until_stopped, print_ledger
+from benchmarks.options import Options
 from benchmarks.servers import serve_store
 from tests.servers import DURABLE, PostgresServer, postgres
 
@@ -113,10 +112,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     )
     print_ledger(ledger, options.seconds)
     return [
-        report.Bar("accepted posts lost", faults["lost"], 0, at_most=True),
-        report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
-        report.Bar("post ids forgotten", faults["forgotten"], 0, at_most=True),
-        report.Bar("deadlocks that a client was told of", ledger.refused_for("deadlock"), 0, at_most=True),
+        *fault_bars(ledger, faults),
         report.Bar("slowest first post after a restart", max(max(row) for row in back_s), 5, " s", at_most=True),
         report.Bar("deadlocks that the server saw", deadlocks, None),
         report.Bar("restarts", len(attack.back_at), _RESTARTS),
@@ -125,19 +121,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def print_ledger(ledger: Ledger, seconds: float) -> None:
-    print(f"\n   {ledger.count():,} posts settled: {dict(ledger.statuses)}, {ledger.count() / seconds:,.0f} a second;")
-    print(f"   {ledger.retries:,} requests sent again:")
-    for detail, count in ledger.refusals.most_common(12):
-        print(f"   {count:8,}  {detail[:150]}")
-
-
-def main() -> int:
-    options = parse_options(__doc__, seconds=120)
-    title = f"PostgreSQL restarted {_RESTARTS} times in {options.seconds:.0f} s, back-ends ended every"
-    title += f" {_TERMINATE_EVERY_S:.0f} s: {PROCESSES} processes x {POSTERS} posters, {len(OWNERS):,} owners"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure,
+        __doc__,
+        f"PostgreSQL restarted {_RESTARTS} times in {{seconds:.0f}} s: {PROCESSES} processes x {POSTERS} posters",
+        seconds=120,
+    )

@@ -11,12 +11,11 @@ up: no more posts wait than are sent in 5 seconds. Nothing is lost, applied twic
 
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.options import Options, parse_options
-from benchmarks.queued_posts import SECONDS_MIN, attack_queue
+from benchmarks.options import Options
+from benchmarks.queued_posts import attack_queue
 
 _SENT_PER_S = 10_000
 _CASES = {"quiet": "", "one core busy": shlex.join([sys.executable, "-c", "while True: pass"])}
@@ -38,12 +37,11 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     return [*bars, report.Bar("posts lost, applied twice or out of order", faults, 0, at_most=True)]
 
 
-def main() -> int:
-    options = parse_options(__doc__, rows=100_000, seconds=60)
-    options = replace(options, seconds=max(options.seconds, SECONDS_MIN))
-    title = f"queued latency: {options.rows:,} owners, {_SENT_PER_S:,}/s for {options.seconds:g} s, twice"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure,
+        __doc__,
+        f"queued latency: {{rows:,}} owners, {_SENT_PER_S:,}/s for {{seconds:g}} s, twice",
+        rows=100_000,
+        seconds=60,
+    )

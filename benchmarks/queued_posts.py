@@ -20,7 +20,6 @@ import random
 import signal
 import statistics
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ import asyncpg
 from benchmarks import report
 from benchmarks.boards import BOARD, create_board, owner_at
 from benchmarks.client import BadAnswerError, Connection
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.servers import POSTGRES_SETTINGS, Server, serve_jobs, serve_store
 from tests.servers import postgres
 
@@ -51,7 +50,7 @@ _LOOK_EVERY_S = 0.05
 _DRAIN_S_MAX = 60.0
 _WAITING_EVERY_S = 0.15
 _AGE_S_MAX = 5.0
-SECONDS_MIN = 3.0  # shorter runs have no whole second to measure, so they become as long as this
+_SECONDS_MIN = 3.0  # shorter runs have no whole second to measure, so they become as long as this
 _SPEC: dict[str, Any] = {
     "columns": [
         {"name": "xp", "sorted": True, "merge": "sum"},
@@ -205,18 +204,14 @@ async def run_attack(
         group.create_task(record_applied(database, seen, until_s))
         group.create_task(record_waiting(url, posted, seen, until_s))
         group.create_task(kill_workers(workers, seen, until_s))
-    await wait_until_empty(database)
+    emptied_by_s = time.monotonic() + _DRAIN_S_MAX
+    while await database.fetchval("SELECT count(*) FROM ingest_blocks"):
+        if time.monotonic() > emptied_by_s:
+            raise BadAnswerError(f"the queue was not empty after {_DRAIN_S_MAX:g} s")
+        await asyncio.sleep(0.1)
     faults = await audit_board(database, posted)
     await database.close()
     return posted, seen, faults
-
-
-async def wait_until_empty(database: Any) -> None:
-    until_s = time.monotonic() + _DRAIN_S_MAX
-    while await database.fetchval("SELECT count(*) FROM ingest_blocks"):
-        if time.monotonic() > until_s:
-            raise BadAnswerError(f"the queue was not empty after {_DRAIN_S_MAX:g} s")
-        await asyncio.sleep(0.1)
 
 
 async def audit_board(database: Any, posted: Posted) -> dict[str, int]:
@@ -263,6 +258,7 @@ class Outcome:
 
 def attack_queue(options: Options, folder: Path, *, sent_per_s: int, during: str) -> Outcome:
     """Send posts to a new store, kill workers meanwhile, and print and return what came of it."""
+    options = replace(options, seconds=max(options.seconds, _SECONDS_MIN))
     with postgres(POSTGRES_SETTINGS) as cluster, ExitStack() as stack:
         url = cluster.url()
         server = stack.enter_context(serve_store(url, folder, jobs="none"))
@@ -272,25 +268,16 @@ def attack_queue(options: Options, folder: Path, *, sent_per_s: int, during: str
             posted, seen, faults = asyncio.run(run_attack(server.port, url, workers, options, sent_per_s))
     steady = seen.per_s[2:] or seen.per_s
     latency = sorted(seen.latency_s)
+    p50, p99 = latency[len(latency) // 2], latency[-len(latency) // 100]
     report.print_table(
         ("", "posts/s", "lowest second", "refused", "p50 s", "p99 s", "longest s"),
-        [
-            [
-                "queued",
-                statistics.fmean(steady),
-                min(steady),
-                posted.refused,
-                latency[len(latency) // 2],
-                latency[-len(latency) // 100],
-                latency[-1],
-            ]
-        ],
+        [["queued", statistics.fmean(steady), min(steady), posted.refused, p50, p99, latency[-1]]],
     )
     print(
         f"   {posted.accepted:,} accepted, {seen.kills} kills, senders at most {posted.late_s:.2f} s behind their pace"
     )
     faults["went back"] = seen.disordered
-    return Outcome(steady, latency[-len(latency) // 100], seen.waiting_most, faults)
+    return Outcome(steady, p99, seen.waiting_most, faults)
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
@@ -308,13 +295,11 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__, rows=100_000, seconds=1_800)
-    options = replace(options, seconds=max(options.seconds, SECONDS_MIN))
-    sent = f"{SENT_PER_S:,}/s for {options.seconds:g} s"
-    title = f"queued posts: {options.rows:,} owners, {sent}, a worker killed every 10 s"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure,
+        __doc__,
+        f"queued posts: {{rows:,}} owners, {SENT_PER_S:,}/s for {{seconds:g}} s, a worker killed every 10 s",
+        rows=100_000,
+        seconds=1_800,
+    )

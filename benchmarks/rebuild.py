@@ -10,57 +10,30 @@ Bar: no row differs. The rate in posts/s is only reported.
 """
 
 import asyncio
-import sqlite3
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-
-import asyncpg
 
 from benchmarks import report
 from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, board_spec, create_board, draw_batches, send_batches
-from benchmarks.options import Options, parse_options
-from benchmarks.servers import POSTGRES_SETTINGS, Server, rankcurve_command, serve_file, serve_store
+from benchmarks.options import Options
+from benchmarks.servers import POSTGRES_SETTINGS, rankcurve_command, run_sql, serve_store
+from service.stores import SQLITE_PREFIX
 from tests.servers import postgres
 
 _OWNERS_RATIO = 0.25  # number of owners / number of posts: an owner gets four posts on average
 
-Execute = Callable[[str], list[tuple[object, ...]]]
 
-
-def _on_sqlite(path: Path) -> Execute:
-    def execute(sql: str) -> list[tuple[object, ...]]:
-        with closing(sqlite3.connect(path)) as connection, connection:
-            return connection.execute(sql).fetchall()
-
-    return execute
-
-
-def _on_postgres(url: str) -> Execute:
-    async def execute(sql: str) -> list[tuple[object, ...]]:
-        connection = await asyncpg.connect(url)
-        try:
-            return [tuple(row) for row in await connection.fetch(sql)]
-        finally:
-            await connection.close()
-
-    return lambda sql: asyncio.run(execute(sql))
-
-
-def _measure_store(
-    name: str, store: str, server: Server, bodies: Sequence[bytes], execute: Execute
-) -> list[report.Bar]:
-    with server:
+def _measure_store(name: str, store: str, folder: Path, bodies: Sequence[bytes]) -> list[report.Bar]:
+    execute = partial(run_sql, store)
+    with serve_store(store, folder) as server:
         asyncio.run(create_board(server.port, BOARD, board_spec([COLUMN])))
         asyncio.run(send_batches(server.port, BOARD, bodies, size=BATCH))
-    tables = (
-        "sqlite_master WHERE type = 'table' AND name" if store.startswith("sqlite") else "pg_tables WHERE tablename"
-    )
-    column = "name" if store.startswith("sqlite") else "tablename"
-    [[table]] = execute(f"SELECT {column} FROM {tables} LIKE 'entries_%'")
+    catalog = "name FROM sqlite_master WHERE type = 'table' AND name"
+    catalog = catalog if store.startswith(SQLITE_PREFIX) else "tablename FROM pg_tables WHERE tablename"
+    [[table]] = execute(f"SELECT {catalog} LIKE 'entries_%'")
     before = execute(f"SELECT * FROM {table} ORDER BY owner")
     execute(f"DELETE FROM {table} WHERE owner LIKE '%7'")
     posts, lost = len(bodies) * BATCH, len(before) - len(execute(f"SELECT * FROM {table}"))
@@ -81,18 +54,10 @@ def _measure_store(
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     owners = max(BATCH, round(options.rows * _OWNERS_RATIO))
     bodies = [batch_body(batch) for batch in draw_batches(owners, seed=1, count=options.rows // BATCH)]
-    path = folder / "board.db"
-    bars = _measure_store("SQLite", f"sqlite:///{path}", serve_file(path), bodies, _on_sqlite(path))
+    bars = _measure_store("SQLite", f"{SQLITE_PREFIX}{folder}/board.db", folder, bodies)
     with postgres(POSTGRES_SETTINGS) as cluster:
-        url = cluster.url()
-        bars += _measure_store("PostgreSQL", url, serve_store(url, folder), bodies, _on_postgres(url))
-    return bars
-
-
-def main() -> int:
-    options = parse_options(__doc__, rows=1_000_000)
-    return report.run_benchmark(options, f"rebuild: a journal of {options.rows:,} posts", measure)
+        return bars + _measure_store("PostgreSQL", cluster.url(), folder, bodies)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "rebuild: a journal of {rows:,} posts")

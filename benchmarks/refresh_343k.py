@@ -10,14 +10,13 @@ Bars: one column at most 25 ms, all six at most 400 ms.
 
 import asyncio
 import statistics
-import sys
 import time
 from pathlib import Path
 
 from benchmarks import report
 from benchmarks.boards import BOARD, board_spec, column_names, prepare_store
 from benchmarks.client import Connection
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.servers import serve_file
 
 _COLUMNS = 6
@@ -62,11 +61,11 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__, rows=343_000, rounds=15)
-    title = f"refresh: {options.rows:,} rows x {_COLUMNS} columns, 1,000 samples, {options.rounds} rounds"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure,
+        __doc__,
+        f"refresh: {{rows:,}} rows x {_COLUMNS} columns, 1,000 samples, {{rounds}} rounds",
+        rows=343_000,
+        rounds=15,
+    )

@@ -11,12 +11,14 @@ import platform
 import sqlite3
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NoReturn
 
-from benchmarks.options import Options, working_folder
+from benchmarks.options import Options, parse_options, working_folder
 
 _SYNCS = 100
 _LIBRARIES = ("aiohttp", "uvloop", "aiosqlite", "msgspec", "redis", "hiredis")
@@ -124,19 +126,27 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -
         )
 
 
-def run_benchmark(options: Options, title: str, measure: Callable[[Options, Path], Sequence[Bar]]) -> int:
-    """Run one benchmark in a new folder, and print heading, figures and bars. Return the exit status."""
+def run_program(
+    measure: Callable[[Options, Path], Sequence[Bar]],
+    doc: str | None,
+    title: str,
+    *,
+    rows: int = 1_000_000,
+    seconds: float = 5,
+    rounds: int = 5,
+) -> NoReturn:
+    """Run a benchmark as a program: parse its options, measure in a new folder, and print heading, figures and bars.
+
+    `title` may name options in braces. `rows`, `seconds` and `rounds` are the benchmark's own defaults. The exit status
+    is 0 if all bars are met, else 1.
+    """
+    options = parse_options(doc, rows=rows, seconds=seconds, rounds=rounds)
     with working_folder(options) as folder:
-        print_heading(title, folder)
+        print_heading(title.format_map(asdict(options)), folder)
         bars = measure(options, folder)
         if options.figures is not None:
             options.figures.write_text(json.dumps({bar.name: bar.measured for bar in bars}), encoding="utf-8")
-        return print_verdict(bars)
-
-
-def print_verdict(bars: Sequence[Bar]) -> int:
-    """Print the bars. Return the exit status: 0 if all bars are met, else 1."""
     print()
     for bar in bars:
         print(f"   {bar.line()}", flush=True)
-    return 0 if all(bar.met for bar in bars) else 1
+    sys.exit(0 if all(bar.met for bar in bars) else 1)

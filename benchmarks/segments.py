@@ -11,7 +11,6 @@ top and rows around an owner at most 3 times slower; batches of 1,000 posts at l
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -19,11 +18,12 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import load, report
-from benchmarks.boards import BATCH, COLUMN, batch_body, board_spec, create_board, draw_batches, send_batches
+from benchmarks.batch_posts import through_http
+from benchmarks.boards import BATCH, COLUMN, board_spec, create_board
 from benchmarks.bulk import load_rows
-from benchmarks.client import Connection
+from benchmarks.client import call_service
 from benchmarks.journal_partitions import prepare_store
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.positions import FEW, MANY
 from benchmarks.servers import POSTGRES_SETTINGS, serve_store
 from tests.servers import postgres
@@ -52,9 +52,8 @@ def _prepare_board(url: str, folder: Path, board: str, segments: int, rows: int)
 
 async def _refresh(port: int, board: str) -> float:
     """Refresh the board's curve. Return the seconds until the answer."""
-    connection, begun = Connection(port), time.perf_counter()
-    answer = await connection.call_ok("POST", f"/v1/leaderboards/{board}/rankings/{COLUMN}/refresh")
-    connection.close()
+    begun = time.perf_counter()
+    answer = await call_service(port, "POST", f"/v1/leaderboards/{board}/rankings/{COLUMN}/refresh")
     took_s = time.perf_counter() - begun
     print(f"   {board}: refreshed in {took_s:.1f} s, certificate {answer['certificate']}", flush=True)
     return took_s
@@ -67,19 +66,6 @@ def _reader(
     path = f"/v1/leaderboards/{board}{path}"
     target = load.Target(url, path) if after is None else load.Target(url, path, after, rows=rows)
     return load.wrk_contestant(target, connections=connections, seconds=seconds)
-
-
-def _poster(port: int, board: str, rows: int, count: int, *, with_ids: bool) -> Callable[[int], load.Figure]:
-    def contestant(number: int) -> load.Figure:
-        bodies = [
-            batch_body(batch, post_id_prefix=f"{board}/{number}/{index}" if with_ids else None)
-            for index, batch in enumerate(draw_batches(rows, seed=number, count=count))
-        ]
-        begun = time.perf_counter()
-        asyncio.run(send_batches(port, board, bodies, size=BATCH))
-        return load.Figure(count * BATCH / (time.perf_counter() - begun))
-
-    return contestant
 
 
 def _compare(url: str, folder: Path, options: Options) -> list[report.Bar]:
@@ -105,7 +91,10 @@ def _compare(url: str, folder: Path, options: Options) -> list[report.Bar]:
                     bars.append(report.Bar(slower, 1 / ratio, _SLOWER_MAX, at_most=True))
         count = max(4, round(options.seconds * 4))
         for with_ids in (False, True):
-            posters = {board: _poster(server.port, board, options.rows, count, with_ids=with_ids) for board in boards}
+            posters = {
+                board: through_http(server.port, options.rows, count, board=board, with_ids=with_ids)
+                for board in boards
+            }
             title = f"batches of {BATCH:,}{' with post ids' if with_ids else ''}"
             ratio = _run(title, posters, options.rounds)
             bars.append(report.Bar(f"{title}: rate of {_SEGMENTS} segments / one", ratio, 0.8))
@@ -114,9 +103,8 @@ def _compare(url: str, folder: Path, options: Options) -> list[report.Bar]:
 
 def _run(title: str, contestants: dict[str, Callable[[int], load.Figure]], rounds: int) -> float:
     """Return how fast the board of several segments is, divided by the board of one."""
-    figures = load.run_alternately(contestants, rounds=rounds)
-    rows = [load.table_row(f"{title}: {name}", found) for name, found in figures.items()]
-    report.print_table(load.COLUMNS, rows)
+    print(f"   {title}:")
+    figures = load.compare(contestants, rounds=rounds)
     return load.median_ratio(figures["several"], figures["one"])
 
 
@@ -132,10 +120,8 @@ def _fill_large(url: str, folder: Path, options: Options) -> list[report.Bar]:
     ]
     with serve_store(url, folder, jobs="none") as front:
         for read in _READS:
-            figures = load.run_alternately(
-                {read: _reader(front.url, "large", read, options.rows, options.seconds)}, rounds=options.rounds
-            )
-            report.print_table(load.COLUMNS, [load.table_row(read, figures[read])])
+            reader = _reader(front.url, "large", read, options.rows, options.seconds)
+            figures = load.compare({read: reader}, rounds=options.rounds)
             bars.append(report.Bar(f"{read}, per second", load.median_per_s(figures[read]), None))
         for rank in (1_000_000, options.rows // 2):
             page = partial(load.run_wrk, connections=1, seconds=options.seconds, seed=1)
@@ -156,10 +142,5 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         return _compare(url, folder, options)
 
 
-def main() -> int:
-    options = parse_options(__doc__)
-    return report.run_benchmark(options, f"segments: {options.rows:,} rows, {options.rounds} rounds", measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "segments: {rows:,} rows, {rounds} rounds")

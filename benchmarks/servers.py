@@ -4,20 +4,26 @@ Each process is a context manager, and has a loopback port and a process group o
 statement ends the process.
 """
 
+import asyncio
 import contextlib
 import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import asyncpg
 
 from benchmarks.client import HOST, call_once
+from service.stores import SQLITE_PREFIX
 from tests.servers import DURABLE
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -115,11 +121,8 @@ class Server:
         status, _ = call_once(self.port, "GET", self._ready_path)
         return status == 200
 
-    def log_text(self) -> str:
-        return self._log.read_text(errors="replace") if self._log.exists() else ""
-
     def log_end(self) -> str:
-        return self.log_text()[-600:]
+        return self._log.read_text(errors="replace")[-600:] if self._log.exists() else ""
 
     def stop(self, signal_number: int = signal.SIGTERM) -> int | None:
         """Send a signal to the process group, and wait until the process ends. Kill the group if this takes too long.
@@ -175,24 +178,17 @@ class Server:
         self.stop(signal.SIGKILL if kind else signal.SIGTERM)
 
 
-def serve_file(
-    store: Path, *, jobs: str = "embedded", environment: Mapping[str, str] | None = None, port: int | None = None
-) -> Server:
+def serve_file(store: Path, *, jobs: str = "embedded", environment: Mapping[str, str] | None = None) -> Server:
     """Return a server that runs `rankcurve serve` on the SQLite file `store`."""
-    url, folder = f"sqlite:///{store.resolve()}", store.resolve().parent
-    return serve_store(url, folder, jobs=jobs, environment=environment, port=port)
+    store = store.resolve()
+    return serve_store(f"{SQLITE_PREFIX}{store}", store.parent, jobs=jobs, environment=environment)
 
 
 def serve_store(
-    url: str,
-    folder: Path,
-    *,
-    jobs: str = "embedded",
-    environment: Mapping[str, str] | None = None,
-    port: int | None = None,
+    url: str, folder: Path, *, jobs: str = "embedded", environment: Mapping[str, str] | None = None
 ) -> Server:
     """Return a server that runs `rankcurve serve` on the store at `url`. The log is written to `folder`."""
-    port = port or free_port()
+    port = free_port()
     command = [*rankcurve_command(), "serve", "--host", HOST, "--port", str(port), "--store", url, "--jobs", jobs]
     return Server(command, folder, port=port, ready_path="/readyz", environment=environment)
 
@@ -208,6 +204,22 @@ def serve_jobs(url: str, folder: Path, *, environment: Mapping[str, str] | None 
 def rankcurve_command() -> list[str]:
     """Return the command that starts `rankcurve` from the tree on PYTHONPATH, which the console script ignores."""
     return [sys.executable, "-P", "-m", "service.cli"]
+
+
+def run_sql(store_url: str, sql: str) -> list[tuple[Any, ...]]:
+    """Run one statement on the database of a store, not through the service. Return its rows."""
+    if store_url.startswith(SQLITE_PREFIX):
+        with closing(sqlite3.connect(store_url.removeprefix(SQLITE_PREFIX))) as connection, connection:
+            return connection.execute(sql).fetchall()
+
+    async def fetch() -> list[tuple[Any, ...]]:
+        database = await asyncpg.connect(store_url)
+        try:
+            return [tuple(row) for row in await database.fetch(sql)]
+        finally:
+            await database.close()
+
+    return asyncio.run(fetch())
 
 
 def serve_hello(folder: Path) -> Server:

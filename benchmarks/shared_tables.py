@@ -12,7 +12,6 @@ as long with 10,000 small boards as with 10. An idle service with 10,000 boards 
 import asyncio
 import random
 import statistics
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -21,8 +20,8 @@ from typing import Any
 from benchmarks import report
 from benchmarks.boards import board_spec, column_names, draw_values, owner_at
 from benchmarks.bulk import add_entries
-from benchmarks.client import Connection
-from benchmarks.options import Options, parse_options
+from benchmarks.client import Connection, call_service
+from benchmarks.options import Options
 from benchmarks.servers import serve_file
 from config import load
 from service.stores import open_store
@@ -45,12 +44,10 @@ _FAMILY_SPEC: dict[str, Any] = {**board_spec(["xp"]), "periods": ["all"], "facet
 
 
 async def _put_large(port: int) -> None:
-    connection = Connection(port)
     for table, names in _LARGE.items():
         for name in names:
             body = {**board_spec(column_names(_COLUMNS)), "table": table, "predictor": {"method": "skip"}}
-            await connection.call_ok("PUT", f"/v1/leaderboards/{name}", body)
-    connection.close()
+            await call_service(port, "PUT", f"/v1/leaderboards/{name}", body)
 
 
 async def _load_large(path: Path, rows: int) -> None:
@@ -88,8 +85,7 @@ async def _time_refreshes(port: int, rounds: int) -> dict[str, list[float]]:
 
 
 async def _fill_small(port: int, first: int, past: int) -> None:
-    connection = Connection(port)
-    await connection.call_ok("PUT", f"/v1/families/{_FAMILY}", _FAMILY_SPEC)
+    await call_service(port, "PUT", f"/v1/families/{_FAMILY}", _FAMILY_SPEC)
     chosen = random.Random(first)
     posts = [
         {"owner": owner_at(index), "stats": {"xp": chosen.randrange(1_000)}, "facets": {"org": str(org)}}
@@ -97,8 +93,7 @@ async def _fill_small(port: int, first: int, past: int) -> None:
         for index in range(_OWNERS)
     ]
     for start in range(0, len(posts), 5_000):
-        await connection.call_ok("POST", f"/v1/families/{_FAMILY}/posts", {"posts": posts[start : start + 5_000]})
-    connection.close()
+        await call_service(port, "POST", f"/v1/families/{_FAMILY}/posts", {"posts": posts[start : start + 5_000]})
 
 
 async def _time_views(port: int, boards: int, seed: int) -> dict[str, float]:
@@ -115,22 +110,27 @@ async def _time_views(port: int, boards: int, seed: int) -> dict[str, float]:
     return {name: statistics.median(each) for name, each in took.items()}
 
 
-def _measure_small(options: Options, folder: Path) -> tuple[list[dict[str, float]], list[dict[str, float]], float]:
+def _measure_small(options: Options, folder: Path) -> list[report.Bar]:
+    ratios: dict[str, list[float]] = {"page": [], "positions": []}
     with serve_file(folder / "few.db") as few, serve_file(folder / "many.db") as many:
         asyncio.run(_fill_small(few.port, 0, _FEW))
         for start in range(0, _MANY, 1_000):
             asyncio.run(_fill_small(many.port, start, start + 1_000))
-        by_few, by_many = [], []
         for number in range(options.rounds + 1):
-            one = asyncio.run(_time_views(few.port, _FEW, number))
-            other = asyncio.run(_time_views(many.port, _MANY, number))
-            if number:
-                by_few.append(one)
-                by_many.append(other)
+            by_few = asyncio.run(_time_views(few.port, _FEW, number))
+            by_many = asyncio.run(_time_views(many.port, _MANY, number))
+            print(f"   median ms with {_FEW} boards {by_few}, with {_MANY:,} {by_many}")
+            for view in ratios if number else ():  # round 0 only warms up
+                ratios[view].append(by_many[view] / by_few[view])
         time.sleep(_SETTLED_S)
         before = many.cpu_s()
         time.sleep(_IDLE_S)
-        return by_few, by_many, (many.cpu_s() - before) / _IDLE_S
+        idle = 100 * (many.cpu_s() - before) / _IDLE_S
+    slowest = max(statistics.median(found) for found in ratios.values())
+    return [
+        report.Bar(f"view of one of {_MANY:,} boards / of {_FEW}", slowest, 1.3, at_most=True),
+        report.Bar(f"idle with {_MANY:,} boards, of a core", idle, 1, " %", at_most=True),
+    ]
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
@@ -146,31 +146,12 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         ("all six columns", "ms", "lowest", "highest"),
         [(name, 1000 * statistics.median(each), 1000 * min(each), 1000 * max(each)) for name, each in took.items()],
     )
-    by_few, by_many, idle = _measure_small(options, folder)
-    report.print_table(
-        ("view", f"ms, {_FEW} boards", f"ms, {_MANY:,} boards"),
-        [
-            (name, statistics.median(each[name] for each in by_few), statistics.median(each[name] for each in by_many))
-            for name in by_few[0]
-        ],
-    )
     ratio = statistics.median(one / other for one, other in zip(took["shared"], took["own"], strict=True))
-    views = [
-        statistics.median(many[name] / few[name] for few, many in zip(by_few, by_many, strict=True))
-        for name in by_few[0]
-    ]
-    return [
-        report.Bar("refresh, shared / own", ratio, 1.3, at_most=True),
-        report.Bar(f"view of one of {_MANY:,} boards / of {_FEW}", max(views), 1.3, at_most=True),
-        report.Bar(f"idle with {_MANY:,} boards, of a core", 100 * idle, 1, " %", at_most=True),
-    ]
-
-
-def main() -> int:
-    options = parse_options(__doc__, rows=343_000, rounds=5)
-    title = f"shared tables: 4 boards of {options.rows:,} x {_COLUMNS}, {_MANY:,} small ones, {options.rounds} rounds"
-    return report.run_benchmark(options, title, measure)
+    bars = [report.Bar("refresh, shared / own", ratio, 1.3, at_most=True)]
+    return bars + _measure_small(options, folder)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure, __doc__, f"4 boards of {{rows:,}} x {_COLUMNS}, {_MANY:,} small ones, {{rounds}} rounds", rows=343_000
+    )

@@ -14,7 +14,6 @@ Bars: no board differs from the model, no post counts in two periods of the same
 import asyncio
 import logging
 import random
-import sys
 import time
 from datetime import date
 from pathlib import Path
@@ -22,7 +21,7 @@ from pathlib import Path
 import structlog
 
 from benchmarks import report
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.servers import POSTGRES_SETTINGS
 from tests.schemas import fresh_schema
 from tests.servers import postgres
@@ -77,6 +76,8 @@ async def _play_stores(days: int, folder: Path, url: str) -> dict[str, list[floa
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
+    # A closing job logs a traceback each time it dies, thousands in a year. So this process logs critical events only.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     days = min(_YEAR_DAYS, max(2, options.rows // _ROWS_A_DAY))
     with postgres(POSTGRES_SETTINGS) as cluster:
         found = asyncio.run(_play_stores(days, folder, cluster.url()))
@@ -89,12 +90,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    # A closing job logs a traceback each time it dies, thousands in a year. So this process logs critical events only.
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    options = parse_options(__doc__, rows=_YEAR_DAYS * _ROWS_A_DAY)
-    return report.run_benchmark(options, "a simulated year, its days' edges and its clock changes", measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure, __doc__, "a simulated year, its days' edges and its clock changes", rows=_YEAR_DAYS * _ROWS_A_DAY
+    )

@@ -9,12 +9,11 @@ Bars: the rate of grouped posts is at least 3 times the rate with `RANKCURVE_GRO
 rate of hello-world.
 """
 
-import sys
 from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.boards import BOARD, COLUMN, copy_store, prepare_store
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from benchmarks.servers import serve_file, serve_hello
 
 CLIENTS = 64
@@ -36,8 +35,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             name: load.wrk_contestant(target, connections=CLIENTS, seconds=options.seconds)
             for name, target in targets.items()
         }
-        figures = load.run_alternately(contestants, rounds=options.rounds)
-    report.print_table(load.COLUMNS, [load.table_row(name, found) for name, found in figures.items()])
+        figures = load.compare(contestants, rounds=options.rounds)
     grouped = figures["posts, grouped"]
     return [
         report.Bar(
@@ -51,11 +49,5 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__)
-    title = f"single posts: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "single posts: {rows:,} rows, {rounds} rounds of {seconds:g} s")

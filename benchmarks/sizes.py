@@ -10,14 +10,9 @@ All figures are only reported; there is no bar.
 """
 
 import asyncio
-import sqlite3
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
-
-import asyncpg
 
 from benchmarks import report
 from benchmarks.boards import (
@@ -33,9 +28,10 @@ from benchmarks.boards import (
     refresh_columns,
     send_batches,
 )
-from benchmarks.options import Options, parse_options
-from benchmarks.servers import POSTGRES_SETTINGS, serve_file
+from benchmarks.options import Options
+from benchmarks.servers import POSTGRES_SETTINGS, run_sql, serve_file
 from querybuilder import col, select
+from service.stores import SQLITE_PREFIX
 from storage.schema.tables import CURVES
 from tests.schemas import fresh_schema
 from tests.servers import postgres
@@ -45,7 +41,7 @@ _COLUMNS = (1, 6)
 _IN_SQLITE = "SELECT i.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema i ON i.name = d.name GROUP BY 1"
 _IN_POSTGRES = (
     "SELECT relname, pg_total_relation_size(oid) FROM pg_class "
-    "WHERE relkind = 'r' AND relnamespace = $1::text::regnamespace"
+    "WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
 )
 
 
@@ -58,15 +54,8 @@ def _posts(rows: int, columns: int, *, ids: bool) -> Iterator[dict[str, object]]
 
 async def _read_table_bytes(service: Service) -> Mapping[str, int]:
     url = str(service.settings["store"])
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as reading:
-            return dict(reading.execute(_IN_SQLITE).fetchall())
-    connection = await asyncpg.connect(url)
-    try:
-        schema = await connection.fetchval("SELECT current_schema()")
-        return {row[0]: row[1] for row in await connection.fetch(_IN_POSTGRES, schema)}
-    finally:
-        await connection.close()
+    sql = _IN_SQLITE if url.startswith(SQLITE_PREFIX) else _IN_POSTGRES
+    return dict(await asyncio.to_thread(run_sql, url, sql))
 
 
 async def _measure_store(service: Service, rows: int, columns: int) -> list[float]:
@@ -105,17 +94,15 @@ def _measure_memory(rows: int, folder: Path) -> list[Any]:
     """Return the MiB of a process on a SQLite file after the start, after posts and after a scan, and the peak."""
     with serve_file(folder / "memory.db") as server:
         started = server.resident_mib()
-        body = board_spec(column_names(1))
-        asyncio.run(_fill(server.port, rows, body))
+        asyncio.run(_fill(server.port, rows))
         filled = server.resident_mib()
         asyncio.run(refresh_columns(server.port, BOARD, column_names(1)))
         return [started, filled, server.resident_mib(), server.most_resident_mib()]
 
 
-async def _fill(port: int, rows: int, body: Mapping[str, object]) -> None:
-    await create_board(port, BOARD, body)
-    made = draw_batches(rows, seed=1, count=rows // BATCH)
-    await send_batches(port, BOARD, map(batch_body, made))
+async def _fill(port: int, rows: int) -> None:
+    await create_board(port, BOARD, board_spec(column_names(1)))
+    await send_batches(port, BOARD, map(batch_body, draw_batches(rows, seed=1, count=rows // BATCH)))
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
@@ -129,10 +116,5 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     return [report.Bar("bytes an entry of one ranked column, most", max(row[2] for row in stores[:2]), None)]
 
 
-def main() -> int:
-    options = parse_options(__doc__, rows=100_000)
-    return report.run_benchmark(options, f"sizes of {options.rows:,} entries, each posted twice", measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "sizes of {rows:,} entries, each posted twice", rows=100_000)

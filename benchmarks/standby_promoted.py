@@ -11,15 +11,15 @@ after the promotion.
 
 import asyncio
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.options import Options, parse_options
-from benchmarks.postgres_restarts import OWNERS, POSTERS, PROCESSES, attack_under_load, print_ledger
+from benchmarks.ledger import fault_bars, print_ledger
+from benchmarks.options import Options
+from benchmarks.postgres_restarts import POSTERS, PROCESSES, attack_under_load
 from benchmarks.servers import serve_store
 from tests.servers import DURABLE, HOST, READY_S, PostgresServer
 
@@ -96,21 +96,17 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     before = sum(at < promoted_at for times in ledger.acknowledged.values() for at in times)
     print_ledger(ledger, options.seconds + _DOWN_S + _AFTER_S)
     return [
-        report.Bar("accepted posts lost", faults["lost"], 0, at_most=True),
-        report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
-        report.Bar("post ids forgotten", faults["forgotten"], 0, at_most=True),
-        report.Bar("deadlocks that a client was told of", ledger.refused_for("deadlock"), 0, at_most=True),
+        *fault_bars(ledger, faults),
         report.Bar("slowest first post after the promotion", max(back_s), 10, " s", at_most=True),
         report.Bar("requests acknowledged by the primary", before, 1),
         report.Bar("committed posts whose answer was lost", ledger.statuses["duplicate"], None),
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__, seconds=20)
-    title = f"PostgreSQL's synchronous standby promoted after {options.seconds:.0f} s: {PROCESSES} processes"
-    return report.run_benchmark(options, f"{title} x {POSTERS} posters, {len(OWNERS):,} owners", measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure,
+        __doc__,
+        f"a synchronous standby promoted after {{seconds:.0f}} s: {PROCESSES} processes x {POSTERS} posters",
+        seconds=20,
+    )

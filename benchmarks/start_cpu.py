@@ -10,12 +10,11 @@ Bar: the median of the processor times is at most 0.35 s on both stores.
 
 import asyncio
 import statistics
-import sys
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at, refresh_columns
-from benchmarks.options import Options, parse_options
+from benchmarks.boards import fill_board
+from benchmarks.options import Options
 from benchmarks.servers import serve_store
 from service.stores import SQLITE_PREFIX
 from tests.servers import DURABLE, postgres
@@ -25,11 +24,8 @@ _ROWS = 1_000
 
 
 def _fill(url: str, folder: Path) -> None:
-    owners = [owner_at(index) for index in range(_ROWS)]
     with serve_store(url, folder) as server:
-        named = {COLUMN: draw_values(_ROWS)}
-        asyncio.run(fill_board(server.port, BOARD, owners=owners, named=named, body=board_spec([COLUMN])))
-        asyncio.run(refresh_columns(server.port, BOARD, [COLUMN]))
+        asyncio.run(fill_board(server.port, rows=_ROWS))
 
 
 def _start(url: str, folder: Path) -> float:
@@ -59,11 +55,5 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__, rounds=9)
-    title = f"processor time from start to ready: {options.rounds} starts on each store"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "processor time from start to ready: {rounds} starts on each store", rounds=9)

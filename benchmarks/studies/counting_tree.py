@@ -13,7 +13,6 @@ All figures are only reported; there is no bar.
 import asyncio
 import random
 import statistics
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN
 from benchmarks.bulk import draw_scores, load_bulk_board, prepare_bulk_store
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from config import load
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
 from service.stores import SQLITE_PREFIX, open_store
@@ -119,10 +118,5 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     return bars
 
 
-def main() -> int:
-    options = parse_options(__doc__, rows=10_000_000)
-    return report.run_benchmark(options, f"a third level of the counting tree: {options.rows:,} rows", measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "a third level of the counting tree: {rows:,} rows", rows=10_000_000)

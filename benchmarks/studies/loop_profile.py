@@ -16,9 +16,9 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.against_commit import contestants, fill
-from benchmarks.boards import copy_store
-from benchmarks.options import Options, parse_options
+from benchmarks.against_commit import contestants
+from benchmarks.boards import copy_store, fill_board
+from benchmarks.options import Options
 from benchmarks.servers import PROJECT, Server, free_port, serve_file
 from service.stores import SQLITE_PREFIX
 
@@ -55,7 +55,7 @@ def profile_path(path: str, folder: Path, options: Options) -> Counter[str]:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with serve_file(folder / _FILLED) as server:
-        asyncio.run(fill(server.port, options.rows))
+        asyncio.run(fill_board(server.port, rows=options.rows))
     for path in contestants(0, options):
         times = profile_path(path, folder, options)
         total_s = times.total()
@@ -64,11 +64,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     return []
 
 
-def main() -> int:
-    options = parse_options(__doc__, rows=100_000)
-    title = f"profile of the event loop: {options.rows:,} rows, {options.seconds:g} s for each path"
-    return report.run_benchmark(options, title, measure)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure, __doc__, "profile of the event loop: {rows:,} rows, {seconds:g} s for each path", rows=100_000
+    )

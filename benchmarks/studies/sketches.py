@@ -13,7 +13,6 @@ removed, but neither sketch can remove a value.
 All figures are only reported; there is no bar.
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy.typing as npt
 
 from benchmarks import report
 from benchmarks.curve_boards import fit_certified
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from predictor import AsOf, LiveCounts, LiveCurve
 
 Values = npt.NDArray[numpy.int64]
@@ -175,12 +174,5 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     ]
 
 
-def main() -> int:
-    options = parse_options(__doc__, rows=343_000)
-    return report.run_benchmark(
-        options, f"sketches beside live curves: {options.rows:,} lognormal whole numbers", measure
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(measure, __doc__, "sketches beside live curves: {rows:,} lognormal whole numbers", rows=343_000)

@@ -10,17 +10,15 @@ All figures are only reported; there is no bar.
 
 import asyncio
 import itertools
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import asyncpg
 
 from benchmarks import report
 from benchmarks.boards import draw_batches, draw_values, owner_at
-from benchmarks.options import Options, parse_options
+from benchmarks.options import Options
 from tests.servers import DURABLE, postgres
 
 _ZERO = 10**15
@@ -33,24 +31,6 @@ _LAYOUTS = {
     "eager vacuum": _EAGER,
     "fillfactor 90, eager vacuum": f"fillfactor = 90, {_EAGER}",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    posts_per_s: float
-    heap_mib: float
-    indexes_mib: float
-    hot_ratio: float
-    count_ms: float  # ms to count half of the board by the ranking index, right after the posts
-
-    def cells(self) -> list[str]:
-        return [
-            f"{self.posts_per_s:,.0f}",
-            f"{self.heap_mib:,.0f}",
-            f"{self.indexes_mib:,.0f}",
-            f"{self.hot_ratio:.2f}",
-            f"{self.count_ms:.0f}",
-        ]
 
 
 async def _make_table(connection: asyncpg.Connection, rows: int, layout: str) -> None:
@@ -77,7 +57,11 @@ async def _post_batch(connection: asyncpg.Connection, batch: Sequence[tuple[str,
     )
 
 
-async def _measure_layout(url: str, rows: int, layout: str, *, ranked: bool) -> Outcome:
+async def _measure_layout(url: str, rows: int, layout: str, *, ranked: bool) -> list[float]:
+    """Return posts a second, MiB of the heap and of the indexes, ratio of hot updates, and ms of a count.
+
+    The count takes half of the board by the ranking index, right after the posts.
+    """
     connection = await asyncpg.connect(url)
     await _make_table(connection, rows, layout)
     count = max(10, 2 * rows // 1000)  # this many batches of 1,000 posts change every row twice on average
@@ -97,27 +81,22 @@ async def _measure_layout(url: str, rows: int, layout: str, *, ranked: bool) -> 
         "SELECT n_tup_hot_upd, n_tup_upd FROM pg_stat_user_tables WHERE relname = 'e'"
     )
     await connection.close()
-    return Outcome(count * 1000 / took_s, heap / 2**20, indexes / 2**20, hot / max(updated, 1), count_ms)
+    return [count * 1000 / took_s, heap / 2**20, indexes / 2**20, hot / max(updated, 1), count_ms]
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     del folder
     with postgres(_SERVER) as cluster:
         for ranked, title in ((True, "a ranked column changes"), (False, "only an unranked column changes")):
-            rows = []
+            rows: list[list[str | float]] = []
             for name, layout in _LAYOUTS.items():
                 outcome = asyncio.run(_measure_layout(cluster.url(), options.rows, layout, ranked=ranked))
-                rows.append([name, *outcome.cells()])
+                rows.append([name, *outcome])
             report.print_table([title, "posts/s", "heap MiB", "indexes MiB", "hot", "count ms"], rows)
     return []
 
 
-def main() -> int:
-    options = parse_options(__doc__, rows=300_000)
-    return report.run_benchmark(
-        options, f"table settings on PostgreSQL: {options.rows:,} rows, each changed twice", measure
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run_program(
+        measure, __doc__, "table settings on PostgreSQL: {rows:,} rows, each changed twice", rows=300_000
+    )

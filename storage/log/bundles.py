@@ -1,7 +1,7 @@
 r"""Bundles: the changes of one board in one transaction, as one row of the log.
 
-With one row per change instead, posting was 10 % slower (benchmarks/change_log_cost.py). Three database columns hold
-one item per change, in the order in which the changes happened:
+With one row per change instead, posting was slower. Three database columns hold one item per change, in the order in
+which the changes happened:
 
     cells   "  100  250,  007    "   text: a piece per change, with the ranked cells before and after the change
     owners  "\nada\nbob\n"           text: the owner of each change, between newlines, so that SQL can find one owner

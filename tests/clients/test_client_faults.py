@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from benchmarks.client_faults import attack
-from benchmarks.faulty_proxy import FAULTS
+from benchmarks.proxies import FAULTS
 from benchmarks.servers import serve_file
 
 SECONDS = 20

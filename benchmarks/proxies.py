@@ -1,20 +1,25 @@
-"""An HTTP proxy that loses, delays, repeats and answers what it should carry, at random.
+"""Two proxies in front of what is measured: `FaultyProxy` before the service, `SlowProxy` before a database.
 
-It loses some requests with a body before the service gets them. It loses the answers of some, and cuts others short. It
-delivers some requests twice at the same time, and holds some back. It answers some itself, as a proxy does whose
-service is away. It carries all others unchanged.
+python -m benchmarks.proxies PORT TARGET     (a SlowProxy; each line of standard input is its new factor)
 """
 
 import asyncio
 import random
+import subprocess
+import sys
+from asyncio import StreamReader, StreamWriter
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from time import perf_counter
+from typing import IO
 
 import aiohttp
+import uvloop
 from aiohttp import web
 
 from benchmarks.client import HOST
+from benchmarks.servers import PROJECT
 
 # The percentages of the faults. The rest of the requests is carried unchanged.
 FAULTS = {
@@ -29,10 +34,16 @@ _OWN_STATUSES = (200, 302, 400, 401, 403, 404, 408, 413, 422, 429, 502, 503)
 _DELAY_S_MAX = 0.3
 _TIMEOUT_S = 20.0
 _BODY_BYTES_MAX = 1 << 26
+_CHUNK_BYTES = 256 * 1024
 
 
 class FaultyProxy:
-    """The proxy and what it did: how many requests each fault met."""
+    """An HTTP proxy that loses, delays, repeats and answers what it should carry, at random.
+
+    It loses some requests with a body before the service gets them. It loses the answers of some, and cuts others
+    short. It delivers some requests twice at the same time, and holds some back. It answers some itself, as a proxy
+    does whose service is away. It carries all others unchanged. `counts` tells how many requests each fault met.
+    """
 
     def __init__(self, target: int, rng: random.Random) -> None:
         """`target` is the port of the service."""
@@ -109,3 +120,73 @@ def cut_connection(request: web.Request) -> web.Response:
     if request.transport is not None:
         request.transport.abort()
     return web.Response()
+
+
+class SlowProxy:
+    """A TCP proxy that multiplies the time of every answer by `factor`.
+
+    If the database answers after a time t, the client gets the answer after t times the factor. At factor 1 nothing is
+    delayed.
+    """
+
+    def __init__(self, target: int) -> None:
+        self.factor = 1.0
+        self._target = target
+
+    async def carry(self, client_reader: StreamReader, client_writer: StreamWriter) -> None:
+        """Connect a client to the database, until one of them ends the connection."""
+        asked_at: float | None = None  # when the first question after the last answer arrived
+
+        async def pass_questions(reader: StreamReader, writer: StreamWriter) -> None:
+            nonlocal asked_at
+            while chunk := await reader.read(_CHUNK_BYTES):
+                asked_at = asked_at or perf_counter()
+                writer.write(chunk)
+                await writer.drain()
+
+        async def pass_answers(reader: StreamReader, writer: StreamWriter) -> None:
+            nonlocal asked_at
+            while chunk := await reader.read(_CHUNK_BYTES):
+                # While this piece of an answer is held back, later bytes wait in `reader`. They are sent after it.
+                await asyncio.sleep((perf_counter() - asked_at) * (self.factor - 1) if asked_at else 0)
+                asked_at = None
+                writer.write(chunk)
+                await writer.drain()
+
+        with suppress(OSError):
+            server_reader, server_writer = await asyncio.open_connection(HOST, self._target)
+            ways = [
+                asyncio.create_task(pass_questions(client_reader, server_writer)),
+                asyncio.create_task(pass_answers(server_reader, client_writer)),
+            ]
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            server_writer.close()
+        client_writer.close()
+
+
+@contextmanager
+def run_slow_proxy(port: int, target: int) -> Iterator[IO[str]]:
+    """Run a SlowProxy at `port` in a process of its own. Yield the stream that takes its factors, a line each."""
+    command = [sys.executable, "-m", "benchmarks.proxies", str(port), str(target)]
+    process = subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, text=True, bufsize=1)
+    try:
+        assert process.stdin is not None
+        yield process.stdin
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def _serve(port: int, target: int) -> None:
+    proxy, lines = SlowProxy(target), asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    async with await asyncio.start_server(proxy.carry, HOST, port):
+        while line := await lines.readline():
+            proxy.factor = float(line)
+
+
+if __name__ == "__main__":
+    uvloop.run(_serve(int(sys.argv[1]), int(sys.argv[2])))
