@@ -15,7 +15,6 @@ every keyword of SQL comes from this package.
 Begin with `select` and `write`, which build statements, and `terms`, which builds the parts of a statement.
 """
 
-from querybuilder.cursors import CURSOR_ROWS_MAX, ROW_READER, close_cursor, create_row_reader, open_cursor, row_at
 from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, SqlType
 from querybuilder.errors import (
     BadIdentifierError,

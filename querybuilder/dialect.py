@@ -45,7 +45,6 @@ class Dialect:
     collation: str  # SQL after the type of a text column, so that its text is ordered by code point
     lateral: bool  # a joined select may use columns of the sources before it, which saves round trips
     chains: bool  # one statement can change several tables; its inserts may use the rows that its update returned
-    cursors: bool  # the dialect supports the statements of `querybuilder.cursors`
     empty_table: str  # the words before the table name in a statement that deletes all rows
     parses_schema: bool  # after each change of a definition, every connection parses the definitions of all tables anew
     no_limit: str  # SQL that must stand before an OFFSET if there is no LIMIT
@@ -72,7 +71,6 @@ SQLITE = Dialect(
     collation="",
     lateral=False,
     chains=False,
-    cursors=False,
     empty_table="DELETE FROM",  # without a condition, SQLite frees the pages without reading them
     parses_schema=True,
     no_limit="LIMIT -1 ",
@@ -94,7 +92,6 @@ POSTGRES = Dialect(
     collation=' COLLATE "C"',
     lateral=True,
     chains=True,
-    cursors=True,
     empty_table="TRUNCATE TABLE",
     parses_schema=False,
     no_limit="",

@@ -3,27 +3,18 @@
 The predictor's `walk` says which row to read next; `sample_curve` reads it. PostgreSQL takes several steps of the walk
 in one statement, a `Stride`: each step lands on a row and counts the ties there.
 
-If the dialect has cursors, a step moves a database cursor forward, and the database only counts the skipped rows. A
-cursor is not used for two kinds of columns:
-
-- Columns of a table that boards share. The table may be distributed, so rows may be on another server than the cursor.
-- Columns with more entries than a cursor can number.
-
-Without a cursor, a step is a query with an offset, and the database tests every skipped row.
+A step is a query with an offset from the cell of the row before.
 """
 
 from functools import lru_cache
 
 from predictor import RATIO_UNIT, Curve, Knot, Landing, Stride, WorstEntry, walk
 from querybuilder import (
-    CURSOR_ROWS_MAX,
     INTEGER,
     TEXT,
     Dialect,
     Prepared,
-    Query,
     asc,
-    close_cursor,
     col,
     collated,
     count,
@@ -31,11 +22,9 @@ from querybuilder import (
     desc,
     lit,
     minus,
-    open_cursor,
     param,
     plus,
     recursive,
-    row_at,
     select,
     smaller_of,
     times,
@@ -71,8 +60,6 @@ def sample_curve(
 def _walk(dialect: Dialect, entries: Entries, column_index: int, total: int, gap_rows_max: int) -> Program[list[Knot]]:
     ranking, layout, scope = entries.rankings[column_index], entries.layout, scope_of(entries.board)
     padding = ranking.padding
-    by_cursor = dialect.cursors and not layout.shared and total <= CURSOR_ROWS_MAX
-    is_open = False
     samples = max(KNOTS_MIN, entries.board.spec.predictor.samples)
     stride_max = STRIDE_MAX if dialect.lateral else 1
     plan = walk(total, knots_max=samples, gap_rows_max=gap_rows_max, stride_max=stride_max)
@@ -87,10 +74,7 @@ def _walk(dialect: Dialect, entries: Entries, column_index: int, total: int, gap
             if isinstance(question, WorstEntry):
                 answer = landing((yield from ranking.sample_worst_row()))
             elif isinstance(question, Stride):
-                if by_cursor and not is_open:
-                    yield _open_cursor(layout, column_index).bind()
-                    is_open = True
-                rows = yield _read_stride(layout, column_index, by_cursor=by_cursor).bind(
+                rows = yield _read_stride(layout, column_index).bind(
                     cell=padding.cell_of_key(question.after_key),
                     next_rank=question.next_rank,
                     ratio_ppm=question.ratio_ppm,
@@ -105,23 +89,11 @@ def _walk(dialect: Dialect, entries: Entries, column_index: int, total: int, gap
                 answer = landing((yield from ranking.sample_row(question.rows, below)))
             question = plan.send(answer)
     except StopIteration as stop:
-        if is_open:  # close the cursor, so that another walk in the same transaction can begin
-            yield close_cursor(_CURSOR).bind()
         return stop.value  # type: ignore[no-any-return]
 
 
-_CURSOR = "walk"
-
-
-def _open_cursor(layout: Layout, index: int) -> Query:
-    column = layout.columns[index]
-    cell, owner = col(column.name), col("owner")
-    order = (desc if column.best is Best.HIGH else asc)(cell), asc(owner)
-    return open_cursor(_CURSOR, select(cell, owner).from_(layout.table).where(cell.not_null()).order_by(*order))
-
-
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _read_stride(layout: Layout, index: int, *, by_cursor: bool) -> Prepared:
+def _read_stride(layout: Layout, index: int) -> Prepared:
     column, scope = layout.columns[index], layout.scope("e")
     before, found, ties = "w", "f", "t"
     high = column.best is Best.HIGH
@@ -142,7 +114,7 @@ def _read_stride(layout: Layout, index: int, *, by_cursor: bool) -> Prepared:
             plus(landed, minus(col("ties", ties), col("before", ties))),
         )
         .from_("w")
-        .join_lateral(row_at(_CURSOR, landed, "cell", "owner") if by_cursor else sought, found)
+        .join_lateral(sought, found)
         .join_lateral(counts.from_(layout.table, "e").where(*scope, cell.eq(col("cell", found))), ties)
         .where(col("step", before).lt(param("steps", INTEGER)), landed.lt(param("total", INTEGER)))
     )

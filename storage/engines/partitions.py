@@ -75,12 +75,11 @@ class Partitions:
         if not self.apart and not self.distributed and partition <= 0:
             return POSTGRES
         schema_of = place_tables(partition, self._schema_of)
-        # On Citus, a cursor is on the server of the rows, but a function that reads from it on the server that the
-        # client has reached. And an insert that skips conflicts reports how many rows it was given.
+        # On Citus, an insert that skips conflicts reports how many rows it was given.
         # Citus sends the rows that an insert takes from another part of its statement to all nodes. So such a statement
         # would fail while any node is away.
         chains = not self.distributed
-        return replace(POSTGRES, schema_of=schema_of, cursors=False, chains=chains, counts_skipped=False)
+        return replace(POSTGRES, schema_of=schema_of, chains=chains, counts_skipped=False)
 
     async def measure(self, connection: PostgresConnection) -> StoreSize:
         """Measure the store. Of a store with one schema, the only partition has the size of the database."""

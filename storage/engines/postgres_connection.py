@@ -154,7 +154,6 @@ class Connector:
             # If a process stops or loses the network inside a transaction, the server must release the process's locks.
             "idle_in_transaction_session_timeout": round(self._timeout_s * 1000),
             "client_min_messages": "warning",  # a warning is the only sign of an unsafe COMMIT
-            "cursor_tuple_fraction": 0,  # a cursor follows an index and never sorts, however many rows it skips
             "jit": "off",  # compiling a statement takes longer than the compiled code saves
             # Every join of this service should look up keys in an index. If statistics are missing or old, the planner
             # assumes that a table is small. It would then read the whole table to join a few thousand rows.

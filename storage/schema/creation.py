@@ -16,7 +16,6 @@ from querybuilder import (
     Lock,
     Query,
     col,
-    create_row_reader,
     create_schema_named,
     distribute_new_schemas,
     insert,
@@ -64,7 +63,7 @@ def create_schema(dialect: Dialect, *, if_missing: bool = True) -> Program[str]:
         raise StoreExistsError
     if found is not None:
         return found
-    salt = yield from _create_control(dialect, partitions=1)
+    salt = yield from _create_control(partitions=1)
     yield from _create_board_tables()
     return salt
 
@@ -82,7 +81,7 @@ def create_schema_apart(
     for number in numbers:
         yield create_schema_named(schema_of(number)).bind()
     yield META_TABLE.bind()
-    salt = yield from _create_control(dialect, partitions=partitions)
+    salt = yield from _create_control(partitions=partitions)
     for number in numbers[1:]:
         yield from in_partition(number, _create_partition())
     return salt
@@ -148,10 +147,8 @@ _COUNT = _find_meta.prepared()
 _SET_META = update(META).set(content=param("content")).where(_named).prepared()
 
 
-def _create_control(dialect: Dialect, *, partitions: int) -> Program[str]:
+def _create_control(*, partitions: int) -> Program[str]:
     yield from _run((*CONTROL_TABLES[1:], *TABLES_OF_BOTH))
-    if dialect.cursors:
-        yield create_row_reader().bind()
     yield insert(SEQUENCES).values(name="lease_events", next=0).bind()
     salt = secrets.token_hex(16)
     for name, content in (("schema_version", str(SCHEMA_VERSION)), ("salt", salt), (_PARTITIONS, str(partitions))):

@@ -10,7 +10,7 @@ PostgreSQL each partition may be on another server. Most stores have one partiti
 
 from collections.abc import Callable, Iterable
 
-from querybuilder import ROW_READER, CreateTable, Query
+from querybuilder import CreateTable, Query
 from storage.store import CONTROL
 
 from .ingest_tables import QUEUE_TABLES, SEMAPHORE_TABLES
@@ -28,7 +28,6 @@ def _by_name(queries: Iterable[Query]) -> dict[str, CreateTable]:
 
 _CONTROL, _OTHERS = _by_name(CONTROL_TABLES), _by_name((*BOARD_TABLES, *TABLES_OF_BOTH))
 TABLES = _CONTROL | _OTHERS  # the definitions of all tables of the store, by name
-_CONTROL_NAMES = {*_CONTROL, ROW_READER}  # a function of the database, too
 
 
 def place_tables(partition: int, schema_of: Callable[[int], str | None]) -> Callable[[str], str | None]:
@@ -40,7 +39,7 @@ def place_tables(partition: int, schema_of: Callable[[int], str | None]) -> Call
     control, own = schema_of(CONTROL), schema_of(partition)
 
     def find_schema(table: str) -> str | None:
-        if table in _CONTROL_NAMES:
+        if table in _CONTROL:
             return control
         return own if table in _OTHERS or table.startswith(ROW_TABLES_PREFIX) else None
 

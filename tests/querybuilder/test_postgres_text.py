@@ -20,7 +20,6 @@ from querybuilder import (
     any_of,
     asc,
     chained,
-    close_cursor,
     coalesce,
     col,
     collated,
@@ -39,14 +38,12 @@ from querybuilder import (
     lit,
     not_,
     null,
-    open_cursor,
     param,
     part,
     plus,
     recursive,
     remainder,
     rename_table,
-    row_at,
     rows,
     seek,
     select,
@@ -184,15 +181,6 @@ WANTED: list[tuple[Any, str]] = [
         'WHERE "w"."n" < $6) SELECT "c" FROM "w"',
     ),
     (
-        open_cursor("walk", select(col("c1"), col("owner")).from_("b7").order_by(desc(col("c1")), asc(col("owner")))),
-        'DECLARE "walk" NO SCROLL CURSOR FOR SELECT "c1", "owner" FROM "b7" ORDER BY "c1" DESC, "owner" ASC',
-    ),
-    (
-        select(col("cell", "f")).from_("w").join_lateral(row_at("walk", plus(col("n", "w"), 1), "cell", "owner"), "f"),
-        'SELECT "f"."cell" FROM "w" CROSS JOIN LATERAL (SELECT first_text AS "cell", second_text AS "owner" '
-        'FROM "row_at"($1::text::refcursor, ("w"."n" + $2::bigint))) AS "f"',
-    ),
-    (
         chained(
             "changed",
             update("b7").set(n=1).where(col("owner").eq("a")).returning(col("n")),
@@ -202,7 +190,6 @@ WANTED: list[tuple[Any, str]] = [
         '"n_" AS (INSERT INTO "log" ("n") SELECT * FROM unnest($3::text::bigint[]) AS "v"("n") '
         'WHERE (SELECT count(*) FROM "changed") = $1::bigint) SELECT * FROM "changed"',
     ),
-    (close_cursor("walk"), 'CLOSE "walk"'),
     (drop_table("b7"), 'DROP TABLE "b7"'),
     (rename_table("b7", "b7_1"), 'ALTER TABLE "b7" RENAME TO "b7_1"'),
 ]  # fmt: skip

@@ -4,12 +4,10 @@ import asyncio
 import random
 from bisect import bisect_left, bisect_right
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from predictor import Curve
-from storage.curves import sampling as strides
 from storage.curves.sampling import sample_curve
 from storage.log.cells import Padding
 from storage.records import Best, Board, Entry, Ties
@@ -84,16 +82,6 @@ async def test_steps_that_land_within_runs_of_ties_count_the_whole_runs(deployme
     for number, best in enumerate(Best):
         curve = await sample_board(deployment, number, values, best, Ties.SHARED, 40)
         assert max(knot.ties for knot in curve.knots) == 900
-
-
-async def test_a_walk_beyond_the_ranks_that_a_cursor_knows_gives_the_same_curve(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values: Values = [((index * 7919) % 500, index % 5) for index in range(2_000)]
-    curves = [await sample_board(deployment, 0, values, Best.HIGH, Ties.SHARED, 50)]
-    monkeypatch.setattr(strides, "CURSOR_ROWS_MAX", 1_999)
-    curves.append(await sample_board(deployment, 1, values, Best.HIGH, Ties.SHARED, 50))
-    assert curves[0].knots == curves[1].knots
 
 
 async def test_columns_and_boards_are_walked_one_after_the_other_in_one_transaction(deployment: Deployment) -> None:
