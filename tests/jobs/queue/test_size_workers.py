@@ -72,10 +72,9 @@ async def test_two_processes_that_measure_change_the_number_once(world: World) -
     first, second = Meter(desk), Meter(desk)
     await first.job.measure()
     await second.job.measure()
-    sizes = [await first.play_window(posts_per_s=300, busy_workers=300 / 700)]
-    await second.measure_later()
-    for _ in range(2):
-        sizes.append(await first.play_window(posts_per_s=2_100, busy_workers=8))
+    sizes = []
+    for posts_per_s, busy_workers in ((300, 300 / 700), (2_100, 8), (2_100, 8)):
+        sizes.append(await first.play_window(posts_per_s=posts_per_s, busy_workers=busy_workers))
         await second.measure_later()
     assert sizes == [8, 8, 3]
     assert (await desk.store.read(desk.semaphore.sizing)).size == 3
