@@ -408,7 +408,6 @@ class JobSettings(_Group):
     close_boards_max: ClassVar[int] = 200  # maximum number of boards closed in one transaction
     archive_block_rows: ClassVar[int] = 256  # rows in one block of an archive; reading one row decodes its whole block
     archive_step_rows: ClassVar[int] = 5_000  # maximum number of rows archived in one transaction, approximately
-    archive_boards_max: ClassVar[int] = 50  # maximum number of small boards archived together in one transaction
     close_retry_s: ClassVar[float] = 30  # pause before a board whose closing failed is tried again
     # Maximum number of rows that one audit reads. It reads each row twice, so it leaves out ranks past half of this.
     audit_rows_max: ClassVar[int] = 50_000_000

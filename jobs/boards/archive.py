@@ -1,4 +1,4 @@
-"""Archives closed boards in bounded steps. A step archives several small boards, or a part of one large board.
+"""Archives closed boards in bounded steps. A step archives a small board, or a part of a large one.
 
     read rows in one transaction ──> encode blocks on a thread ──> write the blocks in a second transaction
 
@@ -6,14 +6,13 @@ No transaction stays open while blocks are encoded. The second transaction write
 """
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease
-from storage.archive.archive_writer import ArchiveBlock, ArchiveWriter, DraftBlock
+from storage.archive.archive_writer import ArchiveBlock, ArchiveWriter
 from storage.records import Board
 from storage.store import Program
 
@@ -48,46 +47,6 @@ class Archiver:
         await self._store.for_board(board).write(lambda: held.renew_and(archiving.begin_or_resume()))
         self._under_way, self._written = archiving, _Written()
 
-    async def archive_boards(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> set[int]:
-        """Archive several boards of one partition in one transaction, except those that are too large for one step.
-
-        Return the keys of the others. A board among them that has changed meanwhile is not archived yet.
-
-        Raises:
-            LeaseLostError, UnknownBoardError, StoreBusyError: see `write_part`; no board was archived.
-        """
-        archivings = [ArchiveWriter(self._open_boards.open_board(board), self._limits) for board in boards]
-
-        def read() -> Program[list[list[DraftBlock] | None]]:
-            found = []
-            for archiving in archivings:
-                found.append((yield from archiving.read_whole_board()))
-            return found
-
-        store = self._store.for_board(boards[0])
-        read_ones = await store.read(read, heavy=True)
-        whole = [(each, found) for each, found in zip(archivings, read_ones, strict=True) if found is not None]
-        blocks = await asyncio.to_thread(lambda: [archiving.encode_blocks(found) for archiving, found in whole])
-
-        def program() -> Program[list[Board | None]]:
-            yield from held.renew()
-            stored = []
-            for (archiving, _), theirs in zip(whole, blocks, strict=True):
-                stored.append((yield from archiving.store_whole_archive(theirs, now_us=now_us)))
-            return stored
-
-        for archived, theirs in zip(await store.write(program), blocks, strict=True):
-            if archived is not None:
-                written = _Written()
-                written.add(theirs)
-                self._tell(archived, written)
-        return {archiving.board.key for archiving, _ in whole}
-
-    def _tell(self, archived: Board, written: _Written) -> None:
-        self._catalog.keep_board(archived)
-        self._observer.archived(owners=written.owners, stored_bytes=written.stored_bytes)
-        log.debug("board_archived", board=archived.id, owners=written.owners, stored_bytes=written.stored_bytes)
-
     def pause_archive(self) -> None:
         """Stop writing the current archive; the next `begin` for its board continues it."""
         self._under_way = None
@@ -116,7 +75,10 @@ class Archiver:
         stored, archived = await store.write(program)
         self._written.add(blocks)
         if archived is not None:
-            self._tell(archived, self._written)
+            owners, stored_bytes = self._written.owners, self._written.stored_bytes
+            self._catalog.keep_board(archived)
+            self._observer.archived(owners=owners, stored_bytes=stored_bytes)
+            log.debug("board_archived", board=archived.id, owners=owners, stored_bytes=stored_bytes)
         elif stored and not whole:
             archiving.progress = place
             self._under_way = archiving

@@ -12,7 +12,6 @@ of a step is stored only if the lease is still held.
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from operator import attrgetter
 
 import structlog
 
@@ -31,7 +30,7 @@ from storage.archive.board_closing import (
     shut_boards,
 )
 from storage.boards.boards import REFRESH_WORK, refresh_resource
-from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals
+from storage.boards.totals import CHANGES, find_totals
 from storage.curves.stored_curves import find_listed_curves, read_documents
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
 from storage.leases.claims import StoreClock
@@ -112,43 +111,11 @@ class CloseJob:
         if board is None:
             if not self._to_archive and frozen:
                 found = await self._store.write(lambda: select_boards_to_archive(frozen, now_us=now_us))
-                self._to_archive.extend(sorted(found, key=attrgetter("partition")))
+                self._to_archive.extend(found)
             if not self._to_archive:
                 return bool(frozen)
-            if await self._archive_small(held, now_us):
-                return True
             board = self._to_archive.popleft()
         await self._tried(held, board, now_us, self._write_archive)
-        return True
-
-    async def _archive_small(self, held: HeldLease, now_us: int) -> bool:
-        """Archive the next boards of one partition together if at least two are small enough.
-
-        Return whether they were archived.
-        """
-        several = list(self._to_archive)[: self._limits.archive_boards_max]
-        boards = [board for board in several if board.partition == several[0].partition]
-        keys, store = [board.key for board in boards], self._store.for_board(boards[0])
-        totals, small, rows = await store.read(lambda: find_totals(keys)), 0, 0
-        for board in boards:
-            rows += totals[board.key].get(ALL_ENTRIES, 0)
-            if rows > self._limits.archive_step_rows or list_columns_to_fit(board, totals[board.key]):
-                break
-            small += 1
-        if small < 2:
-            return False
-        try:
-            done = await self._archiver.archive_boards(held, boards[:small], now_us)
-        except LeaseLostError:
-            raise
-        except StorageError as error:  # perhaps one board was deleted; archive the next board separately
-            log.warning("archive_batch_failed", boards=small, detail=error.detail)
-            return False
-        if not done:  # with all their columns, these boards take several steps each
-            return False
-        for board in [board for board in boards if board.key in done]:
-            self._to_archive.remove(board)
-        log.info("boards_archived", boards=len(done), first=boards[0].id)
         return True
 
     async def _write_archive(self, held: HeldLease, board: Board) -> None:

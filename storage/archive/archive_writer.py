@@ -189,18 +189,6 @@ class ArchiveWriter:
                 passed[cell] += 1
         return ties_before
 
-    def read_whole_board(self) -> Program[list[DraftBlock] | None]:
-        """Begin the archive and return all of its blocks, or None if the board is too large for one step."""
-        self.changes = yield from self._changes_now()
-        found, place = yield from self.read_step()
-        return found if self.is_complete(place) else None
-
-    def store_whole_archive(self, blocks: Sequence[ArchiveBlock], *, now_us: int) -> Program[Board | None]:
-        yield self._clear()
-        for block in blocks:
-            yield self._write(block)
-        return (yield from self.finish(now_us))
-
     def _clear(self) -> Bound:
         written = delete(ARCHIVE_BLOCKS).where(col("board_key").eq(param("key")))
         return written.bind(key=self.board.key)

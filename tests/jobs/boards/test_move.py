@@ -264,9 +264,11 @@ async def test_a_board_with_an_archive_moves(deployment: Deployment) -> None:
 
     def archive() -> Program[Any]:
         writer = ArchiveWriter(deployment.entries(board), limits)
-        found = yield from writer.read_whole_board()
-        assert found is not None
-        return (yield from writer.store_whole_archive(writer.encode_blocks(found), now_us=5))
+        yield from writer.begin_or_resume()
+        found, place = yield from writer.read_step()
+        assert writer.is_complete(place)
+        assert (yield from writer.store_blocks(writer.encode_blocks(found)))
+        return (yield from writer.finish(5))
 
     await deployment.store.write(archive)
     archived = await deployment.find()
