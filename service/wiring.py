@@ -178,6 +178,7 @@ async def _open_curves(
     shared = None
     if settings.memcached_servers:
         cache = Memcached(settings, monotonic=time.monotonic)
+        stack.push_async_callback(cache.close)
         metrics.watch_servers(lambda: cache.servers_left_alone)
         shared = SharedCurves(cache, Envelopes(salt), metrics)
     book = CurveBook(store, shared, poll_rows_max=settings.curve_poll_rows_max, on_corrupt=metrics.curve_corrupt)

@@ -1,32 +1,48 @@
 """A client for a list of memcached servers. The servers together hold values, and any value may vanish at any time.
 
-    a call ── key -> server ──> a connection to the server, behind its breaker ──> values, and how many servers failed
+    event loop ── one call at a time ──> a thread ── HashClient: key -> server ──> a server, behind its breaker
 
-A call never raises, and ends within `memcached_timeout_s`, whatever the servers send. If a server fails, the failure is
-counted, and the server's values are treated as absent.
+A call never raises, and ends within `memcached_timeout_s` unless a host name has to be resolved. If a server fails, the
+failure is counted, and the server's values are treated as absent.
 
 A key always belongs to the same server. While that server is down, its values are missing. If its values were stored on
 another server meanwhile, they would stay there and become stale.
 
 Each server has a circuit breaker (`Breaker`), so that a server that fails several times in a row is not called:
 
-    closed ── failures_max in a row ──> open ── pause_s later ──> a trial ── failed: open again, answered: closed
+    closed ── failures_max in a row ──> open ── pause_s later ──> one trial ── failed: open again, answered: closed
+
+The result of every call that the breaker allowed must be reported to the breaker, so that a trial always ends.
+
+The time and bytes of a `Budget` are for a whole call. A socket's own timeout starts anew with every piece that arrives,
+so without a budget, a server that sends a few bytes at a time could hold a call for ever.
 """
 
+from __future__ import annotations
+
 import asyncio
-from asyncio import StreamReader
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import blake2b
-from typing import TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import structlog
+from pymemcache.client.base import Client
+from pymemcache.client.hash import HashClient
+from pymemcache.exceptions import MemcacheServerError
 
 from config.settings import MemcachedSettings
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
+_LINE_BYTES = 512  # bytes allowed for the protocol lines around one value of a server's answer
+_THREAD_TIMEOUTS_MAX = 4  # a call is given up after this many timeouts, because resolving a host name has no timeout
+# Bytes to receive at a time, far more than the 4 KiB of pymemcache: the thread may wait for the interpreter lock after
+# each piece.
+RECV_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,109 +53,106 @@ class CacheAnswer:
 
 
 class Memcached:
-    """The client of all servers. Each call opens connections of its own, because calls are seconds apart."""
+    """The client of all servers. Calls run one after the other on a thread of their own."""
 
     def __init__(self, limits: MemcachedSettings, *, monotonic: Callable[[], float]) -> None:
         self.limits = limits
-        self._servers = [_Server(address, limits, monotonic) for address in limits.memcached_servers]
+        bytes_max = limits.memcached_batch_max * (limits.memcached_value_bytes_max + _LINE_BYTES) + RECV_BYTES
+        self._budget = Budget(limits.memcached_timeout_s, bytes_max, monotonic)
+        # The client uses this in place of the module `socket`.
+        sockets = SimpleNamespace(**(vars(socket) | {"socket": partial(BudgetSocket, self._budget)}))
+        # Without a serializer, values stay bytes and the flags that a server sends with them are ignored.
+        make_ring: Any = HashClient  # Any, because the methods of HashClient have no annotations
+        self._ring = make_ring([], socket_module=sockets, no_delay=True)
+        self._ring.client_class = partial(_Server, limits, self._budget, monotonic)
+        for server in limits.memcached_servers:
+            host, _, port = server.rpartition(":")
+            self._ring.add_server((host.strip("[]"), int(port)))
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memcached")
+        self._given_up: asyncio.Future[tuple[Any, int]] | None = None
+        self._closed = False
 
     @property
     def servers_left_alone(self) -> int:
         """Return how many servers have an open breaker."""
-        return sum(server.breaker.open for server in self._servers)
+        return sum(server.breaker.open for server in self._ring.clients.values())
 
     async def get_many(self, keys: Sequence[str]) -> CacheAnswer:
         """Return the values of at most `memcached_batch_max` keys, by key; absent and late values are left out."""
-        by_server: dict[_Server, list[str]] = {}
-        for key in keys:
-            by_server.setdefault(self._find_server(key), []).append(key)
-        read = partial(_read_values, bytes_max=self.limits.memcached_value_bytes_max)
-        answers = await asyncio.gather(
-            *[
-                server.ask(f"get {' '.join(theirs)}\r\n".encode(), partial(read, keys=theirs))
-                for server, theirs in by_server.items()
-            ]
-        )
-        values = {key: value for found, _ in answers if found is not None for key, value in found.items()}
-        return CacheAnswer(values=values, errors=sum(errors for _, errors in answers))
+        values, errors = await self._call(lambda: self._ring.get_many(keys))
+        return CacheAnswer(values=values or {}, errors=errors)
 
     async def store_value(self, key: str, value: bytes) -> CacheAnswer:
-        head = f"set {key} 0 {self.limits.memcached_expiry_s} {len(value)}\r\n".encode()
-        stored, errors = await self._find_server(key).ask(head + value + b"\r\n", _read_stored)
+        expiry_s = self.limits.memcached_expiry_s
+        stored, errors = await self._call(lambda: self._ring.set(key, value, expire=expiry_s))
         return CacheAnswer(stored=bool(stored), errors=errors)
 
-    def _find_server(self, key: str) -> "_Server":
-        # Every process finds the same server, and if servers are added or removed, few keys get another one.
-        return max(self._servers, key=lambda server: blake2b(f"{server.address} {key}".encode()).digest())
+    async def _call(self, work: Callable[[], Any]) -> tuple[Any, int]:
+        """Return the result of `work` and how many servers failed. The result is None if no server was called."""
+        if self._closed:
+            return None, 0
+        if self._given_up is not None and not self._given_up.done():
+            return None, 1
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self._within_budget, work)
+        done, _ = await asyncio.wait([future], timeout=_THREAD_TIMEOUTS_MAX * self.limits.memcached_timeout_s)
+        if not done:
+            self._given_up = future
+            return None, 1
+        return future.result()
+
+    def _within_budget(self, work: Callable[[], Any]) -> tuple[Any, int]:
+        self._budget.begin()
+        return work(), self._budget.errors
+
+    async def close(self) -> None:
+        """Close the connections. Later calls reach no server and return an empty result."""
+        await self._call(self._ring.close)
+        self._closed = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-class _ServerRefusedError(Exception):
-    """The server works, but it refused the request. For example, it takes no value of this size."""
+class _Server(Client):
+    """One server, whose breaker stops calls after failures. To HashClient, a failed call looks like an absent value."""
 
-
-class _Server:
-    def __init__(self, address: str, limits: MemcachedSettings, monotonic: Callable[[], float]) -> None:
-        self.address, self._timeout_s = address, limits.memcached_timeout_s
-        host, _, port = address.rpartition(":")
-        self._host, self._port = host.strip("[]"), int(port)
+    def __init__(
+        self, limits: MemcachedSettings, budget: Budget, monotonic: Callable[[], float], server: Any, **options: Any
+    ) -> None:
+        super().__init__(server, **options)
+        self._budget = budget
         self.breaker = Breaker(
             failures_max=limits.memcached_failures_max, pause_s=limits.memcached_pause_s, monotonic=monotonic
         )
 
-    async def ask(self, request: bytes, read: Callable[[StreamReader], Awaitable[T]]) -> tuple[T | None, int]:
-        """Send a request. Return what `read` returns, or None, and how many servers failed."""
-        if not self.breaker.allows():
-            return None, 0
+    def get_many(self, keys: Any) -> dict[Any, Any]:
+        return self._guarded(lambda: super(_Server, self).get_many(keys), {})
+
+    def set(self, key: Any, value: Any, expire: int = 0, noreply: Any = False, flags: Any = None) -> bool | None:
+        return self._guarded(lambda: super(_Server, self).set(key, value, expire, noreply, flags), None)
+
+    def _guarded(self, call: Callable[[], T], nothing: T) -> T:
+        if not self.breaker.allows() or not self._budget.fair():
+            return nothing
         try:
-            async with asyncio.timeout(self._timeout_s):
-                reader, writer = await asyncio.open_connection(self._host, self._port)
-                try:
-                    writer.write(request)
-                    answer = await read(reader)
-                finally:
-                    writer.transport.abort()
-        except _ServerRefusedError:
-            self.breaker.succeeded()
-            return None, 1
-        except (OSError, EOFError, ValueError) as error:  # a timeout is an OSError
-            was_open = self.breaker.open
-            self.breaker.failed()
-            if self.breaker.open and not was_open:
-                log.warning("memcached_server_paused", server=self.address, detail=repr(error))
-            return None, 1
+            answer = call()
+        except Exception as error:  # if an answer makes no sense, pymemcache's parser may raise any exception
+            self._budget.errors += 1
+            self.close()
+            # "SERVER_ERROR object too large for cache" is an answer of a working server. A subclass of
+            # `MemcacheServerError` means a lost connection.
+            if type(error) is MemcacheServerError:
+                self.breaker.succeeded()
+            else:
+                was_open = self.breaker.open
+                self.breaker.failed()
+                if self.breaker.open and not was_open:
+                    log.warning("memcached_server_paused", server=str(self.server), detail=repr(error))
+            return nothing
         self.breaker.succeeded()
-        return answer, 0
-
-
-async def _read_line(reader: StreamReader) -> bytes:
-    """Return a line, which is shorter than the limit of a reader, 64 KiB. Raises ValueError for a longer one."""
-    line = await reader.readline()
-    if line.startswith(b"SERVER_ERROR"):
-        raise _ServerRefusedError
-    return line
-
-
-async def _read_values(reader: StreamReader, *, keys: Sequence[str], bytes_max: int) -> dict[str, bytes]:
-    """Return values by key. Raises ValueError or EOFError if the answer is not one to a request for these keys."""
-    values: dict[str, bytes] = {}
-    while (line := await _read_line(reader)) != b"END\r\n":
-        word, name, _, size_text = line.split()
-        key, size = name.decode(), int(size_text)
-        if word != b"VALUE" or key not in keys or key in values or not 0 <= size <= bytes_max:
-            raise ValueError("the answer is not one to this request")
-        values[key] = (await reader.readexactly(size + 2))[:-2]
-    return values
-
-
-async def _read_stored(reader: StreamReader) -> bool:
-    line = await _read_line(reader)
-    if line not in (b"STORED\r\n", b"NOT_STORED\r\n"):
-        raise ValueError("the answer is not one to this request")
-    return line == b"STORED\r\n"
+        return answer
 
 
 class Breaker:
-    """The circuit breaker of one server."""
+    """The circuit breaker of one server, used by one thread."""
 
     def __init__(self, *, failures_max: int, pause_s: float, monotonic: Callable[[], float]) -> None:
         self._failures_max, self._pause_s, self._monotonic = failures_max, pause_s, monotonic
@@ -161,3 +174,57 @@ class Breaker:
         """Record that the server did not answer, or that its answer made no sense."""
         self._failures += 1
         self._closed_again_s = self._monotonic() + self._pause_s
+
+
+class Budget:
+    """The time and bytes that are left for the current call."""
+
+    def __init__(self, timeout_s: float, bytes_max: int, monotonic: Callable[[], float]) -> None:
+        self._timeout_s, self._bytes_max, self._monotonic = timeout_s, bytes_max, monotonic
+        self._ends_s = 0.0
+        self._bytes = 0
+        self.errors = 0
+
+    def begin(self) -> None:
+        self._ends_s = self._monotonic() + self._timeout_s
+        self._bytes = self._bytes_max
+        self.errors = 0
+
+    def fair(self) -> bool:
+        """Return whether half of the time is left. With less, a server may fail because of the servers before it."""
+        return self._ends_s - self._monotonic() >= self._timeout_s / 2
+
+    def left_s(self) -> float:
+        """Return the seconds that are left, or raise TimeoutError if there are none."""
+        left_s = self._ends_s - self._monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the call took too long")
+        return left_s
+
+    def received(self, count: int) -> None:
+        """Count received bytes. Raise OSError if the call has received more than any correct answer has."""
+        self._bytes -= count
+        if self._bytes < 0:
+            raise OSError("the response is too long")
+
+
+class BudgetSocket(socket.socket):
+    """A socket that raises when the call's budget is used up."""
+
+    def __init__(self, budget: Budget, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.budget = budget
+
+    def connect(self, address: Any) -> None:
+        self.settimeout(self.budget.left_s())
+        super().connect(address)
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        self.settimeout(self.budget.left_s())
+        super().sendall(data, flags)
+
+    def recv(self, bufsize: int, flags: int = 0) -> bytes:
+        self.settimeout(self.budget.left_s())
+        data = super().recv(max(bufsize, RECV_BYTES), flags)
+        self.budget.received(len(data))
+        return data

@@ -2,7 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TypeVar
 
@@ -138,14 +139,18 @@ Start = Callable[..., Process]
 
 
 @pytest.fixture
-def start(deployment: Deployment, server: OpenMemcached) -> Start:
-    def make(salt: str = SALT) -> Process:
-        limits = LIMITS.model_copy(
-            update={"memcached_servers": (server.address,), "memcached_value_bytes_max": VALUE_BYTES_MAX}
-        )
-        return Process(deployment, Memcached(limits, monotonic=time.monotonic), salt)
+async def start(deployment: Deployment, server: OpenMemcached) -> AsyncIterator[Start]:
+    async with AsyncExitStack() as stack:
 
-    return make
+        def make(salt: str = SALT) -> Process:
+            limits = LIMITS.model_copy(
+                update={"memcached_servers": (server.address,), "memcached_value_bytes_max": VALUE_BYTES_MAX}
+            )
+            cache = Memcached(limits, monotonic=time.monotonic)
+            stack.push_async_callback(cache.close)
+            return Process(deployment, cache, salt)
+
+        yield make
 
 
 async def test_only_the_version_of_a_shared_curve_comes_from_the_table(deployment: Deployment, start: Start) -> None:
