@@ -1,10 +1,7 @@
 """Follow the tutorial and the recipes literally, from an empty folder, and compare what they show."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,13 +9,13 @@ import httpx
 import pytest
 from rankcurve import Client
 
+from tests.pages import run_shell, shell_environment
 from tests.schemas import fresh_schema
-from tests.servers import RedisServer, free_port
+from tests.servers import RedisServer
 from tests.service.real_service import ROOT, Process
 
 BLOCK = re.compile(r"(?P<before>[^\n]*)\n\n```(?P<kind>sh|python|text)\n(?P<text>.*?)```", re.DOTALL)
 FILE = re.compile(r"`(\w+\.py)`:$")
-STEP_S_MAX = 60
 
 
 def normalised(text: str) -> str:
@@ -35,17 +32,7 @@ def normalised(text: str) -> str:
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """Return the environment of somebody who has the command on the path, and a service on a free port."""
-    bin_folder = Path(sys.executable).parent
-    assert (bin_folder / "rankcurve").exists(), "make install"
-    port = str(free_port())
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("RANKCURVE_")}
-    return kept | {
-        "PATH": f"{bin_folder}:{kept['PATH']}",
-        "RANKCURVE_PORT": port,
-        "RANKCURVE_URL": f"http://127.0.0.1:{port}",
-        "COLUMNS": "200",
-        "NO_COLOR": "1",
-    }
+    return shell_environment()
 
 
 def follow(page: str, folder: Path, environment: dict[str, str]) -> int:
@@ -61,12 +48,7 @@ def follow(page: str, folder: Path, environment: dict[str, str]) -> int:
             assert normalised(printed) == normalised(text)
             compared += 1
         elif text.strip() != "rankcurve serve":
-            command = ["bash", "-euo", "pipefail", "-c", text]
-            done = subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, text=True, timeout=STEP_S_MAX
-            )
-            assert done.returncode == 0, f"{text}{done.stderr}"
-            printed = done.stdout
+            printed = run_shell(text, folder, environment)
     return compared
 
 

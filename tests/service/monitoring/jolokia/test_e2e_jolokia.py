@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -278,14 +277,6 @@ async def test_any_worker_answers_for_the_node_and_operations_reach_all_of_it(st
             assert await get_value(caller, "/exec/rankcurve:type=Predictor,board=b,column=xp/refresh") > 0
     async with Caller(node.url) as caller:
         assert (await get_envelope(caller, pause.replace(" ", "%20").replace("pause", "resume")))["value"] == 3
-
-
-async def test_every_jolokia_request_of_the_guide_is_answered(service: Service) -> None:
-    guide = (Path(__file__).parents[4] / "docs" / "monitoring.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^curl 'http://127\.0\.0\.1:8080/jolokia(/[^']+)'$", guide, re.MULTILINE)
-    assert len(shown) >= 5
-    for path in shown:
-        assert (await get_envelope(service, path))["status"] == 200, path
 
 
 async def test_other_requests_are_answered_during_a_big_bulk(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
