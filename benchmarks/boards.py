@@ -114,11 +114,12 @@ async def fill_board(
     owner: Callable[[int], str] = owner_at,
     draw: Callable[[int, int], Sequence[int]] = draw_values,
     fields: Mapping[str, object] | None = None,
+    refresh: bool = True,
 ) -> None:
     """Create a board, post the values of every owner, and refresh the curves. Raises BadAnswerError.
 
     `owner` returns the owner at an index. `draw` returns the values of the column at an index. `fields` are further
-    fields of the board.
+    fields of the board. A front end without a job process cannot refresh.
     """
     print(f"   filling {rows:,} rows x {columns} over HTTP", end="", flush=True)
     begun = time.perf_counter()
@@ -128,37 +129,38 @@ async def fill_board(
     await send_batches(port, board, _posts_in_batches(named, [owner(index) for index in range(rows)]))
     took_s = time.perf_counter() - begun
     print(f": {took_s:.0f} s, {rows / took_s:,.0f} rows/s", flush=True)
-    await refresh_columns(port, board, names)
+    await refresh_columns(port, board, names if refresh else ())
 
 
 def prepare_store(options: Options, folder: Path, *, rows: int, columns: int = 1) -> Path:
-    """Return the path of a SQLite file in `folder`, in which BOARD is filled and has fresh curves.
+    """Return the path of a SQLite file in `folder`, in which BOARD is filled and has fresh curves."""
 
-    If an earlier run kept such a file, copy that file. Otherwise fill a new file; if `options.boards` names a folder,
-    keep a copy there for later runs.
+    def fill(store: Path) -> None:
+        with serve_file(store) as server:
+            asyncio.run(fill_board(server.port, rows=rows, columns=columns))
+
+    return keep_store(options, folder, f"{rows}x{columns}", fill)
+
+
+def keep_store(options: Options, folder: Path, name: str, fill: Callable[[Path], None]) -> Path:
+    """Return the path of a SQLite file in `folder` that `fill` has filled, now or in an earlier run.
+
+    If `options.boards` names a folder, copies are kept there for later runs.
     """
-    store = folder / "board.db"
-    kept = kept_path(options, f"{rows}x{columns}")
-    if kept is not None and kept.exists():
-        copy_store(kept, store)
+    store = folder / f"{name}.db"
+    if options.boards is None:
+        fill(store)
         return store
-    with serve_file(store) as server:
-        asyncio.run(fill_board(server.port, rows=rows, columns=columns))
-    if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
+    # The name contains a hash of the storage code, because different code may have made the tables with another layout.
+    parts = b"".join(path.read_bytes() for path in sorted((PROJECT / "storage").rglob("*.py")))
+    kept = options.boards / f"{name}-{hashlib.sha256(parts).hexdigest()[:12]}.db"
+    if kept.exists():
+        copy_store(kept, store)
+    else:
+        fill(store)
+        options.boards.mkdir(parents=True, exist_ok=True)
         copy_store(store, kept)
     return store
-
-
-def kept_path(options: Options, name: str) -> Path | None:
-    """Return the path of the kept copy of a filled store, or None if this run keeps no stores."""
-    if options.boards is None:
-        return None
-    # The name contains a hash of the storage code, because different code may have made the tables with another layout.
-    layout = hashlib.sha256(
-        b"".join(path.read_bytes() for path in sorted((PROJECT / "storage").rglob("*.py")))
-    ).hexdigest()[:12]
-    return options.boards / f"{name}-{layout}.db"
 
 
 def copy_store(source: Path, target: Path) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.boards import BOARD, COLUMN, board_spec, copy_store, create_board, kept_path, owner_at
+from benchmarks.boards import BOARD, COLUMN, board_spec, create_board, keep_store, owner_at
 from benchmarks.options import Options
 from benchmarks.report import Bar
 from benchmarks.servers import POSTGRES_SETTINGS, serve_store
@@ -49,21 +49,10 @@ def load_bulk_board(store_url: str, folder: Path, rows: int) -> None:
 
 
 def prepare_bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
-    """Return the path of a SQLite file in `folder` that has a board of `rows` rows.
-
-    If an earlier run kept such a file, copy that file. Otherwise load a new file; if `options.boards` names a folder,
-    keep a copy there for later runs.
-    """
-    store = folder / f"bulk-{rows}.db"
-    kept = kept_path(options, f"bulk-{rows}x1")
-    if kept is not None and kept.exists():
-        copy_store(kept, store)
-        return store
-    load_bulk_board(f"{SQLITE_PREFIX}{store}", folder, rows)
-    if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        copy_store(store, kept)
-    return store
+    """Return the path of a SQLite file in `folder` that has a board of `rows` rows."""
+    return keep_store(
+        options, folder, f"bulk-{rows}x1", lambda store: load_bulk_board(f"{SQLITE_PREFIX}{store}", folder, rows)
+    )
 
 
 def measure_bulk_stores(options: Options, folder: Path, measure_on: Callable[[str, str], list[Bar]]) -> list[Bar]:

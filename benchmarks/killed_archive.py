@@ -42,7 +42,7 @@ _MOVED = """SELECT (SELECT coalesce(max(version), 0) FROM curves), (SELECT count
 async def fill_season(port: int, rows: int) -> None:
     """Fill a season whose rows are archived as soon as it is closed, then set its end to one second from now."""
     fields = {"closes_at": _after(timedelta(days=1)), "grace_seconds": 0, "keep_seconds": 0}
-    await fill_board(port, BOARD, rows=rows, columns=_COLUMNS, fields=fields)
+    await fill_board(port, BOARD, rows=rows, columns=_COLUMNS, fields=fields, refresh=False)
     ended = {**board_spec(column_names(_COLUMNS)), **fields, "closes_at": _after(timedelta(seconds=1))}
     await create_board(port, BOARD, ended)
 
