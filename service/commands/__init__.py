@@ -4,8 +4,8 @@
     imports   import                               operating  serve, jobs, config, keys, queue, backup, rebuild
     leases    client, pool, lease (one file)
 
-The groups share these modules: `target` (which service to call, and how failures reach the shell), `tables` (what a
-command prints) and `settings` (how settings are read).
+The groups share these modules: `target` (which service to call, and how failures reach the shell), `requests` (commands
+that only send a request and show the answer), `tables` (what a command prints) and `settings` (how settings are read).
 
 A command talks to a service over HTTP, through the Python client, so that only the service opens its SQLite file. Only
 the commands of `operating` open a store or read settings. They import the server and the drivers inside their

@@ -4,13 +4,13 @@ Everything that comes from a service is printed as plain text, never as markup o
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
 import msgspec
 import typer
-from rankcurve.answers import ENCODER
+from rankcurve.answers import ENCODER, Record
 from rankcurve.errors import one_line
 from rich.console import Console
 from rich.table import Table
@@ -18,10 +18,8 @@ from rich.text import Text
 
 # A file or a pipe has no width of its own. This width is enough for every owner (128 characters at most).
 PIPED_WIDTH = 400
-
-
-def make_console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
+# For each heading of a table, the member of a record that it shows, or a function that makes the cell of a record.
+Columns = Mapping[str, str | Callable[[Record], object]]
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Sequence[str] = ()) -> None:
@@ -30,18 +28,18 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, num
         table.add_column(Text(heading), justify="right" if heading in numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell_text(cell)) for cell in row))
-    make_console().print(table)
+    Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False).print(table)
 
 
-def show_records(
-    records: Sequence[Mapping[str, object]], columns: Mapping[str, str], *, as_json: bool, numeric: Sequence[str] = ()
-) -> None:
-    """Print records as JSON, or as a table. `columns` maps each member that the table shows to its heading."""
+def show_records(records: Sequence[Record], columns: Columns, *, as_json: bool, numeric: Sequence[str] = ()) -> None:
+    """Print records as JSON, or as a table."""
     if as_json:
         show_json(records)
         return
-    rows = [[record.get(member) for member in columns] for record in records]
-    show_table(tuple(columns.values()), rows, numeric=numeric)
+    rows = [
+        [record.get(cell) if isinstance(cell, str) else cell(record) for cell in columns.values()] for record in records
+    ]
+    show_table(tuple(columns), rows, numeric=numeric)
 
 
 def cell_text(value: object) -> str:
@@ -60,3 +58,8 @@ def cell_text(value: object) -> str:
 def show_json(record: object) -> None:
     """Print `record` as indented JSON with exact decimals."""
     typer.echo(msgspec.json.format(ENCODER.encode(record), indent=2).decode())
+
+
+def show_lines(lines: bytes) -> None:
+    for line in lines.splitlines():
+        typer.echo(line.decode())

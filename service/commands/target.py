@@ -34,12 +34,6 @@ SERVICE_OPTIONS = (
     Parameter("url", Parameter.KEYWORD_ONLY, default=DEFAULT_URL, annotation=UrlOption),
     Parameter("key", Parameter.KEYWORD_ONLY, default=None, annotation=KeyOption),
 )
-YES_OPTION = Parameter(
-    "yes",
-    Parameter.KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")],
-)
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="Id of the leaderboard.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many.")]
@@ -111,29 +105,6 @@ def service_command(
             call_service(url, key, lambda client: function(client, **arguments), retries, timeout_s)
 
         return with_options(command, function, SERVICE_OPTIONS, without="client")
-
-    return decorate
-
-
-def delete_command(question: str) -> Callable[[Callable[..., str]], Callable[..., None]]:
-    """Make a command that deletes a resource of a function that returns the resource's path.
-
-    The command takes the function's parameters, and the options --yes, --url and --key. Without --yes it asks
-    `question`, whose fields are the names of the parameters.
-    """
-
-    def decorate(function: Callable[..., str]) -> Callable[..., None]:
-        def command(*, yes: bool, url: str, key: str | None, **arguments: Any) -> None:
-            if not yes and not typer.confirm(question.format(**arguments)):
-                raise typer.Exit(1)
-
-            async def action(client: AsyncClient) -> None:
-                await client.request("DELETE", function(**arguments), bytes)
-                typer.echo(f"deleted {' '.join(arguments.values())}", err=True)
-
-            call_service(url, key, action)
-
-        return with_options(command, function, (YES_OPTION, *SERVICE_OPTIONS))
 
     return decorate
 

@@ -7,16 +7,19 @@ from typing import Annotated
 import typer
 from rankcurve import AsyncClient, UnexpectedAnswerError
 from rankcurve.answers import Record, decode
-from rankcurve.client import PAGE_ENTRIES, board_path
+from rankcurve.client import board_path
 
 from service.commands.operating.board_moves import split
-from service.commands.tables import show_json, show_table
-from service.commands.target import BoardArgument, JsonOption, LimitOption, delete_command, service_command, take
+from service.commands.requests import add_list, add_request, argument, option
+from service.commands.tables import show_json
+from service.commands.target import BoardArgument, service_command
 
 MERGES = ("sum", "max", "min", "last")
 MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}  # of a column, by word
 COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
 CLOSES_IN = timedelta(seconds=5)  # not 0, because the service refuses a closing time that is already past
+BOARD_PATH = "/v1/leaderboards/{board}"
+BOARD = argument("board", BoardArgument)
 READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves", "closed", "archived")
 
 ColumnsOption = Annotated[
@@ -160,28 +163,6 @@ def writable_members(document: Record) -> Record:
     return spec
 
 
-@board_app.command("list")
-@service_command()
-async def list_boards(
-    client: AsyncClient,
-    prefix: Annotated[str, typer.Option(help="Show only ids that start with this.")] = "",
-    limit: LimitOption = 1000,
-    as_json: JsonOption = False,
-) -> None:
-    """List leaderboards by id."""
-    query = {"prefix": prefix or None, "limit": min(limit, PAGE_ENTRIES)}
-    found = client.list_records("/v1/leaderboards", "leaderboards", Record, query)
-    documents = await take(found, limit)
-    if as_json:
-        show_json(documents)
-        return
-    rows = [
-        (doc.get("id"), columns_text(doc), state_text(doc), doc.get("entries"), doc.get("created_at"))
-        for doc in documents
-    ]
-    show_table(("board", "columns", "state", "entries", "created"), rows, numeric=("entries",))
-
-
 def state_text(document: Record) -> str:
     return "archived" if document.get("archived") else "closed" if document.get("closed") else "open"
 
@@ -192,11 +173,20 @@ def columns_text(document: Record) -> str:
     return ", ".join(str(each.get("name")) if each.get("sorted") else f"({each.get('name')})" for each in columns)
 
 
-@board_app.command("show")
-@service_command()
-async def show(client: AsyncClient, board: BoardArgument) -> None:
-    """Show a leaderboard's spec, its number of entries and the state of its curves, as JSON."""
-    show_json(await client.request("GET", board_path(board), Record))
+add_list(
+    board_app, "list", "/v1/leaderboards", "List leaderboards by id.",
+    {"board": "id", "columns": columns_text, "state": state_text, "entries": "entries", "created": "created_at"},
+    option("prefix", str, "Show only ids that start with this."), numeric=("entries",),
+)  # fmt: skip
+add_request(
+    board_app, "show", f"GET {BOARD_PATH}",
+    "Show a leaderboard's spec, its number of entries and the state of its curves, as JSON.", BOARD,
+)  # fmt: skip
+add_request(
+    board_app, "delete", f"DELETE {BOARD_PATH}",
+    "Delete a leaderboard with all its entries. This can't be undone; the command asks first unless --yes is given.",
+    BOARD, confirm="Delete {board} with all its entries?",
+)  # fmt: skip
 
 
 @board_app.command("close")
@@ -217,13 +207,6 @@ async def close(
     held = writable_members(await client.request("GET", board_path(board), Record))
     wanted = {**held, "closes_at": when, "grace_seconds": 0}
     show_json(await client.request("PUT", board_path(board), Record, body=wanted))
-
-
-@board_app.command("delete")
-@delete_command("Delete {board} with all its entries?")
-def delete(board: BoardArgument) -> str:
-    """Delete a leaderboard with all its entries. This can't be undone; the command asks first unless --yes is given."""
-    return board_path(board)
 
 
 board_app.command("split")(split)

@@ -16,11 +16,14 @@ from service.commands.boards.boards import (
     read_spec,
 )
 from service.commands.reading.ranks import bracket_text
+from service.commands.requests import add_request, argument
 from service.commands.tables import show_json, show_records, show_table
-from service.commands.target import JsonOption, NumbersAreArguments, delete_command, fail, service_command, take
+from service.commands.target import JsonOption, NumbersAreArguments, fail, service_command, take
 
 READ_ONLY_MEMBERS = ("id", "boards", "created_at")
 FamilyArgument = Annotated[str, typer.Argument(metavar="FAMILY", help="Id of the family.", show_default=False)]
+FAMILY_PATH = "/v1/families/{family}"
+FAMILY = argument("family", FamilyArgument)
 PeriodOption = Annotated[
     str | None,
     typer.Option(help="all, year, month, week or day. Default: all, or the first that the family has instead."),
@@ -98,18 +101,15 @@ async def create(
     show_json(await client.request("PUT", family_path(family), Record, body=wanted))
 
 
-@family_app.command("show")
-@service_command()
-async def show(client: AsyncClient, family: FamilyArgument) -> None:
-    """Show a family's spec and the number of its boards that have received posts, as JSON."""
-    show_json(await client.request("GET", family_path(family), Record))
-
-
-@family_app.command("delete")
-@delete_command("Delete {family} with all its boards?")
-def delete(family: FamilyArgument) -> str:
-    """Delete a family with all its boards. This can't be undone; the command asks first unless --yes is given."""
-    return family_path(family)
+add_request(
+    family_app, "show", f"GET {FAMILY_PATH}",
+    "Show a family's spec and the number of its boards that have received posts, as JSON.", FAMILY,
+)  # fmt: skip
+add_request(
+    family_app, "delete", f"DELETE {FAMILY_PATH}",
+    "Delete a family with all its boards. This can't be undone; the command asks first unless --yes is given.",
+    FAMILY, confirm="Delete {family} with all its boards?",
+)  # fmt: skip
 
 
 async def choose_period(client: AsyncClient, family: str, *, closing: bool = False) -> str:
@@ -137,8 +137,8 @@ async def board(
 
         rankcurve top "$(rankcurve family board game --period week org=7)" -c xp
     """
-    period = period or await choose_period(client, family)
-    query = {**parse_pairs(within, "FACET=VALUE"), "period": period, "at": at or None}
+    facets = parse_pairs(within, "FACET=VALUE")
+    query = {**facets, "period": period or await choose_period(client, family), "at": at or None}
     found = await client.request("GET", f"{family_path(family)}/boards", Record, query=query)
     if as_json:
         show_json(found)
@@ -158,10 +158,10 @@ async def list_values(
     as_json: JsonOption = False,
 ) -> None:
     """List the values of a facet in a period, each with the id of its board and that board's number of entries."""
-    period = period or await choose_period(client, family)
-    query = {**parse_pairs(within, "FACET=VALUE"), "period": period, "facet": facet, "at": at or None}
+    facets = parse_pairs(within, "FACET=VALUE")
+    query = {**facets, "period": period or await choose_period(client, family), "facet": facet, "at": at or None}
     found = await take(client.list_records(f"{family_path(family)}/facets", "values", Record, query))
-    columns = {"value": facet, "entries": "entries", "board": "board"}
+    columns = {facet: "value", "entries": "entries", "board": "board"}
     show_records(found, columns, as_json=as_json, numeric=("entries",))
 
 

@@ -30,15 +30,6 @@ PartitionsOption = Annotated[
     typer.Option("--partitions", metavar="N", min=1, max=64, help="Number of partitions, each with its own schema."),
 ]
 CitusOption = Annotated[bool, typer.Option("--citus", help="Let Citus put each partition on one of its nodes.")]
-COLUMNS = {
-    "partition": "partition",
-    "schema": "schema",
-    "node": "node",
-    "boards": "boards",
-    "entries": "entries",
-    "bytes": "bytes",
-}
-
 store_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True, help="Create a store.")
 partition_app = typer.Typer(
     rich_markup_mode="markdown",
@@ -92,7 +83,8 @@ def list_partitions(
     """
     settings = read_settings({"store": store, "create_store": False}, assignments, config)
     records = run_on_store(read_partitions(settings))
-    show_records(records, COLUMNS, as_json=as_json, numeric=("boards", "entries", "bytes"))
+    columns = {name: name for name in ("partition", "schema", "node", "boards", "entries", "bytes")}
+    show_records(records, columns, as_json=as_json, numeric=("boards", "entries", "bytes"))
 
 
 def refuse_one_file(settings: Settings) -> None:
