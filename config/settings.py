@@ -398,7 +398,7 @@ class JobSettings(_Group):
     scan_bound_ratio: ClassVar[float] = 0.005
     # Method auto: a board is quiet enough if at most this part of its entries changes during a scan.
     scan_changes_ratio: ClassVar[float] = 0.001
-    scan_rows_per_s: ClassVar[int] = 2_000_000  # assumed speed of a scan until a process has timed its first one
+    scan_rows_per_s: ClassVar[int] = 2_000_000  # speed of a scan that method auto assumes
     lease_renewal_ratio: ClassVar[float] = 0.3  # part of its length after which a lease is renewed
     # First pause of a job that failed. The pause doubles with each failure in a row, with jitter.
     job_backoff_base_s: ClassVar[float] = 0.5

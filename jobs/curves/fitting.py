@@ -56,7 +56,6 @@ class Fitting:
         self._store, self._sampled, self._open_boards = context.store, sampled or context.store, context.open_boards
         self._limits, self._observer = context.limits, context.observer
         self._now_us, self._monotonic = context.now_us, context.monotonic
-        self._rows_per_s = float(context.limits.scan_rows_per_s)  # the speed of the last scan; at first the setting
         self._left: dict[tuple[int, int], int] = {}  # entries still to read, for each column that is being scanned
 
     async def fit_curve(self, board: Board, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
@@ -100,7 +99,7 @@ class Fitting:
         if listed is None or listed.changes is None or state.entries == 0:
             return False
         age_s = max((self._now_us() - listed.as_of_us) / 1e6, AGE_S_MIN)
-        changes = (state.changes - listed.changes) / age_s * (state.entries / self._rows_per_s)
+        changes = (state.changes - listed.changes) / age_s * (state.entries / self._limits.scan_rows_per_s)
         return changes <= self._limits.scan_changes_ratio * state.entries
 
     def _read_snapshot(self, board: Board, asked_us: int) -> Program[FitSnapshot]:
@@ -154,8 +153,6 @@ class Fitting:
             del self._left[slot]
             self._observer.scan_read(0, left=sum(self._left.values()))
         took_s = self._monotonic() - started
-        if took_s > 0 and tally.total:
-            self._rows_per_s = tally.total / took_s
         log.info(
             "scan_ended",
             board=board.id,
