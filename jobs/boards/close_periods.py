@@ -9,7 +9,6 @@ Closing boards comes first: after each bounded step of other work, the job reads
 of a step is stored only if the lease is still held.
 """
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
@@ -51,7 +50,6 @@ class CloseJob:
         self._store, self._book, self._ownership = context.store, context.book, Ownership(context)
         # Final curves are fitted from the store itself, because a replica may not have the last posts yet.
         self._fitting, self._archiver = Fitting(context), Archiver(context)
-        self._to_archive: deque[Board] = deque()
         self._limits, self._observer, self._clock = context.limits, context.observer, clock
         self._monotonic, self._sleep = context.monotonic, context.make_sleep(RESOURCE)
 
@@ -73,7 +71,6 @@ class CloseJob:
 
     async def _close_on(self, held: HeldLease) -> None:
         self._archiver.pause_archive()  # another process may have continued that archive
-        self._to_archive.clear()
         while True:
             started, busy = self._monotonic(), False
             try:
@@ -106,15 +103,15 @@ class CloseJob:
         return await self._archive(held, [board for _, board in due[ClosingStage.FROZEN]], now_us)
 
     async def _archive(self, held: HeldLease, frozen: Sequence[Board], now_us: int) -> bool:
-        """Do a step of the current archive, or begin the next archives. Return whether there was anything to do."""
+        """Do a step of the current archive, or begin the next one. Return whether there was anything to do."""
         board = self._archiver.board
         if board is None:
-            if not self._to_archive and frozen:
-                found = await self._store.write(lambda: select_boards_to_archive(frozen, now_us=now_us))
-                self._to_archive.extend(found)
-            if not self._to_archive:
-                return bool(frozen)
-            board = self._to_archive.popleft()
+            if not frozen:
+                return False
+            found = await self._store.write(lambda: select_boards_to_archive(frozen, now_us=now_us))
+            if not found:
+                return True
+            board = found[0]
         await self._tried(held, board, now_us, self._write_archive)
         return True
 
@@ -128,8 +125,7 @@ class CloseJob:
         now_us = yield from self._clock()
         due = {}
         many = self._limits.close_boards_max
-        more = 0 if self._to_archive or self._archiver.board is not None else many
-        for stage, limit in ((ClosingStage.OPEN, many), (ClosingStage.SHUT, 1), (ClosingStage.FROZEN, more)):
+        for stage, limit in ((ClosingStage.OPEN, many), (ClosingStage.SHUT, 1), (ClosingStage.FROZEN, 1)):
             due[stage] = yield from list_due_boards(stage, now_us=now_us, limit=limit)
         return now_us, due
 
