@@ -14,7 +14,6 @@ the result is local. Work for the whole store has its lease in the control parti
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from math import inf
 from typing import TypeVar
 
 import structlog
@@ -31,6 +30,7 @@ JOB_WORK = "job"  # the kind of leases on work that one process at a time does f
 # The part of an interval in which no other process gets the lease. It is below 1 because clocks differ: the last owner
 # must find the lease free when its own next interval begins.
 REST_RATIO = 0.9
+LOOK_S_MAX = 60.0
 log = structlog.get_logger(__name__)
 
 
@@ -116,16 +116,15 @@ class Ownership:
         interval_s: float,
         sleep: Sleep,
         partition: int = CONTROL,
-        look_s_max: float = inf,
         on_taken: Callable[[], None] = lambda: None,
     ) -> None:
         """Do the work at every interval, for ever. Call `on_taken` where another process has the lease on it.
 
         After a round, no process gets the lease until the next round is nearly due. Every process tries to claim it at
-        least every `look_s_max` seconds, so that the next round takes place even if the process of the last one died.
+        least every `LOOK_S_MAX` seconds, so that the next round takes place even if the process of the last one died.
         """
         while True:
-            await sleep(min(interval_s, look_s_max))
+            await sleep(min(interval_s, LOOK_S_MAX))
             try:
                 await self.run_owned(JOB_WORK, resource, work, partition=partition, rests_s=interval_s * REST_RATIO)
             except LeaseTakenError:

@@ -19,7 +19,6 @@ from storage.store import Program, Store
 log = structlog.get_logger(__name__)
 
 RESOURCE = "liberate"
-LOOK_S_MAX = 60.0  # the jobs of pools try to claim their leases at least this often
 POOLS_A_PAGE = 200
 
 
@@ -49,9 +48,7 @@ class LiberateJob:
 
     async def run_forever(self) -> None:
         interval_s = self._limits.liberate_interval_s
-        await self._ownership.run_rounds(
-            RESOURCE, self._work, interval_s=interval_s, sleep=self._sleep, look_s_max=LOOK_S_MAX
-        )
+        await self._ownership.run_rounds(RESOURCE, self._work, interval_s=interval_s, sleep=self._sleep)
 
     async def _work(self, _held: HeldLease) -> None:
         liberated = await self.liberate_expired()

@@ -17,7 +17,7 @@ from storage.leases.region_counts import Region, lease_counts
 from storage.leases.upkeep import lease_upkeep
 from storage.store import Program
 
-from .liberate import LOOK_S_MAX, read_pool_pages
+from .liberate import read_pool_pages
 from .rebalance_plan import (
     RegionMeasurement,
     RegionState,
@@ -42,9 +42,7 @@ class BalanceJob:
 
     async def run_forever(self) -> None:
         interval_s = self._limits.balance_interval_s
-        await self._ownership.run_rounds(
-            RESOURCE, self.balance_pools, interval_s=interval_s, sleep=self._sleep, look_s_max=LOOK_S_MAX
-        )
+        await self._ownership.run_rounds(RESOURCE, self.balance_pools, interval_s=interval_s, sleep=self._sleep)
 
     async def balance_pools(self, held: HeldLease | None = None) -> int:
         """Measure every pool now, and balance those that need it; return how many resources were moved."""
