@@ -46,7 +46,6 @@ NOT_RUN = {
     "pg_dump ": "tests/service/commands/test_e2e_backups.py runs the block",
     "pg_restore ": "tests/service/commands/test_e2e_backups.py runs the block",
     "export PGOPTIONS=": "tests/service/commands/test_e2e_backups.py runs the block",
-    "rankcurve pool watch": "never ends; tests/service/commands/test_e2e_owner_commands.py watches a pool",
 }
 # One file and PostgreSQL have commands of their own.
 ONLY_FILE = ("rankcurve backup", "rankcurve restore")
