@@ -496,7 +496,7 @@ class ManagedSettings(_Group):
     """Managed objects, which operators see and use through /jolokia."""
 
     managed_objects: bool = _choice(True)
-    """Keep managed objects with their rates, and answer /jolokia."""
+    """Keep managed objects, and answer /jolokia."""
     managed_operations: Operations = _choice(
         ("Board.refresh", "Predictor.refresh", "Cache.flush", "Job.run", "Job.pause", "Job.resume")
     )
@@ -504,7 +504,7 @@ class ManagedSettings(_Group):
     managed_boards_max: int = _number(1_000, 0, 1_000_000, "boards")
     """Maximum number of boards that are shown as managed objects. With more boards, none is shown."""
     rates_tick_s: float = _number(5, 0.1, 60, "s")
-    """Time between two records of figures for rates and percentiles."""
+    """Time between two records of figures for percentiles and the verdict on the node."""
 
     # Constants, because no operator needs to turn them:
     # Longest wait for each process of the node in which an operation of a managed object runs.

@@ -8,7 +8,7 @@ globalThis.window = globalThis; // the client is for browsers
 const at = (name) => import(pathToFileURL(`${modules}/${name}`).href);
 const { default: Jolokia } = await at("jolokia.js/dist/jolokia.mjs");
 
-const memory = "java.lang:type=Memory";
+const nodeName = "rankcurve:type=Node";
 const fold = "rankcurve:type=Job,name=fold";
 const jolokia = new Jolokia({ url, username, password });
 const found = {};
@@ -23,29 +23,29 @@ const tell = async (name, work) => {
 for (const method of ["get", "post"]) {
   const ask = (request, more) => jolokia.request(request, { method, ...more });
   await tell(`${method} version`, () => ask({ type: "version" }));
-  await tell(`${method} read`, () => ask({ type: "read", mbean: memory, attribute: "HeapMemoryUsage", path: "used" }));
-  await tell(`${method} read all`, () => ask({ type: "read", mbean: memory }));
+  await tell(`${method} read`, () => ask({ type: "read", mbean: nodeName, attribute: "Memory", path: "resident" }));
+  await tell(`${method} read all`, () => ask({ type: "read", mbean: nodeName }));
   await tell(`${method} read path list`, () =>
-    ask({ type: "read", mbean: memory, attribute: "HeapMemoryUsage", path: ["used"] }));
-  await tell(`${method} read pattern`, () => ask({ type: "read", mbean: "java.lang:type=*", attribute: "Name" }));
+    ask({ type: "read", mbean: nodeName, attribute: "Memory", path: ["resident"] }));
+  await tell(`${method} read pattern`, () => ask({ type: "read", mbean: "rankcurve:type=N*", attribute: "Version" }));
   await tell(`${method} search`, () => ask({ type: "search", mbean: "rankcurve:type=Job,*" }));
   await tell(`${method} list`, () => ask({ type: "list", path: "rankcurve/type=Cache" }));
   await tell(`${method} list depth`, () => ask({ type: "list" }, { maxDepth: 1 }));
   await tell(`${method} exec`, () => ask({ type: "exec", mbean: fold, operation: "run" }));
   await tell(`${method} exec argument`, () =>
     ask({ type: "exec", mbean: fold, operation: "run", arguments: ["a/b!c", null, ""] }));
-  await tell(`${method} write`, () => ask({ type: "write", mbean: memory, attribute: "Verbose", value: true }));
+  await tell(`${method} write`, () => ask({ type: "write", mbean: nodeName, attribute: "Verbose", value: true }));
   await tell(`${method} quoted`, () =>
     ask({ type: "read", mbean: 'rankcurve:type=Board,name="week:1,x"', attribute: "Id" }));
   await tell(`${method} parameters`, () =>
-    ask({ type: "read", mbean: memory, attribute: "No" }, { ignoreErrors: true, includeRequest: false }));
+    ask({ type: "read", mbean: nodeName, attribute: "No" }, { ignoreErrors: true, includeRequest: false }));
   await tell(`${method} unknown`, () => ask({ type: "read", mbean: "no:type=such" }));
 }
 await tell("bulk", () => jolokia.request([
-  { type: "version" }, { type: "read", mbean: "no:type=such" }, { type: "search", mbean: "java.lang:*" },
+  { type: "version" }, { type: "read", mbean: "no:type=such" }, { type: "search", mbean: "rankcurve:type=N*" },
 ]));
 await tell("several attributes", () =>
-  jolokia.request({ type: "read", mbean: memory, attribute: ["HeapMemoryUsage", "NonHeapMemoryUsage"] }));
+  jolokia.request({ type: "read", mbean: nodeName, attribute: ["Memory", "CpuSeconds"] }));
 await tell("config", () => jolokia.request({ type: "list", config: { maxDepth: 1 } }));
 await tell("text", () => jolokia.request({ type: "version" }, { dataType: "text" }));
 await tell("response", async () => (await jolokia.request({ type: "version" }, { resolve: "response" })).status);
@@ -61,10 +61,10 @@ const value = async (request) => {
   if (Jolokia.isError(answer)) throw answer.error;
   return answer.value;
 };
-await tell("value read", () => value({ type: "read", mbean: memory, attribute: "HeapMemoryUsage", path: "used" }));
-await tell("value write", () => value({ type: "write", mbean: memory, attribute: "Verbose", value: true }));
+await tell("value read", () => value({ type: "read", mbean: nodeName, attribute: "Memory", path: "resident" }));
+await tell("value write", () => value({ type: "write", mbean: nodeName, attribute: "Verbose", value: true }));
 await tell("value exec", () => value({ type: "exec", mbean: fold, operation: "run", arguments: [] }));
-await tell("value search", () => value({ type: "search", mbean: "java.lang:*" }));
+await tell("value search", () => value({ type: "search", mbean: "rankcurve:type=N*" }));
 await tell("value version", () => value({ type: "version" }));
 await tell("value list", () => value({ type: "list", path: ["rankcurve", "type=Cache", "desc"] }));
 await tell("static", () => [Jolokia.escape("a/b!c"), Jolokia.escapePost("a/b!c"), Jolokia.isError({ status: 404 })]);
@@ -80,7 +80,7 @@ await tell("jobs", () => new Promise((resolve) => {
         resolve([answers.map((answer) => answer.status), registered, running, jolokia.jobs().length, jolokia.isRunning()]);
       }
     },
-  }, { type: "read", mbean: memory, attribute: "HeapMemoryUsage" }, { type: "read", mbean: "no:type=such" });
+  }, { type: "read", mbean: nodeName, attribute: "Memory" }, { type: "read", mbean: "no:type=such" });
   jolokia.start(20);
 }));
 await tell("jobs unless changed", () => new Promise((resolve) => {
@@ -102,6 +102,6 @@ await tell("jobs unless changed", () => new Promise((resolve) => {
   }, { type: "version" });
   jolokia.start(20);
 }));
-await tell("notifications", () => jolokia.addNotificationListener({ mbean: memory, callback: () => {} }));
+await tell("notifications", () => jolokia.addNotificationListener({ mbean: nodeName, callback: () => {} }));
 await tell("wrong key", () => new Jolokia({ url, username, password: "wrong" }).request({ type: "version" }));
 console.log(JSON.stringify(found));

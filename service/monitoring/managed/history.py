@@ -1,7 +1,7 @@
-"""Computes recent rates and percentiles of the metrics, from snapshots that a task takes every `rates_tick_s` seconds.
+"""Computes how metrics grew recently, from snapshots that a task takes every `rates_tick_s` seconds.
 
 The metrics are those that Prometheus scrapes. In a node with several processes, they are sums over all processes, so
-every process computes the same rates.
+every process computes the same figures.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from config.settings import ManagedSettings
 
 log = structlog.get_logger(__name__)
 
-RATE_WINDOWS_S: Mapping[str, float] = {"OneMinuteRate": 60.0, "FiveMinuteRate": 300.0, "FifteenMinuteRate": 900.0}
+KEPT_S = 900.0  # the longest time that `growth` and `list_numbers` look back
 PERCENTILES: Mapping[str, float] = {"P50": 0.5, "P75": 0.75, "P95": 0.95, "P99": 0.99, "P999": 0.999}
 PERCENTILE_WINDOW_S = 300.0
-_ELAPSED_S_MIN = 0.1  # a rate over a shorter time is too noisy to show
 
 Labels = tuple[tuple[str, str], ...]
 SampleKey = tuple[str, Labels]
@@ -71,7 +70,7 @@ class MetricHistory:
         self._collect, self._limits, self._monotonic, self._sleep = collect, limits, monotonic, sleep
         self.families: dict[str, MetricFamily] = {}
         self._indexes: dict[SampleKey, int] = {}
-        ticks = round(max(RATE_WINDOWS_S.values()) / limits.rates_tick_s) + 2
+        ticks = round(KEPT_S / limits.rates_tick_s) + 2
         self._past: deque[_Snapshot] = deque(maxlen=ticks)
 
     async def run(self) -> None:
@@ -129,18 +128,11 @@ class MetricsMoment:
         index = self._indexes.get((sample, labels))
         return 0.0 if index is None else _at(self._present, index)
 
-    def rate(self, sample: str, labels: Labels, window_s: float) -> float:
-        """Return how much a sample grew per second over the window.
+    def growth(self, sample: str, labels: Labels, window_s: float) -> float:
+        """Return how much a sample grew over the window.
 
         If the first snapshot is later than the start of the window, the window begins at that snapshot.
         """
-        before = self._before(window_s)
-        elapsed_s = 0.0 if before is None else self._present.at_s - before.at_s
-        if elapsed_s < _ELAPSED_S_MIN:
-            return 0.0
-        return self.growth(sample, labels, window_s) / elapsed_s
-
-    def growth(self, sample: str, labels: Labels, window_s: float) -> float:
         before = self._before(window_s)
         index = self._indexes.get((sample, labels))
         if index is None:

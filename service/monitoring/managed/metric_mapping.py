@@ -7,7 +7,7 @@ attribute of `type=Metrics`.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .history import RATE_WINDOWS_S, Labels, MetricFamily, MetricsMoment
+from .history import Labels, MetricFamily, MetricsMoment
 from .object_names import ObjectName
 from .objects import COMPOSITE, DOUBLE, Attribute, ManagedObject
 
@@ -145,7 +145,7 @@ def _total(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return sums
 
 
-_ADDED = {"Count", "Sum", "Value", *RATE_WINDOWS_S}
+_ADDED = {"Count", "Sum", "Value"}
 
 
 def _current(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str, Any]:
@@ -153,8 +153,7 @@ def _current(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[s
 
 
 def _count(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str, Any]:
-    sample = f"{family.name}_total"
-    return {"Count": _whole(now.value(sample, labels)), **_rates(now, sample, labels)}
+    return {"Count": _whole(now.value(f"{family.name}_total", labels))}
 
 
 def _times(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str, Any]:
@@ -164,24 +163,14 @@ def _times(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str
 def _sizes(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str, Any]:
     count = now.value(f"{family.name}_count", labels)
     total = now.value(f"{family.name}_sum", labels)
-    return {
-        "Count": _whole(count),
-        **_rates(now, f"{family.name}_count", labels),
-        "Sum": total,
-        "Mean": total / count if count else None,
-    }
+    return {"Count": _whole(count), "Sum": total, "Mean": total / count if count else None}
 
 
-def _rates(now: MetricsMoment, sample: str, labels: Labels) -> dict[str, float]:
-    return {name: now.rate(sample, labels, window_s) for name, window_s in RATE_WINDOWS_S.items()}
-
-
-_RATES = "; rates a second over 1, 5 and 15 minutes"
 # For a kind of metric: what the description of its attribute adds, and the function that returns a sample's figures.
 _FIGURES = {
-    "counter": (_RATES, _count),
-    "histogram": (f"{_RATES}, percentiles of the last 5 minutes", _times),
-    "summary": (_RATES, _sizes),
+    "counter": ("", _count),
+    "histogram": ("; percentiles of the last 5 minutes", _times),
+    "summary": ("", _sizes),
 }
 
 

@@ -4,10 +4,6 @@ An operation runs in every process of the node, and every process shows the same
 """
 
 import asyncio
-import os
-import platform
-import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -76,7 +72,7 @@ async def manage_objects(
 
     actions = {f"job.{name}": _job_action(getattr(context.controls, name)) for name in _JOB_OPERATIONS}
     channel = NodeChannel({**actions, "cache.flush": flush}, settings, metrics.node)
-    fixed = _Fixed(context, metrics, channel, make_java_objects(version), history)
+    fixed = _Fixed(context, metrics, channel, history, version)
     mapping = MetricMapping(context.store.dialect.name)
     tree = ObjectTree(history, mapping, BoardObjects(context, refresh), fixed.objects, settings)
     ticking = asyncio.create_task(history.run(), name="rates")
@@ -95,22 +91,17 @@ def _job_action(do: Callable[[str], bool]) -> Callable[[str], Awaitable[bool | N
 
 
 class _Fixed:
-    """Makes the objects that do not come from metrics: java.lang, facts about the store, operations."""
+    """Makes the objects that do not come from metrics: facts about the node and the store, operations."""
 
     def __init__(
-        self,
-        context: JobContext,
-        metrics: Metrics,
-        channel: NodeChannel,
-        java: list[ManagedObject],
-        history: MetricHistory,
+        self, context: JobContext, metrics: Metrics, channel: NodeChannel, history: MetricHistory, version: str
     ) -> None:
-        self._context, self._metrics, self._channel, self._java = context, metrics, channel, java
-        self._history = history
+        self._context, self._metrics, self._channel = context, metrics, channel
+        self._history, self._version = history, version
 
     def objects(self, mapped: Mapping[ObjectName, ManagedObject]) -> Iterable[ManagedObject]:
         """Yield the objects. Objects from metrics (`mapped`) with the same names are later merged with them."""
-        yield from self._java
+        yield self._node()
         yield self._store(mapped)
         yield self._verdict()
         yield self._recent()
@@ -128,6 +119,21 @@ class _Fixed:
             if managed.type == "Job" and "Rounds" in managed.attributes:
                 operations = self._operations(name.values["name"])
                 yield ManagedObject(name, "A background job", {}, operations, kind="rankcurve.Job")
+
+    def _node(self) -> ManagedObject:
+        rows: Rows = (
+            ("Version", TEXT, "Version of the service", lambda _: self._version),
+            ("UptimeSeconds", DOUBLE, "Time since the start of the first process [seconds]",
+             lambda now: max(0.0, time.time() - now.value("process_start_time_seconds"))),
+            ("CpuSeconds", DOUBLE, "Processor time of all processes [seconds]",
+             lambda now: now.value("process_cpu_seconds_total")),
+            ("Memory", COMPOSITE, "Memory of all processes [bytes]",
+             lambda now: {each: int(now.value(f"process_{each}_memory_bytes")) for each in ("resident", "virtual")}),
+        )  # fmt: skip
+        return ManagedObject(
+            ObjectName.of(DOMAIN, type="Node"), "The processes of this node", attributes_of(rows),
+            kind="rankcurve.Node",
+        )  # fmt: skip
 
     def _verdict(self) -> ManagedObject:
         def alerts_at(now: MetricsMoment) -> list[dict[str, Any]]:
@@ -227,62 +233,3 @@ class _Fixed:
 
     async def _flush(self) -> int:
         return len(await self._channel.run_everywhere("cache.flush"))
-
-
-def make_java_objects(version: str) -> list[ManagedObject]:
-    """Return the objects that monitoring tools expect in every Java process. `version` is that of the service.
-
-    Names and units are those of Java (milliseconds, nanoseconds, bytes). The figures cover all processes of the node.
-    """
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    runtime: Rows = (
-        ("Name", TEXT, "The answering process and its host, as PID@HOST",
-         lambda _: f"{os.getpid()}@{socket.gethostname()}"),
-        ("Pid", LONG, "Process id of the answering process", lambda _: os.getpid()),
-        ("StartTime", LONG, "Start of the first process, as time since 1970 [milliseconds]", _started_ms),
-        ("Uptime", LONG, "Time since the start [milliseconds]",
-         lambda now: max(0, round(time.time() * 1000) - _started_ms(now))),
-        ("VmName", TEXT, "Interpreter", lambda _: platform.python_implementation()),
-        ("VmVendor", TEXT, "Maker of the interpreter", lambda _: "Python Software Foundation"),
-        ("VmVersion", TEXT, "Version of the interpreter", lambda _: platform.python_version()),
-        ("SpecName", TEXT, "Name of the service", lambda _: "rankcurve"),
-        ("SpecVersion", TEXT, "Version of the service", lambda _: version),
-    )  # fmt: skip
-    memory: Rows = (
-        ("HeapMemoryUsage", COMPOSITE, "Resident memory of all processes [bytes]",
-         lambda now: _usage(now, "resident", pages)),
-        ("NonHeapMemoryUsage", COMPOSITE, "Virtual memory of all processes [bytes]",
-         lambda now: _usage(now, "virtual", -1)),
-        ("ObjectPendingFinalizationCount", LONG, "Always 0", lambda _: 0),
-    )  # fmt: skip
-    system: Rows = (
-        ("Name", TEXT, "Operating system", lambda _: platform.system()),
-        ("Version", TEXT, "Release of the operating system", lambda _: platform.release()),
-        ("Arch", TEXT, "Type of the machine", lambda _: platform.machine()),
-        ("AvailableProcessors", LONG, "Processors [count]", lambda _: os.cpu_count()),
-        ("SystemLoadAverage", DOUBLE, "Load average of the last minute", lambda _: os.getloadavg()[0]),
-        ("ProcessCpuTime", LONG, "Processor time of all processes [nanoseconds]",
-         lambda now: round(now.value("process_cpu_seconds_total") * 1e9)),
-        ("OpenFileDescriptorCount", LONG, "Open files of all processes [count]",
-         lambda now: int(now.value("process_open_fds"))),
-        ("MaxFileDescriptorCount", LONG, "Files that the processes may open [count]",
-         lambda now: int(now.value("process_max_fds"))),
-        ("TotalPhysicalMemorySize", LONG, "Memory of the machine [bytes]", lambda _: pages),
-    )  # fmt: skip
-    return [
-        ManagedObject(ObjectName.of("java.lang", type=kind), description, attributes_of(rows), kind=f"rankcurve.{kind}")
-        for kind, description, rows in (
-            ("Runtime", "The runtime of the node", runtime),
-            ("Memory", "Memory of the node's processes", memory),
-            ("OperatingSystem", f"The operating system of the node: {sys.platform}", system),
-        )
-    ]
-
-
-def _started_ms(now: MetricsMoment) -> int:
-    return round(now.value("process_start_time_seconds") * 1000)
-
-
-def _usage(now: MetricsMoment, what: str, most: int) -> dict[str, int]:
-    used = int(now.value(f"process_{what}_memory_bytes"))
-    return {"init": 0, "used": used, "committed": used, "max": most}

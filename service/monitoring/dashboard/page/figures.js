@@ -15,9 +15,7 @@ const READS = {
   others: "rankcurve:type=Metrics",
   partitions: "rankcurve:type=Partition,*",
   verdict: "rankcurve:type=Verdict",
-  memory: "java.lang:type=Memory",
-  system: "java.lang:type=OperatingSystem",
-  runtime: "java.lang:type=Runtime",
+  node: "rankcurve:type=Node",
 };
 
 /**
@@ -74,9 +72,11 @@ export function rate(before, now, count) {
   return grown >= 0 ? grown / (now.at - before.at) : null; // a node that began anew counts from nothing
 }
 
-/** The rate of the last minute, all objects together: what there is to say at first. */
-export function lately(objects, attribute) {
-  return Object.values(objects ?? {}).reduce((sum, values) => sum + (values[attribute]?.OneMinuteRate ?? 0), 0);
+/** Add a `Rate` to each part of `now` with a `Count`: how much it grew a second since it was as in `before`. */
+export function addRates(now, before, seconds) {
+  if (now === null || typeof now !== "object") return;
+  for (const [name, part] of Object.entries(now)) addRates(part, before?.[name], seconds);
+  if (before && now.Count >= before.Count) now.Rate = (now.Count - before.Count) / seconds;
 }
 
 /** Requests that were answered with this class of statuses, of all routes. */

@@ -19,6 +19,7 @@ export const BINS = 36; // of the distribution
 export const ROUTES_SHOWN = 20; // rows of the node's table of requests
 export const LEASE_POOLS_SHOWN = 8; // one request each
 export const POOLS_PER_PAGE = 50;
+export const RATE_S = 60; // the rates in tables cover at most this time
 export const SPARK_S = 900; // a quarter of an hour, as the node remembers it
 export const SPARK_POINTS_MAX = 1_000; // of a picture: one for each poll, and those that the node gave
 

@@ -3,9 +3,9 @@
 import { Problem, ask, path, poll } from "./api.js";
 import { spark } from "./curve_chart.js";
 import { el, panel, show } from "./dom.js";
-import { lately, only, posts, rate, ratesOf, readFigures, requests } from "./figures.js";
+import { addRates, only, posts, rate, ratesOf, readFigures, requests } from "./figures.js";
 import { age, bytes, duration, rate as perSecond, whole } from "./format.js";
-import { HEALTH_POLL_MS, LEASE_POOLS_SHOWN, POOLS_PER_PAGE, POOLS_POLL_MS, REQUEST_TIMEOUT_MS, SPARK_POINTS_MAX, SPARK_S } from "./limits.js";
+import { HEALTH_POLL_MS, LEASE_POOLS_SHOWN, POOLS_PER_PAGE, POOLS_POLL_MS, RATE_S, REQUEST_TIMEOUT_MS, SPARK_POINTS_MAX, SPARK_S } from "./limits.js";
 import { connectionTable, jobTable, leaseFacts, partitionTable, poolTable, queueFacts, routeTable, storeFacts, verdictOf } from "./node_parts.js";
 import { empty, fault, loading } from "./tables.js";
 
@@ -36,6 +36,7 @@ export class NodeView {
     show(root, el("header", { class: "head" }, this.title, this.about), this.verdict, this.tiles, this.grid);
     this.history = null; // of the tiles with a picture; the node gives what was before the page
     this.before = null;
+    this.earlier = []; // at most two readings, for rates over half a minute to a minute
     poll(() => this.load(), HEALTH_POLL_MS, signal);
     poll(() => this.loadPools(), POOLS_POLL_MS, signal);
   }
@@ -52,6 +53,7 @@ export class NodeView {
       const now = await readFigures(inTime, { recent: this.history === null });
       const queue = await ask("/v1/queue", { signal: this.signal }).then(({ data }) => data);
       if (this.signal.aborted) return;
+      this.compare(now);
       this.draw(now, queue);
       this.before = now;
     } catch (error) {
@@ -60,6 +62,13 @@ export class NodeView {
       else if (!this.before) show(this.tiles, fault(error));
       this.onFault?.(error);
     }
+  }
+
+  compare(now) {
+    const [first, second] = this.earlier;
+    if (first) addRates(now, first, now.at - first.at);
+    if (!first || (!second && now.at > first.at + RATE_S / 2)) this.earlier.push(now);
+    else if (second && now.at > second.at + RATE_S / 2) this.earlier = [second, now];
   }
 
   refused(problem) {
@@ -75,18 +84,18 @@ export class NodeView {
 
   draw(now, queue) {
     const { before } = this;
-    const cpu = (figures) => (figures.system?.ProcessCpuTime ?? 0) / 1e9;
+    const cpu = (figures) => figures.node?.CpuSeconds ?? 0;
     const rates = {
-      posts: rate(before, now, posts) ?? lately(now.store, "Posts"),
-      requests: rate(before, now, requests) ?? lately(now.routes, "Requests"),
-      failures: rate(before, now, (figures) => requests(figures, "5")) ?? 0,
+      posts: rate(before, now, posts),
+      requests: rate(before, now, requests),
+      failures: rate(before, now, (figures) => requests(figures, "5")),
       cpu: rate(before, now, cpu),
     };
     if (this.history === null) {
       const { Posts, Requests, Failures, Cpu } = now.recent ?? {};
       const past = { posts: Posts, requests: Requests, failures: Failures, cpu: Cpu };
       this.history = Object.fromEntries(Object.entries(past).map(([name, snapshots]) => [name, ratesOf(snapshots, now.at)]));
-      rates.cpu ??= this.history.cpu.at(-1)?.[1] ?? null;
+      for (const [name, past] of Object.entries(this.history)) rates[name] ??= past.at(-1)?.[1] ?? null;
     }
     for (const [name, past] of Object.entries(this.history)) {
       past.push([now.at, rates[name] ?? 0]);
@@ -114,7 +123,7 @@ export class NodeView {
     const failed = rates.failures;
     const write = store.WriteSeconds ?? {};
     const waiting = (store.WriteQueuePosts ?? 0) + queue.posts;
-    const { cache, memory, streams } = now;
+    const { cache, node, streams } = now;
     const { cpu } = rates;
     const drawn = (name, label) => spark(this.history[name], `${label}, the last quarter of an hour`);
     return el(
@@ -127,7 +136,7 @@ export class NodeView {
       tile("Posts waiting", whole(waiting), queue.posts ? `oldest ${age(queue.age_seconds)}` : "queued or being written"),
       tile("Curves", whole(cache?.Curves), cache ? `${whole(cache.CurvesLive)} live, oldest ${age(cache.CurveAgeMax ?? 0)}` : ""),
       tile("Streams", whole(streams?.StreamsOpen ?? 0), "open now"),
-      tile("CPU / memory", `${cpu === null ? "–" : `${Math.round(cpu * 100)}%`} / ${bytes(memory?.HeapMemoryUsage?.used)}`, drawn("cpu", "Processor time a second")),
+      tile("CPU / memory", `${cpu === null ? "–" : `${Math.round(cpu * 100)}%`} / ${bytes(node?.Memory?.resident)}`, drawn("cpu", "Processor time a second")),
     );
   }
 
@@ -145,10 +154,10 @@ export class NodeView {
   }
 }
 
-function about({ runtime, store }) {
+function about({ node, store }) {
   const where = only(store)?.Url;
   return [
-    runtime ? `rankcurve ${runtime.SpecVersion}, up ${age(runtime.Uptime / 1000)}` : "rankcurve",
+    node ? `rankcurve ${node.Version}, up ${age(node.UptimeSeconds)}` : "rankcurve",
     where ? el("span", {}, ", store ", el("code", {}, where)) : null,
     ". All processes of the node together.",
   ];

@@ -11,15 +11,16 @@ const ADVICE = "/docs#alert-"; // the page of the API has them, too
 const LASTING = "journal"; // the routes among which streams are counted: their answers last as long as somebody listens
 
 function perSecond(counted) {
-  return rate(counted?.OneMinuteRate ?? 0);
+  return rate(counted?.Rate);
 }
 
-/** Requests by route: the busiest of the last five minutes. */
+/** Requests by route: those with requests in the last five minutes, the busiest first. */
 export function routeTable(routes) {
   const all = [...byProperty(routes, "name")].filter(([, { Requests }]) => Requests?.Count > 0);
-  const busiest = all.sort(([, a], [, b]) => b.Requests.FiveMinuteRate - a.Requests.FiveMinuteRate || b.Requests.Count - a.Requests.Count);
-  const active = busiest.filter(([, { Requests }]) => Requests.FiveMinuteRate > 0);
-  const quiet = busiest.slice(active.length);
+  const busiest = all.sort(([, a], [, b]) => b.Requests.Count - a.Requests.Count);
+  const isActive = ([, { RequestSeconds }]) => (RequestSeconds?.P50 ?? null) !== null;
+  const active = busiest.filter(isActive);
+  const quiet = busiest.filter((route) => !isActive(route));
   if (!busiest.length) return empty("No requests yet.");
   const columns = [
     { label: "Route" },
@@ -128,7 +129,7 @@ export function jobTable(jobs, now) {
         name,
         job.Paused ? el("span", { class: "tag bad" }, "paused") : last ? `${age(now - last)} ago` : "not yet",
         whole(job.Rounds.Count),
-        percent(job.BusySeconds?.FiveMinuteRate ?? 0),
+        percent(job.BusySeconds?.Rate),
         failures ? el("b", { class: "fault" }, whole(failures)) : "0",
       ];
     });

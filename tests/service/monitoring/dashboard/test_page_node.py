@@ -88,4 +88,5 @@ async def test_the_page_updates_its_numbers_while_it_is_open(page: Page, node: P
     before = await page.evaluate(shown)
     await post(node.url, "zz-counted", **{f"o{number}": number for number in range(40)})
     await page.wait_for(f"{shown} === {before + 40}")
+    await page.wait_for("/· [0-9.]+\\/s/.test(document.querySelector('#node-store dd').textContent)")  # the rate
     await page.wait_for("document.querySelector('.tiles b').textContent !== '0'")

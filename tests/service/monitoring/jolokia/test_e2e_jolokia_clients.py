@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 from tests.installed_clients import CLIENTS, javascript_modules, node, python_modules
 from tests.service.real_service import WAIT_S, Process, Service, make_key
 
-MEMORY = "java.lang:type=Memory"
+NODE = "rankcurve:type=Node"
 XP = {"name": "xp", "merge": "sum"}
 
 
@@ -51,11 +51,11 @@ def test_jolokia_js_reads_searches_lists_and_executes(by_javascript: dict[str, A
     assert found["version"]["value"]["protocol"] == "7.2"
     assert found["read"]["value"] > 0
     assert found["read path list"]["value"] > 0
-    assert {"HeapMemoryUsage", "NonHeapMemoryUsage"} <= found["read all"]["value"].keys()
-    assert found["read pattern"]["value"].keys() == {"java.lang:type=Runtime", "java.lang:type=OperatingSystem"}
+    assert {"Memory", "CpuSeconds"} <= found["read all"]["value"].keys()
+    assert found["read pattern"]["value"].keys() == {"rankcurve:type=Node"}
     assert "rankcurve:name=fold,type=Job" in found["search"]["value"]
     assert "flush" in found["list"]["value"]["op"]
-    assert found["list depth"]["value"].keys() == {"rankcurve", "java.lang"}
+    assert found["list depth"]["value"].keys() == {"rankcurve"}
     assert (found["exec"]["status"], found["exec"]["value"]) == (200, 1)
     assert found["exec argument"]["status"] == 400
     assert found["exec argument"]["request"]["arguments"] == ["a/b!c", None, ""]
@@ -67,8 +67,8 @@ def test_jolokia_js_reads_searches_lists_and_executes(by_javascript: dict[str, A
 
 def test_jolokia_js_sends_bulks_polls_and_runs_callbacks(by_javascript: dict[str, Any]) -> None:
     assert [each["status"] for each in by_javascript["bulk"]] == [200, 404, 200]
-    assert by_javascript["several attributes"]["value"].keys() == {"HeapMemoryUsage", "NonHeapMemoryUsage"}
-    assert by_javascript["config"]["value"].keys() == {"rankcurve", "java.lang"}
+    assert by_javascript["several attributes"]["value"].keys() == {"Memory", "CpuSeconds"}
+    assert by_javascript["config"]["value"].keys() == {"rankcurve"}
     assert json.loads(by_javascript["text"])["status"] == 200
     assert by_javascript["response"] == 200
     assert by_javascript["callbacks"] == [200, 404]
@@ -81,7 +81,7 @@ def test_jolokia_js_extracts_values_and_is_refused_what_does_not_exist(by_javasc
     found = {name.removeprefix("value "): each for name, each in by_javascript.items() if name.startswith("value ")}
     assert found["read"] > 0
     assert found["exec"] == 1
-    assert "java.lang:type=Memory" in found["search"]
+    assert NODE in found["search"]
     assert found["version"]["protocol"] == "7.2"
     assert "curves" in found["list"]
     assert "thrown" in found["write"]
@@ -108,26 +108,26 @@ def test_each_call_of_pyjolokia_works(pyjolokia: Any, closed: tuple[str, str], m
     opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
     monkeypatch.setattr(urllib.request, "_opener", opener)
     client = pyjolokia.Jolokia(f"{url}/jolokia/", timeout=WAIT_S)
-    read = client.request(type="read", mbean=MEMORY, attribute="HeapMemoryUsage", path="used")
-    assert (read["status"], read["request"]["attribute"]) == (200, "HeapMemoryUsage")
+    read = client.request(type="read", mbean=NODE, attribute="Memory", path="resident")
+    assert (read["status"], read["request"]["attribute"]) == (200, "Memory")
     assert read["value"] > 0
-    assert client.request(type="read", mbean=MEMORY)["value"].keys() >= {"HeapMemoryUsage"}
-    assert client.request(type="list")["value"].keys() == {"rankcurve", "java.lang"}
-    assert client.request(type="list", path="java.lang/type=Memory/class")["value"] == "rankcurve.Memory"
-    assert client.request(type="search", mbean="java.lang:*")["value"]
+    assert client.request(type="read", mbean=NODE)["value"].keys() >= {"Memory"}
+    assert client.request(type="list")["value"].keys() == {"rankcurve"}
+    assert client.request(type="list", path="rankcurve/type=Node/class")["value"] == "rankcurve.Node"
+    assert client.request(type="search", mbean="rankcurve:type=N*")["value"]
     assert client.request(type="version")["value"]["protocol"] == "7.2"
     assert client.request(type="exec", mbean="rankcurve:type=Job,name=fold", operation="run")["value"] == 1
     refused = client.request(type="exec", mbean="rankcurve:type=Job,name=fold", operation="run", arguments=["x"])
     assert refused["status"] == 400
-    assert client.request(type="write", mbean=MEMORY, attribute="Verbose", value=1)["status"] == 403
+    assert client.request(type="write", mbean=NODE, attribute="Verbose", value=1)["status"] == 403
     client.config(ignoreErrors=True)
-    assert client.request(type="read", mbean=MEMORY, attribute=["No"])["value"]["No"].startswith("ERROR")
+    assert client.request(type="read", mbean=NODE, attribute=["No"])["value"]["No"].startswith("ERROR")
     client.data = None
-    for attribute in ("HeapMemoryUsage", "NonHeapMemoryUsage"):
-        client.add_request(type="read", mbean=MEMORY, attribute=attribute)
-    assert [each["request"]["attribute"] for each in client.getRequests()] == ["HeapMemoryUsage", "NonHeapMemoryUsage"]
+    for attribute in ("Memory", "CpuSeconds"):
+        client.add_request(type="read", mbean=NODE, attribute=attribute)
+    assert [each["request"]["attribute"] for each in client.getRequests()] == ["Memory", "CpuSeconds"]
     client.proxy("service:jmx:rmi://elsewhere", user="me", password="secret")
-    proxied = client.request(type="read", mbean=MEMORY)
+    proxied = client.request(type="read", mbean=NODE)
     assert proxied["status"] == 400
     assert proxied["request"]["target"] == {"url": "service:jmx:rmi://elsewhere", "user": "me"}
 
@@ -140,8 +140,8 @@ async def test_telegraf_finds_its_metrics_in_the_answers(service: Service) -> No
     await service.board("b", XP)
     await service.post_xp("b", ada=3)
     requests = [
-        {"type": "read", "mbean": "java.lang:type=Runtime", "attribute": "Uptime"},
-        {"type": "read", "mbean": MEMORY, "attribute": ["HeapMemoryUsage", "NonHeapMemoryUsage"]},
+        {"type": "read", "mbean": NODE, "attribute": "UptimeSeconds"},
+        {"type": "read", "mbean": NODE, "attribute": ["Memory", "CpuSeconds"]},
         {"type": "read", "mbean": "rankcurve:type=RequestProcessor,name=*"},
         {"type": "read", "mbean": "rankcurve:type=Store,name=*", "attribute": "Posts", "path": "*/*/Count"},
     ]
@@ -167,20 +167,20 @@ async def test_every_request_form_of_check_jmx4perl_is_answered(service: Service
 
     quoted = 'rankcurve:name="a?b",type=Board'
     paths = {
-        f"/jolokia/read/{perl_escaped(MEMORY)}/HeapMemoryUsage/used": 200,
+        f"/jolokia/read/{perl_escaped(NODE)}/Memory/resident": 200,
         "/jolokia/version/": 200,
-        f"/jolokia/search/{perl_escaped('java.lang:*')}": 200,
-        "/jolokia/list/java.lang/type%3DMemory?maxDepth=4": 200,
+        f"/jolokia/search/{perl_escaped('rankcurve:*')}": 200,
+        "/jolokia/list/rankcurve/type%3DNode?maxDepth=4": 200,
         f"/jolokia/exec/{perl_escaped('rankcurve:type=Job,name=fold')}/run": 200,
         f"/jolokia/?p=read/{perl_escaped(quoted)}/Id": 404,
-        f"/jolokia/?p=read/{perl_escaped(MEMORY)}/HeapMemoryUsage/used&maxDepth=2": 200,
-        f"/jolokia/read/{perl_escaped(MEMORY)}/": 200,
+        f"/jolokia/?p=read/{perl_escaped(NODE)}/Memory/resident&maxDepth=2": 200,
+        f"/jolokia/read/{perl_escaped(NODE)}/": 200,
     }
     for path, status in paths.items():
         found = await service.call("GET", path)
         assert (path, found.status, found.body["status"]) == (path, 200, status)
     posted = {
-        "type": "READ", "mbean": MEMORY, "attribute": "HeapMemoryUsage", "path": "used", "config": {"maxDepth": 2},
+        "type": "READ", "mbean": NODE, "attribute": "Memory", "path": "resident", "config": {"maxDepth": 2},
     }  # fmt: skip
     url, data = f"{service.base}/jolokia/", json.dumps(posted).encode()
     async with ClientSession() as session, session.post(url, data=data, skip_auto_headers=["Content-Type"]) as answer:
