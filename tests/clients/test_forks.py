@@ -33,7 +33,6 @@ def run(work):
         children.append(os.fdopen(reader))
     print(json.dumps([work(0)] + [json.load(child) for child in children]))
 """
-READS = 60
 
 
 async def run_forked(service: Service, program: str) -> list[Any]:
@@ -52,34 +51,26 @@ async def board(service: Service) -> None:
     await service.post_xp("b", p0=10, p1=11, p2=12, p3=13)
 
 
-@pytest.mark.usefixtures("board")
-async def test_each_process_gets_the_answers_to_its_own_requests(service: Service) -> None:
-    found = await run_forked(
-        service,
-        f"""
-        client = Client(sys.argv[1])
-        client.board("b")  # the connection that the children inherit
-        run(lambda number: [client.entry("b", f"p{{number}}").stats["xp"] for _ in range({READS})])
-        """,
-    )
-    assert found == [[10 + number] * READS for number in range(4)]
+SYNC = """
+client = Client(sys.argv[1])
+client.board("b")  # the connection that the children inherit
+run(lambda number: [client.entry("b", f"p{number}").stats["xp"] for _ in range(60)])
+"""
+ASYNC = """
+client, parent = AsyncClient(sys.argv[1]), asyncio.new_event_loop()
+parent.run_until_complete(client.board("b"))
+
+async def read(number):
+    return [(await client.entry("b", f"p{number}")).stats["xp"] for _ in range(60)]
+
+run(lambda number: (asyncio.new_event_loop() if number else parent).run_until_complete(read(number)))
+"""
 
 
 @pytest.mark.usefixtures("board")
-async def test_each_process_of_an_async_client_gets_the_answers_to_its_own_requests(service: Service) -> None:
-    found = await run_forked(
-        service,
-        f"""
-        client, parent = AsyncClient(sys.argv[1]), asyncio.new_event_loop()
-        parent.run_until_complete(client.board("b"))
-
-        async def read(number):
-            return [(await client.entry("b", f"p{{number}}")).stats["xp"] for _ in range({READS})]
-
-        run(lambda number: (asyncio.new_event_loop() if number else parent).run_until_complete(read(number)))
-        """,
-    )
-    assert found == [[10 + number] * READS for number in range(4)]
+@pytest.mark.parametrize("program", [SYNC, ASYNC], ids=["sync", "async"])
+async def test_each_process_gets_the_answers_to_its_own_requests(service: Service, program: str) -> None:
+    assert await run_forked(service, program) == [[10 + number] * 60 for number in range(4)]
 
 
 @pytest.mark.usefixtures("board")

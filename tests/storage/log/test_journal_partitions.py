@@ -110,14 +110,6 @@ async def test_a_page_holds_no_more_bundles_than_its_changes_need(deployment: De
     assert len(page.bundles) <= 4
 
 
-async def test_a_reader_goes_on_after_every_line(deployment: Deployment) -> None:
-    boards = await create_boards(deployment)
-    await post_randomly(deployment, boards, 12)
-    every = await read_pages(deployment.store, (), (1_000,))
-    for index, (numbers, _) in enumerate(every):
-        assert await read_pages(deployment.store, numbers, (5,)) == every[index + 1 :]
-
-
 async def test_a_partition_that_the_reader_does_not_know_is_read_from_its_beginning(deployment: Deployment) -> None:
     boards = await create_boards(deployment)
     for board in boards:
