@@ -30,7 +30,6 @@ from config import Settings, load
 from jobs.job_context import JobContext
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.rebalance import BalanceJob
-from jobs.observer import JobObserver
 from service.stores import SQLITE_PREFIX, open_store
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
@@ -39,6 +38,7 @@ from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.pools import lease_pools
 from storage.leases.region_counts import lease_counts
 from storage.leases.work_leases import WorkLeases
+from storage.meter import Meter
 from storage.reads.open_boards import OpenBoards
 from storage.schema.creation import create_schema
 from storage.store import Program, Store
@@ -115,7 +115,7 @@ class Totals:
     used: dict[str, list[int]] = field(default_factory=lambda: {region: [] for region in REGIONS})
 
 
-class World(JobObserver):
+class World(Meter):
     """A simulated world: one store and its jobs, on a clock that the simulation moves."""
 
     def __init__(self, store: Store, settings: Settings, *, balanced: bool) -> None:
@@ -126,12 +126,12 @@ class World(JobObserver):
         context = JobContext(
             store=store,
             catalog=Catalog(store),
-            book=CurveBook(store, None, poll_rows_max=1, on_corrupt=lambda: None),
+            book=CurveBook(store, None, poll_rows_max=1),
             open_boards=OpenBoards(open_boards_max=1),
             leases=leases,
             holder="simulation",
             limits=settings.model_copy(update={"lease_margin_s": 0.5}),
-            observer=self,
+            meter=self,
             now_us=lambda: self._now_us,
             monotonic=lambda: 0.0,
             sleep=self._no_pause,
@@ -152,8 +152,9 @@ class World(JobObserver):
     async def _no_pause(self, _seconds: float) -> None:
         return
 
-    def resources_moved(self, resources: int) -> None:
-        self.totals.moved += resources
+    def add(self, name: str, amount: float = 1, *labels: str) -> None:
+        if name == "rankcurve_lease_resources_moved":
+            self.totals.moved += int(amount)
 
     async def run(self) -> Totals:
         pool = await self._create()

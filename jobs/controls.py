@@ -8,10 +8,11 @@ function that `JobControls.make_sleep` returns for its name.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from jobs.observer import JobObserver
+from storage.meter import Meter
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -37,8 +38,8 @@ class _Control:
 
 
 class JobControls:
-    def __init__(self, sleep: Sleep, observer: JobObserver, *, monotonic: Callable[[], float]) -> None:
-        self._sleep, self.observer, self._monotonic = sleep, observer, monotonic
+    def __init__(self, sleep: Sleep, meter: Meter, *, monotonic: Callable[[], float]) -> None:
+        self._sleep, self.meter, self._monotonic = sleep, meter, monotonic
         self._controls: dict[str, _Control] = {}
 
     def make_sleep(self, job: str) -> Sleep:
@@ -48,12 +49,18 @@ class JobControls:
         """
         if job not in self._controls:
             self._controls[job] = _Control()
-            self.observer.job_paused(job, paused=False)
+            # Each counter is shown as 0 before its first event.
+            self.meter.add("rankcurve_job_rounds", 0, job)
+            self.meter.add("rankcurve_job_busy_seconds", 0, job)
+            self.meter.add("rankcurve_job_failures", 0, job)
+            self.meter.set("rankcurve_job_paused", 0, job)
         control, began_s = self._controls[job], self._monotonic()
 
         async def sleep(seconds: float) -> None:
             nonlocal began_s
-            self.observer.job_round_ended(job, self._monotonic() - began_s)
+            self.meter.add("rankcurve_job_rounds", 1, job)
+            self.meter.add("rankcurve_job_busy_seconds", self._monotonic() - began_s, job)
+            self.meter.set("rankcurve_job_last_round_timestamp_seconds", time.time(), job)
             over = asyncio.Event()
             control.sleeps.add(over)
             try:
@@ -85,5 +92,5 @@ class JobControls:
         control = self._controls.get(job)
         if control is not None:
             control.paused = paused
-            self.observer.job_paused(job, paused=paused)
+            self.meter.set("rankcurve_job_paused", int(paused), job)
         return control is not None

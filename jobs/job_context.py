@@ -8,11 +8,11 @@ from config.settings import Settings
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
 from storage.leases.work_leases import WorkLeases
+from storage.meter import Meter
 from storage.reads.open_boards import OpenBoards
 from storage.store import Store
 
 from .controls import JobControls, Sleep
-from .observer import JobObserver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +24,13 @@ class JobContext:
     leases: WorkLeases
     holder: str  # unique name of this process; no other process ever used this name on this store
     limits: Settings
-    observer: JobObserver
+    meter: Meter
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
     sleep: Sleep  # operators can't pause it; leases are renewed even while a job is paused
     rng: random.Random
     controls: JobControls | None = None  # lets operators pause jobs
+    record_span: Callable[[str, float], None] | None = None  # traces work of so many seconds; None: tracing is off
 
     def make_sleep(self, job: str) -> Sleep:
         """Return the function with which one task of a job sleeps. Operators can end or extend each sleep."""

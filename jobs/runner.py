@@ -81,7 +81,7 @@ class Runner:
                 pause_s = longest * self._rng.uniform(0.5, 1)
                 failures = min(failures + 1, _DOUBLINGS_MAX)
                 if self._controls is not None:
-                    self._controls.observer.job_failed(job)
+                    self._controls.meter.add("rankcurve_job_failures", 1, job)
                 log.error("job_failed", job=name, pause_s=round(pause_s, 3), **describe_failure(error))
             else:
                 return

@@ -66,7 +66,10 @@ def run_process(
 ) -> None:
     """Run `work` with the log and the interpreter settings of a service. If `name` is given, every log line has it."""
     lines = configure_logging(
-        level=settings.log_level, style=settings.log_format, on_drop=metrics.log_lines_dropped, process=name
+        level=settings.log_level,
+        style=settings.log_format,
+        on_drop=lambda lines: metrics.meter.add_from_any_thread("rankcurve_log_lines_dropped", lines),
+        process=name,
     )
     log_ignored_variables(settings)
     # Reference counting frees most objects at the end of their request, and the parts of the process are never freed.

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from config import Settings
-from storage.engines.store_observer import StoreObserver
+from storage.meter import NO_METER, Meter
 from storage.store import Store
 
 SQLITE_PREFIX = "sqlite:///"
@@ -18,7 +18,7 @@ def is_shared(url: str) -> bool:
     return not url.startswith(SQLITE_PREFIX)
 
 
-async def open_store(settings: Settings, observer: StoreObserver | None = None) -> Store:
+async def open_store(settings: Settings, meter: Meter = NO_METER) -> Store:
     """Open the store of the settings.
 
     Raises:
@@ -30,10 +30,10 @@ async def open_store(settings: Settings, observer: StoreObserver | None = None) 
         from storage.engines.sqlite import SqliteStore
 
         path = Path(settings.store.removeprefix(SQLITE_PREFIX))
-        return await SqliteStore.open(path, settings, observer=observer)
+        return await SqliteStore.open(path, settings, meter=meter)
     from storage.engines.postgres import PostgresStore
 
-    return await PostgresStore.open(settings.store, settings, observer=observer)
+    return await PostgresStore.open(settings.store, settings, meter=meter)
 
 
 async def is_new(settings: Settings) -> bool:
@@ -55,7 +55,7 @@ async def is_new(settings: Settings) -> bool:
     return False
 
 
-async def open_sampling_store(settings: Settings, store: Store, observer: StoreObserver | None = None) -> Store:
+async def open_sampling_store(settings: Settings, store: Store, meter: Meter = NO_METER) -> Store:
     """Return the store that curves are sampled from. With a replica of a PostgreSQL store, reads try the replica first.
 
     Raises:
@@ -69,5 +69,5 @@ async def open_sampling_store(settings: Settings, store: Store, observer: StoreO
     if not isinstance(store, PostgresStore):
         return store
     limits = settings.model_copy(update={"pools": "", "writer_connections": 1})
-    replica = await PostgresStore.open(settings.sampling_store, limits, observer=observer)
+    replica = await PostgresStore.open(settings.sampling_store, limits, meter=meter)
     return ReplicaFirst(store, replica, lag_s_max=settings.sampling_lag_s_max)

@@ -55,6 +55,7 @@ from storage.leases.batcher import LeaseBatcher
 from storage.leases.claims import store_clock
 from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.work_leases import WorkLeases
+from storage.meter import Meter
 from storage.posting.post_ids import PostIds
 from storage.posting.writer import Writer, Writers
 from storage.queue import ingest_queue
@@ -97,7 +98,7 @@ async def open_context(
         sizes = metrics.watch_store(version=service_version(), store=store.dialect.name)
         measuring = sizes.measure_periodically(store, asyncio.sleep, wait_s_max=settings.connect_timeout_s)
         await stack.enter_async_context(measuring)
-        controls = JobControls(asyncio.sleep, metrics, monotonic=time.monotonic)
+        controls = JobControls(asyncio.sleep, metrics.meter, monotonic=time.monotonic)
         parts = await _start_jobs(context, refresh_queue, controls, stack)
         if settings.managed_objects:
             managing = manage_objects(parts, context.curves.refreshes, metrics, service_version())
@@ -113,7 +114,7 @@ async def _make_context(
     refresh_queue: RefreshQueue,
     stack: AsyncExitStack,
 ) -> Context:
-    store = await open_store(settings, metrics)
+    store = await open_store(settings, metrics.meter)
     stack.push_async_callback(store.close)
     salt = await prepare_store(store)
     catalog = Catalog(store)
@@ -123,13 +124,12 @@ async def _make_context(
     curves = await _open_curves(settings, metrics, store, boards, salt, refresh_queue, stack)
     catalog.watch_removals(curves.book.forget_board)
     key_watch = await watch_keys(settings, store, stack)
-    posting = await _open_posting(settings, metrics, clock, store, catalog, boards, salt, stack)
-    lease_batcher = LeaseBatcher(store, _lease_transactions(settings, store), settings, metrics)
+    posting = await _open_posting(settings, metrics.meter, clock, store, catalog, boards, salt, stack)
+    lease_batcher = LeaseBatcher(store, _lease_transactions(settings, store), settings, metrics.meter)
     stack.push_async_callback(lease_batcher.close)
     tracer = make_tracer(settings)
     if tracer is not None:
         stack.push_async_callback(asyncio.to_thread, tracer.close)
-        metrics.tracer = tracer
     cursors = CursorCodec(salt)
     crowd = Crowd(settings.crowd_min)
     point_reads = PointReads(
@@ -146,8 +146,8 @@ async def _make_context(
         metrics=metrics,
         keyring=key_watch.keyring,
         key_watch=key_watch,
-        key_limits=KeyLimits(settings, metrics, monotonic=time.monotonic),
-        anonymous=AnonymousCallers(settings, metrics, monotonic=time.monotonic),
+        key_limits=KeyLimits(settings, metrics.meter, monotonic=time.monotonic),
+        anonymous=AnonymousCallers(settings, metrics.meter, monotonic=time.monotonic),
         cross_origin=CrossOrigin(settings.cors_origins) if settings.cors_origins else None,
         request_log=RequestLog(sample_ratio=settings.log_sample_ratio, slow_s=settings.slow_request_s),
         store=store,
@@ -156,7 +156,7 @@ async def _make_context(
         reads=point_reads,
         posting=posting,
         curves=curves,
-        feeds=Feeds(store, settings, metrics, monotonic=time.monotonic, sleep=asyncio.sleep),
+        feeds=Feeds(store, settings, metrics.meter, monotonic=time.monotonic, sleep=asyncio.sleep),
         lease_batcher=lease_batcher,
         cursors=cursors,
         ranks=RankContext(store, boards, point_reads, curves.book, settings, cursors, crowd=crowd, now_us=clock),
@@ -180,8 +180,8 @@ async def _open_curves(
         cache = Memcached(settings, monotonic=time.monotonic)
         stack.push_async_callback(cache.close)
         metrics.watch_servers(lambda: cache.servers_left_alone)
-        shared = SharedCurves(cache, Envelopes(salt), metrics)
-    book = CurveBook(store, shared, poll_rows_max=settings.curve_poll_rows_max, on_corrupt=metrics.curve_corrupt)
+        shared = SharedCurves(cache, Envelopes(salt), metrics.meter)
+    book = CurveBook(store, shared, poll_rows_max=settings.curve_poll_rows_max, meter=metrics.meter)
     await _load_curves(store, book)
     metrics.watch_curves(
         lambda: [
@@ -189,7 +189,7 @@ async def _open_curves(
             for served in book.list_served()
         ]
     )
-    auditor = Auditor(store, boards, book, settings, metrics, monotonic=time.monotonic, rng=random.Random())
+    auditor = Auditor(store, boards, book, settings, metrics.meter, monotonic=time.monotonic, rng=random.Random())
     # If this process runs no jobs, its refresh requests wait in the store for a job process. A store with a sole
     # writer has no other process. So its requests go to the refresh queue of this process. The queue refuses them
     # while no job runs.
@@ -210,7 +210,7 @@ async def _load_curves(store: Store, book: CurveBook) -> None:
 
 async def _open_posting(
     settings: Settings,
-    metrics: Metrics,
+    meter: Meter,
     clock: Callable[[], int],
     store: Store,
     catalog: Catalog,
@@ -222,7 +222,7 @@ async def _open_posting(
 
     def make_writer(by: Store, siblings: list[Writer]) -> Writer:
         return Writer(
-            by, boards, settings, metrics, siblings=siblings, now_us=clock, monotonic=monotonic, rng=random.Random()
+            by, boards, settings, meter, siblings=siblings, now_us=clock, monotonic=monotonic, rng=random.Random()
         )
 
     writer = Writers(store, make_writer, catalog.find_known)
@@ -232,7 +232,7 @@ async def _open_posting(
         shards = await store.write(lambda: ingest_queue.make_shards(settings.ingest_shards))
     wake = asyncio.Event()
     backlog = QueueBacklog(store, settings, now_us=clock, monotonic=monotonic)
-    enqueuer = Enqueuer(store, backlog, shards, settings, metrics, now_us=clock, appended=wake.set)
+    enqueuer = Enqueuer(store, backlog, shards, settings, meter, now_us=clock, appended=wake.set)
     stack.push_async_callback(enqueuer.close)
     # The leases of queue workers need no margin. A transaction that applies queued posts checks the fencing numbers of
     # its shards, so two overlapping leases do no harm.
@@ -259,13 +259,13 @@ def _lease_transactions(settings: Settings, store: Store) -> LeaseTransactions:
 async def _start_jobs(
     context: Context, refresh_queue: RefreshQueue, controls: JobControls, stack: AsyncExitStack
 ) -> JobParts:
-    settings, store, metrics = context.settings, context.store, context.metrics
+    settings, store, meter = context.settings, context.store, context.metrics.meter
     embedded = settings.jobs == "embedded"
     read_peer, sampled = None, store
     if settings.lease_peers:
         read_peer = await stack.enter_async_context(open_peer_reader(parse_peers(settings.lease_peers)))
     if embedded:
-        sampled = await open_sampling_store(settings, store, metrics)
+        sampled = await open_sampling_store(settings, store, meter)
         if sampled is not store:
             stack.push_async_callback(sampled.close)
     parts = JobParts(
@@ -278,7 +278,7 @@ async def _start_jobs(
         leases=make_work_leases(settings),
         holder=make_holder(),
         limits=settings,
-        observer=metrics,
+        meter=meter,
         now_us=context.now_us,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
@@ -288,6 +288,7 @@ async def _start_jobs(
         auditor=context.curves.auditor,
         sampled=sampled,
         controls=controls,
+        record_span=None if context.tracer is None else context.tracer.record_span,
     )
     # A process without jobs has to poll, too, because it must load the curves that other processes store.
     jobs = start_jobs(parts) if embedded else start_watch(parts)

@@ -32,7 +32,7 @@ class _Written:
 class Archiver:
     def __init__(self, context: JobContext) -> None:
         self._store, self._catalog, self._open_boards = context.store, context.catalog, context.open_boards
-        self._limits, self._observer = context.limits, context.observer
+        self._limits, self._meter = context.limits, context.meter
         self._under_way: ArchiveWriter | None = None
         self._written = _Written()
 
@@ -77,7 +77,9 @@ class Archiver:
         if archived is not None:
             owners, stored_bytes = self._written.owners, self._written.stored_bytes
             self._catalog.keep_board(archived)
-            self._observer.archived(owners=owners, stored_bytes=stored_bytes)
+            self._meter.add("rankcurve_boards_archived")
+            self._meter.add("rankcurve_archive_owners", owners)
+            self._meter.add("rankcurve_archive_bytes", stored_bytes)
             log.debug("board_archived", board=archived.id, owners=owners, stored_bytes=stored_bytes)
         elif stored and not whole:
             archiving.progress = place

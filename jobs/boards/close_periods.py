@@ -50,7 +50,7 @@ class CloseJob:
         self._store, self._book, self._ownership = context.store, context.book, Ownership(context)
         # Final curves are fitted from the store itself, because a replica may not have the last posts yet.
         self._fitting, self._archiver = Fitting(context), Archiver(context)
-        self._limits, self._observer, self._clock = context.limits, context.observer, clock
+        self._limits, self._meter, self._clock = context.limits, context.meter, clock
         self._monotonic, self._sleep = context.monotonic, context.make_sleep(RESOURCE)
 
     async def run_forever(self) -> None:
@@ -63,7 +63,7 @@ class CloseJob:
             except LeaseLostError as error:
                 log.warning("close_fenced", detail=error.detail)
             finally:
-                self._observer.closing_left()
+                self._meter.clear("rankcurve_closing_lag_seconds")
             await self._sleep(pause_s)
 
     def _until_free_s(self, taken: LeaseTakenError) -> float:
@@ -78,7 +78,7 @@ class CloseJob:
             except LeaseLostError:
                 raise
             except StorageError as error:
-                self._observer.close_failed()
+                self._meter.add("rankcurve_closing_failures")
                 log.error("close_failed", detail=error.detail)
             took_s = self._monotonic() - started
             rest_s = took_s * (1 / self._limits.close_load_ratio - 1)
@@ -93,7 +93,8 @@ class CloseJob:
         """
         now_us, due = await self._store.read(self._due)
         to_shut = due[ClosingStage.OPEN]
-        self._observer.closing_lag(max(0.0, (now_us - to_shut[0][0]) / 1e6) if to_shut else 0.0)
+        lag_s = max(0.0, (now_us - to_shut[0][0]) / 1e6) if to_shut else 0.0
+        self._meter.set("rankcurve_closing_lag_seconds", lag_s)
         if to_shut:
             await self._shut(held, [board for _, board in to_shut], now_us)
         for _, board in due[ClosingStage.SHUT]:
@@ -131,7 +132,7 @@ class CloseJob:
 
     async def _shut(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
         closed = await self._store.write(lambda: held.renew_and(shut_boards(boards, now_us=now_us)))
-        self._observer.closed(len(closed))
+        self._meter.add("rankcurve_boards_closed", len(closed))
         log.info("boards_closed", boards=len(closed), first=closed[0].id if closed else None)
 
     async def _tried(
@@ -149,7 +150,7 @@ class CloseJob:
                 raise
             return  # the board was deleted meanwhile
         except Exception as error:  # an error with one board must not delay the closing of others
-            self._observer.close_failed()
+            self._meter.add("rankcurve_closing_failures")
             log.error("close_failed", board=board.id, exc_info=error)
         self._archiver.pause_archive()
         at_us = now_us + round(wait_s * 1e6)

@@ -6,7 +6,6 @@ So pruning never uses the writer for more than half of the time.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import structlog
 
@@ -28,11 +27,19 @@ RESOURCE = "prune"
 
 class PruneJob:
     def __init__(
-        self, context: JobContext, partition: int, unread_from: Callable[[], Program[int | None]] = find_fold_position
+        self,
+        context: JobContext,
+        partition: int,
+        ages_s: dict[int, float],
+        unread_from: Callable[[], Program[int | None]] = find_fold_position,
     ) -> None:
-        """Create the job of a partition. `unread_from` returns the first position of its log that is not folded yet."""
+        """Create the job of a partition. `unread_from` returns the first position of its log that is not folded yet.
+
+        All prune jobs of a process share `ages_s`, the ages of the logs that the process prunes, and report the oldest.
+        """
         self._partition, self._store, self._limits = partition, context.store.at(partition), context.limits
-        self._ownership, self._observer = Ownership(context), context.observer
+        self._ownership, self._meter = Ownership(context), context.meter
+        self._ages_s = ages_s
         self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
         self._unread_from = unread_from
 
@@ -43,7 +50,7 @@ class PruneJob:
             interval_s=self._limits.prune_interval_s,
             sleep=self._sleep,
             partition=self._partition,
-            on_taken=partial(self._observer.pruned_elsewhere, self._partition),
+            on_taken=self._leave_log,
         )
 
     async def _prune(self, _held: HeldLease) -> None:
@@ -55,7 +62,8 @@ class PruneJob:
     async def _prune_boards(self) -> None:
         oldest_us = await self._store.read(change_log.oldest_us)
         age_s = 0.0 if oldest_us is None else max(0, self._now_us() - oldest_us) / 1e6
-        self._observer.log_age(self._partition, age_s)
+        self._ages_s[self._partition] = age_s
+        self._report_ages()
         if forgotten := await self.prune_post_ids():
             log.info("post_ids_forgotten", partition=self._partition, rows=forgotten)
         if removed := await self.prune_changes():
@@ -64,6 +72,17 @@ class PruneJob:
         await self.make_blocks()
         if swept := await self.sweep_tables():
             log.info("leftover_rows_deleted", partition=self._partition, rows=swept)
+
+    def _leave_log(self) -> None:
+        """Stop reporting the age of a log that another process prunes."""
+        self._ages_s.pop(self._partition, None)
+        self._report_ages()
+
+    def _report_ages(self) -> None:
+        if self._ages_s:
+            self._meter.set("rankcurve_change_log_age_seconds", max(self._ages_s.values()))
+        else:
+            self._meter.clear("rankcurve_change_log_age_seconds")
 
     async def prune_post_ids(self) -> int:
         before_us = self._now_us() - round(self._limits.post_id_retention_s * 1e6)

@@ -11,11 +11,11 @@ import structlog
 
 from config.settings import JobSettings
 from jobs.job_context import JobContext
-from jobs.observer import JobObserver
 from jobs.ownership import HeldLease, Ownership
 from storage.curves.auditing import Audit, AuditedPart, audit_curve
 from storage.curves.stored_curves import CurveBook
 from storage.errors import BoardChangedError, NoCurveError, StorageError, UnknownBoardError
+from storage.meter import Meter
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board
 from storage.store import Store
@@ -34,13 +34,13 @@ class Auditor:
         boards: OpenBoards,
         book: CurveBook,
         limits: JobSettings,
-        observer: JobObserver,
+        meter: Meter,
         *,
         monotonic: Callable[[], float],
         rng: random.Random,
     ) -> None:
         self._store, self._boards, self._book = store, boards, book
-        self._limits, self.observer = limits, observer
+        self._limits, self.meter = limits, meter
         self._monotonic, self._rng = monotonic, rng
 
     async def audit_column(self, board: Board, column_index: int, *, owners: int | None = None) -> Audit:
@@ -64,7 +64,7 @@ class Auditor:
             lambda: audit_curve(parts, column_index, limits, rng=self._rng, monotonic=self._monotonic),
             heavy=True,
         )
-        self.observer.audited(found)
+        self._report_audit(found)
         for each in found.broken[:BROKEN_LOGGED_MAX]:
             log.error(
                 "bracket_broken",
@@ -78,6 +78,15 @@ class Auditor:
                 as_of_us=found.curve.as_of_us,
             )
         return found
+
+    def _report_audit(self, found: Audit) -> None:
+        self.meter.add("rankcurve_audits", 1, found.outcome)
+        for each in found.compared:
+            self.meter.observe("rankcurve_audit_error_ratio", each.error)
+            if found.curve.certificate is not None:
+                self.meter.observe("rankcurve_audit_certificate_ratio", found.curve.certificate)
+        self.meter.add("rankcurve_audit_brackets_broken", len(found.broken))
+        self.meter.add("rankcurve_audit_certificates_broken", len(found.beyond_certificate))
 
 
 class AuditJob:
@@ -99,7 +108,7 @@ class AuditJob:
         except (NoCurveError, UnknownBoardError, BoardChangedError):
             return  # the board was emptied or deleted meanwhile
         except StorageError as error:
-            self._auditor.observer.audit_failed()
+            self._auditor.meter.add("rankcurve_audits", 1, "failed")
             log.error("audit_failed", board=board.id, column_index=column_index, exc_info=error)
 
     def draw_column(self) -> tuple[Board, int] | None:

@@ -54,7 +54,7 @@ class Fitting:
     def __init__(self, context: JobContext, sampled: Store | None = None) -> None:
         """Create the fitting. Curves are sampled from `sampled`, or from the store itself if it is None."""
         self._store, self._sampled, self._open_boards = context.store, sampled or context.store, context.open_boards
-        self._limits, self._observer = context.limits, context.observer
+        self._limits, self._meter = context.limits, context.meter
         self._now_us, self._monotonic = context.now_us, context.monotonic
         self._left: dict[tuple[int, int], int] = {}  # entries still to read, for each column that is being scanned
 
@@ -151,7 +151,7 @@ class Fitting:
             curve = await asyncio.to_thread(_fit, tally, samples, gap_rows_max, seen.as_of_us)
         finally:
             del self._left[slot]
-            self._observer.scan_read(0, left=sum(self._left.values()))
+            self._meter.set("rankcurve_scan_entries_left", sum(self._left.values()))
         took_s = self._monotonic() - started
         log.info(
             "scan_ended",
@@ -168,7 +168,8 @@ class Fitting:
     def _progress(self, slot: tuple[int, int], read: int) -> None:
         if slot in self._left:
             self._left[slot] = max(0, self._left[slot] - read)
-        self._observer.scan_read(read, left=sum(self._left.values()))
+        self._meter.add("rankcurve_scan_entries", read)
+        self._meter.set("rankcurve_scan_entries_left", sum(self._left.values()))
 
 
 def _fit(tally: Tally, samples: int, gap_rows_max: int, as_of_us: int) -> Curve:

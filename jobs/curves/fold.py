@@ -160,7 +160,7 @@ class FoldJob:
     def __init__(self, context: JobContext, partition: int) -> None:
         self._partition, self._store = partition, context.store.at(partition)
         self._book, self._ownership = context.book, Ownership(context)
-        self._limits, self._observer = context.limits, context.observer
+        self._limits, self._meter = context.limits, context.meter
         self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
 
     async def run_forever(self) -> None:
@@ -216,8 +216,9 @@ class FoldJob:
             folded = FoldState(found.mark, as_of_us, version)
             await self._store.write(lambda: held.renew_and(store_folded(folded, counts)))
             await self._book.poll_live(self._partition)
-        took_s = self._monotonic() - started
-        self._observer.folded(self._partition, changes=found.rows, void=counting.void, seconds=took_s)
+        self._meter.add("rankcurve_changes_folded", found.rows)
+        self._meter.add("rankcurve_live_counts_void", counting.void)
+        self._meter.observe("rankcurve_fold_seconds", self._monotonic() - started)
         return found.rows
 
     async def _read(self, counting: Counting) -> FoldBacklog:

@@ -51,7 +51,7 @@ class RefreshJob:
     ) -> None:
         self._context, self._store, self._book = context, context.store, context.book
         self._limits, self._monotonic = context.limits, context.monotonic
-        self._refresh_queue, self._ownership, self._observer = refresh_queue, Ownership(context), context.observer
+        self._refresh_queue, self._ownership, self._meter = refresh_queue, Ownership(context), context.meter
         self._fitting = Fitting(context, sampled)
         self._schedule = Schedule(context, self._fitting)
         self._busy: set[tuple[int, int]] = set()
@@ -137,10 +137,10 @@ class RefreshJob:
         if isinstance(error, UnknownBoardError):
             return  # the board was deleted or emptied meanwhile, so nothing is left to refresh
         if isinstance(error, LeaseLostError):
-            self._observer.refresh_fenced()
+            self._meter.add("rankcurve_refreshes_fenced")
             log.warning("refresh_fenced", board=board.id, column_index=column_index, detail=error.detail)
             return
-        self._observer.refresh_failed()
+        self._meter.add("rankcurve_refresh_failures")
         log.error("refresh_failed", board=board.id, column_index=column_index, **describe_failure(error))
 
     async def _refresh(self, board: Board, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
@@ -175,7 +175,9 @@ class RefreshJob:
             return None
         served = await store_and_serve(self._store, self._book, held, (board, column_index), curve, seen)
         refreshed = Refreshed(curve, self._monotonic() - started, served.version)
-        self._observer.refreshed(refreshed.seconds)
+        self._meter.observe("rankcurve_refresh_seconds", refreshed.seconds)
+        if self._context.record_span is not None:
+            self._context.record_span("refresh", refreshed.seconds)
         await self._book.share_curve(served)
         return refreshed
 

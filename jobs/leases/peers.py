@@ -33,7 +33,7 @@ ReadPeer = Callable[[str, int, int], Awaitable[list[PublishedLeaseEvent]]]
 class ExchangeJob:
     def __init__(self, context: JobContext, exchange: LeaseExchange, read_peer: ReadPeer, *, peer: str) -> None:
         self._store, self._ownership, self._limits = context.store, Ownership(context), context.limits
-        self._exchange, self._read_peer, self._observer, self._peer = exchange, read_peer, context.observer, peer
+        self._exchange, self._read_peer, self._meter, self._peer = exchange, read_peer, context.meter, peer
         self.name = f"exchange {peer}"
         self._sleep = context.make_sleep(self.name)
         self._away = False
@@ -55,7 +55,7 @@ class ExchangeJob:
             except LeaseLostError:
                 raise
             except (PeerUnavailableError, StorageError) as error:
-                self._observer.peer_away()
+                self._meter.add("rankcurve_lease_peer_failures")
                 if not self._away:
                     log.warning("leases_not_exchanged", peer=self._peer, detail=str(error))
                 self._away = True
@@ -82,7 +82,9 @@ class ExchangeJob:
             return (yield from self._exchange.apply_page(self._peer, page, rows_max=rows_max))
 
         taken = await self._store.write(program)
-        self._observer.page_taken_in(taken)
+        self._meter.add("rankcurve_lease_events_exchanged", taken.events)
+        self._meter.add("rankcurve_lease_duplicates", taken.duplicates, "found")
+        self._meter.add("rankcurve_lease_duplicates", taken.released, "released")
         if taken.duplicates:
             log.warning("duplicate_leases", peer=self._peer, found=taken.duplicates, released=taken.released)
         return len(page) == rows_max

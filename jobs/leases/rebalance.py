@@ -38,7 +38,7 @@ class BalanceJob:
         self._store, self._ownership, self._limits = context.store, Ownership(context), context.limits
         self._clock, self._margin_us = context.leases.clock, round(context.limits.lease_margin_s * 1e6)
         self._monotonic, self._sleep, self._rng = context.monotonic, context.make_sleep(RESOURCE), context.rng
-        self._observer = context.observer
+        self._meter = context.meter
 
     async def run_forever(self) -> None:
         interval_s = self._limits.balance_interval_s
@@ -53,7 +53,7 @@ class BalanceJob:
             for pool in pools:
                 resources = sum([await self._move(pool, transfer) for transfer in transfers[pool.key]])
                 if resources:
-                    self._observer.resources_moved(resources)
+                    self._meter.add("rankcurve_lease_resources_moved", resources)
                     log.info("resources_moved", client=pool.client_id, pool=pool.pool_id, resources=resources)
                 moved += resources
         return moved

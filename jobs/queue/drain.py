@@ -13,8 +13,8 @@ its shards to others, the store rejects its writes.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -24,7 +24,6 @@ from jobs.job_context import JobContext
 from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreAwayError, StoreDamagedError
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.queue import ingest_queue
-from storage.queue.ingest_queue import ShardBacklog
 from storage.queue.intake import read_backlog
 from storage.queue.queue_application import DrainedRound, Drainer
 from storage.queue.workers import Semaphore, ShardLeases, Share
@@ -43,6 +42,7 @@ class QueueParts:
     leases: WorkLeases
     wake: asyncio.Event  # set when posts are queued in this process
     semaphore: Semaphore  # limits how many workers of the store work at the same time
+    shown_shards: set[int] = field(default_factory=lambda: {0})  # in the metrics; every queue has shard 0
 
 
 class DrainWorker:
@@ -53,22 +53,23 @@ class DrainWorker:
         leases: ShardLeases,
         *,
         wake: asyncio.Event,
+        shown_shards: set[int],
         sleep: Sleep,
     ) -> None:
         """Create a worker. The caller must set `wake` whenever posts are queued in this process.
 
-        `make_drainer` makes the drainer of a partition.
+        `make_drainer` makes the drainer of a partition. All workers of the process share `shown_shards`.
         """
         self._store, self._leases, self._limits = context.store, leases, context.limits
         self._make_drainer = make_drainer
         self._drainers: dict[int, Drainer] = {}
-        self._observer, self._wake, self._now_us = context.observer, wake, context.now_us
+        self._meter, self._wake, self._now_us = context.meter, wake, context.now_us
         self._monotonic, self._sleep = context.monotonic, sleep
-        self._share = Share()
+        self._shown_shards, self._share = shown_shards, Share()
         self._renewed_s: float | None = None
         self._measured_s: float | None = None
         self._reported_empty = False
-        self._reports_backlog = False  # whether `backlog_left` is due when this worker stops reporting
+        self._reports_backlog = False  # whether gauges must be cleared when this worker stops reporting
         self._failures = 0
         self._worked_s = self._monotonic()  # monotonic time at which this worker last applied posts
         self._next_round_s = self._worked_s
@@ -107,7 +108,8 @@ class DrainWorker:
             await self._measure(empty=False)
         elif self._reports_backlog:
             self._reports_backlog = False
-            self._observer.backlog_left()
+            self._meter.clear("rankcurve_ingest_posts")
+            self._meter.clear("rankcurve_ingest_age_seconds")
         return bool(self._share.shards)
 
     async def _run_rounds(self) -> bool:
@@ -119,7 +121,7 @@ class DrainWorker:
                 drained = await self._run_round(partition, shards)
             except (LeaseLostError, RacesLostError) as error:
                 if isinstance(error, LeaseLostError):
-                    self._observer.drain_fenced()
+                    self._meter.add("rankcurve_ingest_fenced")
                     self._share = self._share.without(partition)
                 self._renewed_s = None
                 worked = more = True
@@ -142,10 +144,23 @@ class DrainWorker:
         began_s = self._monotonic()
         drained = await self._drainers[partition].drain_round(shards)
         if drained is not None:
-            age_s = max(0.0, (self._now_us() - drained.oldest_us) / 1e6)
             self._worked_s = self._monotonic()
-            self._observer.posts_drained(drained, seconds=self._worked_s - began_s, age_s=age_s)
+            self._report_round(drained, self._worked_s - began_s)
         return drained
+
+    def _report_round(self, drained: DrainedRound, seconds: float) -> None:
+        meter = self._meter
+        for shard, posts in drained.posts.items():
+            meter.add("rankcurve_ingest_drained_posts", posts, str(shard))
+        for partition, applied in drained.applied.items():
+            meter.add("rankcurve_partition_posts_applied", applied, str(partition))
+        for outcome, count in drained.statuses.items():
+            meter.add("rankcurve_ingest_outcomes", count, outcome)
+        meter.observe("rankcurve_ingest_round_posts", sum(drained.posts.values()))
+        meter.observe("rankcurve_ingest_round_seconds", seconds)
+        age_s = max(0.0, (self._now_us() - drained.oldest_us) / 1e6)
+        meter.observe("rankcurve_ingest_applied_age_seconds", age_s)
+        meter.add("rankcurve_ingest_conflicts", drained.races)
 
     async def _back_off(self, error: Exception) -> None:
         self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
@@ -183,7 +198,15 @@ class DrainWorker:
         self._measured_s, self._reported_empty = now_s, empty
         self._reports_backlog |= not empty
         found = {} if empty else await read_backlog(self._store)
-        self._observer.backlog_seen(_add_up((shard.number, each) for shard, each in found.items()), self._now_us())
+        posts = dict.fromkeys(self._shown_shards, 0)  # a shard that was shown before is empty now unless it is found
+        for shard, each in found.items():  # shards of several partitions have the same number
+            posts[shard.number] = posts.get(shard.number, 0) + each.posts
+        self._shown_shards.update(posts)
+        for number, count in posts.items():
+            self._meter.set("rankcurve_ingest_posts", count, str(number))
+        now_us = self._now_us()
+        oldest_us = min((each.oldest_us for each in found.values()), default=now_us)
+        self._meter.set("rankcurve_ingest_age_seconds", max(0.0, (now_us - oldest_us) / 1e6))
 
     async def _gather(self) -> None:
         """Wait until it is time for the next round, so that more posts share its transaction."""
@@ -208,12 +231,3 @@ class DrainWorker:
             return
         except StorageError as error:  # the leases expire by themselves
             log.warning("shards_not_released", detail=error.detail)
-
-
-def _add_up(backlogs: Iterable[tuple[int, ShardBacklog]]) -> dict[int, ShardBacklog]:
-    """Return the backlog of the shards with each number, in all partitions together."""
-    total: dict[int, ShardBacklog] = {}
-    for number, each in backlogs:
-        before = total.get(number, ShardBacklog(0, each.oldest_us))
-        total[number] = ShardBacklog(before.posts + each.posts, min(before.oldest_us, each.oldest_us))
-    return total

@@ -13,7 +13,7 @@ from functools import lru_cache
 from aiohttp import hdrs, web
 
 from config.settings import Settings
-from service.telemetry.metrics.process import Metrics
+from storage.meter import Meter
 
 from .key_limits import TokenBuckets, rate_limited
 
@@ -26,8 +26,8 @@ _WITH_PORT = re.compile(r"([0-9.]+|\[.*\]):[0-9]*")  # as some proxies write an 
 class AnonymousCallers:
     """Counts the requests of callers without an API key."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, *, monotonic: Callable[[], float]) -> None:
-        self._settings, self._metrics = settings, metrics
+    def __init__(self, settings: Settings, meter: Meter, *, monotonic: Callable[[], float]) -> None:
+        self._settings, self._meter = settings, meter
         self._open: Counter[str] = Counter()  # open requests by address
         self._by_address = self._total = None
         if settings.anonymous_reads_per_s:
@@ -52,7 +52,7 @@ class AnonymousCallers:
         """
         address = find_address(request, proxies=self._settings.trusted_proxies)
         if self._open[address] >= self._settings.anonymous_requests_max:
-            self._metrics.rate_checked("anonymous reads", 1, passed=False)
+            self._meter.add("rankcurve_rate_limit", 1, "anonymous reads", "refused")
             detail = f"{self._open[address]} requests without an API key are open from this address"
             raise rate_limited(self._settings, 0, detail)
         wait_s = 0.0
@@ -60,7 +60,7 @@ class AnonymousCallers:
             wait_s = self._by_address.take_tokens(address, 1)
         if wait_s == 0 and self._total is not None:
             wait_s = self._total.take_tokens(_ALL, 1)
-        self._metrics.rate_checked("anonymous reads", 1, passed=wait_s == 0)
+        self._meter.add("rankcurve_rate_limit", 1, "anonymous reads", "refused" if wait_s else "passed")
         if wait_s > 0:
             raise rate_limited(self._settings, wait_s, "the rate of reads without an API key is used up")
         self._open[address] += 1

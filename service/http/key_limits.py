@@ -12,7 +12,7 @@ from math import ceil
 from config.settings import Settings
 from service.contract.keys import Identity
 from service.contract.problems import ProblemError
-from service.telemetry.metrics.process import Metrics
+from storage.meter import Meter
 
 
 class TokenBuckets:
@@ -46,8 +46,8 @@ class TokenBuckets:
 class KeyLimits:
     """Counts the reads and posts of each key, and refuses those beyond its rate with ProblemError `rate_limited`."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, *, monotonic: Callable[[], float]) -> None:
-        self._settings, self._metrics = settings, metrics
+    def __init__(self, settings: Settings, meter: Meter, *, monotonic: Callable[[], float]) -> None:
+        self._settings, self._meter = settings, meter
         rates = {
             "reads": (settings.key_reads_per_s, settings.key_reads_burst),
             "posts": (settings.key_posts_per_s, settings.key_posts_burst),
@@ -72,7 +72,7 @@ class KeyLimits:
         if kind not in self._buckets:
             return
         wait_s = self._buckets[kind].take_tokens(identity.key_id, count)
-        self._metrics.rate_checked(kind, count, passed=wait_s == 0)
+        self._meter.add("rankcurve_rate_limit", count, kind, "refused" if wait_s else "passed")
         if wait_s > 0:
             raise rate_limited(self._settings, wait_s, f"the API key has used up its rate of {kind}")
 

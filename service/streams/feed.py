@@ -15,7 +15,6 @@ from itertools import chain
 import structlog
 
 from config.settings import Settings
-from service.telemetry.metrics.process import Metrics
 from storage.boards.boards import find_boards_by_id
 from storage.boards.totals import ALL_ENTRIES, find_totals_of
 from storage.entries.exact_ranks import CountStart
@@ -28,6 +27,7 @@ from storage.errors import (
     UnknownOwnerError,
 )
 from storage.log.journal import JournalRow, Numbers, journal
+from storage.meter import Meter
 from storage.records import Board
 from storage.store import Program, Store, in_partition
 
@@ -65,12 +65,12 @@ class Feeds:
         self,
         store: Store,
         limits: Settings,
-        metrics: Metrics,
+        meter: Meter,
         *,
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._store, self.limits, self.metrics = store, limits, metrics
+        self._store, self.limits, self.meter = store, limits, meter
         self.monotonic, self.sleep = monotonic, sleep
         self._by_partitions: dict[tuple[int, ...], Feed] = {}
         self.closed = False
@@ -97,7 +97,7 @@ class Feeds:
 class Feed:
     def __init__(self, feeds: Feeds, store: Store, partitions: tuple[int, ...]) -> None:
         self.partitions = partitions
-        self._feeds, self._store, self._limits, self._metrics = feeds, store, feeds.limits, feeds.metrics
+        self._feeds, self._store, self._limits, self._meter = feeds, store, feeds.limits, feeds.meter
         self._monotonic, self._sleep = feeds.monotonic, feeds.sleep
         self._topics: dict[Hashable, Topic] = {}
         self._joining: list[_Joining] = []
@@ -138,7 +138,7 @@ class Feed:
             topic.clients.discard(client)
             if not topic.clients:
                 del self._topics[key]
-        self._metrics.streams(self._feeds.clients)
+        self._meter.set("rankcurve_streams_open", self._feeds.clients)
 
     def close(self) -> None:
         for topic in self._topics.values():
@@ -171,7 +171,9 @@ class Feed:
             else:
                 self._failure = ""
                 events = self._deliver(poll)
-                self._metrics.streamed(rows=poll.rows, events=events, seconds=self._monotonic() - started_s)
+                self._meter.add("rankcurve_stream_events", events)
+                if poll.rows or events:
+                    self._meter.observe("rankcurve_stream_look_seconds", self._monotonic() - started_s)
             self._beat()
             await self._sleep(self._limits.stream_poll_s)
         self._seen = None
@@ -291,7 +293,7 @@ class Feed:
             one.done.set_result(None)
         for followed in self._topics.values():
             followed.keep_state()
-        self._metrics.streams(self._feeds.clients)
+        self._meter.set("rankcurve_streams_open", self._feeds.clients)
         return sent
 
     def _beat(self) -> None:

@@ -4,7 +4,7 @@
                             ──> tracing   ──> a collector of OpenTelemetry (optional)
                             ──> metrics/  ──> Prometheus, and the managed objects of `service.monitoring`
 
-The room may import `contract` and the observers and record types of jobs and storage. It never decides how a
+The room may import `contract`, and of storage the meter that it implements and record types. It never decides how a
 request is answered. Its most important rule: no log line holds an API key, a request body or an owner's name, and no
 label of a metric comes from a caller. A request never waits for a disk because of logging, or for a network because of
 tracing.

@@ -27,11 +27,12 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Literal, Protocol
+from typing import Literal
 
 import structlog
 
 from predictor import Curve, CurveCorruptError, decode_curve, encode_curve
+from storage.meter import Meter
 
 from .memcached import Memcached
 
@@ -43,19 +44,6 @@ _HEADER = struct.Struct("<4sBqiqq")
 Slot = tuple[int, int]  # board key, column index
 ReadOutcome = Literal["hit", "miss", "stale", "corrupt"]  # miss: the value is absent, or its server did not answer
 WriteOutcome = Literal["stored", "too_large", "failed"]
-
-
-class SharingObserver(Protocol):
-    """Counts the reads and writes of shared curves, for metrics."""
-
-    def shared_read(self, outcome: ReadOutcome) -> None:
-        """Count one wanted curve by the outcome of its read."""
-
-    def shared_write(self, outcome: WriteOutcome) -> None:
-        """Count one attempt to store a curve, by its outcome."""
-
-    def memcached_failed(self, servers: int) -> None:
-        """Count the servers that failed in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +65,8 @@ class ListedCurve:
 
 
 class SharedCurves:
-    def __init__(self, cache: Memcached, envelopes: Envelopes, observer: SharingObserver) -> None:
-        self._cache, self._envelopes, self._observer = cache, envelopes, observer
+    def __init__(self, cache: Memcached, envelopes: Envelopes, meter: Meter) -> None:
+        self._cache, self._envelopes, self._meter = cache, envelopes, meter
 
     async def find_curves(self, wanted: Sequence[ListedCurve]) -> dict[ListedCurve, Curve]:
         """Return the wanted curves that the cache holds. Stop after the first call in which a server failed."""
@@ -90,11 +78,11 @@ class SharedCurves:
             # Decoding takes so long that it must not run on the event loop.
             opened = await asyncio.to_thread(self._open_all, batch, answered.values)
             for listed, curve, outcome in opened:
-                self._observer.shared_read(outcome)
+                self._meter.add("rankcurve_shared_curve_reads", 1, outcome)
                 if curve is not None:
                     found[listed] = curve
             if answered.errors:
-                self._observer.memcached_failed(answered.errors)
+                self._meter.add("rankcurve_memcached_errors", answered.errors)
                 break
         return found
 
@@ -119,12 +107,13 @@ class SharedCurves:
         """Store a curve in the cache, for other processes. The table must already hold the curve."""
         value = await asyncio.to_thread(self._envelopes.seal, listed, curve)
         if len(value) > self._cache.limits.memcached_value_bytes_max:
-            self._observer.shared_write("too_large")  # other processes read the curve from the table
+            # Other processes read the curve from the table.
+            self._meter.add("rankcurve_shared_curve_writes", 1, "too_large")
             return
         answered = await self._cache.store_value(self._envelopes.key(listed), value)
-        self._observer.shared_write("stored" if answered.stored else "failed")
+        self._meter.add("rankcurve_shared_curve_writes", 1, "stored" if answered.stored else "failed")
         if answered.errors:
-            self._observer.memcached_failed(answered.errors)
+            self._meter.add("rankcurve_memcached_errors", answered.errors)
 
 
 class Envelopes:

@@ -4,11 +4,11 @@
     poll_live ──> newer live counts and their mark ──> the same curves, kept live
 
 Each partition of the store has its own tables, versions and marks, so a process polls each partition separately.
-Corrupt curves and corrupt live counts are ignored, and each is reported through `on_corrupt`.
+Corrupt curves and corrupt live counts are ignored, and each is reported to the meter.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field, replace
 
@@ -30,6 +30,7 @@ from predictor import (
 from querybuilder import Lock, asc, col, insert, param, select
 from storage.boards.totals import CHANGES, hold_epoch
 from storage.errors import UnknownBoardError
+from storage.meter import NO_METER, Meter
 from storage.records import Board
 from storage.schema.sequences import take_number
 from storage.schema.tables import CURVES
@@ -85,11 +86,11 @@ class CurveBook:
     """The curves that this process reads ranks from."""
 
     def __init__(
-        self, store: Store, shared: SharedCurves | None, *, poll_rows_max: int, on_corrupt: Callable[[], None]
+        self, store: Store, shared: SharedCurves | None, *, poll_rows_max: int, meter: Meter = NO_METER
     ) -> None:
         self._store, self._shared = store, shared
         self._poll_rows_max = poll_rows_max
-        self._on_corrupt = on_corrupt
+        self._meter = meter
         self._polled: dict[int, _Polled] = {}  # by partition
         self._served: dict[Slot, ServedCurve] = {}
         # The live form of a curve in `_served`, by the same key. Its mark is None until later folds do not change it.
@@ -326,7 +327,7 @@ class CurveBook:
                     served, curve=live, mark=None, live_version=counts.version, changes=counts.changes
                 )
             elif counts.document:
-                self._on_corrupt()
+                self._meter.add("rankcurve_curves_corrupt")
                 log.warning("live_counts_corrupt", board_key=slot[0], column_index=slot[1])
             self._note_state(served)
 
@@ -353,7 +354,7 @@ class CurveBook:
         decoded = await asyncio.to_thread(_decode_all, missing, documents)  # decoding takes long
         for one, curve in decoded.items():
             if curve is None:
-                self._on_corrupt()
+                self._meter.add("rankcurve_curves_corrupt")
                 log.warning("curve_corrupt", board_key=one.board_key, column_index=one.column_index)
             else:
                 found[one] = curve

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import structlog
 
-from .store_observer import StoreObserver
+from storage.meter import Meter
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ class NotBriefError(Exception):
 
 
 def make_idle(
-    connection: sqlite3.Connection, open_another: Callable[[], sqlite3.Connection], observer: StoreObserver
+    connection: sqlite3.Connection, open_another: Callable[[], sqlite3.Connection], meter: Meter
 ) -> sqlite3.Connection:
     """Roll back what is open and return the connection. If that fails, close it and return another connection.
 
@@ -48,7 +48,7 @@ def make_idle(
         if connection.in_transaction:
             another = open_another()
             connection.close()
-            observer.connection_replaced()
+            meter.add_from_any_thread("rankcurve_store_connections_replaced")
             log.error("connection_replaced", detail="a transaction could not be rolled back")
             return another
     return connection
@@ -65,13 +65,13 @@ class BriefReads:
     def __init__(
         self,
         open_connection: Callable[[], sqlite3.Connection],
-        observer: StoreObserver,
+        meter: Meter,
         *,
         clock: Callable[[], float] = monotonic,
         disk_reads: Callable[[], int] = count_disk_reads,
     ) -> None:
         """Open a connection. It must wait for no lock."""
-        self._open_connection, self._observer = open_connection, observer
+        self._open_connection, self._meter = open_connection, meter
         self._clock, self._disk_reads = clock, disk_reads
         self._seen_disk_reads = disk_reads()
         self._steps = 0
@@ -105,7 +105,7 @@ class BriefReads:
             code = getattr(error, "sqlite_errorcode", 0)  # an error of the module sqlite3 itself has no code
             if code & 0xFF not in _ABANDONED:  # the low byte is the primary code of an error
                 raise
-            self._observer.read_abandoned()
+            self._meter.add("rankcurve_store_reads_abandoned")
             if kind is not None:
                 if kind not in paused:
                     log.info("read_abandoned", program=getattr(kind, "co_qualname", kind), detail=str(error))
@@ -122,7 +122,7 @@ class BriefReads:
         self._connection.close()
 
     def _make_idle(self) -> None:
-        self._connection = make_idle(self._connection, self._open, self._observer)
+        self._connection = make_idle(self._connection, self._open, self._meter)
 
     def _pause(self, kind: Hashable) -> None:
         self._paused_until_s[kind] = self._clock() + PAUSE_S

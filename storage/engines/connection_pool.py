@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from config.settings import Settings
 from storage.errors import StoreBusyError
+from storage.meter import Meter
 
 from .postgres_connection import PostgresConnection
 
@@ -17,21 +18,19 @@ class ConnectionPool:
     def __init__(
         self,
         name: str,
+        kind: str,
         connect: Callable[[], Awaitable[PostgresConnection]],
         connections: int,
         limits: Settings,
-        *,
-        waited: Callable[[float], None],
-        lent: Callable[[int, int], None],
+        meter: Meter,
     ) -> None:
         """Prepare a pool of at most this many connections without opening one.
 
-        The pool calls `waited` with the seconds of each wait for a connection. It calls `lent` with the number of lent
-        connections and the number of waiting callers whenever one of them changes.
+        The meter's labels are `name`, which is that of a set of boards, and `kind`, which is what the pool is for.
         """
-        self.name, self.connections = name, connections
-        self._limits = limits
-        self._connect, self._waited, self._tell = connect, waited, lent
+        self.name, self.connections = f"{name} {kind}", connections
+        self._limits, self._connect = limits, connect
+        self._meter, self._pool, self._kind = meter, name, kind
         self._lent = 0
         self._slots = asyncio.Semaphore(connections)
         self._idle: list[PostgresConnection] = []
@@ -48,7 +47,7 @@ class ConnectionPool:
             await self._wait()
         else:
             await self._slots.acquire()
-            self._waited(0.0)
+            self._report_wait(0.0)
         self._changed(lent=1)
         try:
             while self._idle:
@@ -64,7 +63,12 @@ class ConnectionPool:
     def _changed(self, *, lent: int = 0, waiting: int = 0) -> None:
         self._lent += lent
         self._waiting += waiting
-        self._tell(self._lent, self._waiting)
+        self._meter.set("rankcurve_store_connections_lent", self._lent, self._pool, self._kind)
+        self._meter.set("rankcurve_store_connections_awaited", self._waiting, self._pool, self._kind)
+        self._meter.set("rankcurve_store_connections_limit", self.connections, self._pool, self._kind)
+
+    def _report_wait(self, seconds: float) -> None:
+        self._meter.observe("rankcurve_store_connection_wait_seconds", seconds, self._pool)
 
     async def _wait(self) -> None:
         if self._waiting >= self._limits.reads_waiting_max:
@@ -81,7 +85,7 @@ class ConnectionPool:
             ) from None
         finally:
             self._changed(waiting=-1)
-            self._waited(loop.time() - begun)
+            self._report_wait(loop.time() - begun)
 
     def take_back(self, connection: PostgresConnection, *, closing: bool = False) -> None:
         """Take a connection back. The pool drops it if the caller closes it, or if its transaction is still open."""

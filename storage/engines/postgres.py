@@ -20,6 +20,7 @@ from config.connection_pools import COMMON_CONNECTION_POOL, BoardConnectionPool,
 from config.settings import Settings
 from querybuilder import Bound, Built, Dialect
 from storage.errors import StoreBusyError, StoreExistsError, StoreUnsupportedError
+from storage.meter import NO_METER, Meter
 from storage.records import Board
 from storage.schema.creation import add_partition, create_schema_apart
 from storage.store import CONTROL, Program, Rows, StoreSize
@@ -30,7 +31,7 @@ from .partitions import Partitions
 from .postgres_connection import Connector, Kind, PostgresConnection, replace_host
 from .postgres_errors import DRIVER_ERRORS, is_lost
 from .postgres_retries import Retrier
-from .store_observer import StoreObserver, report_statements_to
+from .statement_counts import make_statement_counter
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -66,12 +67,12 @@ class PostgresStore:
         self._views: dict[int, PostgresStore] = {CONTROL: self}
         self.damaged = asyncio.Event()  # never set: a server reports damaged files in the server's own log
         self._chosen: dict[str, PostgresStore] = {}
-        self._ran = report_statements_to(retrier.observer)
+        self._ran = make_statement_counter(retrier.meter)
         self.writes_at_once = connections.writers.connections
 
     @classmethod
     async def open(
-        cls, url: str, limits: Settings, *, rng: random.Random | None = None, observer: StoreObserver | None = None
+        cls, url: str, limits: Settings, *, rng: random.Random | None = None, meter: Meter = NO_METER
     ) -> PostgresStore:
         """Create the connection pools, and check the server over one connection.
 
@@ -79,15 +80,14 @@ class PostgresStore:
             StoreUnsupportedError: the URL cannot be read, the server is too old, or it refuses this user or database.
             StoreAwayError: the server cannot be reached.
         """
-        observer = observer or StoreObserver()
-        retrier = Retrier(limits, rng=rng or random.Random(), observer=observer)
+        retrier = Retrier(limits, rng=rng or random.Random(), meter=meter)
         others = [
-            (pool, cls(_make_pools(url, limits, observer, pool), retrier, []))
+            (pool, cls(_make_pools(url, limits, meter, pool), retrier, []))
             for pool in parse_connection_pools(limits.pools)
         ]
-        store = cls(_make_pools(url, limits, observer, None), retrier, others)
+        store = cls(_make_pools(url, limits, meter, None), retrier, others)
         store._open_coordinator = lambda host, port: _make_pool(
-            replace_host(url, host, port), limits, observer, COORDINATOR, "write", DEFINERS
+            replace_host(url, host, port), limits, meter, COORDINATOR, "write", DEFINERS
         )
         try:
             await retrier.run(store._connections.writers, _check_server)
@@ -277,8 +277,8 @@ class PostgresStore:
                 await pool.close()
 
 
-def _make_pools(url: str, limits: Settings, observer: StoreObserver, pool: BoardConnectionPool | None) -> _Connections:
-    make = partial(_make_pool, url, limits, observer, COMMON_CONNECTION_POOL if pool is None else pool.name)
+def _make_pools(url: str, limits: Settings, meter: Meter, pool: BoardConnectionPool | None) -> _Connections:
+    make = partial(_make_pool, url, limits, meter, COMMON_CONNECTION_POOL if pool is None else pool.name)
     return _Connections(
         make("write", limits.writer_connections if pool is None else 1),
         make("read", limits.reader_connections if pool is None else pool.connections),
@@ -286,17 +286,8 @@ def _make_pools(url: str, limits: Settings, observer: StoreObserver, pool: Board
     )
 
 
-def _make_pool(
-    url: str, limits: Settings, observer: StoreObserver, name: str, kind: Kind, count: int
-) -> ConnectionPool:
-    return ConnectionPool(
-        f"{name} {kind}",
-        Connector(url, limits, kind),
-        count,
-        limits,
-        waited=lambda seconds: observer.connection_waited(name, kind, seconds),
-        lent=lambda lent, waiting: observer.connections_lent(name, kind, lent, waiting=waiting, limit=count),
-    )
+def _make_pool(url: str, limits: Settings, meter: Meter, name: str, kind: Kind, count: int) -> ConnectionPool:
+    return ConnectionPool(name, kind, Connector(url, limits, kind), count, limits, meter)
 
 
 async def _check_server(connection: PostgresConnection) -> None:

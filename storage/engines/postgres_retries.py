@@ -22,6 +22,7 @@ import structlog
 
 from config.settings import PostgresSettings
 from storage.errors import OutcomeUnknownError, StoreBusyError
+from storage.meter import Meter
 
 from .connection_pool import ConnectionPool
 from .postgres_connection import PostgresConnection
@@ -34,7 +35,6 @@ from .postgres_errors import (
     is_raced,
     translate_error,
 )
-from .store_observer import StoreObserver
 
 T = TypeVar("T")
 Attempt = Callable[[PostgresConnection], Coroutine[Any, Any, T]]
@@ -48,8 +48,8 @@ NO_TIMEOUT_S = 10 * 365 * 86_400.0
 class Retrier:
     """Runs attempts on the connections of one database. All connection pools of the database share one `Retrier`."""
 
-    def __init__(self, limits: PostgresSettings, *, rng: random.Random, observer: StoreObserver) -> None:
-        self._limits, self._rng, self.observer = limits, rng, observer
+    def __init__(self, limits: PostgresSettings, *, rng: random.Random, meter: Meter) -> None:
+        self._limits, self._rng, self.meter = limits, rng, meter
         # Set on Citus. There, transactions and the move of a partition may wait for each other until a lock times out.
         self.retries_late_locks = False
         self._closed = False
@@ -93,7 +93,7 @@ class Retrier:
                 tries_max = 2 if twice else self._limits.store_attempts_max
                 if tries >= tries_max or not self._may_pass(error):
                     raise translate_error(error) from error
-                self.observer.tried_again()
+                self.meter.add("rankcurve_store_retries")
                 log.info("transaction_retried", pool=pool.name, detail=describe_error(error))
             await asyncio.sleep(self._pause_s(tries - 1))
 

@@ -25,6 +25,7 @@ from config.connection_pools import COMMON_CONNECTION_POOL
 from config.settings import Settings
 from querybuilder import SQLITE, Bound, Built
 from storage.errors import StoreBusyError, StoreDamagedError, StoreFullError, StoreUnsupportedError, UnknownBoardError
+from storage.meter import NO_METER, Meter
 from storage.records import Board
 from storage.store import Program, Rows, StoreSize
 
@@ -42,7 +43,7 @@ from .sqlite_file import (
     is_full_os_error,
     size_of,
 )
-from .store_observer import StoreObserver, report_statements_to
+from .statement_counts import make_statement_counter
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -56,15 +57,15 @@ _decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decod
 class _Connection(aiosqlite.Connection):
     """A connection that can send a whole function to its thread in one hop, not only single statements."""
 
-    def __init__(self, open_raw: Callable[[], sqlite3.Connection], observer: StoreObserver) -> None:
+    def __init__(self, open_raw: Callable[[], sqlite3.Connection], meter: Meter) -> None:
         super().__init__(open_raw, iter_chunk_size=1)
-        self._observer = observer
+        self._meter = meter
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         return await self._execute(self._run_idle, function)  # type: ignore[no-any-return, no-untyped-call]
 
     def _run_idle(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        self._connection = make_idle(self._conn, self._connector, self._observer)
+        self._connection = make_idle(self._conn, self._connector, self._meter)
         return function(self._connection)
 
     def join(self) -> None:
@@ -125,9 +126,9 @@ class SqliteStore:
     sole_writer = True
     writes_at_once = 1
 
-    def __init__(self, path: Path, limits: Settings, lock: FileLock, observer: StoreObserver) -> None:
+    def __init__(self, path: Path, limits: Settings, lock: FileLock, meter: Meter) -> None:
         self._path, self._limits, self._lock = path, limits, lock
-        self._observer, self._ran = observer, report_statements_to(observer)
+        self._meter, self._ran = meter, make_statement_counter(meter)
         self._writer: _Connection
         self._brief: BriefReads | None = None  # opened after the writer
         self._light = _Readers("read", limits.reader_connections, asyncio.LifoQueue())
@@ -143,7 +144,7 @@ class SqliteStore:
         self._background: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def open(cls, path: Path, limits: Settings, *, observer: StoreObserver | None = None) -> SqliteStore:
+    async def open(cls, path: Path, limits: Settings, *, meter: Meter = NO_METER) -> SqliteStore:
         """Open or create the file and take its lock.
 
         Raises:
@@ -163,7 +164,7 @@ class SqliteStore:
             lock.acquire()
         except OSError as error:
             raise _refused(path, error) from error
-        store = cls(path, limits, lock, observer or StoreObserver())
+        store = cls(path, limits, lock, meter)
         try:
             create_file(path)
             await store._connect()
@@ -182,7 +183,7 @@ class SqliteStore:
         reading_uri = uri + "?mode=ro"
         open_reader = partial(self._open_raw, reading_uri, self._prepare_reader)
         open_brief = partial(open_reader, timeout_s=0)
-        self._brief = BriefReads(open_brief, self._observer)
+        self._brief = BriefReads(open_brief, self._meter)
         for readers in (self._light, self._heavy):
             for _ in range(readers.connections):
                 readers.idle.put_nowait(await self._open_connection(open_reader))
@@ -202,7 +203,7 @@ class SqliteStore:
         self._checkpoints = Checkpoints(copy_beside_writer, finish, after_s=self._limits.checkpoint_after_s)
 
     async def _open_connection(self, open_raw: Callable[[], sqlite3.Connection]) -> _Connection:
-        connection = _Connection(open_raw, self._observer)
+        connection = _Connection(open_raw, self._meter)
         try:
             await connection
         except BaseException:
@@ -284,9 +285,8 @@ class SqliteStore:
             connection = await readers.idle.get()
         finally:
             self._waiting -= 1
-        self._observer.connection_waited(
-            COMMON_CONNECTION_POOL, readers.kind, monotonic() - began_s if began_s else 0.0
-        )
+        waited_s = monotonic() - began_s if began_s else 0.0
+        self._meter.observe("rankcurve_store_connection_wait_seconds", waited_s, COMMON_CONNECTION_POOL)
         self._tell_lent(readers)
         idle = True
         try:
@@ -305,10 +305,10 @@ class SqliteStore:
 
     def _tell_lent(self, readers: _Readers) -> None:
         idle, limit = readers.idle.qsize(), readers.connections
-        waiting = 0 if idle else self._waiting
-        self._observer.connections_lent(
-            COMMON_CONNECTION_POOL, readers.kind, limit - idle, waiting=waiting, limit=limit
-        )
+        meter, pool, kind = self._meter, COMMON_CONNECTION_POOL, readers.kind
+        meter.set("rankcurve_store_connections_lent", limit - idle, pool, kind)
+        meter.set("rankcurve_store_connections_awaited", 0 if idle else self._waiting, pool, kind)
+        meter.set("rankcurve_store_connections_limit", limit, pool, kind)
 
     async def _give_back(self, connection: _Connection, readers: _Readers) -> None:
         try:

@@ -12,7 +12,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from time import monotonic
-from typing import Protocol
 
 from config.settings import Settings
 from storage.coalesce import Coalescer
@@ -24,29 +23,16 @@ from storage.errors import (
     StoreBusyError,
     WaitTooLongError,
 )
+from storage.meter import Meter
 from storage.store import Store, read_single
 
 from .lease_records import Grant, LeaseRequest, PoolRequest, Release
 from .lease_transaction import Findings, LeaseTransactions, Outcome, read_findings
 
 
-class LeaseObserver(Protocol):
-    def lease_answered(self, outcome: str) -> None:
-        """Count a request by its outcome.
-
-        The outcome is "kept", "extended", "acquired", "released", "no_resource", or "refused" for any other error.
-        """
-
-    def lease_requests_waiting(self, requests: int) -> None:
-        """Record the number of requests that wait for a transaction or are in one, after each change."""
-
-    def lease_group_written(self, requests: int, seconds: float) -> None:
-        """Record a committed transaction: its number of requests and its duration."""
-
-
 class LeaseBatcher:
-    def __init__(self, store: Store, groups: LeaseTransactions, limits: Settings, observer: LeaseObserver) -> None:
-        self._store, self._groups, self._limits, self._observer = store, groups, limits, observer
+    def __init__(self, store: Store, groups: LeaseTransactions, limits: Settings, meter: Meter) -> None:
+        self._store, self._groups, self._limits, self._meter = store, groups, limits, meter
         self._waiting: Counter[tuple[str, str, str]] = Counter()  # requests for a transaction, by client, pool and key
         self._closing = False
         most, waiting_max = limits.lease_group_max, limits.lease_requests_waiting_max
@@ -65,10 +51,10 @@ class LeaseBatcher:
         """
         running = (await self._reads.ask(None, ask)).find_running(ask)
         if running is not None and running.expires_at_us >= ask.until_us(running.now_us):
-            self._observer.lease_answered("kept")
+            self._meter.add("rankcurve_lease_requests", 1, "kept")
             return running
         given = await self._in_group(ask)
-        self._observer.lease_answered("acquired" if given.acquired else "extended")
+        self._meter.add("rankcurve_lease_requests", 1, "acquired" if given.acquired else "extended")
         return given
 
     async def find_lease(self, client_id: str, pool_id: str, key: str) -> Grant:
@@ -91,7 +77,7 @@ class LeaseBatcher:
             QueueFullError, WaitTooLongError, StoreBusyError: the outcome is not known; the caller should ask again.
         """
         given = await self._in_group(request)
-        self._observer.lease_answered("released")
+        self._meter.add("rankcurve_lease_requests", 1, "released")
         return given
 
     async def close(self) -> None:
@@ -118,7 +104,9 @@ class LeaseBatcher:
         except TimeoutError as error:
             raise WaitTooLongError("the request for the lease took too long: ask again") from error
         except StorageError as error:
-            self._observer.lease_answered("no_resource" if isinstance(error, NoResourceError) else "refused")
+            self._meter.add(
+                "rankcurve_lease_requests", 1, "no_resource" if isinstance(error, NoResourceError) else "refused"
+            )
             raise
         finally:
             self._count_waiting(key, -1)
@@ -127,7 +115,7 @@ class LeaseBatcher:
         self._waiting[key] += change
         if not self._waiting[key]:
             del self._waiting[key]
-        self._observer.lease_requests_waiting(self._waiting.total())
+        self._meter.set("rankcurve_lease_requests_waiting", self._waiting.total())
 
     async def _find(self, asked: list[LeaseRequest]) -> Sequence[Findings]:
         return [await read_single(self._store, lambda: read_findings(asked))] * len(asked)
@@ -139,5 +127,6 @@ class LeaseBatcher:
         except OutcomeUnknownError as error:
             lost = "the connection to the store was lost before the store confirmed the lease: ask again"
             raise WaitTooLongError(lost) from error
-        self._observer.lease_group_written(len(requests), monotonic() - started_s)
+        self._meter.observe("rankcurve_lease_write_seconds", monotonic() - started_s)
+        self._meter.observe("rankcurve_lease_write_requests", len(requests))
         return outcomes

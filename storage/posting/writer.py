@@ -20,8 +20,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NoReturn
 
 from config.settings import PostingSettings
 from storage.errors import (
@@ -38,6 +38,7 @@ from storage.errors import (
     UnknownBoardError,
     WaitTooLongError,
 )
+from storage.meter import Meter
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Family, PartOutcome, Post
 from storage.store import Program, Store
@@ -61,28 +62,6 @@ ANSWER_DELAY_S_MAX = 0.002
 ADMITTED_WAIT_RATIO = 0.5
 
 
-class WriterObserver(Protocol):
-    """Reports of the writer to its operators."""
-
-    def group_written(self, *, posts: int, rows: int, applied: Mapping[int, int], seconds: float) -> None:
-        """Report a committed transaction. `applied` is described at `TransactionResult`."""
-
-    def race_lost(self) -> None:
-        """Report that another transaction changed a row between its read and its write."""
-
-    def queue_depth(self, posts: int) -> None:
-        """Report how many posts wait, each counted once per board.
-
-        Writers call this when they take a group, when new posts arrive while they wait, and when posts are withdrawn.
-        """
-
-    def writes_in_flight(self, groups: int, *, limit: int) -> None:
-        """Report how many groups are in flight, and how many may be. Writers call this when a number changes."""
-
-    def posts_refused(self, reason: str, posts: int) -> None:
-        """Report posts that were refused or waited too long, each counted once per board."""
-
-
 class Writer:
     """Forms groups of posts, and applies each group in one transaction of the store."""
 
@@ -91,7 +70,7 @@ class Writer:
         store: Store,
         boards: OpenBoards,
         limits: PostingSettings,
-        observer: WriterObserver,
+        meter: Meter,
         *,
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
@@ -99,7 +78,7 @@ class Writer:
         siblings: list[Writer] | None = None,
     ) -> None:
         """Make a writer and add it to `siblings`, the writers whose numbers are reported together."""
-        self._store, self._boards, self._limits, self._observer = store, boards, limits, observer
+        self._store, self._boards, self._limits, self._meter = store, boards, limits, meter
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
         groups_max = min(limits.writes_in_flight_max, store.writes_at_once)
         self._queue = RequestQueue(
@@ -173,12 +152,12 @@ class Writer:
             self._turn_away("overloaded", parts, OverloadedError(detail, retry_after_s=ahead_s))
 
     def _turn_away(self, reason: str, posts: int, error: StorageError) -> NoReturn:
-        self._observer.posts_refused(reason, posts)
+        self._meter.add("rankcurve_write_refused_posts", posts, reason)
         raise error
 
     def _expire(self, waiting: WaitingRequest) -> None:
         if self._withdraw(waiting):
-            self._observer.posts_refused("expired", waiting.parts)
+            self._meter.add("rankcurve_write_refused_posts", waiting.parts, "expired")
         waiting.fail(WaitTooLongError())
 
     def _withdraw(self, waiting: WaitingRequest) -> bool:
@@ -244,11 +223,13 @@ class Writer:
             self._begun = None
 
     def _tell_depth(self) -> None:
-        self._observer.queue_depth(sum([writer._queue.parts for writer in self._siblings]))
+        self._meter.set("rankcurve_write_queue_posts", sum([writer._queue.parts for writer in self._siblings]))
 
     def _tell_in_flight(self) -> None:
         groups = sum([writer._queue.groups_in_flight for writer in self._siblings])
-        self._observer.writes_in_flight(groups, limit=sum([writer._limit.limit for writer in self._siblings]))
+        limit = sum([writer._limit.limit for writer in self._siblings])
+        self._meter.set("rankcurve_writes_in_flight", groups)
+        self._meter.set("rankcurve_writes_in_flight_limit", limit)
 
     async def _settle(self, group: list[WaitingRequest], *, unknown: bool = False) -> TransactionResult | None:
         # Return the result if callers still have to be answered. Return None if every caller has already got an answer
@@ -280,9 +261,11 @@ class Writer:
             return None
         # The transaction is committed, so nothing below may fail the group.
         now_s = self._monotonic()
-        self._observer.group_written(
-            posts=len(posts), rows=result.rows_written, applied=result.applied, seconds=now_s - started
-        )
+        self._meter.observe("rankcurve_write_seconds", now_s - started)
+        self._meter.observe("rankcurve_write_batch_posts", len(posts))
+        self._meter.add("rankcurve_write_rows", result.rows_written)
+        for partition, applied in result.applied.items():
+            self._meter.add("rankcurve_partition_posts_applied", applied, str(partition))
         parts = sum([waiting.parts for waiting in group])
         self._drain.record_commit(parts, now_s=now_s)
         self._limit.record_commit(parts, seconds=now_s - started, now_s=now_s, waiting=bool(self._queue))
@@ -321,7 +304,7 @@ class Writer:
             try:
                 return await self._store.write(program)
             except LostRaceError:
-                self._observer.race_lost()
+                self._meter.add("rankcurve_write_conflicts")
                 continue
             except UnknownBoardError:
                 if check_boards:

@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Protocol
 
 from config.settings import QueueSettings, Settings
 from storage.boards.closed_boards import LiveBoard, read_live_boards
@@ -32,6 +31,7 @@ from storage.errors import (
     StoreBusyError,
     WaitTooLongError,
 )
+from storage.meter import Meter
 from storage.records import Post
 from storage.store import Program, Store, in_partition, read_single
 
@@ -42,17 +42,6 @@ from .post_blocks import encode_posts, shard_of
 RETRY_S_MIN = 1.0  # a refusal asks its caller to wait at least this long
 
 
-class EnqueueObserver(Protocol):
-    def posts_queued(self, posts: int) -> None:
-        """Count posts that are durable in the queue."""
-
-    def queueing_refused(self, reason: str, posts: int) -> None:
-        """Count posts that were not queued.
-
-        The reason is "queue_full", "overloaded", "stopping", or "expired" if the posts waited too long.
-        """
-
-
 class Enqueuer:
     def __init__(
         self,
@@ -60,14 +49,14 @@ class Enqueuer:
         backlog: QueueBacklog,
         shards: int,
         limits: Settings,
-        observer: EnqueueObserver,
+        meter: Meter,
         *,
         now_us: Callable[[], int],
         appended: Callable[[], None] = lambda: None,
     ) -> None:
         """Make an enqueuer, which calls `appended` after each transaction, so that workers here need not poll."""
         self._store, self._backlog, self._shards = store, backlog, shards
-        self._limits, self._observer, self._now_us, self._appended = limits, observer, now_us, appended
+        self._limits, self._meter, self._now_us, self._appended = limits, meter, now_us, appended
         self._waiting = 0  # posts whose callers wait
         self._closing = False
         self._requests: Coalescer[Sequence[Post], StorageError | None] = Coalescer(
@@ -87,23 +76,23 @@ class Enqueuer:
             BoardChangedError: nothing was queued; a board was deleted, emptied or moved, or a family deleted.
         """
         if self._closing:
-            self._observer.queueing_refused("stopping", len(posts))
+            self._meter.add("rankcurve_ingest_refused_posts", len(posts), "stopping")
             raise QueueFullError("the service is shutting down")
         if self._waiting and self._waiting + len(posts) > self._limits.queue_posts_max:
-            self._observer.queueing_refused("queue_full", len(posts))
+            self._meter.add("rankcurve_ingest_refused_posts", len(posts), "queue_full")
             raise QueueFullError(f"{self._waiting} posts are waiting to be queued")
         try:
             await self._backlog.admit_posts(self._waiting + len(posts))
         except StorageError as error:
             reason = "queue_full" if isinstance(error, QueueFullError) else "overloaded"
-            self._observer.queueing_refused(reason, len(posts))
+            self._meter.add("rankcurve_ingest_refused_posts", len(posts), reason)
             raise
         self._waiting += len(posts)
         try:
             async with asyncio.timeout(self._limits.post_wait_s_max):
                 refused = await self._requests.ask(None, posts)
         except TimeoutError as error:
-            self._observer.queueing_refused("expired", len(posts))
+            self._meter.add("rankcurve_ingest_refused_posts", len(posts), "expired")
             raise WaitTooLongError from error
         finally:
             self._waiting -= len(posts)
@@ -164,7 +153,7 @@ class Enqueuer:
         queued = sum(len(posts) for index, posts in enumerate(group) if index not in changed)
         if queued:
             self._backlog.count_queued(queued)
-            self._observer.posts_queued(queued)
+            self._meter.add("rankcurve_ingest_queued_posts", queued)
             self._appended()
         return changed
 

@@ -41,7 +41,7 @@ async def refresh(world: World, board: Board, column_index: int = 0) -> None:
     job = world.refresh_job()
     async with run_workers(job):
         await within(world.desk.refresh_now(board, column_index))
-    world.observed.refreshes.get_nowait()
+    world.meter.events["rankcurve_refresh_seconds"].get_nowait()
 
 
 async def keys_of(world: World, board: Board, column_index: int = 0) -> list[int]:

@@ -7,36 +7,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from jobs.controls import JobControls, Sleep
-from jobs.observer import JobObserver
 from jobs.runner import Runner
 from tests.jobs.world import LIMITS, ManualTime, within
-
-
-class RecordingObserver(JobObserver):
-    def __init__(self) -> None:
-        self.rounds: list[tuple[str, float]] = []
-        self.failures: list[str] = []
-        self.paused: dict[str, bool] = {}
-        self.second_round_ended = asyncio.Event()
-
-    def job_round_ended(self, job: str, seconds: float) -> None:
-        self.rounds.append((job, seconds))
-        if len(self.rounds) == 2:
-            self.second_round_ended.set()
-
-    def job_failed(self, job: str) -> None:
-        self.failures.append(job)
-
-    def job_paused(self, job: str, *, paused: bool) -> None:
-        self.paused[job] = paused
+from tests.meter import RecordingMeter
 
 
 class World:
     """Jobs that report each round they finish, on a clock that the test never advances."""
 
     def __init__(self, time: ManualTime) -> None:
-        self.time, self.observer = time, RecordingObserver()
-        self.controls = JobControls(time.elapse, self.observer, monotonic=time.monotonic)
+        self.time, self.meter = time, RecordingMeter()
+        self.controls = JobControls(time.elapse, self.meter, monotonic=time.monotonic)
         self.runner = Runner(
             LIMITS, monotonic=time.monotonic, sleep=time.elapse, rng=random.Random(1), controls=self.controls
         )
@@ -91,14 +72,14 @@ async def test_a_paused_job_works_only_when_told_to_until_it_is_resumed(world: W
     world.start("prune")
     await world.finish_round()
     assert world.controls.pause("prune")
-    assert world.observer.paused == {"prune": True}
+    assert world.meter.gauges["rankcurve_job_paused prune"] == 1
     await world.skip_round()
     world.controls.run("prune")
     await world.finish_round()
     await world.skip_round()
     assert world.controls.resume("prune")
     await world.finish_round()
-    assert world.observer.paused == {"prune": False}
+    assert world.meter.gauges["rankcurve_job_paused prune"] == 0
 
 
 async def test_the_controls_treat_workers_of_one_job_as_one_and_leave_other_jobs_alone(world: World) -> None:
@@ -108,7 +89,7 @@ async def test_the_controls_treat_workers_of_one_job_as_one_and_leave_other_jobs
     world.start("prune")
     assert {await within(world.rounds.get()) for _ in range(4)} == {*workers, "prune"}
     await world.time.wait_for_sleeper(60)
-    assert world.observer.paused == {"refresh": False, "prune": False}
+    assert [world.meter.gauges[f"rankcurve_job_paused {job}"] for job in ("refresh", "prune")] == [0, 0]
     world.controls.run("refresh")
     assert {await within(world.rounds.get()) for _ in range(3)} == workers
     assert world.rounds.empty()
@@ -125,10 +106,12 @@ async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_job(world: W
     world.start("fold", work)
     await world.time.end_sleep(3)
     await world.time.wait_for_sleeper(60)
-    assert world.observer.rounds == [("fold", 3)]
+    seconds = world.meter.events["rankcurve_job_busy_seconds fold"]
+    assert [seconds.get_nowait() for _ in range(2)] == [0, 3], "the first shows that the job exists"
+    assert seconds.empty()
     world.controls.run("fold")
-    await within(world.observer.second_round_ended.wait())
-    assert world.observer.rounds == [("fold", 3), ("fold", 0)]
+    assert await within(seconds.get()) == 0
+    assert world.meter.counts["rankcurve_job_rounds fold"] == 2
 
 
 async def test_a_failure_is_reported_and_ends_no_round(world: World) -> None:
@@ -137,5 +120,5 @@ async def test_a_failure_is_reported_and_ends_no_round(world: World) -> None:
 
     world.start("audit", work)
     await world.time.wait_for_sleeper()
-    assert world.observer.failures == ["audit"]
-    assert world.observer.rounds == []
+    assert world.meter.by_label("rankcurve_job_failures") == {"audit": 1}
+    assert world.meter.by_label("rankcurve_job_rounds") == {}

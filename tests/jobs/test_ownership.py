@@ -116,9 +116,9 @@ async def test_a_process_that_slept_past_its_lease_is_fenced_off(world: World) -
         world.deployment.clock.now_us += round(OVER_S * 1e6)
         await work_off(other, theirs)
         world.store.release()
-        await within(world.observed.fenced.get())
-    assert world.observed.refreshes.empty()
-    assert world.observed.failures.empty()
+        await within(world.meter.events["rankcurve_refreshes_fenced"].get())
+    assert world.meter.events["rankcurve_refresh_seconds"].empty()
+    assert world.meter.events["rankcurve_refresh_failures"].empty()
     assert count_curve_entries(world, board) is None, "a curve that was not stored does not serve"
     await world.book.poll()
     assert count_curve_entries(world, board) == count_curve_entries(other, board) == 2
@@ -147,7 +147,9 @@ async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World
         world.deployment.clock.now_us += round(OVER_S * 1e6)
         await work_off(other, theirs)
         await world.time.end_sleep(RENEWAL_S)
-        await within(world.observed.fenced.get())  # the job stops although its read has not ended
+        await within(
+            world.meter.events["rankcurve_refreshes_fenced"].get()
+        )  # the job stops although its read has not ended
     world.store.release()
     assert count_curve_entries(other, board) == 1
 
@@ -180,7 +182,7 @@ async def test_the_column_of_a_dead_process_is_refreshed_once_its_lease_has_ende
     async with run_workers(theirs):
         assert isinstance(await within(other.store.refused.get()), LeaseTakenError)
         await within(other.finish_due_work(theirs))
-    other.observed.refreshes.get_nowait()
+    other.meter.events["rankcurve_refresh_seconds"].get_nowait()
     assert other.store.heavy_reads == 1, "only the fence was read"
     assert await count_due(world, theirs, OVER_S - 1) == 0
     await theirs.find_due()  # the job now finds the board that `finish_due_work` created

@@ -19,7 +19,6 @@ from jobs.curves.fold import FoldJob
 from jobs.curves.refresh import RefreshJob
 from jobs.curves.refresh_requests import RefreshQueue
 from jobs.job_context import JobContext
-from jobs.observer import JobObserver
 from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from jobs.wiring import JobParts, Jobs, start_jobs
 from storage.boards.catalog import Catalog
@@ -28,7 +27,7 @@ from storage.curves.stored_curves import CurveBook, ServedCurve
 from storage.leases.work_leases import WorkLeases
 from storage.records import Board, PredictorSpec, RefreshMethod
 from storage.store import CONTROL, Program, Store
-from tests.jobs.observed import Observed
+from tests.meter import RecordingMeter
 from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.passing import PassingStore
 
@@ -176,9 +175,10 @@ class World:
         self.deployment = deployment
         self.store = HeldStore(deployment.store)
         self.time: ManualTime = ManualTime() if beside is None else beside.time
-        self.observed = Observed()
+        self.meter = RecordingMeter()
+        self.log_ages_s: dict[int, float] = {}
         self.catalog = Catalog(self.store)
-        self.book = CurveBook(self.store, None, poll_rows_max=100, on_corrupt=lambda: None)
+        self.book = CurveBook(self.store, None, poll_rows_max=100)
         self.desk = RefreshQueue(requests_max=3, wait_s_max=WAIT_S)
         self.leases = WorkLeases(self.store_clock, margin_us=round(MARGIN_S * 1e6))
         self.holder: str = "first" if beside is None else beside.holder + " and another"
@@ -224,7 +224,7 @@ class World:
     def ownership(self) -> Ownership:
         return Ownership(self.context())
 
-    def context(self, limits: Settings = LIMITS, observer: JobObserver | None = None) -> JobContext:
+    def context(self, limits: Settings = LIMITS) -> JobContext:
         return JobContext(
             store=self.store,
             catalog=self.catalog,
@@ -233,7 +233,7 @@ class World:
             leases=self.leases,
             holder=self.holder,
             limits=limits,
-            observer=observer or self.observed,
+            meter=self.meter,
             now_us=self.deployment.clock,
             monotonic=self.time.monotonic,
             sleep=self.time.elapse,
@@ -261,7 +261,7 @@ class World:
         self, unread_from: Callable[[], Program[int | None]] = find_fold_position, *, partition: int | None = None
     ) -> PruneJob:
         chosen = self.deployment.partition if partition is None else partition
-        return PruneJob(self.control_context(), chosen, unread_from)
+        return PruneJob(self.control_context(), chosen, self.log_ages_s, unread_from)
 
     def start(self) -> Jobs:
         context = self.control_context()
@@ -289,7 +289,7 @@ class World:
 
     async def wait_for_refreshes(self, count: int = 1) -> None:
         for _ in range(count):
-            await within(self.observed.refreshes.get())
+            await within(self.meter.events["rankcurve_refresh_seconds"].get())
 
     async def finish_due_work(self, job: RefreshJob) -> None:
         """Wait until a job with one worker has refreshed everything that is due.
@@ -300,7 +300,7 @@ class World:
         self.catalog.forget_board(fence.id)
         while job.waiting:
             await self.desk.refresh_now(fence, 0)
-            self.observed.refreshes.get_nowait()
+            self.meter.events["rankcurve_refresh_seconds"].get_nowait()
         await self.desk.refresh_now(fence, 0)
 
 

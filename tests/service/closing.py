@@ -16,11 +16,11 @@ from jobs.controls import Sleep
 from jobs.job_context import JobContext
 from jobs.ownership import JOB_WORK, HeldLease
 from service.context import Context
-from service.telemetry.metrics.process import Metrics
 from service.wiring import make_work_leases
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
 from storage.leases.work_leases import WorkLeases
+from storage.meter import NO_METER
 from storage.reads.open_boards import OpenBoards
 from storage.store import Program, Store
 from tests.service.real_service import Service
@@ -46,7 +46,6 @@ def close_job(
     catalog: Catalog,
     boards: OpenBoards,
     leases: WorkLeases,
-    metrics: Metrics,
     times: Times,
 ) -> CloseJob:
     """Return a closing job with the settings of a service. The clock of `times` decides which boards the job closes."""
@@ -64,7 +63,7 @@ def close_job(
         leases=leases,
         holder="test",
         limits=context.settings,
-        observer=metrics,
+        meter=NO_METER,
         now_us=now_us,
         monotonic=time.monotonic,
         sleep=sleep,
@@ -79,7 +78,7 @@ async def close_as_of(service: Service, at: datetime, *, steps: int = sys.maxsiz
     object.__setattr__(context, "now_us", lambda: now_us)
     store, leases = context.store, make_work_leases(context.settings)
     book, times = context.curves.book, Times(lambda: now_us, asyncio.sleep)
-    job = close_job(context, store, book, context.catalog, context.boards, leases, Metrics(), times)
+    job = close_job(context, store, book, context.catalog, context.boards, leases, times)
     lease = await store.write(lambda: leases.claim(JOB_WORK, RESOURCE, holder="test", lease_us=LEASE_US))
     held = HeldLease(lease, leases, LEASE_US)
     while steps and await job.close_due(held):

@@ -86,7 +86,7 @@ class KilledClosing:
         lease = await self._context.store.write(
             lambda: leases.claim(JOB_WORK, RESOURCE, holder=f"process {self.deaths}", lease_us=LEASE_US)
         )
-        book = CurveBook(store, None, poll_rows_max=self._context.settings.curve_poll_rows_max, on_corrupt=lambda: None)
+        book = CurveBook(store, None, poll_rows_max=self._context.settings.curve_poll_rows_max)
         await book.poll()
         job = self._job(store, book, leases)
         while await job.close_due(HeldLease(lease, leases, LEASE_US)):
@@ -95,7 +95,7 @@ class KilledClosing:
     def _job(self, store: MortalStore, book: CurveBook, leases: WorkLeases) -> CloseJob:
         context, times = self._context, Times(self._clock, _for_ever)
         boards = OpenBoards(open_boards_max=context.settings.open_boards_max)
-        return close_job(context, store, book, Catalog(store), boards, leases, context.metrics, times)
+        return close_job(context, store, book, Catalog(store), boards, leases, times)
 
     def _lease_clock(self) -> Program[int]:
         yield from ()

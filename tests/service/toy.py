@@ -18,6 +18,7 @@ from service.http.key_limits import KeyLimits
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from storage.errors import OverloadedError, QueueFullError, StoreBusyError, UnknownBoardError
+from storage.meter import NO_METER, Meter
 
 
 def toy_settings() -> Settings:
@@ -39,7 +40,9 @@ def toy_settings() -> Settings:
     ).model_copy(update=fixed)
 
 
-def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float = 0, now_s: float = 0) -> KeyLimits:
+def key_limits(
+    meter: Meter = NO_METER, *, reads_per_s: float = 0, posts_per_s: float = 0, now_s: float = 0
+) -> KeyLimits:
     """Return limits with a burst of three reads and three posts, at a fixed time.
 
     A rate of 0 means no limit.
@@ -52,7 +55,7 @@ def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float =
         keys_max=2,
         retry_after_s=2,
     ).model_copy(update={"retry_after_s_max": 30})
-    return KeyLimits(bounds, metrics, monotonic=lambda: now_s)
+    return KeyLimits(bounds, meter, monotonic=lambda: now_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +66,9 @@ class ToyContext(EndpointContext):
     metrics: Metrics = field(default_factory=Metrics)
     keyring: KeyRing = field(default_factory=KeyRing)
     request_log: RequestLog = field(default_factory=lambda: RequestLog(sample_ratio=0, slow_s=60))
-    key_limits: KeyLimits = field(default_factory=lambda: key_limits(Metrics()))
+    key_limits: KeyLimits = field(default_factory=key_limits)
     anonymous: AnonymousCallers = field(
-        default_factory=lambda: AnonymousCallers(Settings(), Metrics(), monotonic=lambda: 0)
+        default_factory=lambda: AnonymousCallers(Settings(), NO_METER, monotonic=lambda: 0)
     )
     store_errors: list[Exception] = field(default_factory=list)
 

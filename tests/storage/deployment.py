@@ -2,10 +2,9 @@
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -24,9 +23,10 @@ from storage.entries.hidden_owners import hidden_statements
 from storage.log.journal import journal
 from storage.log.log_record import ChangeKind
 from storage.log.merging import Merger
+from storage.meter import NO_METER, Meter
 from storage.posting.post_ids import PostIds
 from storage.posting.transaction import PostTransaction, open_boards_of
-from storage.posting.writer import Writer, WriterObserver, Writers
+from storage.posting.writer import Writer, Writers
 from storage.reads.open_boards import OpenBoards
 from storage.records import (
     INT64_MAX,
@@ -108,36 +108,6 @@ class Clock:
 
     def __call__(self) -> int:
         return self.now_us
-
-
-@dataclass
-class Observed:
-    groups: list[int] = field(default_factory=list)  # number of posts in each committed transaction
-    rows: list[int] = field(default_factory=list)
-    applied: Counter[int] = field(default_factory=Counter)  # number of applied posts by partition
-    races: int = 0
-    depth: int = 0
-    in_flight: list[int] = field(default_factory=list)  # number of groups in flight, after each change
-    refused: list[tuple[str, int]] = field(default_factory=list)
-
-    def group_written(self, *, posts: int, rows: int, applied: Mapping[int, int], seconds: float) -> None:
-        assert seconds >= 0
-        self.groups.append(posts)
-        self.rows.append(rows)
-        for partition, count in applied.items():
-            self.applied[partition] += count
-
-    def race_lost(self) -> None:
-        self.races += 1
-
-    def queue_depth(self, posts: int) -> None:
-        self.depth = posts
-
-    def writes_in_flight(self, groups: int, *, limit: int) -> None:
-        self.in_flight.append(groups)
-
-    def posts_refused(self, reason: str, posts: int) -> None:
-        self.refused.append((reason, posts))
 
 
 def erase_entry(entries: Entries, owner: str, *, now_us: int) -> Program[bool]:
@@ -286,7 +256,7 @@ class Deployment:
 
     def writer(
         self,
-        observer: WriterObserver | None = None,
+        meter: Meter = NO_METER,
         *,
         store: Store | None = None,
         limits: PostingSettings = LIMITS,
@@ -294,7 +264,7 @@ class Deployment:
         monotonic: Callable[[], float] | None = None,
         siblings: list[Writer] | None = None,
     ) -> Writer:
-        parts = store or self.store, self.boards, limits, observer or Observed()
+        parts = store or self.store, self.boards, limits, meter
         monotonic, rng = monotonic or asyncio.get_running_loop().time, rng or random.Random(7)
         return Writer(*parts, now_us=self.clock, monotonic=monotonic, rng=rng, siblings=siblings)
 
@@ -311,10 +281,10 @@ class Deployment:
 
     @asynccontextmanager
     async def open_writer(
-        self, observer: WriterObserver | None = None, *, attempts_max: int = LIMITS.write_attempts_max
+        self, meter: Meter = NO_METER, *, attempts_max: int = LIMITS.write_attempts_max
     ) -> AsyncIterator[Writer]:
         """Provide a running writer. At the end, close it."""
-        writer = self.writer(observer, limits=LIMITS.model_copy(update={"write_attempts_max": attempts_max}))
+        writer = self.writer(meter, limits=LIMITS.model_copy(update={"write_attempts_max": attempts_max}))
         writer.start()
         try:
             yield writer

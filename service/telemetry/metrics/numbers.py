@@ -1,4 +1,4 @@
-"""The numbers of one process. Only its event loop changes them, and every process of a node can read them.
+"""The numbers of one process, which every process of a node can read.
 
 The values of prometheus_client take locks and ask for the process id at each change, which takes several times as long.
 The files of a node have the library's format.
@@ -16,6 +16,8 @@ from math import inf, nan
 from pathlib import Path
 
 from prometheus_client.utils import floatToGoString
+
+from storage.meter import Meter
 
 from .families import Family, FamilyKind
 
@@ -86,7 +88,7 @@ class Cells:
         return self._indexes[key]
 
 
-class Numbers:
+class Numbers(Meter):
     """The numbers of one process by family and label values. Values of labels are given in the family's order.
 
     With a folder, the numbers are in files that have the name of the process.
@@ -99,31 +101,31 @@ class Numbers:
             for prefix in dict.fromkeys(_FILE_PREFIXES[family.kind] for family in families)
         }
         self._samples: dict[str, dict[tuple[str, ...], _Sample]] = {name: {} for name in self._families}
-        # Hold the lock to add to a counter that other threads add to. Its samples must exist from the start.
-        self.lock = threading.Lock()
+        self._lock = threading.Lock()
         for family in self._families.values():
             if family.kind != "latest":
                 for labels in product(*family.labels.values()):
                     self._make_sample(family.name, labels)
 
     def add(self, name: str, amount: float = 1, *labels: str) -> None:
-        """Add to a counter. An amount of 0 makes its sample appear."""
         values, index, _, _ = self._samples[name].get(labels) or self._make_sample(name, labels)
         values[index] += amount
 
+    def add_from_any_thread(self, name: str, amount: float = 1, *labels: str) -> None:
+        with self._lock:
+            values, index, _, _ = self._samples[name][labels]
+            values[index] += amount
+
     def set(self, name: str, value: float, *labels: str) -> None:
-        """Set a gauge, and the time at which it was set."""
         values, index, _, _ = self._samples[name].get(labels) or self._make_sample(name, labels)
         values[index] = value
-        values[index + 1] = time.time()
+        values[index + 1] = time.time()  # of a "latest" gauge, a node shows the value that was set last
 
     def clear(self, name: str) -> None:
-        """Remove the gauges of a family. The node then shows those of another process, if there are any."""
         for values, index, _, _ in self._samples[name].values():
             values[index] = nan
 
     def observe(self, name: str, value: float, *labels: str) -> None:
-        """Count a value of a histogram or summary, and add it to the sum."""
         values, sum_index, bounds, counts = self._samples[name].get(labels) or self._make_sample(name, labels)
         values[sum_index] += value
         values[counts[bisect_left(bounds, value)]] += 1

@@ -12,6 +12,7 @@ import structlog
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from storage.errors import StorageError
+from storage.meter import Meter
 from storage.reads.partition_figures import PartitionFigures, find_away_partitions, read_partition_figures
 from storage.store import PartitionSize, Store
 
@@ -66,11 +67,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[MeasuredPartition], float | None]], ...
 
 
 class PartitionMetrics:
-    """The partitions of one store, by number. `on_found` is called with the number of each partition that is new."""
+    """The partitions of one store, by number."""
 
-    def __init__(self, on_found: Callable[[int], None]) -> None:
+    def __init__(self, meter: Meter) -> None:
         self.measured: dict[int, MeasuredPartition] = {}
-        self._on_found = on_found
+        self._meter = meter
         self._scans_at_s = 0.0  # when the next scan may begin, by the clock of the event loop
 
     def collect(self) -> Iterator[Metric]:
@@ -87,7 +88,7 @@ class PartitionMetrics:
                 continue
             if size.number not in self.measured:
                 self.measured[size.number] = MeasuredPartition()
-                self._on_found(size.number)
+                self._meter.add("rankcurve_partition_posts_applied", 0, str(size.number))
             self.measured[size.number].size = size
 
     async def measure(self, store: Store, *, wait_s_max: float) -> None:

@@ -305,5 +305,5 @@ async def _find_final_positions(
 
     positions = await retry_with_boards(context.catalog, boards, find_positions_on)
     for position in positions:
-        context.metrics.count_ranks_read("families", "row" if position is None else position.method)
+        context.metrics.meter.add("rankcurve_reads", 1, "families", "row" if position is None else position.method)
     return positions

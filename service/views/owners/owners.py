@@ -65,7 +65,7 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
         found, unseen = (await find_hidden_entries(context, board, [owner])).get(owner), True
     if found is None:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
-    context.metrics.count_ranks_read("entry", "row")
+    context.metrics.meter.add("rankcurve_reads", 1, "entry", "row")
     stats = context.ranks.find_locator(board).format_stats(found.cells)
     answer = EntryAnswer(found.owner, format_us(found.updated_at_us), stats, hidden=unseen or UNSET)
     if query.profiles:
@@ -157,10 +157,10 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
             for each in list_wanted_ranks(found[owner], [index])
         ]
         for each, position in zip(wanted, await locator.find_positions(wanted, "auto", totals), strict=True):
-            context.metrics.count_ranks_read("owners", position.method)
+            context.metrics.meter.add("rankcurve_reads", 1, "owners", position.method)
             located[each.owner or ""] = position
     else:
-        context.metrics.count_ranks_read("owners", "row", len(found))
+        context.metrics.meter.add("rankcurve_reads", len(found), "owners", "row")
     missing = [owner for owner in dict.fromkeys(owners) if owner not in found]
     unseen = await find_hidden_entries(context, board, missing) if missing else {}
     places = {} if index is None else _places(locator, index, found.values())

@@ -108,7 +108,7 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
         answers.append(position)
     else:
         for position in answers:
-            context.metrics.count_ranks_read("positions", position.method)
+            context.metrics.meter.add("rankcurve_reads", 1, "positions", position.method)
         return OwnerPositions(owner, [*answers])
     wanted = list_wanted_ranks(read.entry, indexes)
     totals = locator.count_by_curves(indexes) if board.segments else read.totals
@@ -137,7 +137,7 @@ def _owner_positions(
     if not found:
         raise NotRankedError(f"{owner!r} has no value in the columns asked for")
     for position in found.values():
-        context.metrics.count_ranks_read("positions", position.method)
+        context.metrics.meter.add("rankcurve_reads", 1, "positions", position.method)
     columns = board.spec.columns
     return OwnerPositions(owner, [found.get(index) or NoPosition(column=columns[index].name) for index in indexes])
 
@@ -151,10 +151,10 @@ async def get_positions_on_boards(context: Context, call: Call) -> BoardPosition
     answers: list[BoardPosition | NoBoardPosition] = []
     for each, position in zip(body.boards, await find_positions(context, asked, owner), strict=True):
         if position is None:
-            context.metrics.count_ranks_read("owners", "row")
+            context.metrics.meter.add("rankcurve_reads", 1, "owners", "row")
             answers.append(NoBoardPosition(board=each, column=body.column))
             continue
-        context.metrics.count_ranks_read("owners", position.method)
+        context.metrics.meter.add("rankcurve_reads", 1, "owners", position.method)
         answers.append(BoardPosition(board=each, **msgspec.structs.asdict(position)))
     return BoardPositions(owner, answers)
 

@@ -360,7 +360,8 @@ def make_results(
     statuses = [outcome.status for outcome in outcomes]
     for status in _BEST_FIRST:
         if count := statuses.count(status):
-            context.metrics.posts_settled(status._value_, count)  # `value` would call a function of Python
+            # `value` would call a function of Python
+            context.metrics.meter.add("rankcurve_posts", count, status._value_)
     results = []
     for post, outcome in zip(posts, outcomes, strict=True):
         name: StatusName = outcome.status._value_

@@ -56,7 +56,7 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
             await _reread(context, posts)
             continue
         if closed:
-            context.metrics.posts_settled(PostStatus.DUPLICATE.value, len(closed))
+            context.metrics.meter.add("rankcurve_posts", len(closed), PostStatus.DUPLICATE.value)
         return Reply(Accepted(len(found), len(closed) or UNSET), status=202)
     raise BoardChangedError
 

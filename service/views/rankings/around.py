@@ -150,7 +150,9 @@ async def _answer(
     context: Context, call: Call, pager: Pager, wanted: WantedRank, located: LocatedRank, window: Window
 ) -> Page | Tagged:
     query: AroundOwnerQuery | AroundValueQuery = call.query
-    context.metrics.count_ranks_read("around" if wanted.owner is not None else "rankings", located.method)
+    context.metrics.meter.add(
+        "rankcurve_reads", 1, "around" if wanted.owner is not None else "rankings", located.method
+    )
     page = pager.make_page(window)
     if not query.profiles:
         return tag_answer(call, pager.board, window.totals, page, None if window.exact else located.curve)

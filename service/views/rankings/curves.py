@@ -53,7 +53,7 @@ async def get_curve(context: Context, call: Call) -> Reply:
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if match_entity_tag(call.request.headers.get("If-None-Match", ""), etag):
         return Reply(None, status=304, headers=headers)
-    context.metrics.count_ranks_read("rankings", "curve")
+    context.metrics.meter.add("rankcurve_reads", 1, "rankings", "curve")
     return Reply(curve_document(board, index, curves), headers=headers)
 
 

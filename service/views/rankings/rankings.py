@@ -65,9 +65,9 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
         # Most requests are for the top. Requests that arrive at the same time share one read and one encoded answer.
         kind = (board.key, board.epoch, len(board.spec.columns), index, limit)
         first = await context.ranks.first_pages.ask(store, kind, (pager, limit))
-        context.metrics.count_ranks_read("page", "count", first.rows)
+        context.metrics.meter.add("rankcurve_reads", first.rows, "page", "count")
         return first.tagged
-    context.metrics.count_ranks_read("page", "count", len(window.rows))
+    context.metrics.meter.add("rankcurve_reads", len(window.rows), "page", "count")
     if not query.profiles:
         return pager.tag_page(window)
     found = pager.make_page(window)
@@ -90,7 +90,7 @@ async def _list_by_owner(context: Context, board: Board, index: int, cursor: str
     by_owner = {entry.owner: entry for entry in shown}
     ranked = []
     for each, position in zip(wanted, await locator.find_positions(wanted, "auto", totals), strict=True):
-        context.metrics.count_ranks_read("page", position.method)
+        context.metrics.meter.add("rankcurve_reads", 1, "page", position.method)
         entry = by_owner[each.owner or ""]
         stats, updated_at = locator.format_stats(entry.cells), format_us(entry.updated_at_us)
         ranked.append(RankedEntry(position.rank, position.exact, entry.owner, position.value, updated_at, stats))
@@ -119,7 +119,7 @@ async def _value_positions(context: Context, board: Board, index: int, query: Va
     wanted = [parse_wanted_value(locator, index, text, f"values/{i}") for i, text in enumerate(query.values)]
     found = await locator.find_positions(wanted, query.rank)
     for position in found:
-        context.metrics.count_ranks_read("rankings", position.method)
+        context.metrics.meter.add("rankcurve_reads", 1, "rankings", position.method)
     return found
 
 
@@ -212,7 +212,7 @@ async def get_values(context: Context, call: Call) -> Values:
     values = await context.store_for_board(board).read(
         lambda: finder.find_values(query.ranks, query.percentiles), heavy=finder.curve is None
     )
-    context.metrics.count_ranks_read("rankings", "count" if finder.curve is None else "curve", count)
+    context.metrics.meter.add("rankcurve_reads", count, "rankings", "count" if finder.curve is None else "curve")
     return Values(values)
 
 
@@ -306,7 +306,7 @@ async def get_buckets(context: Context, call: Call) -> Tagged:
     else:
         counted, totals = await store.read(lambda: _count_buckets(board, ranking, query.buckets), heavy=True)
         found = [Bucket(to_wire(least), to_wire(past), entries) for least, past, entries in counted]
-    context.metrics.count_ranks_read("rankings", "count" if curve is None else "curve", len(found))
+    context.metrics.meter.add("rankcurve_reads", len(found), "rankings", "count" if curve is None else "curve")
     return tag_answer(call, board, totals, Buckets(found), curve)
 
 

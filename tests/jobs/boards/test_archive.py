@@ -185,7 +185,8 @@ async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entr
             assert curve.certificate is not None
             counted += curve.total
         assert counted == totals.get(index, 0)
-    assert world.observed.owners_archived == len(owners)
+    assert world.meter.counts["rankcurve_archive_owners"] == len(owners)
+    assert min(world.meter.values["rankcurve_archive_bytes"]) > 0
     assert world.catalog.find_known("b") == archived
     assert world.catalog.list_known() == []
 
@@ -305,9 +306,9 @@ async def test_small_boards_are_archived_although_one_of_them_is_deleted(world: 
     before = [await answers_of(world, board) for board in boards]
     world.advance(16)
     job = make_close_job(world)
-    while not world.observed.owners_archived:
+    while not world.meter.counts["rankcurve_archive_owners"]:
         assert await run_step(world, job)
-    assert world.observed.owners_archived == 3, "one step archives a small board"
+    assert world.meter.counts["rankcurve_archive_owners"] == 3, "one step archives a small board"
     left = [
         number for number, board in enumerate(boards) if (await world.deployment.find(board.id)).archived_us is None
     ]
@@ -319,7 +320,8 @@ async def test_small_boards_are_archived_although_one_of_them_is_deleted(world: 
         archived = await world.deployment.find(board.id)
         assert archived.archived_us is not None
         assert await answers_of(world, archived) == then
-    assert world.observed.owners_archived == 15
+    assert world.meter.counts["rankcurve_archive_owners"] == 15
+    assert min(world.meter.values["rankcurve_archive_bytes"]) > 0
 
 
 @pytest.mark.parametrize("world", [*PLACES, "sqlite-segments"], indirect=True)
@@ -350,7 +352,7 @@ async def test_a_board_that_cannot_be_archived_is_tried_again_and_delays_no_othe
     with monkeypatch.context() as patched:
         patched.setattr(ArchiveWriter, "encode_blocks", fails)
         await close_all(world, job)
-    assert world.observed.close_failures == 1
+    assert world.meter.counts["rankcurve_closing_failures"] == 1
     assert [(await world.deployment.find(board.id)).archived_us is None for board in (bad, good)] == [True, False]
     world.advance(31)
     await close_all(world, job)

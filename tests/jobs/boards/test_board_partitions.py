@@ -60,7 +60,7 @@ async def test_each_partition_is_pruned_by_its_own_job(world: World) -> None:
         assert {each: await count_bundles(world, each) for each in left} == left
     again = [world.deployment.post("a", part(board, {"xp": 1}), post_id="p0") for board in boards]
     assert [(await world.deployment.apply_one(post)).status for post in again] == [PostStatus.APPLIED] * 2
-    assert world.observed.log_ages.qsize() == 2
+    assert world.meter.events["rankcurve_change_log_age_seconds"].qsize() == 2
 
 
 async def test_changes_that_are_not_folded_in_one_partition_do_not_hold_up_another_one(world: World) -> None:
@@ -89,7 +89,7 @@ async def test_the_control_partition_only_loses_its_old_rejections(world: World)
         await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
     assert await world.store.at(CONTROL).read(lambda: find_error([1], "hash")) is None
     assert await world.store.at(FIRST).read(lambda: find_error([1], "hash")) is not None
-    assert world.observed.log_ages.empty()
+    assert world.meter.events["rankcurve_change_log_age_seconds"].empty()
 
 
 async def test_seasons_close_and_are_archived_in_every_partition(world: World) -> None:
@@ -114,8 +114,8 @@ async def test_seasons_close_and_are_archived_in_every_partition(world: World) -
         assert (served.fit.method, served.fit.total, served.partition) == ("scan", 60, board.partition)
     world.advance(6)
     await close_all(world, job)
-    assert (world.observed.boards_closed, world.observed.close_failures) == (6, 0)
-    assert world.observed.owners_archived == 4 * 3 + 2 * 60
+    assert (world.meter.counts["rankcurve_boards_closed"], world.meter.counts["rankcurve_closing_failures"]) == (6, 0)
+    assert world.meter.counts["rankcurve_archive_owners"] == 4 * 3 + 2 * 60
     for board in (*small, *large):
         archived = await world.deployment.find(board.id)
         assert archived.archived_us is not None

@@ -12,6 +12,7 @@ from storage.records import Board, PostStatus, TableSharing
 from storage.store import Program
 from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import LIMITS, World, within
+from tests.meter import CLEARED
 from tests.storage.deployment import part
 
 RETENTION_US = round(LIMITS.post_id_retention_s * 1e6)
@@ -106,7 +107,7 @@ async def test_a_log_that_nobody_counts_is_pruned_all_the_same_and_reports_its_a
     assert await run_steps(world, job.prune_changes()) == 4, "the last change always stays"
     async with run_jobs(job):
         await world.time.end_sleep(LIMITS.prune_interval_s)
-        assert await world.observed.log_ages.get() == pytest.approx(2 * kept_s, abs=1)
+        assert await world.meter.events["rankcurve_change_log_age_seconds"].get() == pytest.approx(2 * kept_s, abs=1)
 
 
 async def test_changes_are_deleted_after_their_retention_unless_they_are_uncounted(world: World) -> None:
@@ -124,5 +125,5 @@ async def test_a_process_that_does_not_prune_reports_no_age_of_the_log(world: Wo
     holding = world.beside().hold_job_lease(RESOURCE, RETENTION_US, partition=world.deployment.partition)
     async with holding, run_jobs(world.prune_job()):
         await world.time.end_sleep(LIMITS.prune_interval_s)
-        await within(world.observed.pruned_elsewhere_times.get())
-        assert world.observed.log_ages.empty()
+        assert await within(world.meter.events["rankcurve_change_log_age_seconds"].get()) == CLEARED
+        assert world.meter.events["rankcurve_change_log_age_seconds"].empty()

@@ -21,7 +21,7 @@ LIMITS = JobSettings(audit_owners_max=20).model_copy(
 
 
 def make_auditor(world: World, limits: JobSettings = LIMITS) -> Auditor:
-    parts = world.store, world.deployment.boards, world.book, limits, world.observed
+    parts = world.store, world.deployment.boards, world.book, limits, world.meter
     return Auditor(*parts, monotonic=lambda: 0.0, rng=random.Random(3))
 
 
@@ -54,11 +54,12 @@ async def test_a_column_with_a_curve_is_found_and_audited_once_an_interval(world
         await world.create(f"empty-{number}")
     await create_board_with_curve(world)
     async with run_jobs(make_job(world)):
-        for _ in range(2):
+        for turn in (1, 2):
             await world.end_sleep(INTERVAL_S)
-            found = await within(world.observed.audits.get())
-            assert (found.outcome, len(found.compared), found.broken) == ("compared", 10, [])
-    assert world.observed.audits.empty()
+            await within(world.meter.events["rankcurve_audits compared"].get())
+            assert world.meter.values["rankcurve_audit_error_ratio"] == [0] * 10 * turn
+    assert world.meter.by_label("rankcurve_audits") == {"compared": 2}
+    assert world.meter.counts["rankcurve_audit_brackets_broken"] == 0
 
 
 async def test_one_of_two_processes_audits(world: World) -> None:
@@ -70,7 +71,8 @@ async def test_one_of_two_processes_audits(world: World) -> None:
         await world.time.wait_for_sleepers(INTERVAL_S, count=2)
         world.advance(INTERVAL_S)
         await world.time.wait_for_sleepers(INTERVAL_S, count=2)
-    assert world.observed.audits.qsize() + beside.observed.audits.qsize() == 1
+    audits = [each.meter.by_label("rankcurve_audits") for each in (world, beside)]
+    assert sorted(audits, key=len) == [{}, {"compared": 1}]
 
 
 async def test_the_audit_reports_wrong_brackets(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +81,10 @@ async def test_the_audit_reports_wrong_brackets(world: World, capsys: pytest.Cap
     # The rank of the last knot is wrong, although the curve reports this rank as exact.
     assert [each.true_rank for each in found.broken] == [10]
     assert found.beyond_certificate
-    assert world.observed.audits.get_nowait() is found
+    assert world.meter.values["rankcurve_audits compared"] == [1]
+    assert world.meter.values["rankcurve_audit_brackets_broken"] == [1]
+    assert world.meter.values["rankcurve_audit_certificates_broken"] == [len(found.beyond_certificate)]
+    assert world.meter.values["rankcurve_audit_certificate_ratio"] == [0] * 10
     assert "bracket_broken" in capsys.readouterr().out
 
 
@@ -97,6 +102,6 @@ async def test_a_failing_store_is_reported_and_the_next_turn_comes(world: World)
     async with run_jobs(make_job(world)):
         world.store.failures.append(StoreBusyError("away"))
         await world.end_sleep(INTERVAL_S)
-        await within(world.observed.failures.get())
+        await within(world.meter.events["rankcurve_audits failed"].get())
         await world.end_sleep(INTERVAL_S)
-        assert (await within(world.observed.audits.get())).outcome == "compared"
+        await within(world.meter.events["rankcurve_audits compared"].get())

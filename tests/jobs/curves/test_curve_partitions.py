@@ -200,7 +200,7 @@ async def test_the_started_jobs_fold_every_partition(world: World) -> None:
         await world.post(board, {"new": 5})
     jobs = world.start()
     while not all(world.served(board).live_version for board in boards):
-        await within(world.observed.folds.get())
+        await within(world.meter.events["rankcurve_changes_folded"].get())
         world.time.advance(LIMITS.fold_interval_s)
     assert await jobs.stop() == []
     for board in boards:
@@ -230,7 +230,7 @@ async def test_a_curve_is_audited_in_the_partition_of_its_board(world: World) ->
     limits = JobSettings(audit_owners_max=20).model_copy(
         update={"audit_rows_max": 1_000, "audit_changes_max": 100, "audit_s_max": 10}
     )
-    parts: Any = world.store.at(CONTROL), world.deployment.boards, world.book, limits, world.observed
+    parts: Any = world.store.at(CONTROL), world.deployment.boards, world.book, limits, world.meter
     auditor = Auditor(*parts, monotonic=lambda: 0.0, rng=random.Random(3))
     for board in boards:
         await refresh(world, board)

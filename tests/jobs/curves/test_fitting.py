@@ -40,10 +40,10 @@ async def test_a_requested_scan_reports_its_progress(world: World) -> None:
     async with run_workers(job):
         done = await within(world.desk.refresh_now(board, 0))
     assert done.curve.method == "scan"
-    told = world.observed.scanned
-    assert sum(read for read, _ in told) == 300
-    assert [left for _, left in told[:3]] == [300, 290, 280]
-    assert told[-1][1] == 0
+    assert world.meter.counts["rankcurve_scan_entries"] == 300
+    left = world.meter.values["rankcurve_scan_entries_left"]
+    assert left[:3] == [300, 290, 280]
+    assert left[-1] == 0
 
 
 async def test_auto_scans_a_quiet_board_whose_sampled_curve_is_too_far_off(world: World) -> None:

@@ -210,7 +210,7 @@ async def test_a_curve_whose_changes_were_pruned_has_no_live_counts_until_its_ne
         await world.store.write(pruned)
         await folding.fold()
         assert isinstance(world.book.find_curve(board, 0), Curve)
-        assert world.observed.void == 1
+        assert world.meter.counts["rankcurve_live_counts_void"] == 1
         assert await world.store.read(counted_fits) == {}
         await refresh(world, board)
         await change_and_fold(world, board, folding, 3)
@@ -254,7 +254,7 @@ async def test_the_fold_gives_up_counts_that_make_no_sense(world: World) -> None
         await world.store.write(forged)
         await folding.fold()
     assert isinstance(world.book.find_curve(board, 0), Curve)
-    assert world.observed.void == 1
+    assert world.meter.counts["rankcurve_live_counts_void"] == 1
 
 
 async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: World) -> None:
@@ -284,31 +284,31 @@ async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: W
         await folding.fold()
         await assert_live(world, board)
     assert folds > 3
-    assert world.observed.void == 0
+    assert world.meter.counts["rankcurve_live_counts_void"] == 0
 
 
 async def test_the_fold_tries_a_failed_store_again_and_counts_nothing_twice(world: World) -> None:
     board = await create_board_with_curve(world)
     job = world.fold_job()
     async with run_jobs(job):
-        await within(world.observed.folds.get())
+        await within(world.meter.events["rankcurve_changes_folded"].get())
         await change_entries(world, board, 1)
         world.store.failures.append(StoreBusyError("away"))
         for _ in range(2):
             await world.end_sleep(0.5)
-        await within(world.observed.folds.get())
+        await within(world.meter.events["rankcurve_changes_folded"].get())
         await assert_live(world, board)
 
 
 async def test_one_process_folds_and_the_other_takes_over_when_it_stops(world: World) -> None:
     board = await create_board_with_curve(world)
     async with run_jobs(world.fold_job()):
-        await within(world.observed.folds.get())
+        await within(world.meter.events["rankcurve_changes_folded"].get())
         other = world.beside()
         await other.book.poll()
         second = asyncio.create_task(other.fold_job().run_forever())
         await change_entries(world, board, 1)
-    while other.observed.folds.empty():
+    while other.meter.events["rankcurve_changes_folded"].empty():
         await world.end_sleep(0.5)
     await assert_live(other, board)
     second.cancel()

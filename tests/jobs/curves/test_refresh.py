@@ -135,7 +135,7 @@ async def test_a_board_deleted_while_it_waits_is_no_failure_and_is_forgotten(wor
         await world.wait_for_refreshes()
         await within(world.finish_due_work(job))
     assert [count_curve_entries(world, board) for board in boards] == [None, 1]
-    assert world.observed.failures.empty()
+    assert world.meter.events["rankcurve_refresh_failures"].empty()
     assert await count_due(world, job) == 0
 
 
@@ -144,7 +144,7 @@ async def test_a_failed_refresh_is_counted_and_tried_again_at_the_next_turn(worl
     await count_due(world, job)
     world.store.failures.append(StoreBusyError())
     async with run_workers(job):
-        await within(world.observed.failures.get())
+        await within(world.meter.events["rankcurve_refresh_failures"].get())
     assert (count_curve_entries(world, board), job.waiting) == (None, 0)
     await refresh_due(world, job)
     assert count_curve_entries(world, board) == 1

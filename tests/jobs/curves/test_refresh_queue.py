@@ -102,11 +102,11 @@ async def test_stopping_refuses_waiting_requests_and_later_ones(world: World, jo
 async def test_the_caller_is_told_of_a_failing_store_and_the_next_request_works(world: World) -> None:
     board = await world.create("b")
     # The folding job also reads the store, so the test waits for the job's pause.
-    await within(world.observed.folds.get())
+    await within(world.meter.events["rankcurve_changes_folded"].get())
     world.store.failures.append(StoreBusyError("the disk is full"))
     with pytest.raises(StoreBusyError, match="the disk is full"):
         await within(world.desk.refresh_now(board, 0))
-    assert world.observed.failures.qsize() == 1
+    assert world.meter.events["rankcurve_refresh_failures"].qsize() == 1
     assert (await within(world.desk.refresh_now(board, 0))).curve.total == 0
 
 
@@ -118,7 +118,7 @@ async def test_a_board_deleted_or_emptied_meanwhile_is_unknown_and_counts_no_fai
     await world.store.write(lambda: gone(board_id="b"))  # type: ignore[arg-type, return-value]
     with pytest.raises(UnknownBoardError):
         await within(world.desk.refresh_now(board, 0))
-    assert world.observed.failures.empty()
+    assert world.meter.events["rankcurve_refresh_failures"].empty()
     assert world.book.list_served() == []
 
 

@@ -33,7 +33,7 @@ class FrontEnd:
     """A process without jobs that shares the world's store."""
 
     def __init__(self, world: World, limits: JobSettings = LIMITS) -> None:
-        self.book = CurveBook(world.store, None, poll_rows_max=100, on_corrupt=lambda: None)
+        self.book = CurveBook(world.store, None, poll_rows_max=100)
         self.desk = RemoteRefresher(world.store, self.book, limits, sleep=asyncio.sleep)
 
 

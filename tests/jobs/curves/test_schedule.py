@@ -52,7 +52,9 @@ async def test_a_board_that_changed_little_is_refreshed_in_the_end(world: World)
         await world.post(boards["busy"], {f"owner {number}": 1 for number in range(10)})
         assert await count_due(world, job) == 2
         async with run_workers(job):
-            await within(world.observed.refreshes.get())  # after this refresh, the test stops the worker
+            await within(
+                world.meter.events["rankcurve_refresh_seconds"].get()
+            )  # after this refresh, the test stops the worker
             curve = world.book.find_curve(boards["calm"], 0)
         if job.waiting == 0 or curve is None:
             break
@@ -95,7 +97,7 @@ async def test_a_worker_rests_after_a_refresh_and_requests_do_not_wait_for_it(wo
         await world.wait_for_refreshes()
         assert await world.time.wait_for_sleeper(6) == 6
         assert (await within(world.desk.refresh_now(boards[2], 0))).curve.total == 0
-        world.observed.refreshes.get_nowait()
+        world.meter.events["rankcurve_refresh_seconds"].get_nowait()
         await world.time.wait_for_sleeper(6)
         assert job.waiting == 1
         world.time.advance(6)

@@ -13,11 +13,9 @@ from jobs.controls import Sleep
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.peers import ExchangeJob, PeerUnavailableError
 from jobs.leases.rebalance import BalanceJob
-from jobs.observer import JobObserver
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts
 from storage.leases.peers.elsewhere import remote_leases
-from storage.leases.peers.exchange import AppliedPage
 from storage.leases.upkeep import lease_upkeep
 from storage.leases.work_leases import WorkLeases
 from storage.store import CONTROL, Program
@@ -39,18 +37,14 @@ async def no_pause(_seconds: float) -> None:
     pass
 
 
-class Upkeep(JobObserver):
+class Upkeep:
     """The lease jobs of one process, on pools whose clock only the test advances."""
 
     def __init__(self, world: World, sleep: Sleep = no_pause) -> None:
         self.world, self.pools = world, Pools(world.deployment)
-        self.moved = 0
         leases = WorkLeases(self._clock, margin_us=MARGIN_US)
-        context = replace(world.context(LIMITS, self), leases=leases, sleep=sleep, rng=random.Random(5))
+        context = replace(world.context(LIMITS), leases=leases, sleep=sleep, rng=random.Random(5))
         self.liberate_job, self.balance_job = LiberateJob(context), BalanceJob(context)
-
-    def resources_moved(self, resources: int) -> None:
-        self.moved += resources
 
     def _clock(self) -> Program[int]:
         yield from ()
@@ -94,7 +88,7 @@ async def test_a_region_that_runs_out_gets_free_resources_of_other_regions(upkee
     assert len(await upkeep.ask(15, region="us", named="u")) == 10
     pools.clock.now_us += 5 * MINUTE_US
     moved = await upkeep.balance_job.balance_pools()
-    assert moved == upkeep.moved > 10
+    assert moved == upkeep.world.meter.counts["rankcurve_lease_resources_moved"] > 10
     counts = await pools.counts()
     assert counts["eu"].total + counts["us"].total == 50
     assert counts["us"].total == 10 + moved
@@ -208,30 +202,24 @@ async def test_a_job_rests_until_its_next_turn_and_another_process_does_not_work
 EXCHANGE_LIMITS = Settings(lease_exchange_interval_s=1).model_copy(update={"lease_exchange_rows_max": 2})
 
 
-class Peer(JobObserver):
-    """The lease journal of another store, which a test fills, and the reports of the exchange job."""
+class Peer:
+    """The lease journal of another store, which a test fills, and the exchange job that reads it."""
 
     def __init__(self, world: World) -> None:
         self.world, self.pools = world, Pools(world.deployment)
         self.events: list[PublishedLeaseEvent] = []
         self.away = False
         self.asked: list[int] = []
-        self.taken: asyncio.Queue[AppliedPage] = asyncio.Queue()
-        self.failures: asyncio.Queue[None] = asyncio.Queue()
+        self.taken = world.meter.events["rankcurve_lease_events_exchanged"]
+        self.failures = world.meter.events["rankcurve_lease_peer_failures"]
         exchange = self.pools.exchange("here")
-        self.job = ExchangeJob(world.context(EXCHANGE_LIMITS, self), exchange, self.read, peer="us")
+        self.job = ExchangeJob(world.context(EXCHANGE_LIMITS), exchange, self.read, peer="us")
 
     async def read(self, _peer: str, after: int, limit: int) -> list[PublishedLeaseEvent]:
         self.asked.append(after)
         if self.away:
             raise PeerUnavailableError("gone")
         return [event for event in self.events if event.number > after][:limit]
-
-    def page_taken_in(self, taken: AppliedPage) -> None:
-        self.taken.put_nowait(taken)
-
-    def peer_away(self) -> None:
-        self.failures.put_nowait(None)
 
     def add_leases(self, *keys: str) -> None:
         """Add an event to the journal for each key: the key has acquired a lease."""
@@ -263,11 +251,11 @@ async def peer(world: World) -> AsyncIterator[Peer]:
 
 async def test_the_job_reads_on_after_a_full_page_and_pauses_at_the_end(peer: Peer) -> None:
     peer.add_leases("a", "b", "c", "d", "e")
-    assert [(await peer.taken.get()).events for _ in range(3)] == [2, 2, 1]
+    assert [await peer.taken.get() for _ in range(3)] == [2, 2, 1]
     assert await peer.read_known_keys() == set("abcde")
     peer.add_leases("f")
     await peer.world.time.end_sleep(1)
-    assert (await peer.taken.get()).events == 1
+    assert await peer.taken.get() == 1
     assert peer.asked[:4] == [0, 2, 4, 5]
 
 

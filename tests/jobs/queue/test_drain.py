@@ -1,22 +1,19 @@
 """Test that a queue worker finds and applies posts, keeps and releases its leases, and pauses after failures."""
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
 from config.settings import Settings
-from jobs.observer import JobObserver
 from jobs.queue.drain import QUIET_AFTER_S, QUIET_POLLS, DrainWorker
 from storage.errors import StoreAwayError
-from storage.queue.ingest_queue import ShardBacklog
-from storage.queue.queue_application import DrainedRound
 from storage.queue.workers import Sizing
 from storage.records import Board, Merge
 from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import World, within
+from tests.meter import CLEARED
 from tests.storage.deployment import counter, part, ranked
 from tests.storage.meddling import MeddlingStore
 from tests.storage.queueing import LEASE_US, SHARDS, QueueDesk
@@ -30,30 +27,7 @@ LIMITS = Settings(ingest_lease_s=LEASE_S).model_copy(
         "job_backoff_base_s": 0.5, "ingest_backoff_s_max": 3,
     }
 )  # fmt: skip
-TAKEN_BACK = -1  # an item of `Observed.depths`; it means that the worker no longer reports the backlog
-
-
-@dataclass
-class Observed(JobObserver):
-    rounds: asyncio.Queue[DrainedRound] = field(default_factory=asyncio.Queue)
-    depths: list[int] = field(default_factory=list)
-    ages_s: list[float] = field(default_factory=list)
-    fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
-
-    def posts_drained(self, drained: DrainedRound, *, seconds: float, age_s: float) -> None:
-        assert seconds >= 0
-        self.ages_s.append(age_s)
-        self.rounds.put_nowait(drained)
-
-    def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
-        assert now_us > 0
-        self.depths.append(sum(shard.posts for shard in backlog.values()))
-
-    def backlog_left(self) -> None:
-        self.depths.append(TAKEN_BACK)
-
-    def drain_fenced(self) -> None:
-        self.fenced.put_nowait(None)
+DEPTH = "rankcurve_ingest_posts"
 
 
 class Place:
@@ -61,12 +35,14 @@ class Place:
 
     def __init__(self, desk: QueueDesk, board: Board, name: str = "ada", limits: Settings = LIMITS) -> None:
         self.desk, self.board = desk, board
-        self.store, self.observed, self.wake = MeddlingStore(desk.store), Observed(), asyncio.Event()
+        self.store, self.wake = MeddlingStore(desk.store), asyncio.Event()
         process = World(desk.deployment)
-        self.time, self.advance = process.time, process.advance
+        self.time, self.advance, self.meter = process.time, process.advance, process.meter
         parts = desk.worker(name, store=self.store)
-        context = replace(process.context(limits, self.observed), store=self.store)
-        self.worker = DrainWorker(context, parts.make_drainer, parts.leases, wake=self.wake, sleep=self.time.elapse)
+        context = replace(process.context(limits), store=self.store)
+        self.worker = DrainWorker(
+            context, parts.make_drainer, parts.leases, wake=self.wake, shown_shards={0}, sleep=self.time.elapse
+        )
 
     def run_worker(self) -> AbstractAsyncContextManager[None]:
         return run_jobs(self.worker)
@@ -80,8 +56,13 @@ class Place:
         """Wait until the worker has applied all posts and waits for new ones."""
         await self.time.wait_for_sleeper(LIMITS.ingest_poll_s)
 
-    async def wait_for_round(self) -> DrainedRound:
-        return await within(self.observed.rounds.get())
+    async def wait_for_round(self) -> float:
+        """Wait for the next round, and return its number of posts."""
+        return await within(self.meter.events["rankcurve_ingest_round_posts"].get())
+
+    def list_depths(self) -> list[float]:
+        """Return what the worker has reported as the depths of shards."""
+        return [each for series, found in self.meter.values.items() if series.startswith(DEPTH) for each in found]
 
     async def read_xp(self, owner: str) -> int:
         stats = await self.desk.deployment.stats(self.board, owner)
@@ -101,7 +82,7 @@ async def test_a_worker_writes_nothing_while_no_posts_wait(place: Place) -> None
             place.advance(LIMITS.ingest_poll_s)
         await place.wait_until_idle()
     assert place.store.writes == 0
-    assert set(place.observed.depths) == {0}
+    assert set(place.list_depths()) == {0}
 
 
 async def test_a_worker_finds_posts_within_a_poll_and_those_of_its_own_process_at_once(place: Place) -> None:
@@ -109,29 +90,28 @@ async def test_a_worker_finds_posts_within_a_poll_and_those_of_its_own_process_a
         await place.wait_until_idle()
         await place.enqueue("ada", "bob")
         place.advance(LIMITS.ingest_poll_s)
-        assert sum((await place.wait_for_round()).posts.values()) == 2
+        assert await place.wait_for_round() == 2
         await place.wait_until_idle()
         await place.enqueue("ada")
         place.wake.set()
-        assert sum((await place.wait_for_round()).posts.values()) == 1
+        assert await place.wait_for_round() == 1
     assert (await place.read_xp("ada"), await place.read_xp("bob")) == (2, 1)
-    assert place.observed.ages_s == [LIMITS.ingest_poll_s, 0]
+    assert place.meter.values["rankcurve_ingest_applied_age_seconds"] == [LIMITS.ingest_poll_s, 0]
 
 
 async def test_a_worker_lets_posts_gather_unless_its_round_left_some(place: Place) -> None:
     patient = Place(place.desk, place.board, limits=LIMITS.model_copy(update={"ingest_gather_s": 0.04}))
     await patient.enqueue(*(f"owner {number}" for number in range(DRAIN_LIMITS.ingest_round_posts_max + 1)))
     async with patient.run_worker():
-        first, second = await patient.wait_for_round(), await patient.wait_for_round()
-        assert first.more
-        assert not second.more
+        assert await patient.wait_for_round() == DRAIN_LIMITS.ingest_round_posts_max
+        assert await patient.wait_for_round() == 1
         await patient.enqueue("ada")
         patient.wake.set()
         assert await patient.time.wait_for_sleeper() == pytest.approx(0.04)
         await patient.enqueue("bob")
-        assert patient.observed.rounds.empty()
+        assert patient.meter.events["rankcurve_ingest_round_posts"].empty()
         patient.advance(0.05)
-        assert sum((await patient.wait_for_round()).posts.values()) == 2
+        assert await patient.wait_for_round() == 2
 
 
 async def test_a_worker_that_lets_posts_gather_still_renews_its_leases_in_time(place: Place) -> None:
@@ -196,7 +176,7 @@ async def test_a_worker_that_was_fenced_off_claims_again_and_goes_on(place: Plac
         await place.desk.update_share(other)
         await place.enqueue("ada")
         place.wake.set()
-        await within(place.observed.fenced.get())
+        await within(place.meter.events["rankcurve_ingest_fenced"].get())
         await place.wait_until_idle()
         assert await place.read_xp("ada") == 1
         await place.desk.store.write(lambda: other.leases.release_share(other.share))
@@ -211,14 +191,16 @@ async def test_a_worker_without_a_permit_takes_back_the_backlog_that_it_reported
     async with place.run_worker():
         await place.wait_for_round()
         await place.wait_until_idle()
-        told = place.observed.depths[:]
+        told = place.list_depths()
         await place.desk.store.write(lambda: place.desk.semaphore.resize(nobody, found=Sizing(0, 0, 0, 0)))
         await place.enqueue("ada")
         place.advance(LEASE_S)
         await place.wait_until_idle()
     assert told
-    assert TAKEN_BACK not in told
-    assert place.observed.depths[-1] == TAKEN_BACK
+    assert CLEARED not in told
+    assert place.meter.values["rankcurve_ingest_posts"] == [CLEARED]
+    assert place.meter.values["rankcurve_ingest_age_seconds"][-1] == CLEARED
+    assert not [series for series in place.meter.gauges if series.startswith(DEPTH)]
 
 
 async def test_a_store_that_is_away_is_tried_again_after_growing_pauses(place: Place) -> None:

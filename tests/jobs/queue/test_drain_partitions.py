@@ -89,7 +89,7 @@ async def test_one_worker_empties_the_queues_of_all_partitions(world: World) -> 
             await place.wait_for_round()
         await place.wait_until_idle()
     assert [await read_xp(world, board) for board in boards] == [2] * PARTITIONS
-    assert max(place.observed.depths) == PARTITIONS + 1, "the backlog is that of all partitions"
+    assert max(place.list_depths()) == PARTITIONS + 1, "the backlog is that of all partitions"
 
 
 async def test_a_partition_whose_rounds_fail_does_not_stop_the_others(world: World) -> None:

@@ -6,7 +6,7 @@ from aiohttp.test_utils import make_mocked_request
 from config import Settings
 from service.contract.problems import ProblemError
 from service.http.anonymous_callers import AnonymousCallers, find_address
-from service.telemetry.metrics.process import Metrics
+from storage.meter import NO_METER
 
 
 class Callers:
@@ -15,7 +15,7 @@ class Callers:
     def __init__(self, **settings: float) -> None:
         self.now_s = 0.0
         bounds = Settings.model_validate({"trusted_proxies": 1, **settings})
-        self._callers = AnonymousCallers(bounds, Metrics(), monotonic=lambda: self.now_s)
+        self._callers = AnonymousCallers(bounds, NO_METER, monotonic=lambda: self.now_s)
 
     def begin(self, address: str) -> str:
         request = make_mocked_request("GET", "/", headers={"X-Forwarded-For": address})

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from service.contract.keys import Identity, Role
 from service.contract.problems import ProblemError
 from service.http.key_limits import KeyLimits, TokenBuckets
-from service.telemetry.metrics.process import Metrics
+from tests.meter import RecordingMeter
 from tests.service.real_service import Service
-from tests.service.telemetry.test_metrics import samples
 from tests.service.toy import key_limits
 
 ADA, BOB = Identity("ada", Role.READER), Identity("bob", Role.WRITER)
@@ -84,39 +83,36 @@ def refuse_posts(limits: KeyLimits, identity: Identity, posts: int) -> ProblemEr
 
 
 def test_reads_and_posts_have_separate_limits_and_are_counted_by_outcome() -> None:
-    metrics = Metrics()
-    limits = key_limits(metrics, reads_per_s=1, posts_per_s=1)
+    meter = RecordingMeter()
+    limits = key_limits(meter, reads_per_s=1, posts_per_s=1)
     limits.admit_posts(BOB, 3)
     limits.admit_read(BOB)
     limits.admit_read(ADA)
     problem = refuse_posts(limits, BOB, 2)
     assert (problem.status, problem.code, problem.headers) == (429, "rate_limited", {"Retry-After": "2"})
-    found = samples(metrics)
-    assert found["rankcurve_rate_limit_total", (("kind", "posts"), ("outcome", "passed"))] == 3
-    assert found["rankcurve_rate_limit_total", (("kind", "posts"), ("outcome", "refused"))] == 2
-    assert found["rankcurve_rate_limit_total", (("kind", "reads"), ("outcome", "passed"))] == 2
+    assert meter.by_label("rankcurve_rate_limit") == {"posts passed": 3, "posts refused": 2, "reads passed": 2}
 
 
 def test_the_time_to_retry_is_the_wait_limited_to_its_bounds() -> None:
-    limits = key_limits(Metrics(), posts_per_s=1)
+    limits = key_limits(posts_per_s=1)
     limits.admit_posts(BOB, 13)
     assert refuse_posts(limits, BOB, 1).headers == {"Retry-After": "11"}
     limits.admit_posts(ADA, 3)
     assert refuse_posts(limits, ADA, 1).headers == {"Retry-After": "2"}, "never less than retry_after_s"
-    limits = key_limits(Metrics(), posts_per_s=0.01)
+    limits = key_limits(posts_per_s=0.01)
     limits.admit_posts(BOB, 3)
     assert refuse_posts(limits, BOB, 3).headers == {"Retry-After": "30"}, "never more than retry_after_s_max"
 
 
 def test_a_rate_of_zero_is_no_limit() -> None:
-    metrics = Metrics()
-    limits = key_limits(metrics)
+    meter = RecordingMeter()
+    limits = key_limits(meter)
     assert not limits.limits_reads
     assert not limits.limits_posts
     for _ in range(100):
         limits.admit_read(ADA)
         limits.admit_posts(ADA, 1_000)
-    assert samples(metrics)["rankcurve_rate_limit_total", (("kind", "posts"), ("outcome", "passed"))] == 0
+    assert meter.by_label("rankcurve_rate_limit") == {}
 
 
 async def test_a_caller_past_its_rate_is_answered_429_and_operators_are_not_limited(service: Service) -> None:

@@ -16,8 +16,7 @@ from service.health_routes import add_health_routes
 from service.telemetry.metrics.node import NodeMember
 from service.telemetry.metrics.partitions import MeasuredPartition
 from service.telemetry.metrics.process import Metrics
-from storage.queue.ingest_queue import ShardBacklog
-from storage.queue.queue_application import DrainedRound
+from storage.meter import Meter
 from storage.reads.partition_figures import PartitionFigures
 from storage.schema.tables import BOARDS
 from storage.store import PartitionSize, StoreSize
@@ -57,6 +56,7 @@ def count_samples(found: Sequence[str]) -> Counter[str]:
 def make_full_metrics(member: NodeMember | None = None) -> Metrics:
     """Return the metrics of a process with a series for every label value that the code can use."""
     metrics = Metrics(member)
+    meter = metrics.meter
     metrics.watch_curves(list)
     metrics.watch_store(version="1", store="sqlite").last = StoreSize(1, 1)
     size, figures = PartitionSize(0, 1), PartitionFigures(1, 1, 1, 1)
@@ -67,19 +67,27 @@ def make_full_metrics(member: NodeMember | None = None) -> Metrics:
             metrics.make_request_timer(route)(int(kind[0]) * 100, 0.1)
     for route, methods in read_rank_labels().items():
         for method in methods:
-            metrics.count_ranks_read(route, method)
+            meter.add("rankcurve_reads", 1, route, method)
     for job in JOBS:
-        metrics.job_paused(job, paused=False)
-        metrics.job_round_ended(job, 1)
-    metrics.connection_waited("common", "read", 0.1)
+        report_job(meter, job)
+    meter.observe("rankcurve_store_connection_wait_seconds", 0.1, "common")
     for kind in ("read", "write", "heavy"):
-        metrics.connections_lent("common", kind, 1, waiting=0, limit=1)
-    shards = dict.fromkeys(range(SHARDS), 1)
-    metrics.backlog_seen({shard: ShardBacklog(1, 0) for shard in shards}, 0)
-    metrics.posts_drained(DrainedRound(shards, Counter(), 1, 0, 0, more=False), seconds=0.1, age_s=0.1)
-    metrics.closing_lag(1)
-    metrics.log_age(0, 1)
+        for figure in ("lent", "awaited", "limit"):
+            meter.set(f"rankcurve_store_connections_{figure}", 1, "common", kind)
+    for shard in range(SHARDS):
+        meter.set("rankcurve_ingest_posts", 1, str(shard))
+        meter.add("rankcurve_ingest_drained_posts", 1, str(shard))
+    for name in ("rankcurve_ingest_age_seconds", "rankcurve_closing_lag_seconds", "rankcurve_change_log_age_seconds"):
+        meter.set(name, 1)
     return metrics
+
+
+def report_job(meter: Meter, job: str) -> None:
+    """Report a job as the job itself does."""
+    for name in ("rankcurve_job_rounds", "rankcurve_job_busy_seconds", "rankcurve_job_failures"):
+        meter.add(name, 0, job)
+    for name in ("rankcurve_job_last_round_timestamp_seconds", "rankcurve_job_paused"):
+        meter.set(name, 1, job)
 
 
 def test_all_series_that_the_code_can_name_stay_within_the_bound() -> None:
@@ -110,7 +118,7 @@ def read_rank_labels() -> dict[str, tuple[str, ...]]:
     """
     found: dict[str, tuple[str, ...]] = {}
     for path in SERVICE.rglob("*.py"):
-        for call in re.findall(r"metrics\.count_ranks_read\((.*)\)", path.read_text(encoding="utf-8")):
+        for call in re.findall(r'\.add\(\s*"rankcurve_reads", (.*)', path.read_text(encoding="utf-8")):
             names = re.findall(r'"(\w+)"', call)
             for route in set(names) & set(COUNTED):
                 methods = get_args(PositionMethod) if "method" in call else ()

@@ -1,14 +1,16 @@
 """Test that the metrics that operators watch keep their names, and that no caller can add a label value."""
 
+import ast
 import asyncio
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.telemetry.metrics import process
 from service.telemetry.metrics.families import FAMILIES
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.views import ServingCurve
@@ -16,6 +18,12 @@ from storage.engines.sqlite import SqliteStore
 from tests.service.real_service import WAIT_S
 from tests.storage.backends import SQLITE_LIMITS
 from tests.storage.deployment import Deployment, part, ranked
+
+ROOT = Path(__file__).parents[3]
+KINDS = {
+    "add": {"counter"}, "add_from_any_thread": {"counter"}, "set": {"gauge", "latest"}, "clear": {"latest"},
+    "observe": {"histogram", "summary"},
+}  # fmt: skip
 
 
 def by_sample(families: Iterable[Metric]) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -26,15 +34,34 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
     return by_sample(text_string_to_metric_families(metrics.text().decode()))
 
 
-def test_the_metrics_show_the_figures_of_the_writer() -> None:
+def test_the_metrics_show_what_the_meter_received() -> None:
     metrics = Metrics()
-    metrics.writes_in_flight(2, limit=3)
-    metrics.posts_refused("overloaded", 40)
+    metrics.meter.set("rankcurve_writes_in_flight", 2)
+    metrics.meter.add("rankcurve_write_refused_posts", 40, "overloaded")
+    metrics.meter.observe("rankcurve_refresh_seconds", 0.05)
     found = samples(metrics)
-    assert (found["rankcurve_writes_in_flight", ()], found["rankcurve_writes_in_flight_limit", ()]) == (2, 3)
+    assert found["rankcurve_writes_in_flight", ()] == 2
     assert found["rankcurve_write_refused_posts_total", (("reason", "overloaded"),)] == 40
     assert found["rankcurve_write_refused_posts_total", (("reason", "expired"),)] == 0
     assert found["rankcurve_posts_total", (("outcome", "rejected"),)] == 0, "each outcome starts at zero"
+    assert found["rankcurve_refresh_seconds_count", ()] == 1
+
+
+def test_no_count_is_lost_if_many_threads_add_to_a_counter() -> None:
+    metrics = Metrics()
+
+    def add_many(_: int) -> None:
+        for _ in range(5_000):
+            metrics.meter.add_from_any_thread("rankcurve_store_statements", 1, "select")
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(add_many, range(4)))
+    finally:
+        sys.setswitchinterval(before)
+    assert samples(metrics)["rankcurve_store_statements_total", (("kind", "select"),)] == 20_000
 
 
 def test_the_metrics_show_curves_of_all_boards_without_naming_a_board() -> None:
@@ -50,27 +77,33 @@ def test_the_metrics_show_curves_of_all_boards_without_naming_a_board() -> None:
     assert (found["rankcurve_curves_live", ()], found["rankcurve_live_lag_seconds_max", ()]) == (1, 10)
 
 
-def test_refreshes_failures_and_lost_log_lines_are_counted() -> None:
-    metrics = Metrics()
-    metrics.refreshed(0.05)
-    metrics.refresh_failed()
-    metrics.curve_corrupt()
-    metrics.folded(0, changes=7, void=2, seconds=0.1)
-    metrics.log_age(0, 12)
-    metrics.log_lines_dropped(1)
-    found = samples(metrics)
-    assert found["rankcurve_refresh_seconds_count", ()] == 1
-    assert found["rankcurve_fold_seconds_count", ()] == 1
-    assert found["rankcurve_change_log_age_seconds", ()] == 12
-    assert (found["rankcurve_changes_folded_total", ()], found["rankcurve_live_counts_void_total", ()]) == (7, 2)
-    assert found["rankcurve_refresh_failures_total", ()] == 1
-    assert found["rankcurve_curves_corrupt_total", ()] == 1
-    assert found["rankcurve_log_lines_dropped_total", ()] == 1
+def find_reports() -> Iterator[tuple[str, str, int]]:
+    """Yield each report to a meter: the method, the name of the family, and how many labels it gives."""
+    for path in (path for package in ("storage", "jobs", "service") for path in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            method = ast.unparse(node.func).rpartition(".")[2]
+            name = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+            if method in KINDS and isinstance(name, str) and name.startswith("rankcurve_"):
+                assert not [each for each in node.args if isinstance(each, ast.Starred)], ast.unparse(node)
+                yield method, name, max(0, len(node.args) - (1 if method == "clear" else 2))
+            else:
+                assert not re.search(r"meter\.(add|add_from_any_thread|set|clear|observe)$", ast.unparse(node.func)), (
+                    ast.unparse(node)
+                )
 
 
-def test_the_code_counts_every_family_of_the_table_and_no_other() -> None:
-    named = re.findall(r'"(rankcurve_\w+)"', Path(process.__file__).read_text(encoding="utf-8"))
-    assert {*named} - {"rankcurve_memcached_servers_left_alone"} == {family.name for family in FAMILIES}
+def test_every_report_names_a_family_with_its_labels_and_every_family_is_reported() -> None:
+    families = {family.name: family for family in FAMILIES}
+    reports = set(find_reports())
+    assert {name for _, name, _ in reports} == families.keys()
+    for method, name, labels in reports:
+        assert families[name].kind in KINDS[method], name
+        assert method == "clear" or labels == len(families[name].labels), name
+    shared = {name for method, name, _ in reports if method == "add_from_any_thread"}
+    assert shared.isdisjoint(name for method, name, _ in reports if method == "add"), "an addition would be lost"
+    assert all(all(families[name].labels.values()) for name in shared), "all samples exist before threads start"
 
 
 async def test_a_local_store_is_measured_every_second_with_its_log(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from service.telemetry.metrics.node import SUPERVISOR, NodeMember, leave_node, w
 from service.telemetry.metrics.numbers import FILE_BYTES, Numbers
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.totals import NodeFiles, Totals
-from storage.queue.ingest_queue import ShardBacklog
 from tests.service.telemetry.test_e2e_series import make_full_metrics
 from tests.service.telemetry.test_metrics import by_sample, samples
 
@@ -28,8 +27,8 @@ def test_counters_of_an_ended_process_stay_and_its_gauges_disappear(tmp_path: Pa
     one, two = Metrics(NodeMember(tmp_path, "worker1")), Metrics(NodeMember(tmp_path, "worker2"))
     for metrics in (one, two):
         metrics.make_request_timer("page")(200, 0.1)
-        metrics.queue_depth(4)
-        metrics.race_lost()
+        metrics.meter.set("rankcurve_write_queue_posts", 4)
+        metrics.meter.add("rankcurve_write_conflicts")
     leave_node(tmp_path, "worker1")
     found = samples(two)
     assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 2
@@ -38,7 +37,7 @@ def test_counters_of_an_ended_process_stay_and_its_gauges_disappear(tmp_path: Pa
     files = set(tmp_path.iterdir())
     again = Metrics(NodeMember(tmp_path, "worker1"))
     again.make_request_timer("page")(200, 0.1)
-    again.race_lost()
+    again.meter.add("rankcurve_write_conflicts")
     found = samples(two)
     assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 3
     assert found["rankcurve_write_conflicts_total", ()] == 3
@@ -83,9 +82,9 @@ def test_our_sums_equal_those_of_the_prometheus_library(tmp_path: Path) -> None:
     for number, metrics in enumerate(processes):
         for route in ("page", "post"):
             metrics.make_request_timer(route)(200 + number, 0.001 * 10**number)
-        metrics.connection_waited("default", "read", 0.1 * number)
-        metrics.refreshed(0.1)
-        metrics.queue_depth(number)
+        metrics.meter.observe("rankcurve_store_connection_wait_seconds", 0.1 * number, "default")
+        metrics.meter.observe("rankcurve_refresh_seconds", 0.1)
+        metrics.meter.set("rankcurve_write_queue_posts", number)
     leave_node(tmp_path, "worker1")
     library = MultiProcessCollector(None, str(tmp_path)).collect()  # type: ignore[no-untyped-call]
     ours = Totals(NodeFiles(tmp_path).list_sources)
@@ -95,7 +94,7 @@ def test_our_sums_equal_those_of_the_prometheus_library(tmp_path: Path) -> None:
             (each.name, each.type) for each in library if each.samples
         }
         assert by_sample(found) == pytest.approx(by_sample(library))
-        processes[0].count_ranks_read("page", "count")
+        processes[0].meter.add("rankcurve_reads", 1, "page", "count")
         library = MultiProcessCollector(None, str(tmp_path)).collect()  # type: ignore[no-untyped-call]
 
 
@@ -110,25 +109,26 @@ def test_a_gauge_that_every_process_sets_has_the_newest_value(tmp_path: Path) ->
 
 
 def test_a_gauge_of_a_duty_shows_the_process_that_has_the_duty_now(tmp_path: Path) -> None:
-    one, two = Metrics(NodeMember(tmp_path, "jobs1")), Metrics(NodeMember(tmp_path, "jobs2"))
+    metrics = Metrics(NodeMember(tmp_path, "jobs2"))
+    one, two = Metrics(NodeMember(tmp_path, "jobs1")).meter, metrics.meter
     lag, waiting, age = "rankcurve_closing_lag_seconds", "rankcurve_ingest_posts", "rankcurve_change_log_age_seconds"
 
     def read_gauges() -> dict[str, float]:
-        return {name: value for (name, _), value in samples(two).items() if name in (lag, waiting, age)}
+        return {name: value for (name, _), value in samples(metrics).items() if name in (lag, waiting, age)}
 
     assert read_gauges() == {}  # no process has set a gauge yet
-    one.closing_lag(400)
-    one.backlog_seen({0: ShardBacklog(5, 1)}, 2)
-    one.log_age(0, 7)
+    one.set(lag, 400)
+    one.set(waiting, 5, "0")
+    one.set(age, 7)
     assert read_gauges() == {lag: 400, waiting: 5, age: 7}
-    two.closing_lag(2)  # jobs2 now closes boards and measures the queue, but jobs1 has not noticed this yet
-    two.backlog_seen({}, 2)
+    two.set(lag, 2)  # jobs2 now closes boards and measures the queue, but jobs1 has not noticed this yet
+    two.set(waiting, 0, "0")
     assert read_gauges() == {lag: 2, waiting: 0, age: 7}
-    one.closing_left()  # jobs1 notices this after jobs2 has set its value, so the value of jobs2 stays
-    one.pruned_elsewhere(0)
+    one.clear(lag)  # jobs1 notices this after jobs2 has set its value, so the value of jobs2 stays
+    one.clear(age)
     assert read_gauges() == {lag: 2, waiting: 0}
-    two.closing_left()
-    two.backlog_left()
+    two.clear(lag)
+    two.clear(waiting)
     assert read_gauges() == {waiting: 5}
     leave_node(tmp_path, "jobs1")  # the supervisor does this after jobs1 was killed
     assert read_gauges() == {}
@@ -136,7 +136,7 @@ def test_a_gauge_of_a_duty_shows_the_process_that_has_the_duty_now(tmp_path: Pat
 
 def test_a_single_process_shows_a_gauge_until_it_removes_the_gauge() -> None:
     metrics = Metrics()
-    metrics.closing_lag(400)
+    metrics.meter.set("rankcurve_closing_lag_seconds", 400)
     assert samples(metrics)["rankcurve_closing_lag_seconds", ()] == 400
-    metrics.closing_left()
+    metrics.meter.clear("rankcurve_closing_lag_seconds")
     assert ("rankcurve_closing_lag_seconds", ()) not in samples(metrics)

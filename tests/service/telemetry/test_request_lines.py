@@ -117,7 +117,7 @@ async def test_each_unauthorized_or_unreadable_request_has_a_line() -> None:
 
 async def test_each_refused_body_has_a_line() -> None:
     toy = Toy()
-    toy.context = replace(toy.context, key_limits=key_limits(toy.context.metrics, reads_per_s=0.001))
+    toy.context = replace(toy.context, key_limits=key_limits(reads_per_s=0.001))
     async with toy.serve() as toy:
         assert await toy.call("POST", f"{B}/posts", data=b"x" * 5000, headers=JSON) == 413
         assert await toy.call("POST", f"{B}/posts", data=b"{}", headers={"Content-Type": "image/png"}) == 415

@@ -42,7 +42,7 @@ class HeldReads(PassingStore):
 
 
 def open_book(deployment: Deployment) -> CurveBook:
-    return CurveBook(deployment.store, None, poll_rows_max=100, on_corrupt=lambda: None)
+    return CurveBook(deployment.store, None, poll_rows_max=100)
 
 
 async def create_in(deployment: Deployment, partition: int) -> Board:
@@ -116,7 +116,7 @@ async def test_a_slow_poll_of_the_old_partition_does_not_replace_the_curve_of_th
 ) -> None:
     board, store = await create_in(deployment, 0), HeldReads(deployment)
     await store_new_curve(deployment, board, 10)
-    book = CurveBook(store, None, poll_rows_max=100, on_corrupt=lambda: None)
+    book = CurveBook(store, None, poll_rows_max=100)
     store.held_read = 2  # the first read lists the curve, the second one reads its document
     slow = asyncio.create_task(book.poll(0))
     await store.waiting.wait()

@@ -1,7 +1,6 @@
 """Test that processes serve the curves of the database, whatever memcached does and whoever writes to it."""
 
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -13,11 +12,12 @@ from hypothesis import strategies as st
 
 from predictor import Curve, CurveCorruptError, Knot, encode_curve
 from storage.curves.memcached import Memcached
-from storage.curves.shared_curves import SEAL_BYTES, Envelopes, ListedCurve, ReadOutcome, SharedCurves, WriteOutcome
+from storage.curves.shared_curves import SEAL_BYTES, Envelopes, ListedCurve, ReadOutcome, SharedCurves
 from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
 from storage.records import Board
 from storage.store import Program
 from tests.memcached import MEMCACHED_LIMITS, OpenMemcached
+from tests.meter import RecordingMeter
 from tests.storage.deployment import Deployment, ranked
 from tests.storage.meddling import MeddlingStore
 from tests.storage.valued import curve
@@ -101,25 +101,10 @@ class Process:
 
     def __init__(self, deployment: Deployment, cache: Memcached, salt: str = SALT) -> None:
         self.deployment = deployment
-        self.read: Counter[ReadOutcome] = Counter()
-        self.written: Counter[WriteOutcome] = Counter()
-        self.errors = 0
-        self.corrupt = 0
+        self.meter = RecordingMeter()
         self.store = CountedReads(deployment.store)
-        shared = SharedCurves(cache, Envelopes(salt), self)
-        self.book = CurveBook(self.store, shared, poll_rows_max=100, on_corrupt=self.count_corrupt)
-
-    def count_corrupt(self) -> None:
-        self.corrupt += 1
-
-    def shared_read(self, outcome: ReadOutcome) -> None:
-        self.read[outcome] += 1
-
-    def shared_write(self, outcome: WriteOutcome) -> None:
-        self.written[outcome] += 1
-
-    def memcached_failed(self, servers: int) -> None:
-        self.errors += servers
+        shared = SharedCurves(cache, Envelopes(salt), self.meter)
+        self.book = CurveBook(self.store, shared, poll_rows_max=100, meter=self.meter)
 
     async def refresh(self, board: Board, column_index: int, fitted: Curve) -> ServedCurve:
         version = await self.deployment.store.write(lambda: store_curve(board, column_index, fitted))
@@ -158,13 +143,13 @@ async def test_only_the_version_of_a_shared_curve_comes_from_the_table(deploymen
     job, front = start(), start()
     for index in range(5):
         await job.refresh(board, index, curve(10 + index))
-    assert job.written == {"stored": 5}
+    assert job.meter.by_label("rankcurve_shared_curve_writes") == {"stored": 5}
     assert await front.book.poll(board.partition) == 5
     assert [found.total for index in range(5) if (found := front.book.find_curve(board, index))] == [10, 11, 12, 13, 14]
-    assert front.read == {"hit": 5}
+    assert front.meter.by_label("rankcurve_shared_curve_reads") == {"hit": 5}
     assert front.store.reads == 1, "only the list of versions was read"
     await front.book.poll(board.partition)
-    assert (front.read, front.store.reads) == ({"hit": 5}, 2)
+    assert (front.meter.by_label("rankcurve_shared_curve_reads"), front.store.reads) == ({"hit": 5}, 2)
 
 
 async def test_a_process_does_not_fetch_the_curves_that_it_stored_itself(deployment: Deployment, start: Start) -> None:
@@ -172,7 +157,7 @@ async def test_a_process_does_not_fetch_the_curves_that_it_stored_itself(deploym
     job = start()
     await job.refresh(board, 0, curve(10))
     assert await job.book.poll(board.partition) == 0
-    assert (job.read, job.store.reads) == ({}, 1)
+    assert (job.meter.by_label("rankcurve_shared_curve_reads"), job.store.reads) == ({}, 1)
 
 
 async def test_a_curve_larger_than_the_limit_stays_in_the_table(deployment: Deployment, start: Start) -> None:
@@ -180,10 +165,10 @@ async def test_a_curve_larger_than_the_limit_stays_in_the_table(deployment: Depl
     job, front = start(), start()
     large = Curve([Knot(key, key, 1) for key in range(2_000)], total=2_000, as_of_us=5)
     await job.refresh(board, 0, large)
-    assert job.written == {"too_large": 1}
+    assert job.meter.by_label("rankcurve_shared_curve_writes") == {"too_large": 1}
     assert await front.book.poll() == 1
     assert front.book.find_curve(board, 0) == large
-    assert front.read == {"miss": 1}
+    assert front.meter.by_label("rankcurve_shared_curve_reads") == {"miss": 1}
 
 
 Harm = Callable[[OpenMemcached], None]
@@ -229,7 +214,9 @@ async def test_the_curves_of_the_table_serve_whatever_happens_to_memcached(
     assert await front.book.poll() == 2
     assert front.book.find_curve(board, 0) == curve(10)
     assert front.book.find_curve(other, 0) == curve(20)
-    assert (front.read, front.errors, front.corrupt) == ({outcome: 2}, errors, 0)
+    assert front.meter.by_label("rankcurve_shared_curve_reads") == {outcome: 2}
+    assert front.meter.counts["rankcurve_memcached_errors"] == errors
+    assert front.meter.counts["rankcurve_curves_corrupt"] == 0
     # The state of memcached must not affect the job either: the job's curve is stored and served.
     await job.refresh(board, 0, curve(11))
     assert job.book.find_curve(board, 0) == curve(11)
@@ -247,7 +234,7 @@ async def test_an_older_version_is_never_served(deployment: Deployment, server: 
     server.put(key, older)
     assert await front.book.poll() == 1
     assert front.book.find_curve(board, 0) == curve(11)
-    assert front.read == {"stale": 1}
+    assert front.meter.by_label("rankcurve_shared_curve_reads") == {"stale": 1}
 
 
 async def test_a_poll_stops_asking_after_a_failure(deployment: Deployment, server: OpenMemcached, start: Start) -> None:
@@ -257,11 +244,11 @@ async def test_a_poll_stops_asking_after_a_failure(deployment: Deployment, serve
         await job.refresh(board, index, curve(10))
     server.kill()
     assert await front.book.poll() == 5
-    assert front.errors == 1, "only the first of three batches failed"
+    assert front.meter.counts["rankcurve_memcached_errors"] == 1, "only the first of three batches failed"
     await job.refresh(board, 0, curve(11))
     await front.book.poll()
-    assert front.errors == 2, "the server is left alone now"
+    assert front.meter.counts["rankcurve_memcached_errors"] == 2, "the server is left alone now"
     await job.refresh(board, 0, curve(12))
     await front.book.poll()
-    assert front.errors == 2
+    assert front.meter.counts["rankcurve_memcached_errors"] == 2
     assert front.book.find_curve(board, 0) == curve(12)

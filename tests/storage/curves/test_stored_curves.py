@@ -12,6 +12,7 @@ from storage.errors import StoreBusyError, UnknownBoardError
 from storage.records import Board
 from storage.schema.tables import CURVES
 from storage.store import Program
+from tests.meter import RecordingMeter
 from tests.storage.deployment import Deployment, ranked
 from tests.storage.meddling import MeddlingStore, SlowReads
 from tests.storage.valued import curve
@@ -23,11 +24,8 @@ class CurveReader:
     """A process that polls the store for new curves."""
 
     def __init__(self, deployment: Deployment, *, poll_rows_max: int = 100) -> None:
-        self.corrupt = 0
-        self.book = CurveBook(deployment.store, None, poll_rows_max=poll_rows_max, on_corrupt=self.count_corrupt)
-
-    def count_corrupt(self) -> None:
-        self.corrupt += 1
+        self.meter = RecordingMeter()
+        self.book = CurveBook(deployment.store, None, poll_rows_max=poll_rows_max, meter=self.meter)
 
 
 async def store_new_curve(deployment: Deployment, board: Board, column_index: int, total: int) -> int:
@@ -74,11 +72,11 @@ async def test_a_corrupt_curve_is_counted_and_the_earlier_curve_goes_on_serving(
     await deployment.store.write(spoil)
     await store_new_curve(deployment, board, 1, 12)
     assert await reader.book.poll() == 1
-    assert reader.corrupt == 1
+    assert reader.meter.counts["rankcurve_curves_corrupt"] == 1
     assert reader.book.find_curve(board, 0) == curve(10)
     assert reader.book.find_curve(board, 1) == curve(12)
     assert await reader.book.poll() == 0
-    assert reader.corrupt == 1
+    assert reader.meter.counts["rankcurve_curves_corrupt"] == 1
 
 
 async def test_a_reset_voids_what_was_fitted_before_it(deployment: Deployment, board: Board) -> None:
@@ -117,7 +115,7 @@ async def test_a_board_that_is_forgotten_while_its_curve_is_read_stays_forgotten
     for each in (board, other):
         await store_new_curve(deployment, each, 0, 10)
     store = SlowReads(deployment.store)
-    book = CurveBook(store, None, poll_rows_max=100, on_corrupt=lambda: None)
+    book = CurveBook(store, None, poll_rows_max=100)
     polling = asyncio.create_task(book.poll(board.partition))
     await store.answered.wait()
     book.forget_board(board.key)
@@ -149,7 +147,7 @@ async def test_the_next_poll_repeats_one_that_failed_between_list_and_contents(d
                 raise StoreBusyError
             return await super().read(program, heavy=heavy)
 
-    book = CurveBook(FailsOnce(deployment.store), None, poll_rows_max=100, on_corrupt=lambda: None)
+    book = CurveBook(FailsOnce(deployment.store), None, poll_rows_max=100)
     with pytest.raises(StoreBusyError):
         await book.poll(board.partition)
     assert await book.poll() == 1
@@ -159,7 +157,7 @@ async def test_the_next_poll_repeats_one_that_failed_between_list_and_contents(d
 async def test_a_poll_takes_the_new_version_of_a_curve_replaced_meanwhile(deployment: Deployment, board: Board) -> None:
     await store_new_curve(deployment, board, 0, 10)
     store = SlowReads(deployment.store)
-    book = CurveBook(store, None, poll_rows_max=1, on_corrupt=lambda: None)
+    book = CurveBook(store, None, poll_rows_max=1)
     polling = asyncio.create_task(book.poll(board.partition))
     await store.answered.wait()
     await store_new_curve(deployment, board, 0, 11)

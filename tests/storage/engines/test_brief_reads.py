@@ -16,9 +16,9 @@ from storage.engines import brief_reads
 from storage.engines.brief_reads import PAUSE_S, SLOW_S, VALUE_BYTES_MAX, BriefReads, NotBriefError
 from storage.engines.sqlite import SqliteStore
 from storage.store import Program
+from tests.meter import RecordingMeter
 from tests.storage.backends import SQLITE_LIMITS
 from tests.storage.deployment import Deployment, part, ranked
-from tests.storage.watcher import Watcher
 
 COUNT_UP = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT max(i) FROM n"
 
@@ -61,15 +61,15 @@ def machine() -> Machine:
 
 
 @pytest.fixture
-def watcher() -> Watcher:
-    return Watcher()
+def meter() -> RecordingMeter:
+    return RecordingMeter()
 
 
 @pytest.fixture
-def reads(path: Path, machine: Machine, watcher: Watcher) -> Iterator[BriefReads]:
+def reads(path: Path, machine: Machine, meter: RecordingMeter) -> Iterator[BriefReads]:
     made = BriefReads(
         lambda: sqlite3.connect(path, 0, isolation_level=None),
-        watcher,
+        meter,
         clock=lambda: machine.now_s,
         disk_reads=lambda: machine.disk_reads,
     )
@@ -78,8 +78,8 @@ def reads(path: Path, machine: Machine, watcher: Watcher) -> Iterator[BriefReads
 
 
 @pytest.fixture
-async def watched(tmp_path: Path, watcher: Watcher) -> AsyncIterator[SqliteStore]:
-    store = await SqliteStore.open(tmp_path / "boards.db", SQLITE_LIMITS, observer=watcher)
+async def watched(tmp_path: Path, meter: RecordingMeter) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(tmp_path / "boards.db", SQLITE_LIMITS, meter=meter)
     yield store
     await store.close()
 
@@ -134,7 +134,7 @@ def test_a_read_waits_for_no_lock(reads: BriefReads, path: Path) -> None:
 @pytest.mark.parametrize("snapshot", [False, True])
 @pytest.mark.parametrize("abandoned", [True, False])
 def test_only_a_query_is_interrupted_and_not_the_end_of_its_transaction(
-    reads: BriefReads, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, snapshot: bool, abandoned: bool
+    reads: BriefReads, meter: RecordingMeter, monkeypatch: pytest.MonkeyPatch, snapshot: bool, abandoned: bool
 ) -> None:
     monkeypatch.setattr(brief_reads, "STEP_OPERATIONS", 1)
     monkeypatch.setattr(brief_reads, "STEPS_MAX", 0 if abandoned else 1_000_000)
@@ -151,23 +151,29 @@ def test_only_a_query_is_interrupted_and_not_the_end_of_its_transaction(
     assert reads._connection is connection
     assert not connection.in_transaction
     assert count_up(connection, 10) == 10, "no handler is left"
-    assert (watcher.abandoned, watcher.replaced) == (int(abandoned), 0)
+    assert (meter.counts["rankcurve_store_reads_abandoned"], meter.counts["rankcurve_store_connections_replaced"]) == (
+        int(abandoned),
+        0,
+    )
 
 
-def test_a_connection_whose_transaction_cannot_be_ended_is_replaced_and_told(path: Path, watcher: Watcher) -> None:
+def test_a_connection_whose_transaction_cannot_be_ended_is_replaced_and_told(path: Path, meter: RecordingMeter) -> None:
     kinds: list[type[sqlite3.Connection]] = [sqlite3.Connection, Unending]
 
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(path, 0, isolation_level=None, factory=kinds.pop())
 
-    reads = BriefReads(connect, watcher)
+    reads = BriefReads(connect, meter)
     stuck = reads._connection
     with capture_logs() as lines, pytest.raises(NotBriefError):
         reads.run(lambda raw: count_up(raw, 10_000_000), "long", snapshot=True)
     assert [(line["event"], line["log_level"]) for line in lines] == [
         ("read_abandoned", "info"), ("connection_replaced", "error")
     ]  # fmt: skip
-    assert (watcher.abandoned, watcher.replaced) == (1, 1)
+    assert (meter.counts["rankcurve_store_reads_abandoned"], meter.counts["rankcurve_store_connections_replaced"]) == (
+        1,
+        1,
+    )
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         stuck.execute("SELECT 1")
     with pytest.raises(NotBriefError):
@@ -176,7 +182,7 @@ def test_a_connection_whose_transaction_cannot_be_ended_is_replaced_and_told(pat
     reads.close()
 
 
-def test_without_another_connection_no_read_sees_an_old_snapshot(path: Path, watcher: Watcher) -> None:
+def test_without_another_connection_no_read_sees_an_old_snapshot(path: Path, meter: RecordingMeter) -> None:
     kinds: list[type[sqlite3.Connection]] = [Unending]
 
     def connect() -> sqlite3.Connection:
@@ -189,7 +195,7 @@ def test_without_another_connection_no_read_sees_an_old_snapshot(path: Path, wat
 
     with closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA journal_mode=WAL")
-    reads = BriefReads(connect, watcher)
+    reads = BriefReads(connect, meter)
     for snapshot in (True, False, True):
         with pytest.raises(sqlite3.OperationalError, match="unable to open"):
             reads.run(count_rows, snapshot=snapshot)
@@ -197,7 +203,7 @@ def test_without_another_connection_no_read_sees_an_old_snapshot(path: Path, wat
         other.execute("INSERT INTO a VALUES (1)")
     kinds.append(sqlite3.Connection)
     assert reads.run(count_rows) == 1
-    assert watcher.replaced == 1
+    assert meter.counts["rankcurve_store_connections_replaced"] == 1
     reads.close()
 
 
@@ -226,7 +232,7 @@ def test_a_slow_processor_or_a_fast_disk_makes_no_pause(
 
 
 async def test_ten_thousand_abandoned_reads_leave_no_old_snapshot(
-    watched: SqliteStore, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+    watched: SqliteStore, meter: RecordingMeter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(brief_reads, "PAUSE_S", 0)
     deployment = await Deployment.on(watched)
@@ -241,16 +247,19 @@ async def test_ten_thousand_abandoned_reads_leave_no_old_snapshot(
 
     for _ in range(10_000):
         assert await watched.read(count_owners) == 1_000
-    assert watcher.abandoned == 10_000
+    assert meter.counts["rankcurve_store_reads_abandoned"] == 10_000
     await deployment.apply(deployment.post("ada", part(board, {"xp": 7})))
     assert await deployment.stats(board, "ada") == {"xp": 7}
     assert await watched.read(partial(find_board, "b")) == board
-    assert (watcher.abandoned, watcher.replaced) == (10_000, 0), "the last reads were brief"
+    assert (meter.counts["rankcurve_store_reads_abandoned"], meter.counts["rankcurve_store_connections_replaced"]) == (
+        10_000,
+        0,
+    ), "the last reads were brief"
 
 
 @pytest.mark.parametrize("brief", [True, False])
 async def test_a_store_answers_a_read_that_is_not_brief_from_another_connection(
-    watched: SqliteStore, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, brief: bool
+    watched: SqliteStore, meter: RecordingMeter, monkeypatch: pytest.MonkeyPatch, brief: bool
 ) -> None:
     if not brief:
         monkeypatch.setattr(brief_reads, "STEP_OPERATIONS", 1)
@@ -260,4 +269,4 @@ async def test_a_store_answers_a_read_that_is_not_brief_from_another_connection(
     await deployment.apply(deployment.post("ada", part(board, {"xp": 7})))
     stats = await deployment.stats(board, "ada")
     assert stats == {"xp": 7}
-    assert ("read" in {kind for _, kind, _ in watcher.waits}) is not brief
+    assert ("rankcurve_store_connections_lent common read" in meter.gauges) is not brief

@@ -18,10 +18,10 @@ from storage.reads.point_reads import PointReads
 from storage.records import Board, BoardSpec, PostStatus
 from storage.schema.creation import create_schema
 from storage.store import Program
+from tests.meter import RecordingMeter
 from tests.storage.backends import POSTGRES_LIMITS
-from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked, spec
+from tests.storage.deployment import LIMITS, Deployment, part, ranked, spec
 from tests.storage.processes import Processes
-from tests.storage.watcher import Watcher
 
 XP = ranked("xp")
 DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
@@ -49,9 +49,8 @@ async def test_processes_that_change_the_same_owners_of_several_boards_lose_noth
     deadlocks_before = await raw.fetchval(DEADLOCKS)  # other users of the server may have caused deadlocks
     deployments = [await processes.start_process() for _ in range(4)]
     boards = [await deployments[0].create(f"b{index}", XP) for index in range(3)]
-    observed = [Observed() for _ in deployments]
     limits = LIMITS.model_copy(update={"write_attempts_max": 50})
-    writers = [each.writer(seen, limits=limits) for each, seen in zip(deployments, observed, strict=True)]
+    writers = [each.writer(limits=limits) for each in deployments]
     owners = [f"o{index}" for index in range(10)]
     sent: dict[str, int] = dict.fromkeys(owners, 0)
 
@@ -83,7 +82,7 @@ async def test_processes_that_change_the_same_owners_of_several_boards_lose_noth
 async def test_a_post_id_that_two_processes_post_at_once_counts_once(processes: Processes) -> None:
     both = [await processes.start_process(), await processes.start_process()]
     board = await both[0].create("b", XP)
-    writers = [each.writer(Observed()) for each in both]
+    writers = [each.writer() for each in both]
     for writer in writers:
         writer.start()
     for number in range(30):
@@ -132,7 +131,7 @@ async def test_a_blocked_connection_pool_delays_only_its_boards(processes: Proce
     store = deployment.store
     stuck, other, free = [await deployment.create(name, XP) for name in ("arena-1", "arena-2", "b")]
     assert store.for_board(stuck) is store.for_board(other) is not store.for_board(free) is store
-    writers = Writers(store, lambda by, siblings: deployment.writer(Observed(), store=by, siblings=siblings))
+    writers = Writers(store, lambda by, siblings: deployment.writer(store=by, siblings=siblings))
     await writers.submit([deployment.post("ada", part(stuck, {"xp": 1}))])
     reads = PointReads(store, deployment.boards, point_reads_per_batch_max=9, reads_waiting_max=99, lanes=1)
     async with raw.transaction():
@@ -154,16 +153,20 @@ async def test_a_blocked_connection_pool_delays_only_its_boards(processes: Proce
 
 
 async def test_every_wait_for_a_connection_is_reported_by_connection_pool_and_kind(place: str) -> None:
-    told = Watcher()
+    meter = RecordingMeter()
     store = await PostgresStore.open(
-        place, POSTGRES_LIMITS.model_copy(update={"pools": "arena=arena-*:1"}), observer=told
+        place, POSTGRES_LIMITS.model_copy(update={"pools": "arena=arena-*:1"}), meter=meter
     )
     deployment = await Deployment.on(store)
     board = await deployment.create("b", XP)
     await store.for_board(replace(board, id="arena-x")).read_query(select(count()).from_("boards").bind())
-    assert {(pool, kind) for pool, kind, _ in told.waits} == {("common", "write"), ("arena", "read")}
-    assert {(lent, waiting) for lent, waiting, _ in told.lent.values()} == {(0, 0)}
-    assert told.lent["arena", "read"] == (0, 0, 1)
+    lent, waits = "rankcurve_store_connections_lent", "rankcurve_store_connection_wait_seconds"
+    used = {series for series, found in meter.values.items() if series.startswith(lent) and max(found)}
+    assert used == {f"{lent} common write", f"{lent} arena read"}
+    assert all(meter.values[f"{waits} {pool}"] for pool in ("common", "arena"))
+    kinds = [f"{pool} {kind}" for pool in ("common", "arena") for kind in ("read", "write", "heavy")]
+    assert {meter.read_connections(pool)[:2] for pool in kinds} == {(0, 0)}
+    assert meter.read_connections("arena read") == (0, 0, 1)
     await store.close()
 
 

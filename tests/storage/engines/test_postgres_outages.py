@@ -18,12 +18,12 @@ from storage.engines.postgres_connection import hosts_of
 from storage.errors import OutcomeUnknownError, StoreAwayError, StoreBusyError, WaitTooLongError
 from storage.records import Post, PostStatus
 from storage.schema.tables import META
+from tests.meter import RecordingMeter
 from tests.servers import PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
-from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
+from tests.storage.deployment import LIMITS, Deployment, part, ranked
 from tests.storage.meddling import run_query
 from tests.storage.processes import Processes
-from tests.storage.watcher import Watcher
 
 CHUNK_BYTES = 65_536
 
@@ -108,7 +108,7 @@ async def test_a_lost_answer_is_settled_by_post_ids_or_unknown(processes: Proces
     board = await witness.create("b", XP)
     async with LossyWay(place) as way:
         deployment = await processes.start_process(way.url)
-        writer = deployment.writer(Observed())
+        writer = deployment.writer()
         writer.start()
         way.lose = 1
         post = deployment.post("ada", part(board, {"xp": 1}), post_id="x" if with_id else None)
@@ -129,7 +129,7 @@ async def test_terminating_sessions_under_load_costs_nothing_but_time(
 ) -> None:
     deployment = await processes.start_process(store_attempts_max=20)
     board = await deployment.create("b", XP)
-    writer = deployment.writer(Observed(), limits=LIMITS.model_copy(update={"write_attempts_max": 50}))
+    writer = deployment.writer(limits=LIMITS.model_copy(update={"write_attempts_max": 50}))
     writer.start()
     sums: dict[str, int] = {}
     refusals: list[Post] = []
@@ -259,9 +259,9 @@ async def test_the_wait_for_a_free_connection_is_bounded(processes: Processes) -
 async def test_the_connection_of_a_cancelled_statement_is_not_lent_again(processes: Processes) -> None:
     deployment = await processes.start_process(reader_connections=1)
     board = await deployment.create("b", XP)
-    store, watcher = deployment.store, Watcher()
+    store, meter = deployment.store, RecordingMeter()
     assert isinstance(store, PostgresStore)
-    store._retrier.observer = watcher
+    store._retrier.meter = meter
     change = update(META).set(content=param("content")).where(col("name").eq("nothing")).prepared()
     for turns in range(1, 12):
         reading = asyncio.create_task(deployment.stats(board, "ada"))
@@ -277,7 +277,7 @@ async def test_the_connection_of_a_cancelled_statement_is_not_lent_again(process
         ]
         assert await asyncio.gather(*next_ones) == [None, [(0,)]], turns
         await asyncio.gather(reading, writing, return_exceptions=True)
-    assert watcher.retries == 0
+    assert meter.counts["rankcurve_store_retries"] == 0
 
 
 async def test_a_cancelled_read_leaves_its_connection_usable(processes: Processes) -> None:

@@ -9,12 +9,12 @@ import pytest
 from storage.curves.sampling import sample_curve
 from storage.engines.postgres import PostgresStore
 from storage.engines.replica import ReplicaFirst
+from storage.meter import Meter
 from storage.records import Board
 from storage.store import read_single
 from tests.servers import PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import NOW_US, Deployment, part, ranked
-from tests.storage.watcher import Watcher
 
 XP = ranked("xp")
 Pair = tuple[PostgresServer, PostgresServer]  # primary and standby
@@ -52,9 +52,10 @@ class Sampled:
 async def open_stores(stack: AsyncExitStack, primary_url: str, replica_url: str, *, lag_s_max: float = 5.0) -> Sampled:
     heard = {"replica": 0, "primary": 0}
 
-    class Replica(Watcher):
-        def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
-            heard["replica"] += kind == "heavy"
+    class Replica(Meter):
+        def set(self, name: str, value: float, *labels: str) -> None:
+            # Long reads come one after the other, so each of them sets the gauge to 1 once.
+            heard["replica"] += name == "rankcurve_store_connections_lent" and "heavy" in labels and value > 0
 
     def passed_over() -> None:
         heard["primary"] += 1
@@ -62,7 +63,7 @@ async def open_stores(stack: AsyncExitStack, primary_url: str, replica_url: str,
     primary = await PostgresStore.open(primary_url, POSTGRES_LIMITS)
     stack.push_async_callback(primary.close)
     replica = await PostgresStore.open(
-        replica_url, POSTGRES_LIMITS.model_copy(update={"store_attempts_max": 2}), observer=Replica()
+        replica_url, POSTGRES_LIMITS.model_copy(update={"store_attempts_max": 2}), meter=Replica()
     )
     store = ReplicaFirst(primary, replica, lag_s_max=lag_s_max, on_fallback=passed_over)
     stack.push_async_callback(store.close)

@@ -1,7 +1,6 @@
 """Test that each request for a lease gets exactly one answer, whatever happens to the other requests of its group."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from storage.errors import (
 from storage.leases.batcher import LeaseBatcher
 from storage.leases.lease_records import LeaseRequest
 from storage.store import Program, Rows, Store
+from tests.meter import RecordingMeter
 from tests.storage.leasing import CLIENT, LEASE_US, Pools
 from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore
@@ -62,39 +62,22 @@ class GatedStore(PassingStore):
         self.written.append(query.build(self.dialect).sql)
 
 
-class Reported:
-    def __init__(self) -> None:
-        self.outcomes: Counter[str] = Counter()
-        self.groups: list[int] = []
-        self.waiting: asyncio.Queue[int] = asyncio.Queue()
-
-    def lease_answered(self, outcome: str) -> None:
-        self.outcomes[outcome] += 1
-
-    def lease_requests_waiting(self, requests: int) -> None:
-        self.waiting.put_nowait(requests)
-
-    async def wait_for_requests(self, requests: int) -> None:
-        while await self.waiting.get() != requests:
-            pass
-
-    def lease_group_written(self, requests: int, seconds: float) -> None:
-        assert seconds >= 0
-        self.groups.append(requests)
-
-
 class GatedBatcher:
     """A batcher on a store that a test can block."""
 
     def __init__(self, pools: Pools, limits: Settings = LIMITS, *, lease_us: int = LEASE_US) -> None:
         self.pools, self.lease_us = pools, lease_us
         self.store = GatedStore(pools.store)
-        self.reported = Reported()
-        self.batcher = LeaseBatcher(self.store, pools.groups, limits, self.reported)
+        self.meter = RecordingMeter()
+        self.batcher = LeaseBatcher(self.store, pools.groups, limits, self.meter)
 
     def ask(self, key: str) -> asyncio.Task[Any]:
         asked = LeaseRequest(CLIENT, "numbers", key, "eu", None, self.lease_us)
         return asyncio.create_task(self.batcher.request_lease(asked))
+
+    async def wait_for_requests(self, requests: int) -> None:
+        while await self.meter.events["rankcurve_lease_requests_waiting"].get() != requests:
+            pass
 
     async def hold_transaction(self) -> None:
         """Begin a transaction that the store blocks. Return when the transaction is blocked."""
@@ -115,13 +98,13 @@ async def gated(pools: Pools) -> AsyncIterator[GatedBatcher]:
 async def test_requests_that_arrive_during_a_transaction_share_the_next(gated: GatedBatcher) -> None:
     await gated.hold_transaction()
     tasks = [gated.ask(f"k{number}") for number in range(4)]
-    await gated.reported.wait_for_requests(4)
+    await gated.wait_for_requests(4)
     gated.store.gate.set()
     outcomes = await asyncio.gather(gated.blocking, *tasks, return_exceptions=True)
     assert sum(isinstance(one, NoResourceError) for one in outcomes) == 2
-    assert gated.reported.groups[0] == 1
-    assert sum(gated.reported.groups) == 5
-    assert gated.reported.outcomes == {"acquired": 3, "no_resource": 2}
+    assert gated.meter.values["rankcurve_lease_write_requests"][0] == 1
+    assert sum(gated.meter.values["rankcurve_lease_write_requests"]) == 5
+    assert gated.meter.by_label("rankcurve_lease_requests") == {"acquired": 3, "no_resource": 2}
 
 
 async def test_a_second_transaction_begins_beside_the_first_only_for_as_many_requests(gated: GatedBatcher) -> None:
@@ -131,8 +114,8 @@ async def test_a_second_transaction_begins_beside_the_first_only_for_as_many_req
     gated.store.gate.set()
     outcomes = await asyncio.gather(gated.blocking, *tasks, return_exceptions=True)
     assert sum(not isinstance(one, Exception) for one in outcomes) == 3
-    assert max(gated.reported.groups) <= LIMITS.lease_group_max
-    assert sum(gated.reported.groups) == 3
+    assert max(gated.meter.values["rankcurve_lease_write_requests"]) <= LIMITS.lease_group_max
+    assert sum(gated.meter.values["rankcurve_lease_write_requests"]) == 3
 
 
 async def test_requests_of_one_key_take_turns_and_get_one_resource(gated: GatedBatcher) -> None:
@@ -172,7 +155,7 @@ async def test_a_lease_that_lasts_long_enough_needs_no_transaction(gated: GatedB
     known = await gated.batcher.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 4_000_000_000_000_001))
     assert not known.acquired
     assert (await gated.batcher.find_lease(CLIENT, "numbers", "k")).resource == known.resource
-    assert gated.reported.outcomes == {"acquired": 1, "kept": 1}
+    assert gated.meter.by_label("rankcurve_lease_requests") == {"acquired": 1, "kept": 1}
     with pytest.raises(StoreBusyError):
         await gated.batcher.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 5_000_000_000_000_000))
 
@@ -189,10 +172,10 @@ async def test_a_failed_transaction_fails_only_its_own_requests(gated: GatedBatc
 async def test_a_cancelled_request_is_left_out_and_a_late_one_is_refused(gated: GatedBatcher) -> None:
     await gated.hold_transaction()
     gone = gated.ask("gone")
-    await gated.reported.wait_for_requests(1)
+    await gated.wait_for_requests(1)
     gone.cancel()
     impatient = LeaseBatcher(
-        gated.store, gated.pools.groups, LIMITS.model_copy(update={"lease_wait_s_max": 0.01}), gated.reported
+        gated.store, gated.pools.groups, LIMITS.model_copy(update={"lease_wait_s_max": 0.01}), gated.meter
     )
     with pytest.raises(WaitTooLongError):
         await impatient.request_lease(LeaseRequest(CLIENT, "numbers", "late", "eu", None, LEASE_US))

@@ -12,7 +12,7 @@ from storage.posting.post_ids import find_repeats
 from storage.reads.point_reads import PointReads
 from storage.records import Board, PartOutcome, PostStatus
 from tests.storage.backends import BACKENDS, Backend
-from tests.storage.deployment import Deployment, Observed, part, ranked
+from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.moving import move_board
 
 
@@ -48,7 +48,7 @@ async def test_a_post_with_an_old_copy_of_a_moved_board_is_refused_alone(deploym
     moving, staying = await create_in(deployment, "moving", 0), await create_in(deployment, "staying", 0)
     await deployment.apply_one(deployment.post("ada", part(moving, {"xp": 1}), post_id="first"))
     moved = await deployment.store.write(lambda: move_board(moving, 3))
-    writer = deployment.writer(Observed())
+    writer = deployment.writer()
     writer.start()
     posts = [deployment.post("ada", part(board, {"xp": 2})) for board in (moving, staying)]
     results = await asyncio.gather(*(writer.submit([post]) for post in posts))

@@ -13,7 +13,8 @@ from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import LostRaceError, QueueFullError, StoreBusyError, WaitTooLongError
 from storage.posting.writer import Writer
 from storage.records import Board, PartOutcome, Post
-from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
+from tests.meter import RecordingMeter
+from tests.storage.deployment import LIMITS, Deployment, part, ranked
 from tests.storage.meddling import MeddlingStore, version_moved
 
 XP = ranked("xp")
@@ -38,9 +39,9 @@ class HeldWriter:
         self, deployment: Deployment, board: Board, limits: PostingSettings, meddle: list[Bound | Exception]
     ) -> None:
         self.deployment, self.board = deployment, board
-        self.observed, self.chance = Observed(), Bounds()
+        self.meter, self.chance = RecordingMeter(), Bounds()
         self.store = MeddlingStore(deployment.store, meddle)
-        self.writer: Writer = deployment.writer(self.observed, store=self.store, limits=limits, rng=self.chance)
+        self.writer: Writer = deployment.writer(self.meter, store=self.store, limits=limits, rng=self.chance)
 
     def posts(self, *owners: str) -> list[Post]:
         return [self.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
@@ -71,18 +72,18 @@ async def open_held_writer(
     yield held
     held.store.release()
     await held.writer.close()
-    assert held.observed.depth == 0
+    assert held.meter.gauges.get("rankcurve_write_queue_posts", 0) == 0
 
 
 async def test_posts_that_wait_during_a_commit_go_into_the_next_transaction(deployment: Deployment) -> None:
     async with open_held_writer(deployment) as held:
         tasks = await held.submit_behind_write(["ada"], ["bob", "ada"], ["cyd"])
         await asyncio.sleep(0)  # the writer reports the posts when it finds them
-        assert held.observed.depth == 4
+        assert held.meter.gauges.get("rankcurve_write_queue_posts", 0) == 4
         held.store.release()
         outcomes = await asyncio.gather(*tasks)
-        assert held.observed.groups == [1, 4]
-        assert held.observed.rows == [1, 3]
+        assert held.meter.values["rankcurve_write_batch_posts"] == [1, 4]
+        assert held.meter.values["rankcurve_write_rows"] == [1, 3]
         assert [[part.stats for [part] in each] for each in outcomes] == [[[1]], [[1]], [[1], [2]], [[1]]]
         assert await held.xp("first", "ada", "bob", "cyd") == [1, 2, 1, 1]
 
@@ -92,7 +93,7 @@ async def test_a_transaction_takes_whole_requests_up_to_a_bound_and_a_larger_one
         tasks = await held.submit_behind_write(["a", "b"], ["c", "d"], ["e"], ["f"] * 5, ["g"])
         held.store.release()
         await asyncio.gather(*tasks)
-        assert held.observed.groups == [1, 2, 3, 5, 1]
+        assert held.meter.values["rankcurve_write_batch_posts"] == [1, 2, 3, 5, 1]
         assert await held.xp("a", "e", "f", "g") == [1, 1, 5, 1]
 
 
@@ -108,7 +109,7 @@ async def test_the_bounds_count_a_post_once_for_each_of_its_boards(deployment: D
             await held.writer.submit(wide[:1])
         held.store.release()
         await asyncio.gather(*tasks)
-        assert held.observed.groups == [1, 1, 1]
+        assert held.meter.values["rankcurve_write_batch_posts"] == [1, 1, 1]
 
 
 async def test_without_grouping_every_request_is_a_transaction(deployment: Deployment) -> None:
@@ -116,7 +117,7 @@ async def test_without_grouping_every_request_is_a_transaction(deployment: Deplo
         tasks = await held.submit_behind_write(["a", "b"], ["c"])
         held.store.release()
         await asyncio.gather(*tasks)
-        assert held.observed.groups == [1, 2, 1]
+        assert held.meter.values["rankcurve_write_batch_posts"] == [1, 2, 1]
 
 
 async def test_a_full_queue_refuses_a_whole_request(deployment: Deployment) -> None:
@@ -142,7 +143,7 @@ async def test_a_request_that_waited_too_long_is_withdrawn_unless_it_was_taken(d
         for task in tasks:
             with pytest.raises(WaitTooLongError):
                 await task
-        assert held.observed.depth == 0
+        assert held.meter.gauges.get("rankcurve_write_queue_posts", 0) == 0
         held.store.release()
         await held.writer.close()
         assert await held.xp("first", "ada") == [1, None]
@@ -156,7 +157,7 @@ async def test_a_cancelled_request_is_withdrawn_unless_it_was_taken(deployment: 
         await asyncio.wait([first, second])
         held.store.release()
         await third
-        assert held.observed.groups == [1, 1]
+        assert held.meter.values["rankcurve_write_batch_posts"] == [1, 1]
         assert await held.xp("first", "ada", "bob") == [1, None, 1]
 
 
@@ -168,7 +169,7 @@ async def test_a_lost_race_is_read_again_after_a_bounded_jittered_pause(deployme
         held.store.meddle += [version_moved(deployment.store, held.board, "ada") for _ in range(races)]
         [[outcome]] = await held.submit("ada")
         assert outcome.stats == [2]
-        assert held.observed.races == races
+        assert held.meter.counts["rankcurve_write_conflicts"] == races
         assert held.chance.longest_s == [0.001, 0.002, 0.003][:races]
         assert await held.xp("ada") == [2]
         assert await deployment.totals(held.board) == {ALL_ENTRIES: 1, CHANGES: 2, 0: 1}
@@ -182,15 +183,15 @@ async def test_a_race_lost_by_one_request_makes_its_whole_group_run_again(deploy
         held.store.release()
         await asyncio.gather(*tasks)
         assert await held.xp("first", "ada", "bob", "cyd") == [1, 2, 1, 1]
-        assert held.observed.races == 2
-        assert held.observed.groups == [1, 1, 3]
+        assert held.meter.counts["rankcurve_write_conflicts"] == 2
+        assert held.meter.values["rankcurve_write_batch_posts"] == [1, 1, 3]
 
 
 async def test_a_group_fails_after_its_last_attempt_to_win_a_race(deployment: Deployment) -> None:
     async with open_held_writer(deployment, meddle=[LostRaceError() for _ in range(LIMITS.write_attempts_max)]) as held:
         with pytest.raises(StoreBusyError, match="4 attempts"):
             await held.submit("ada")
-        assert held.store.writes == held.observed.races == LIMITS.write_attempts_max
+        assert held.store.writes == held.meter.counts["rankcurve_write_conflicts"] == LIMITS.write_attempts_max
         assert len(held.chance.longest_s) == LIMITS.write_attempts_max - 1, "nobody waits after the last attempt"
         assert await held.xp("ada") == [None]
         await held.submit("ada")

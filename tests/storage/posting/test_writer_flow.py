@@ -13,7 +13,8 @@ from storage.posting import writer
 from storage.posting.writer import Writer
 from storage.records import PartOutcome
 from storage.store import Program, Rows, Store
-from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
+from tests.meter import RecordingMeter
+from tests.storage.deployment import LIMITS, Deployment, part, ranked
 from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
@@ -43,11 +44,11 @@ class Flow:
     """A writer on a turnstile store, with a clock that the test moves."""
 
     def __init__(self, deployment: Deployment, limits: PostingSettings, writes_at_once: int) -> None:
-        self.deployment, self.observed = deployment, Observed()
+        self.deployment, self.meter = deployment, RecordingMeter()
         self.store = TurnstileStore(deployment.store, writes_at_once=writes_at_once)
         self.now_s = 0.0
         self.writer: Writer = deployment.writer(
-            self.observed, store=self.store, limits=limits, monotonic=lambda: self.now_s
+            self.meter, store=self.store, limits=limits, monotonic=lambda: self.now_s
         )
 
     def post(self, *owners: str) -> asyncio.Task[list[list[PartOutcome]]]:
@@ -71,15 +72,17 @@ async def open_flow(
     while not flow.store.waiting.empty():
         flow.store.waiting.get_nowait().set_result(None)
     await flow.writer.close()
-    assert flow.observed.depth == 0
-    assert not flow.observed.in_flight or flow.observed.in_flight[-1] == 0
+    assert flow.meter.gauges.get("rankcurve_write_queue_posts", 0) == 0
+    assert (
+        not flow.meter.values["rankcurve_writes_in_flight"] or flow.meter.values["rankcurve_writes_in_flight"][-1] == 0
+    )
 
 
 async def raise_limit(flow: Flow) -> None:
     """Post until the limit is 2, because the writer has found that two groups in flight are faster than one group."""
     requests: list[asyncio.Task[list[list[PartOutcome]]]] = []
     number = 0
-    while max(flow.observed.in_flight, default=0) < 2:
+    while max(flow.meter.values["rankcurve_writes_in_flight"], default=0) < 2:
         while len(requests) < 4:
             number += 1
             requests.append(flow.post(f"p{number}"))
@@ -160,7 +163,7 @@ async def test_a_store_for_one_write_gets_one_write_at_a_time(deployment: Deploy
             assert flow.store.waiting.empty()
             turn.set_result(None)
         await asyncio.gather(*requests)
-        assert max(flow.observed.in_flight) == 1
+        assert max(flow.meter.values["rankcurve_writes_in_flight"]) == 1
 
 
 async def test_posts_that_would_wait_too_long_are_refused_at_once_with_their_wait(deployment: Deployment) -> None:
@@ -175,7 +178,7 @@ async def test_posts_that_would_wait_too_long_are_refused_at_once_with_their_wai
         with pytest.raises(OverloadedError) as caught:
             await flow.post("late")
         assert caught.value.retry_after_s == pytest.approx(6, rel=0.1)
-        assert flow.observed.refused == [("overloaded", 1)]
+        assert flow.meter.by_label("rankcurve_write_refused_posts") == {"overloaded": 1}
         flow.store.open = True
         turn.set_result(None)
         await asyncio.gather(*waiting)
@@ -193,7 +196,7 @@ async def test_a_post_is_taken_if_no_others_wait_whatever_the_store_did_before(d
         turn.set_result(None)
         (await flow.store.waiting.get()).set_result(None)
         await asyncio.gather(waiting[0], waiting[2])
-        assert flow.observed.refused == []
+        assert flow.meter.by_label("rankcurve_write_refused_posts") == {}
 
 
 async def test_a_cancelled_request_of_a_failed_group_is_not_retried_alone(deployment: Deployment) -> None:

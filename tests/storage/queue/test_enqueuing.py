@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -20,6 +19,7 @@ from storage.queue.intake import Enqueuer, QueueBacklog
 from storage.queue.post_blocks import decode_block
 from storage.records import Board, Post
 from storage.store import Store
+from tests.meter import RecordingMeter
 from tests.storage.boards.test_families import make_family, make_family_post
 from tests.storage.deployment import part, ranked
 from tests.storage.meddling import MeddlingStore
@@ -29,29 +29,18 @@ LIMITS = Settings(queue_posts_max=10, post_wait_s_max=10).model_copy(
     update={"ingest_group_posts_max": 100, "ingest_block_posts_max": 4}
 )
 BACKLOG = QueueSettings(ingest_posts_max=20, ingest_age_s_max=5).model_copy(update={"ingest_look_s": 1})
-
-
-@dataclass
-class Observed:
-    queued: list[int] = field(default_factory=list)
-    refused: list[tuple[str, int]] = field(default_factory=list)
-
-    def posts_queued(self, posts: int) -> None:
-        self.queued.append(posts)
-
-    def queueing_refused(self, reason: str, posts: int) -> None:
-        self.refused.append((reason, posts))
+REFUSED = "rankcurve_ingest_refused_posts"
 
 
 class Intake:
     """An enqueuer and a board to post to. The test can block the writes of the enqueuer's store."""
 
     def __init__(self, desk: QueueDesk, board: Board, store: Store, limits: Settings) -> None:
-        self.desk, self.board, self.observed = desk, board, Observed()
+        self.desk, self.board, self.meter = desk, board, RecordingMeter()
         self.store = MeddlingStore(store)
         self.time_s = 100.0
         backlog = QueueBacklog(self.store, BACKLOG, now_us=desk.clock, monotonic=lambda: self.time_s)
-        self.enqueuer = Enqueuer(self.store, backlog, SHARDS, limits, self.observed, now_us=desk.clock)
+        self.enqueuer = Enqueuer(self.store, backlog, SHARDS, limits, self.meter, now_us=desk.clock)
 
     def posts(self, *owners: str) -> list[Post]:
         return [self.desk.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
@@ -95,7 +84,7 @@ async def test_waiting_posts_are_stored_together_in_blocks_with_a_bound(desk: Qu
         await asyncio.sleep(0)
         intake.store.release()
         await asyncio.gather(first, *others)
-    assert intake.observed.queued == [1, 9]
+    assert intake.meter.values["rankcurve_ingest_queued_posts"] == [1, 9]
     assert [len(owners) for _, owners in await intake.blocks()] == [1, 4, 4, 1]
 
 
@@ -110,7 +99,7 @@ async def test_posts_beyond_the_bound_are_refused_unless_their_request_is_alone(
             await intake.enqueuer.submit(intake.posts("f"))
         intake.store.release()
         await asyncio.gather(first, second)
-    assert intake.observed.refused == [("queue_full", 1)]
+    assert intake.meter.by_label(REFUSED) == {"queue_full": 1}
     with pytest.raises(QueueFullError, match="shutting down"):
         await intake.enqueuer.submit(intake.posts("g"))
 
@@ -126,7 +115,8 @@ async def test_a_long_queue_refuses_posts_until_workers_have_caught_up(desk: Que
             await intake.enqueuer.submit(intake.posts("cleo"))
         intake.pass_time(BACKLOG.ingest_look_s)
         await intake.enqueuer.submit(intake.posts("cleo"))
-    assert intake.observed.refused == [("queue_full", 6), ("queue_full", 1)]
+    assert intake.meter.by_label(REFUSED) == {"queue_full": 7}
+    assert intake.meter.values[f"{REFUSED} queue_full"] == [6, 1]
 
 
 async def test_an_old_queue_refuses_posts(desk: QueueDesk) -> None:
@@ -141,7 +131,7 @@ async def test_an_old_queue_refuses_posts(desk: QueueDesk) -> None:
         await desk.drain_queue()
         intake.pass_time(1)
         await intake.enqueuer.submit(intake.posts("ada"))
-    assert intake.observed.refused == [("overloaded", 1)]
+    assert intake.meter.by_label(REFUSED) == {"overloaded": 1}
 
 
 async def test_deleted_or_emptied_boards_refuse_only_their_own_requests(desk: QueueDesk) -> None:
@@ -188,4 +178,4 @@ async def test_a_failing_store_is_reported_and_does_not_stop_the_queue(desk: Que
             with pytest.raises(StoreBusyError):
                 await intake.enqueuer.submit(intake.posts("ada"))
         await intake.enqueuer.submit(intake.posts("ada"))
-    assert intake.observed.queued == [1]
+    assert intake.meter.values["rankcurve_ingest_queued_posts"] == [1]

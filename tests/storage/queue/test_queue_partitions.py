@@ -15,6 +15,7 @@ from storage.boards.boards import create_board
 from storage.engines.postgres import PostgresStore
 from storage.errors import PostIdConflictError, PostRejectedError, QueueFullError, StoreAwayError
 from storage.log.change_log import change_log
+from storage.meter import NO_METER
 from storage.posting.post_ids import find_repeats
 from storage.queue.ingest_queue import Shard, find_queues, list_queues
 from storage.queue.intake import Enqueuer, QueueBacklog
@@ -30,7 +31,6 @@ from tests.storage.boards.test_families import make_family, make_family_post
 from tests.storage.deployment import BOARDS_MAX, Deployment, part, ranked, spec
 from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore
-from tests.storage.queue.test_enqueuing import Observed
 from tests.storage.queueing import LEASE_US, SHARDS, QueueDesk
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ _TABLES = re.compile(r'"\w+_(control|p\d+)"\."(\w+?)(?:_\d+)?"')
 @asynccontextmanager
 async def open_enqueuer(desk: QueueDesk, store: Store) -> AsyncIterator[Enqueuer]:
     backlog = QueueBacklog(store, BACKLOG, now_us=desk.clock, monotonic=asyncio.get_running_loop().time)
-    enqueuer = Enqueuer(store, backlog, SHARDS, LIMITS, Observed(), now_us=desk.clock)
+    enqueuer = Enqueuer(store, backlog, SHARDS, LIMITS, NO_METER, now_us=desk.clock)
     yield enqueuer
     await enqueuer.close()
 

@@ -10,9 +10,10 @@ from storage.engines.postgres import PostgresStore
 from storage.errors import StoreAwayError
 from storage.reads.partition_figures import find_away_partitions, read_partition_figures
 from storage.store import CONTROL, Store
+from tests.meter import RecordingMeter
 from tests.schemas import PARTITIONS
 from tests.storage.backends import POSTGRES_LIMITS
-from tests.storage.deployment import Deployment, Observed, part, ranked
+from tests.storage.deployment import Deployment, part, ranked
 
 XP = ranked("xp")
 WAIT_S = 60.0
@@ -62,18 +63,18 @@ async def test_the_figures_of_a_store_with_any_backend_are_those_of_its_boards(s
 
 
 async def test_the_writer_reports_applied_posts_by_partition(apart: PostgresStore) -> None:
-    deployment, observed = await Deployment.on(apart), Observed()
+    deployment, meter = await Deployment.on(apart), RecordingMeter()
     boards = []
     for partition in (1, 3):
         deployment.partition = partition
         boards.append(await deployment.create(f"b{partition}", XP))
-    writer = deployment.writer(observed)
+    writer = deployment.writer(meter)
     writer.start()
     both = deployment.post("ada", *(part(board, {"xp": 1}) for board in boards), post_id="once")
     await writer.submit([both, deployment.post("ada", part(boards[1], {"xp": 1}))])
     await writer.submit([both])  # a duplicate, which is not applied
     await writer.close()
-    assert observed.applied == {1: 1, 3: 2}
+    assert meter.by_label("rankcurve_partition_posts_applied") == {"1": 1, "3": 2}
 
 
 async def test_a_partition_that_is_locked_or_missing_is_away_and_the_others_are_not(

@@ -10,6 +10,7 @@ from service.monitoring.managed.history import MetricHistory
 from service.monitoring.managed.metric_mapping import MetricMapping
 from service.monitoring.managed.objects import ManagedObject
 from service.telemetry.metrics.process import Metrics
+from tests.service.telemetry.test_e2e_series import report_job
 
 
 def objects_of(collect: Callable[[], Iterable[Metric]]) -> dict[str, ManagedObject]:
@@ -49,10 +50,9 @@ def test_labels_become_names_of_objects_or_parts_of_an_attribute() -> None:
 def test_every_metric_of_the_service_has_an_attribute_with_a_unit() -> None:
     metrics = Metrics()
     metrics.make_request_timer("page")(200, 0.1)
-    metrics.count_ranks_read("page", "count")
-    metrics.connection_waited("default", "read", 0.1)
-    metrics.job_paused("fold", paused=False)
-    metrics.job_round_ended("fold", 0.1)
+    metrics.meter.add("rankcurve_reads", 1, "page", "count")
+    metrics.meter.observe("rankcurve_store_connection_wait_seconds", 0.1, "default")
+    report_job(metrics.meter, "fold")
     objects = objects_of(metrics.collect_counted)
     attributes = [attribute for managed in objects.values() for attribute in managed.attributes.values()]
     families = [

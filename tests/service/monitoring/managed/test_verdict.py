@@ -121,7 +121,7 @@ def test_failures_of_several_jobs_are_not_added_up(failures: tuple[int, ...], al
     def fail() -> None:
         for job, times in zip(("audit", "close", "fold", "prune"), failures, strict=True):
             for _ in range(times):
-                metrics.job_failed(job)
+                metrics.meter.add("rankcurve_job_failures", 1, job)
 
     assert judge(metrics, fail) == alerts
 

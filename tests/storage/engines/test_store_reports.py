@@ -8,52 +8,55 @@ import pytest
 from querybuilder import count, select
 from storage.engines.postgres import PostgresStore
 from storage.engines.sqlite import SqliteStore
-from storage.engines.store_observer import STATEMENT_KINDS, statement_kind
+from storage.engines.statement_counts import STATEMENT_KINDS, statement_kind
 from storage.schema.creation import find_salt
 from storage.store import Store
+from tests.meter import RecordingMeter
 from tests.schemas import fresh_schema
 from tests.storage.backends import POSTGRES_LIMITS, SQLITE_LIMITS
 from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.engines.test_postgres_outages import LossyWay
-from tests.storage.watcher import Watcher
 
 XP = ranked("xp")
+STATEMENTS, ROWS = "rankcurve_store_statements", "rankcurve_store_rows"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def watched(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Watcher]]:
-    watcher = Watcher()
+async def watched(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, RecordingMeter]]:
+    meter = RecordingMeter()
     store: Store
     if request.param == "sqlite":
-        store = await SqliteStore.open(tmp_path / "boards.db", SQLITE_LIMITS, observer=watcher)
-        yield store, watcher
+        store = await SqliteStore.open(tmp_path / "boards.db", SQLITE_LIMITS, meter=meter)
+        yield store, meter
         await store.close()
     else:
         async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-            store = await PostgresStore.open(url, POSTGRES_LIMITS, observer=watcher)
-            yield store, watcher
+            store = await PostgresStore.open(url, POSTGRES_LIMITS, meter=meter)
+            yield store, meter
             await store.close()
 
 
-async def test_statements_are_reported_by_kind_with_rows_returned_or_changed(watched: tuple[Store, Watcher]) -> None:
-    store, watcher = watched
+async def test_statements_are_reported_by_kind_with_rows_returned_or_changed(
+    watched: tuple[Store, RecordingMeter],
+) -> None:
+    store, meter = watched
     deployment = await Deployment.on(store)
     board = await deployment.create("b", XP)
-    before = watcher.statements.total()
+    before = sum(meter.by_label(STATEMENTS).values())
     await deployment.apply(*(deployment.post(f"p{number}", part(board, {"xp": 1})) for number in range(5)))
-    written = sum(watcher.statements[kind] for kind in ("insert", "update", "with"))
-    assert written
-    assert watcher.statements.total() > before
-    assert watcher.rows["insert"] + watcher.rows["with"] >= 5
-    selects, rows = watcher.statements["select"], watcher.rows["select"]
+    statements, rows = meter.by_label(STATEMENTS), meter.by_label(ROWS)
+    assert statements.keys() & {"insert", "update", "with"}
+    assert sum(statements.values()) > before
+    assert rows.get("insert", 0) + rows.get("with", 0) >= 5
     await store.read_query(select(count()).from_("boards").bind())
-    assert (watcher.statements["select"], watcher.rows["select"]) == (selects + 1, rows + 1)
-    assert watcher.statements.keys() <= set(STATEMENT_KINDS)
+    assert meter.by_label(STATEMENTS) == {**statements, "select": statements.get("select", 0) + 1}
+    assert meter.by_label(ROWS) == {**rows, "select": rows.get("select", 0) + 1}
+    assert meter.by_label(STATEMENTS).keys() <= set(STATEMENT_KINDS)
     await store.read(find_salt, heavy=True)
-    assert "heavy" in {kind for _, kind, _ in watcher.waits}
     limits = SQLITE_LIMITS if store.sole_writer else POSTGRES_LIMITS
-    assert watcher.lent["common", "heavy"] == (0, 0, limits.heavy_reader_connections)
-    assert watcher.most_lent["common", "heavy"] >= 1
+    assert meter.read_connections("common heavy") == (0, 0, limits.heavy_reader_connections)
+    assert max(meter.values["rankcurve_store_connections_lent common heavy"]) >= 1
+    assert meter.values["rankcurve_store_connection_wait_seconds common"]
 
 
 @pytest.mark.parametrize(
@@ -65,16 +68,16 @@ def test_the_kind_of_a_statement_is_its_first_word(sql: str, kind: str) -> None:
 
 
 async def test_a_lost_connection_is_reported_as_a_retry(place: str) -> None:
-    watcher = Watcher()
+    meter = RecordingMeter()
     async with LossyWay(place) as way:
-        store = await PostgresStore.open(way.url, POSTGRES_LIMITS, observer=watcher)
+        store = await PostgresStore.open(way.url, POSTGRES_LIMITS, meter=meter)
         await Deployment.on(store)
         # The connection is lost while the query runs. If it were lost before, the pool might only open a new one.
         way.lose, way.marker = 1, b'FROM "boards"'
         await store.read_query(select(count()).from_("boards").bind())
-        assert (way.lost, watcher.retries) == (1, 1)
-        assert watcher.lent["common", "read"] == (0, 0, POSTGRES_LIMITS.reader_connections)
-        assert watcher.most_lent["common", "read"] == 1
+        assert (way.lost, meter.counts["rankcurve_store_retries"]) == (1, 1)
+        assert meter.read_connections("common read") == (0, 0, POSTGRES_LIMITS.reader_connections)
+        assert max(meter.values["rankcurve_store_connections_lent common read"]) == 1
         await store.close()
 
 

@@ -1,0 +1,31 @@
+"""The port to which storage and jobs report what operators watch.
+
+A call names a family of metrics, such as "rankcurve_refresh_failures", and gives the values of its labels in the
+family's order. The service declares the families and says what each one means. Every label has few values, which come
+from the code or the settings.
+"""
+
+
+class Meter:
+    """Receives reports, often in the middle of work, so a call may take at most a microsecond. This class ignores all.
+
+    Only the event loop calls these methods, except `add_from_any_thread`.
+    """
+
+    def add(self, name: str, amount: float = 1, *labels: str) -> None:
+        """Add to a counter. An amount of 0 makes the counter appear before its first event."""
+
+    def add_from_any_thread(self, name: str, amount: float = 1, *labels: str) -> None:
+        """Add to a counter that other threads add to. All must use this method, which takes a lock."""
+
+    def set(self, name: str, value: float, *labels: str) -> None:
+        """Set a gauge."""
+
+    def clear(self, name: str) -> None:
+        """Stop reporting the gauges of a family in this process, because another process reports them now."""
+
+    def observe(self, name: str, value: float, *labels: str) -> None:
+        """Count a value of a histogram or summary."""
+
+
+NO_METER = Meter()
