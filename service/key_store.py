@@ -1,18 +1,13 @@
 """List, create and revoke the API keys in a store.
 
-The service uses `StoreKeys` on its own store. The command line uses `open_keys` on a store that no service has open,
-for instance to create the first key.
+The service uses `StoreKeys` on its own store. The command line uses it on a store that no service has open, for
+instance to create the first key.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 
-from config import Settings
 from service.contract.keys import Role, make_api_key
-from service.stores import open_store
-from service.telemetry.logs import logging_to_stderr
 from storage.boards.api_keys import StoredKey, add_key, list_keys, page_keys, revoke_key
-from storage.schema.creation import prepare_store
 from storage.store import Store
 
 
@@ -53,19 +48,3 @@ class StoreKeys:
             OpsKeyNeededError: see `revoke_key`.
         """
         await self._store.write(lambda: revoke_key(id, now_us=self._now_us(), keep_ops=self._keep_ops))
-
-
-@asynccontextmanager
-async def open_keys(settings: Settings, *, now_us: Callable[[], int]) -> AsyncIterator[StoreKeys]:
-    """Open the store of the settings and provide its keys. At the end, close the store.
-
-    Raises:
-        StoreLockedError: a service owns the store.
-    """
-    with logging_to_stderr():
-        store = await open_store(settings)
-        try:
-            await prepare_store(store)
-            yield StoreKeys(store, keys_max=settings.keys_max, now_us=now_us)
-        finally:
-            await store.close()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from config import Settings
+from service.commands.operating.own_store import run_on_store
 from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
-from service.commands.target import BoardArgument, fail
-from storage.errors import StorageError, StoreLockedError
+from service.commands.target import BoardArgument
 
 if TYPE_CHECKING:
     from jobs.boards.move import BeginCopy, MoveCounts
@@ -53,9 +53,7 @@ def move(
     from storage.entries.board_copy import begin_copy
 
     settings = read_settings({"store": store, "create_store": False}, assignments, config)
-    done, seconds = _run(settings, board, lambda _store: partial(begin_copy, target=partition))
-    typer.echo(f"{board} is in partition {partition}: {_describe(done)} in {seconds:.1f} s")
-    typer.echo(f"posts to it waited for at most {done.waited_s:.3f} s")
+    _run(settings, board, lambda _store: partial(begin_copy, target=partition), f"is in partition {partition}")
 
 
 def split(
@@ -85,50 +83,39 @@ def split(
         boards_max = settings.catalog_boards_max
         return partial(begin_split, segments=segments, boards_max=boards_max, own_tables_max=own_tables_max)
 
-    done, seconds = _run(settings, board, begin)
-    typer.echo(f"{board} has {segments} segments: {_describe(done)} in {seconds:.1f} s")
-    typer.echo(f"posts to it waited for at most {done.waited_s:.3f} s")
+    _run(settings, board, begin, f"has {segments} segments")
 
 
-def _run(settings: Settings, board: str, begin: Callable[[Store], BeginCopy]) -> tuple[MoveCounts, float]:
-    """Return the counts of a move, and the seconds that it took. End the command if the move fails."""
+def _run(settings: Settings, board: str, begin: Callable[[Store], BeginCopy], where: str) -> None:
+    """Move a board's rows, and print what was done. `begin` makes the program that begins the copy.
+
+    End the command if the move fails.
+    """
     settings = settings.model_copy(update={"lock_timeout_s": min(settings.lock_timeout_s, LOCK_TIMEOUT_S_MAX)})
     begun_s = time.perf_counter()
-    try:
-        done = asyncio.run(move_on_store(settings, board, begin))
-    except StoreLockedError as error:
-        fail(f"stop the service first, because the command opens the store itself: {error.detail}")
-    except StorageError as error:
-        fail(error.detail)
-    return done, time.perf_counter() - begun_s
 
+    async def work(store: Store) -> MoveCounts:
+        # Imported here: the other commands need no driver.
+        from jobs.boards.move import BoardMove
+        from service.wiring import make_work_leases
+        from storage.schema.creation import prepare_store
 
-async def move_on_store(settings: Settings, board_id: str, begin: Callable[[Store], BeginCopy]) -> MoveCounts:
-    """Move a board's rows. `begin` makes the program that begins the copy. Raises what `BoardMove.run` does."""
-    # Imported here: the other commands need no driver.
-    from jobs.boards.move import BoardMove
-    from service.stores import open_store
-    from service.telemetry.logs import logging_to_stderr
-    from service.wiring import make_work_leases
-    from storage.schema.creation import prepare_store
+        await prepare_store(store)
+        move = BoardMove(
+            store,
+            make_work_leases(settings),
+            board_id=board,
+            begin=begin(store),
+            holder=f"{socket.gethostname()}:{os.getpid()}",
+            monotonic=time.monotonic,
+            sleep=asyncio.sleep,
+            report=_Progress().show,
+        )
+        return await move.run()
 
-    with logging_to_stderr():
-        store = await open_store(settings)
-        try:
-            await prepare_store(store)
-            move = BoardMove(
-                store,
-                make_work_leases(settings),
-                board_id=board_id,
-                begin=begin(store),
-                holder=f"{socket.gethostname()}:{os.getpid()}",
-                monotonic=time.monotonic,
-                sleep=asyncio.sleep,
-                report=_Progress().show,
-            )
-            return await move.run()
-        finally:
-            await store.close()
+    done = run_on_store(settings, work)
+    typer.echo(f"{board} {where}: {_describe(done)} in {time.perf_counter() - begun_s:.1f} s")
+    typer.echo(f"posts to it waited for at most {done.waited_s:.3f} s")
 
 
 class _Progress:

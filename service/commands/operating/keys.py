@@ -6,10 +6,8 @@ its text, and no command can show this text again.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
@@ -25,17 +23,19 @@ from rankcurve.client import PAGE_ENTRIES
 from rankcurve.paths import path_of
 
 from config import Settings
+from service.commands.operating.own_store import run_on_store
 from service.commands.settings import ConfigOption, StoreOption, read_settings
 from service.commands.tables import show_table
-from service.commands.target import SERVICE_OPTIONS, URL_VARIABLE, call_service, fail, take, with_options
-from storage.errors import StorageError, StoreLockedError
+from service.commands.target import SERVICE_OPTIONS, URL_VARIABLE, call_service, take, with_options
 
 if TYPE_CHECKING:
     from service.key_store import StoreKeys
+    from storage.store import Store
 
 KEYS_PATH = path_of("v1", "keys")
 LISTED_MAX = 1_000_000  # the largest value of the setting keys_max
 AWAY_HINT = f"name the service with --url or {URL_VARIABLE}; if none runs, name the store with --store"
+IF_LOCKED = "a service runs on this store; name the service with --url and --key"
 STORE_VARIABLES = ("RANKCURVE_STORE", "RANKCURVE_CONFIG")
 OPTIONS = (
     *SERVICE_OPTIONS,
@@ -118,7 +118,8 @@ def keys_command(function: Callable[..., Awaitable[None]], *, creates_store: boo
 
         if names_store(context):
             named = {"store": store, "create_store": None if creates_store else False}
-            run_on_store(read_settings(named, None, config), action)
+            settings = read_settings(named, None, config)
+            run_on_store(settings, partial(act_on_store, settings=settings, action=action), if_locked=IF_LOCKED)
         else:
             call_service(url, key, lambda client: action(ServiceKeys(client)), away_hint=AWAY_HINT)
 
@@ -140,27 +141,14 @@ def names_store(context: typer.Context) -> bool:
     return on_store or (named_by_environment and not on_service)
 
 
-def run_on_store(settings: Settings, action: Action) -> None:
-    """Run `action` on the keys of the settings' store. If that fails, print one line and exit with code 1."""
-
-    async def session() -> None:
-        async with open_store_keys(settings) as keys:
-            await action(keys)
-
-    try:
-        asyncio.run(session())
-    except StoreLockedError as error:
-        fail(f"a service runs on this store; name the service with --url and --key: {error.detail}")
-    except StorageError as error:
-        fail(error.detail)
-
-
-def open_store_keys(settings: Settings) -> AbstractAsyncContextManager[StoreKeys]:
-    """Provide the keys of the settings' store. Raises StoreLockedError if a service owns the store."""
-    from service.key_store import open_keys  # imported here: the other commands need no driver
+async def act_on_store(store: Store, *, settings: Settings, action: Action) -> None:
+    """Run `action` on the keys of an opened store."""
+    from service.key_store import StoreKeys  # imported here: the other commands need no driver
     from service.wiring import now_us
+    from storage.schema.creation import prepare_store
 
-    return open_keys(settings, now_us=now_us)
+    await prepare_store(store)
+    await action(StoreKeys(store, keys_max=settings.keys_max, now_us=now_us))
 
 
 @keys_app.command("create")

@@ -5,26 +5,25 @@ The commands open the store itself, without a service. Services may run on the s
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from config import Settings
 from config.masking import masked
 from service.commands.operating.board_moves import move
+from service.commands.operating.own_store import run_on_store
 from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
 from service.commands.tables import show_records
 from service.commands.target import JsonOption, fail
-from storage.errors import StorageError, StoreExistsError, StoreLockedError, TooManyPartitionsError
+from storage.errors import StoreExistsError, TooManyPartitionsError
 from storage.store import CONTROL, PartitionSize
 
 if TYPE_CHECKING:
     from storage.store import Store
 
-T = TypeVar("T")
 PartitionsOption = Annotated[
     int,
     typer.Option("--partitions", metavar="N", min=1, max=64, help="Number of partitions, each with its own schema."),
@@ -59,7 +58,7 @@ def init(
     settings = read_settings({"store": store, "create_store": True}, assignments, config)
     if partitions > 1 or citus:
         refuse_one_file(settings)
-    run_on_store(create_store(settings, partitions, citus=citus))
+    run_on_store(settings, partial(create_store, partitions=partitions, citus=citus, name=masked(settings.store)))
 
 
 partition_app.command("move")(move)
@@ -70,7 +69,7 @@ def add(store: StoreOption = None, config: ConfigOption = None, assignments: Set
     """Add a partition to the store and print its number. The boards that exist stay where they are."""
     settings = read_settings({"store": store}, assignments, config)
     refuse_one_file(settings)
-    run_on_store(add_partition(settings))
+    run_on_store(settings, add_partition)
 
 
 @partition_app.command("list")
@@ -82,7 +81,7 @@ def list_partitions(
     The figures of a partition that does not answer are left out.
     """
     settings = read_settings({"store": store, "create_store": False}, assignments, config)
-    records = run_on_store(read_partitions(settings))
+    records = run_on_store(settings, read_partitions)
     columns = {name: name for name in ("partition", "schema", "node", "boards", "entries", "bytes")}
     show_records(records, columns, as_json=as_json, numeric=("boards", "entries", "bytes"))
 
@@ -95,84 +94,56 @@ def refuse_one_file(settings: Settings) -> None:
         fail(f"{settings.store}: a SQLite file has one partition; several need a PostgreSQL store", code=2)
 
 
-def run_on_store(work: Coroutine[Any, Any, T]) -> T:
-    """Run the work of a command on the store. If that fails, print one line and exit with code 1."""
-    try:
-        return asyncio.run(work)
-    except StoreLockedError as error:
-        fail(f"stop the service first, because the command opens the store itself: {error.detail}")
-    except StorageError as error:
-        fail(error.detail)
-
-
-@contextlib.asynccontextmanager
-async def opened_store(settings: Settings) -> AsyncIterator[Store]:
-    from service.stores import open_store
-    from service.telemetry.logs import logging_to_stderr
-
-    with logging_to_stderr():
-        store = await open_store(settings)
-        try:
-            yield store
-        finally:
-            await store.close()
-
-
-async def create_store(settings: Settings, partitions: int, *, citus: bool) -> None:
+async def create_store(store: Store, *, partitions: int, citus: bool, name: str) -> None:
     from storage.engines.postgres import PostgresStore
     from storage.schema.creation import create_schema
 
-    async with opened_store(settings) as store:
-        try:
-            if isinstance(store, PostgresStore) and (partitions > 1 or citus):
-                if citus and not await store.has_citus():
-                    fail("the database has no extension citus: run CREATE EXTENSION citus in it first")
-                await store.create_apart(partitions, distributed=citus)
-            else:
-                await store.write(lambda: create_schema(store.dialect, if_missing=False))
-        except StoreExistsError:
-            fail(f"{masked(settings.store)}: there is already a store, and nothing was changed")
-        made = (await store.size()).partitions
-    count = "1 partition" if partitions == 1 else f"{partitions} partitions"
-    typer.echo(f"created {masked(settings.store)} with {count}")
-    for each in made:
+    try:
+        if isinstance(store, PostgresStore) and (partitions > 1 or citus):
+            if citus and not await store.has_citus():
+                fail("the database has no extension citus: run CREATE EXTENSION citus in it first")
+            await store.create_apart(partitions, distributed=citus)
+        else:
+            await store.write(lambda: create_schema(store.dialect, if_missing=False))
+    except StoreExistsError:
+        fail(f"{name}: there is already a store, and nothing was changed")
+    typer.echo(f"created {name} with {'1 partition' if partitions == 1 else f'{partitions} partitions'}")
+    for each in (await store.size()).partitions:
         if each.schema is not None:
             typer.echo(f"{name_partition(each.number)}: schema {each.schema}{_on_node(each)}")
 
 
-async def add_partition(settings: Settings) -> None:
+async def add_partition(store: Store) -> None:
     from storage.engines.postgres import PostgresStore
     from storage.entries.hidden_owners import hidden_statements
     from storage.schema.creation import PARTITIONS_MAX, find_salt
 
-    async with opened_store(settings) as store:
-        assert isinstance(store, PostgresStore)
-        await store.read(find_salt)  # this refuses a store of another version
-        try:
-            number = await store.add_partition(hidden_statements.copy_marks)
-        except TooManyPartitionsError:
-            fail(f"the store has {PARTITIONS_MAX} partitions, and cannot have more")
-        added = next(each for each in (await store.size()).partitions if each.number == number)
+    assert isinstance(store, PostgresStore)
+    await store.read(find_salt)  # this refuses a store of another version
+    try:
+        number = await store.add_partition(hidden_statements.copy_marks)
+    except TooManyPartitionsError:
+        fail(f"the store has {PARTITIONS_MAX} partitions, and cannot have more")
+    added = next(each for each in (await store.size()).partitions if each.number == number)
     typer.echo(f"partition {number}: schema {added.schema}{_on_node(added)}")
 
 
-async def read_partitions(settings: Settings) -> list[dict[str, object]]:
+async def read_partitions(store: Store) -> list[dict[str, object]]:
     from storage.errors import StoreBusyError
     from storage.reads.partition_figures import read_partition_figures
     from storage.schema.creation import find_salt
 
+    await store.read(find_salt)  # this refuses a store of another version
     records: list[dict[str, object]] = []
-    async with opened_store(settings) as store:
-        await store.read(find_salt)  # this refuses a store of another version
-        for number, size_bytes, schema, node in (await store.size()).partitions:
-            record: dict[str, object] = {
-                "partition": name_partition(number), "schema": schema, "node": node, "bytes": size_bytes,
-            }  # fmt: skip
-            if number != CONTROL:
-                with contextlib.suppress(StoreBusyError):  # the server that holds this partition is away
-                    found = await store.at(number).read(read_partition_figures, heavy=True)
-                    record |= {"boards": found.boards, "entries": found.entries}
-            records.append(record)
+    for number, size_bytes, schema, node in (await store.size()).partitions:
+        record: dict[str, object] = {
+            "partition": name_partition(number), "schema": schema, "node": node, "bytes": size_bytes,
+        }  # fmt: skip
+        if number != CONTROL:
+            with contextlib.suppress(StoreBusyError):  # the server that holds this partition is away
+                found = await store.at(number).read(read_partition_figures, heavy=True)
+                record |= {"boards": found.boards, "entries": found.entries}
+        records.append(record)
     return records
 
 

@@ -9,21 +9,21 @@ has ended.
 
 from __future__ import annotations
 
-import asyncio
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from config import Settings
+from service.commands.operating.own_store import run_on_store
 from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
 from service.commands.target import BoardArgument, fail
 from storage.errors import NothingReplayedError, StorageError, StoreLockedError
 
 if TYPE_CHECKING:
     from storage.entries.rebuild import RebuildCounts
-    from storage.store import Program
+    from storage.store import Program, Store
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, show_default=False)]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Move an existing store aside, to *.replaced.")]
@@ -113,12 +113,7 @@ def rebuild(
     """
     settings = read_settings({"store": store, "create_store": False}, None, config)
     begun_s = time.perf_counter()
-    try:
-        done = asyncio.run(rebuild_on_store(settings, board, since))
-    except StoreLockedError as error:
-        fail(f"stop the service first, because the command opens the store itself: {error.detail}")
-    except StorageError as error:
-        fail(error.detail)
+    done = run_on_store(settings, partial(rebuild_on_store, board_id=board, since=since))
     seconds = time.perf_counter() - begun_s
     typer.echo(f"{board}: {done.entries_before:,} entries before, {done.entries:,} now, {done.hidden_entries:,} hidden")
     typer.echo(f"{done.rows:,} posts read in {seconds:.1f} s, {done.rows / seconds:,.0f} a second")
@@ -126,21 +121,18 @@ def rebuild(
         typer.echo(f"{done.duplicates:,} left out as duplicates, {done.rejected:,} would leave the range of a column")
 
 
-async def rebuild_on_store(settings: Settings, board_id: str, since: str | None) -> RebuildCounts:
+async def rebuild_on_store(store: Store, *, board_id: str, since: str | None) -> RebuildCounts:
     """Rebuild the rows of a board from the journal.
 
     The rebuild begins at the `seq` of the journal, or, if it is None, where the board was created or last reset.
 
     Raises:
         BadCursorError: `since` is no `seq` of this store's journal.
-        StoreLockedError: a service owns the store.
         UnknownBoardError, JournalIncompleteError, NothingReplayedError, SpecConflictError: the board can't be
             rebuilt, and nothing was changed.
     """
     # Imported here: the other commands need no driver.
     from service.contract.cursors import CursorCodec
-    from service.stores import open_store
-    from service.telemetry.logs import logging_to_stderr
     from service.views.posts.posts import hash_post
     from service.wiring import now_us
     from storage.entries.rebuild import rebuild_board
@@ -148,24 +140,19 @@ async def rebuild_on_store(settings: Settings, board_id: str, since: str | None)
     from storage.posting.replay import replay_board
     from storage.schema.creation import prepare_store
 
-    with logging_to_stderr():
-        store = await open_store(settings)
-        try:
-            salt = await prepare_store(store)
-            post_ids, cursors = PostIds(salt), CursorCodec(salt)
-            numbers = None if since is None else cursors.decode_numbers(int(since) if since.isdecimal() else since)
+    salt = await prepare_store(store)
+    post_ids, cursors = PostIds(salt), CursorCodec(salt)
+    numbers = None if since is None else cursors.decode_numbers(int(since) if since.isdecimal() else since)
 
-            def program() -> Program[RebuildCounts]:
-                if numbers is None:
-                    return rebuild_board(board_id=board_id)
-                return replay_board(post_ids, hash_post, board_id=board_id, since=numbers, now_us=now_us())
+    def program() -> Program[RebuildCounts]:
+        if numbers is None:
+            return rebuild_board(board_id=board_id)
+        return replay_board(post_ids, hash_post, board_id=board_id, since=numbers, now_us=now_us())
 
-            try:
-                return await store.write(program)
-            except NothingReplayedError as error:
-                if error.earlier is None:
-                    raise
-                first = cursors.encode_numbers(error.earlier)
-                raise NothingReplayedError(f"{error.detail}; earlier posts begin at --since {first}") from error
-        finally:
-            await store.close()
+    try:
+        return await store.write(program)
+    except NothingReplayedError as error:
+        if error.earlier is None:
+            raise
+        first = cursors.encode_numbers(error.earlier)
+        raise NothingReplayedError(f"{error.detail}; earlier posts begin at --since {first}") from error

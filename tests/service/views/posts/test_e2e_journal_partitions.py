@@ -12,6 +12,7 @@ from msgspec import structs
 from config import Settings
 from querybuilder import col, delete, param, update
 from service.commands.operating.stores import rebuild_on_store
+from service.stores import open_store
 from storage.boards.row_tables import create_row_table, layout_of
 from storage.boards.totals import store_states
 from storage.engines.postgres import PostgresStore
@@ -183,7 +184,9 @@ async def test_a_deleted_board_is_rebuilt_from_the_partition_that_it_had(apart: 
     await apart.board("new", {"name": "xp"})  # takes the free place
     await apart.board("c", {"name": "xp", "merge": "sum"})
     assert (await find_board(apart, "c")).partition != old.partition
-    done = await rebuild_on_store(Settings(store=store_url), "c", first)
+    store = await open_store(Settings(store=store_url))
+    done = await rebuild_on_store(store, board_id="c", since=first)
+    await store.close()
     assert (done.replayed, done.entries) == (2, 2)
     entries = (await apart.get("/v1/leaderboards/c/rankings/xp"))["entries"]
     assert {(entry["owner"], entry["value"]) for entry in entries} == {("ada", 5), ("bob", 5)}

@@ -1,0 +1,47 @@
+"""Runs the work of a command on the store itself, without a service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from config import Settings
+from service.commands.target import fail
+from storage.errors import StorageError, StoreLockedError
+
+if TYPE_CHECKING:
+    from storage.store import Store
+
+T = TypeVar("T")
+
+
+def run_on_store(
+    settings: Settings,
+    work: Callable[[Store], Awaitable[T]],
+    *,
+    if_locked: str = "stop the service first, because the command opens the store itself",
+) -> T:
+    """Open the store of the settings, run `work` on it, and close it.
+
+    If that fails, print one line and exit with code 1. `if_locked` says what to do if a service owns the store.
+    """
+
+    async def session() -> T:
+        # Imported here: the other commands need no driver.
+        from service.stores import open_store
+        from service.telemetry.logs import logging_to_stderr
+
+        with logging_to_stderr():
+            store = await open_store(settings)
+            try:
+                return await work(store)
+            finally:
+                await store.close()
+
+    try:
+        return asyncio.run(session())
+    except StoreLockedError as error:
+        fail(f"{if_locked}: {error.detail}")
+    except StorageError as error:
+        fail(error.detail)
