@@ -43,7 +43,7 @@ _BY_NAME: Mapping[str, tuple[Any, ...]] = {
     "period": ("week",),
     "pointer": ("/posts/0/stats/xp",),
     "pool_id": ("servers",),
-    "post_id": ("match-17/ada",),
+    "post_id": ("match-17",),
     "prefix": ("ga",),
     "prev": (None,),
     "region": ("eu",),
@@ -87,10 +87,10 @@ _BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single 
                    "key": "rk_3f9a0c71de_…"},
     "CurveAnswer": {"certificate": 0.004, "knots": _KNOTS, "errors": [0, 3], "method": "skip"},
     "FacetValue": {"value": "fox", "board": "arena:2026-W47:clan=fox"},
-    "FacetedPostBody": {"stats": {"xp": 25}, "post_id": "match-17/ada", "facets": {"clan": "fox"}},
+    "FacetedPostBody": {"stats": {"xp": 25}, "post_id": "match-17", "facets": {"clan": "fox"}},
     "FamilyAnswer": {"id": "arena", "facets": [[], ["clan"]]},
     "FamilyBoardAnswer": {"board": "arena:2026-W47", "previous": "arena:2026-W46", "archived": False},
-    "FanPostBody": {"stats": {"xp": 25}, "post_id": "match-17/ada"},
+    "FanPostBody": {"stats": {"xp": 25}, "post_id": "match-17"},
     "Health": {"status": "ok"},
     "JolokiaAnswer": {"status": 200, "timestamp": 1763632800, "request": {"type": "version"}},
     "KeyAnswer": {"id": "3f9a0c71de", "name": "match server", "role": "writer", "revoked_at": None},
@@ -101,7 +101,7 @@ _BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single 
     "PeriodAnswer": {"name": "week", "starts_at": "2026-11-15T23:00:00.000000Z",
                      "ends_at": "2026-11-22T23:00:00.000000Z", "closed": False},
     "PoolAnswer": {"lanes": 8},
-    "PostBody": {"stats": {"xp": 25}, "post_id": "match-17/ada"},
+    "PostBody": {"stats": {"xp": 25}, "post_id": "match-17"},
     "PostKey": {"name": "operator", "role": "ops"},
     "PostResult": {"updated_at": _TIME, "stats": {"xp": 600}},
     "PredictorAnswer": {"exact_top": 1000, "refresh_seconds": 300},
@@ -122,6 +122,7 @@ SHOWN_PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "getFamilyBoard": ("facets",),
     "getRankingPage": ("limit",),
     "getValues": ("ranks",),
+    "getPostState": ("owner",),
 }
 FOREIGN_REQUEST = {"type": "version"}  # the example of a body whose form another protocol (Jolokia's) defines
 _KINDS: Mapping[str, type | tuple[type, ...]] = {

@@ -22,6 +22,7 @@ from service.contract.responses.boards import (
     Page,
     PostResults,
     PostState,
+    PostStates,
     QueueAnswer,
     RefreshAnswer,
     Values,
@@ -37,6 +38,7 @@ from service.views.owners import owner_admin, owners, positions, profiles
 from service.views.posts import family_posts, journal, posts, queue, stream
 from service.views.rankings import around, curves, rankings
 from service.views.retry_on_change import retry_on_change
+from storage.queue.outcomes import POSTS_LISTED_MAX
 
 _BOARD = "/v1/leaderboards/{board}"
 _OWNER = _BOARD + "/entries/{owner}"
@@ -186,9 +188,11 @@ _FAMILIES = [
 
 _OTHERS = [
     Route("GET", _BOARD + "/posts/{post_id}", posts.get_post_state, Role.WRITER, "post_state", operation="getPostState",
-        summary="What became of a post", tag="Posting", response=PostState, problems=("unknown_board", "unknown_post"),
-        description="Only a post with an id can be looked up, as long as the id is remembered. `pending` means that it"
-        " waits in the queue."),
+        summary="What became of a post", tag="Posting", query=queries.PostStateQuery, response=(PostState, PostStates),
+        problems=("unknown_board", "unknown_post"),
+        description="Only a post with an id can be looked up, as long as the id is remembered. An id belongs to an"
+        " owner: with `owner`, the answer is about that owner's post. Without it, the answer lists the posts of all"
+        f" owners with the id, at most {POSTS_LISTED_MAX}. `pending` means that a post waits in the queue."),
     Route("GET", "/v1/queue", queue.show_queue, Role.OPS, "queue", operation="getQueue",
         summary="The posts that wait in the ingest queue, and its workers", tag="Posting", response=QueueAnswer),
     Route("GET", "/v1/leaderboards", boards.get_boards, Role.READER, "boards",

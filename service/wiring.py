@@ -225,7 +225,7 @@ async def _open_posting(
             by, boards, settings, meter, siblings=siblings, now_us=clock, monotonic=monotonic, rng=random.Random()
         )
 
-    writer = Writers(store, make_writer, catalog.find_known)
+    writer = Writers(store, make_writer)
     stack.push_async_callback(writer.close)
     shards = await store.read(ingest_queue.count_shards)
     if not shards:

@@ -54,7 +54,7 @@ class ValueOutOfRangeError(PostError):
 
 
 class PostIdConflictError(PostError):
-    """The post id was used before with another owner, stats, facets or `at`; a retry repeats the post unchanged."""
+    """The owner used the post id before with other stats, facets or `at`; a retry repeats the post unchanged."""
 
 
 class AtInFutureError(PostError):

@@ -99,7 +99,7 @@ CODES: dict[str, ProblemCode] = {
         "Send the request again on a new connection."),
     "spec_conflict": ProblemCode(409, "The change would reinterpret stored values",
         "Keep the specification as it is, or create another leaderboard. `errors` names the member."),
-    "post_id_conflict": ProblemCode(409, "The post id was used for another post",
+    "post_id_conflict": ProblemCode(409, "The post id was used for another post of this owner",
         "Use a new `post_id` for a new post. A retry repeats its post unchanged."),
     "family_board": ProblemCode(409, "The leaderboard belongs to a family and changes only with the family",
         "Post to the family, or change the family."),

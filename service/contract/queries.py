@@ -75,6 +75,12 @@ class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Literal["direct", "queued"] = "direct"
 
 
+class PostStateQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks for the state of an owner's post, or of every post with the id if `owner` is missing."""
+
+    owner: OwnerName | None = None
+
+
 class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: _Limit | None = None
     cursor: _Cursor | None = None

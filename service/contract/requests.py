@@ -76,7 +76,7 @@ OwnerName = Annotated[
 PostId = Annotated[
     str,
     Meta(
-        description="A retry with the same id is never applied twice. NUL is refused.",
+        description="A retry with the same id and owner is never applied twice. NUL is refused.",
         extra_json_schema={"minLength": 1, "maxLength": POST_ID_CHARS_MAX, "pattern": NO_NUL_PATTERN},
     ),
 ]

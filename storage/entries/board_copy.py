@@ -207,7 +207,7 @@ class BoardCopy:
             yield from in_partition(target.partition, table.write_rows(theirs))
 
     def write_post_ids(self, rows: Rows) -> Program[None]:
-        """Copy post ids to every target, because they do not name the owner."""
+        """Copy post ids to every target, because the hash of an owner does not tell the owner's segment."""
         for target in self.targets:
             theirs = rows if target.key == self.board.key else [_rename_post_id(row, target.key) for row in rows]
             yield from in_partition(target.partition, self.post_ids.write_rows(theirs))

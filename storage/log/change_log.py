@@ -12,7 +12,9 @@ The most important rule: whoever holds the counter waits only for the totals of 
 transactions could wait for each other, so write everything else first.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from querybuilder import (
@@ -66,6 +68,7 @@ class Logged(NamedTuple):
 
 
 _ASKED = "b"
+PROBES_MAX = 4_096  # positions of which one statement of a search by time reads the time
 LATEST_ROWS = 100  # bundles that a look for recent changes reads at once; commits overtake fewer ones than that
 POSITION = col("position")
 BUNDLE_COLUMNS = tuple(map(col, ("position", "board_key", "owners", "cells", "changes")))
@@ -137,6 +140,8 @@ class ChangeLog:
         latest = select(POSITION, col("updated_at"), col("changes")).from_(CHANGE_LOG).order_by(desc(POSITION))
         latest = latest.where(col("board_key").eq(param("key")), POSITION.lt(param("before")))
         self._latest = latest.limit(param("limit")).packed().prepared()
+        times = select(POSITION, col("updated_at")).from_(CHANGE_LOG).where(POSITION.in_(param("positions")))
+        self._times = times.packed().prepared()
         self._delete = delete(CHANGE_LOG).where(POSITION.lt(param("boundary"))).prepared()
 
     def append_changes(self, changes: Iterable[NewChange], *, now_us: int) -> Program[Logged]:
@@ -182,6 +187,26 @@ class ChangeLog:
             return []
         rows = yield (self._between if boards is None else self._between_of_boards).bind(**bound, limit=wanted)
         return [Bundle(*row) for row in rows]
+
+    def find_positions(self, times_us: Sequence[int]) -> Program[list[int]]:
+        """Return for each time the first position that was logged then or later.
+
+        The clocks of writers differ, so a result is only exact to within that difference.
+        """
+        begin, end = (yield from self.find_pruned_position()), (yield from self.take_mark())
+        spans = [(begin, end)] * len(times_us)
+        while any(first < last for first, last in spans):
+            probed = [range(first, last, (last - first) * len(spans) // PROBES_MAX + 1) for first, last in spans]
+            rows = yield self._times.bind(positions=sorted(set(chain(*probed))))
+            logged: dict[int, int] = {int(position): int(at_us) for position, at_us in rows}
+            for index, (at_us, positions) in enumerate(zip(times_us, probed, strict=True)):
+                earlier = bisect_left(positions, at_us, key=lambda position: logged.get(position, 0))
+                first, last = spans[index]
+                spans[index] = (
+                    positions[earlier - 1] + 1 if earlier else first,
+                    positions[earlier] if earlier < len(positions) else last,
+                )
+        return [first for first, _ in spans]
 
     def has_changes_between(self, done: int, until: int) -> Program[bool]:
         rows = yield self._any_between.bind(mark=done, until=until)

@@ -30,6 +30,7 @@ from .log_record import ChangeKind, ChangeRecord, decode_records, record_of_dele
 from .owner_index import PositionRange, may_hold, owner_blocks
 
 _LAST_BUNDLES = 100  # how many of a deleted board's newest bundles are searched for its deletion
+_APART_US = 30_000_000  # neighbours in the log may have times that differ by this much, since clocks differ
 _BUNDLES = 64  # bundles of an owner that are read at a time
 _DELETED_A_STATEMENT = 1_000  # deleted boards that one statement logs, each with its spec
 # A number of each partition, in their order. A partition that is left out has the number 0.
@@ -130,6 +131,9 @@ class Journal:
         ends = select(col("board_key"), col("posts")).from_(CHANGE_LOG).where(POSITION.ge(param("position")))
         ends = ends.where(col("owners").eq(param("nobody")), contains_text(col("posts"), param("named", TEXT)))
         self._deleted = ends.packed().prepared()
+        near = (POSITION.ge(param("first")), POSITION.lt(param("beyond")), col("updated_at").eq(param("at_us")))
+        with_id = bundles.where(of_boards, *near, contains_text(col("posts"), param("named", TEXT)))
+        self._with_id = with_id.packed().prepared()
 
     def _ordered(self, rows: Select, *, newest_first: bool = False) -> Select:
         return rows.order_by((desc if newest_first else asc)(POSITION)).limit(param("limit")).packed()
@@ -305,6 +309,18 @@ class Journal:
         named = f'"{board_id}'  # a segment's deletion has its number after the id
         rows = yield self._deleted.bind(position=position_of(since), nobody=owners_text([""]), named=named)
         return {key: board for key, board in _find_deletions(rows).items() if board.id == board_id}
+
+    def find_owners(self, post_id: str, board_keys: Sequence[int], times_us: Iterable[int]) -> Program[set[str]]:
+        """Return whose posts with an id a partition logged at these times, as far as it still knows the owners."""
+        owners: set[str] = set()
+        named, times = msgspec.json.encode(post_id).decode(), sorted(set(times_us))
+        bounds = yield from change_log.find_positions([at + off for at in times for off in (-_APART_US, _APART_US)])
+        for at_us, first, beyond in zip(times, bounds[::2], bounds[1::2], strict=True):
+            bound = {"boards": board_keys, "first": first, "beyond": beyond, "at_us": at_us, "named": named}
+            changes = (change for row in (yield self._with_id.bind(**bound)) for change in changes_of(row))
+            posts = (change for change in changes if change.record is not None and change.record.post_id == post_id)
+            owners |= {change.owner for change in posts if change.owner is not None}
+        return owners
 
     def log_event(self, board: Board, kind: ChangeKind, now_us: int) -> Program[None]:
         """Log in the partition of a board that this transaction empties the board, or moves it to another partition.

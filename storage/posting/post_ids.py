@@ -1,8 +1,13 @@
 """Remembers post ids with their outcomes, in the transaction that applies the posts. A retry then gets the outcome.
 
-Ids are stored as keyed hashes of 128 bits, so rows stay short and hold no data of callers in plain text. An id is valid
-in one epoch of its board. Emptying a board begins a new epoch, which makes the board's ids void without writing to
-their rows. Void ids are pruned by age like all others.
+An id belongs to a board, or to a family, and to the owner of the post. It is stored as a key that joins a keyed hash of
+the id and a keyed hash of the owner:
+
+    [epoch.] 16 hex digits of the id, 16 hex digits of the owner
+
+So rows stay short and hold no data of callers in plain text, and all owners of an id are neighbours. An id is valid in
+one epoch of its board. Emptying a board begins a new epoch, which makes the board's ids void without writing to their
+rows. Void ids are pruned by age like all others.
 """
 
 import hashlib
@@ -14,6 +19,8 @@ import msgspec
 from querybuilder import (
     INTEGER,
     TEXT,
+    Condition,
+    Term,
     all_of,
     asc,
     col,
@@ -33,15 +40,39 @@ from storage.schema.placement import TABLES
 from storage.schema.tables import POST_IDS, TOTALS
 from storage.store import Program, Row, in_partition
 
+_HASH_BYTES = 8  # of an id, and of an owner
+_ABOVE_HEX = "g"  # sorts after every hexadecimal digit
+
 
 class PostIds:
-    """Hashes post ids with the salt of a store."""
+    """Hashes post ids and owners with the salt of a store."""
 
     def __init__(self, salt: str) -> None:
-        self._salt = bytes.fromhex(salt)
+        key = bytes.fromhex(salt)
+        # Copying a keyed hash is faster than making one.
+        self._of_id = hashlib.blake2b(digest_size=_HASH_BYTES, key=key, person=b"post id")
+        self._of_owner = hashlib.blake2b(digest_size=_HASH_BYTES, key=key, person=b"owner")
 
-    def hash_post_id(self, post_id: str) -> str:
-        return hashlib.blake2b(post_id.encode(), digest_size=16, key=self._salt).hexdigest()
+    def hash_post_id(self, post_id: str, owner: str) -> str:
+        """Return the key of an owner's post, which begins with the hash of its id."""
+        of_owner = self._of_owner.copy()
+        of_owner.update(owner.encode())
+        return self.hash_id(post_id) + of_owner.hexdigest()
+
+    def hash_id(self, post_id: str) -> str:
+        of_id = self._of_id.copy()
+        of_id.update(post_id.encode())
+        return of_id.hexdigest()
+
+
+def range_of(begin: str) -> dict[str, str]:
+    """Return the bounds, for `in_range`, of the keys that begin with this text."""
+    return {"first": begin, "beyond": begin + _ABOVE_HEX}
+
+
+def in_range(column: Term) -> tuple[Condition, Condition]:
+    """Return the conditions that the keys in a column are within the bounds of `range_of`."""
+    return column.ge(param("first", TEXT)), column.lt(param("beyond", TEXT))
 
 
 class RememberedPost(msgspec.Struct):
@@ -80,11 +111,27 @@ def find_in_family(family_key: int, hashes: Collection[str]) -> Program[dict[str
     return {row[0]: _decode(family_key, row[0], row) for row in found}
 
 
-def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], now_us: int) -> Program[None]:
-    """Store post ids. `epochs`: the current epochs of the boards among their keys."""
+def list_keys(key: int, epoch: int | None, begin: str, limit: int) -> Program[list[tuple[RememberedPost, int]]]:
+    """Return the first posts whose keys begin with this text, each with the time at which it was remembered.
+
+    `epoch`: None if `key` is that of a family; otherwise the epoch that the caller expects the board to have.
+    """
+    live = 1 if epoch is None else (yield from find_known(key, epoch, ()))[0]
+    epoch_text = _stored_hash("", live)
+    found = yield _LIST.bind(board_key=key, **range_of(epoch_text + begin), limit=limit)
+    return [(_decode(key, row[0].removeprefix(epoch_text), row), row[3]) for row in found]
+
+
+def remember_posts(
+    posts: Iterable[RememberedPost], epochs: Mapping[int, int], times_us: Iterable[int]
+) -> Program[None]:
+    """Store post ids. `epochs`: the current epochs of the boards among their keys. `times_us`: the time of each post.
+
+    The time must be that with which the transaction of the post logged it.
+    """
     rows = [
-        (post.key, _stored_hash(post.post_hash, epochs.get(post.key, 1)), post.fingerprint, _encode_parts(post), now_us)
-        for post in posts
+        (post.key, _stored_hash(post.post_hash, epochs.get(post.key, 1)), post.fingerprint, _encode_parts(post), at_us)
+        for post, at_us in zip(posts, times_us, strict=False)
     ]
     yield _REMEMBER.bind(rows=sorted(rows))
 
@@ -159,7 +206,7 @@ def _decode(key: int, post_hash: str, row: Row) -> RememberedPost:
 
 
 def _stored_hash(post_hash: str, epoch: int) -> str:
-    return post_hash if epoch == 1 else f"{post_hash}.{epoch}"
+    return post_hash if epoch == 1 else f"{epoch}.{post_hash}"
 
 
 _encode = msgspec.json.Encoder().encode
@@ -180,6 +227,15 @@ _FIND = _KNOWN.packed().prepared()
 _EPOCH = select(null(TEXT), null(TEXT), null(TEXT), whole_part(col("entries"), COLUMNS_LIMIT)).from_(TOTALS)
 _EPOCH = _EPOCH.where(col("board_key").eq(param("board_key")), col("column_index").eq(STATE))
 _FIND_WITH_EPOCH = union_all(_EPOCH, _KNOWN).packed().prepared()
+_LIST = (
+    select(*map(col, ("post_hash", "fingerprint", "outcome", "remembered_at")))
+    .from_(POST_IDS)
+    .where(col("board_key").eq(param("board_key")), *in_range(col("post_hash")))
+    .order_by(asc(col("post_hash")))
+    .limit(param("limit"))
+    .packed()
+    .prepared()
+)
 _REMEMBER = insert(POST_IDS).rows(param("rows"), **TABLES[POST_IDS].kinds).prepared()
 _TIMES = select(col("remembered_at")).from_(POST_IDS).where(col("remembered_at").lt(param("before_us")))
 _HORIZON = _TIMES.order_by(asc(col("remembered_at"))).limit(1).offset(param("rows_max")).prepared()

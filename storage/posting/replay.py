@@ -7,8 +7,8 @@ empty, so its rows lack what the earlier board held. Here every post is merged a
 with the same id.
 
 The most important rule: each post counts once. The board begins a new epoch, which makes its post ids void, and
-remembers the ids of the merged posts. Of two posts with the same id, the second is left out, and a retry is a
-duplicate.
+remembers the ids of the merged posts, with the times at which they were logged. Of two posts of an owner with the same
+id, the second is left out, and a retry is a duplicate.
 
 Resets and deletions of boards after the given number are ignored. A caller who gives a number before a reset or a
 deletion wants the posts before it too.
@@ -44,7 +44,7 @@ _POSTS = (ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.UNSEEN)
 
 
 def replay_board(
-    post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: Numbers, now_us: int
+    post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: Numbers
 ) -> Program[RebuildCounts]:
     """Rebuild the board's rows from the posts in the journal whose number is that of `since` or greater.
 
@@ -74,7 +74,7 @@ def replay_board(
     while not pages.ended:
         rows = yield from pages.read_next()
         done.rows += len(rows)
-        yield from replay.merge_page(rows, now_us)
+        yield from replay.merge_page(rows)
     if not done.replayed:
         raise NothingReplayedError(f"the journal has no post to {board_id!r} from there on")
     for partition, parts in by_partition(board.parts):
@@ -98,7 +98,7 @@ class _Replay:
         self._columns = {key: _column_map(board, entries.board) for key, board in boards.items()}
         self.owners: dict[str, OwnerRow] = {}
 
-    def merge_page(self, rows: Sequence[JournalRow], now_us: int) -> Program[None]:
+    def merge_page(self, rows: Sequence[JournalRow]) -> Program[None]:
         """Merge changes, except posts whose id was remembered before. Remember the ids of the merged posts."""
         by_part: dict[int, list[JournalRow]] = {}
         for row in rows:
@@ -106,15 +106,15 @@ class _Replay:
                 by_part.setdefault(self._board.part_of(row.owner).key, []).append(row)
         for part in self._board.parts:
             if part.key in by_part:
-                yield from in_partition(part.partition, self._merge_rows(part, by_part[part.key], now_us))
+                yield from in_partition(part.partition, self._merge_rows(part, by_part[part.key]))
 
-    def _merge_rows(self, part: Board, rows: Sequence[JournalRow], now_us: int) -> Program[None]:
-        posted = [row.record.post_id for row in rows if row.record is not None]
-        hashes = {self._post_ids.hash_post_id(post_id) for post_id in posted if post_id is not None}
+    def _merge_rows(self, part: Board, rows: Sequence[JournalRow]) -> Program[None]:
+        hashes = {post_hash for row in rows if (post_hash := self._hash_of(row)) is not None}
         known: set[str] = set()
         if hashes:
             known |= (yield from find_known(part.key, part.epoch, hashes))[1].keys()
         fresh: list[RememberedPost] = []
+        times_us: list[int] = []
         for row in rows:
             if row.owner is None or row.record is None:
                 continue
@@ -122,7 +122,7 @@ class _Replay:
                 self.owners[row.owner] = OwnerRow(0, None, False)
             if row.record.kind not in _POSTS:
                 continue
-            post_hash = None if row.record.post_id is None else self._post_ids.hash_post_id(row.record.post_id)
+            post_hash = self._hash_of(row)
             if post_hash in known:
                 self._done.duplicates += 1
                 continue
@@ -137,8 +137,14 @@ class _Replay:
                 known.add(post_hash)
                 fingerprint = self._fingerprint_of(row.owner, self._board, changes, row.record.at_us)
                 fresh.append(RememberedPost(part.key, post_hash, fingerprint, [outcome]))
+                times_us.append(row.logged_us)
         if fresh:
-            yield from remember_posts(fresh, {part.key: part.epoch}, now_us)
+            yield from remember_posts(fresh, {part.key: part.epoch}, times_us)
+
+    def _hash_of(self, row: JournalRow) -> str | None:
+        if row.record is None or row.record.post_id is None or row.owner is None:
+            return None
+        return self._post_ids.hash_post_id(row.record.post_id, row.owner)
 
     def _changes(self, board_key: int, posted: ChangeRecord) -> list[ColumnChange]:
         columns, changes = self._columns[board_key], []

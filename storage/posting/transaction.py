@@ -11,6 +11,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from operator import itemgetter
 
 import msgspec
@@ -341,7 +342,7 @@ class PostTransaction:
         fresh = [each for each in self._fresh if self._places[each.key] == partition]
         if fresh:
             epochs = {key: state.epoch for key, state in self._boards.items()}
-            yield from remember_posts(fresh, epochs, self._now_us)
+            yield from remember_posts(fresh, epochs, repeat(self._now_us))
 
     def _finish(self, partition: int, all_totals: Mapping[int, dict[int, int]]) -> Program[None]:
         """Log the changes of a partition and add to its totals."""

@@ -44,7 +44,7 @@ from storage.records import Board, Family, PartOutcome, Post
 from storage.store import Program, Store
 
 from .admission import DrainRate, WriteLimit
-from .segment_posts import SegmentPosts
+from .segment_posts import submit_to_segments
 from .transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from .waiting_posts import GATHER_TURNS, RequestQueue, WaitingRequest, WaitTimer, refuse_group
 
@@ -325,18 +325,9 @@ def _answer(group: Sequence[WaitingRequest], result: TransactionResult) -> None:
 class Writers:
     """Hands posts to the writer of their connection pool. A writer is started when it gets its first posts."""
 
-    def __init__(
-        self,
-        store: Store,
-        make: Callable[[Store, list[Writer]], Writer],
-        find_board: Callable[[str], Board | None] = lambda _: None,
-    ) -> None:
-        """Make the common writer. `make` makes a writer for a store and adds it to the others.
-
-        `find_board`: see `SegmentPosts`.
-        """
+    def __init__(self, store: Store, make: Callable[[Store, list[Writer]], Writer]) -> None:
+        """Make the common writer. `make` makes a writer for a store and adds it to the others."""
         self._store, self._make = store, make
-        self._segment_posts = SegmentPosts(store, find_board, self._submit_to)
         self._all: list[Writer] = []
         self._writers: dict[Store, Writer] = {}
         self._writer_of(store)
@@ -353,10 +344,10 @@ class Writers:
         return all(writer.alive for writer in self._all)
 
     def submit(self, posts: Sequence[Post]) -> Coroutine[Any, Any, list[list[PartOutcome]]]:
-        """Return the coroutine of `Writer.submit` of the writer for these posts, or of `SegmentPosts.submit`."""
+        """Return the coroutine of `Writer.submit` of the writer for these posts, or `submit_to_segments`."""
         boards = _boards_of(posts)
         if any(board.segment_of is not None for board in boards):
-            return self._segment_posts.submit(posts)
+            return submit_to_segments(self._store, posts, self._submit_to)
         stores = {self._store.for_board(board) for board in boards}
         return self._submit_to(stores.pop() if len(stores) == 1 else self._store, posts)
 

@@ -1,7 +1,11 @@
-"""The fate of a queued post: `find_post_fate` returns whether the post was applied, was rejected or still waits.
+"""The fates of posts: whether a post was applied, was rejected or still waits in the queue.
 
-The queue, the applied posts and the rejected posts are read in one snapshot. So a post that moves from the queue to a
-board meanwhile is always found. Only a post to boards on several servers can be missed, while the servers commit it.
+`find_post_fate` returns that of one owner's post, and `list_post_fates` those of all posts with an id. Both read the
+queue, the applied posts and the rejected posts in one snapshot. So a post that moves from the queue to a board
+meanwhile is always found. Only a post to boards on several servers can be missed, while the servers commit it.
+
+What is stored about a post holds a hash of its owner. The names in a list are those that the journal has, so an erasure
+removes them.
 
 The reason of each rejection is stored, because the sender got the answer "accepted" long before. Rejections are stored
 by board and post id, up to a maximum age and a maximum number, in the partition in which the post waited.
@@ -9,6 +13,7 @@ by board and post id, up to a maximum age and a maximum number, in the partition
 
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,9 +21,11 @@ from querybuilder import asc, col, delete, desc, insert, param, select
 from storage import errors
 from storage.boards.boards import find_keys_ever
 from storage.errors import PostError, PostRejectedError, StorageError, UnknownPostError
+from storage.log.journal import journal
 from storage.log.log_record import RecordedError
-from storage.posting.post_ids import PostIds, RememberedPost, find_in_family, find_known
+from storage.posting.post_ids import PostIds, in_range, list_keys, range_of
 from storage.records import Board, PartOutcome, PostStatus
+from storage.schema.creation import in_each_partition
 from storage.schema.ingest_tables import REJECTED_POSTS
 from storage.schema.placement import TABLES
 from storage.store import Program, Store, in_partition
@@ -27,61 +34,99 @@ from . import ingest_queue
 from .ingest_queue import find_queues, list_queues
 from .post_blocks import decode_block, encode_json
 
+POSTS_LISTED_MAX = 200  # posts with one id that a list has
+_LISTED_AND_ONE = POSTS_LISTED_MAX + 1
 BLOCKS_MAX = 1_000  # most blocks to read among those whose text contains the post id
 
 
-async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id: str) -> PartOutcome | None:
-    """Return the outcome of a post on a board, or None if the post still waits in the queue.
+class PostFate(NamedTuple):
+    owner: str | None  # None: the journal does not name the owner any more
+    outcome: PartOutcome | None  # None: the post waits in the queue
+    settled_us: int | None = None  # the time under which the journal has the post; None: it waits
+
+
+Fates = dict[str, PostFate]  # by the key of the post, see `PostIds`
+
+
+async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id: str, owner: str) -> PartOutcome | None:
+    """Return the outcome of an owner's post on a board, or None if the post still waits in the queue.
 
     Raises:
         UnknownPostError: the store knows nothing about the post.
     """
-    post_hash, queues = post_ids.hash_post_id(post_id), find_queues(board, store.dialect, store.partitions)
-    found = await store.read(lambda: _find_settled(queues, board, post_hash))
-    if found is None:  # the queue may be long, so it is read last, on a connection for heavy reads
+    key, parts = post_ids.hash_post_id(post_id, owner), [board.part_of(owner)]
+    queues = find_queues(board, store.dialect, store.partitions)
+    found = await store.read(lambda: _find_settled(queues, board, parts, key))
+    if not found:  # the queue may be long, so it is read last, on a connection for heavy reads
         # A post that was queued before its board was moved or split waits where the board was. A partition that is away
         # is asked only about such a post.
         every = [*dict.fromkeys([*queues, *list_queues(store.dialect, store.partitions)])]
-        found = await store.read(lambda: _find_anywhere(every, board, post_id, post_hash), heavy=True)
-    return found
+        found = await store.read(lambda: _find_anywhere(every, board, parts, post_id, key), heavy=True)
+    return found[key].outcome
 
 
-def _find_anywhere(queues: list[int], board: Board, post_id: str, post_hash: str) -> Program[PartOutcome | None]:
+async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id: str) -> list[PostFate]:
+    """Return the fates of at most `POSTS_LISTED_MAX` + 1 posts with an id, by owner. Every partition is asked.
+
+    Raises:
+        UnknownPostError: the store knows nothing about such a post.
+    """
+    queues = list_queues(store.dialect, store.partitions)
+
+    def program() -> Program[Fates]:
+        found = yield from _find_anywhere(queues, board, board.parts, post_id, post_ids.hash_id(post_id))
+        found = {key: found[key] for key in sorted(found)[:_LISTED_AND_ONE]}
+        times_us = {fate.settled_us for fate in found.values() if fate.settled_us is not None}
+        keys = yield from _find_keys(board)
+        for owners in (yield from in_each_partition(lambda: journal.find_owners(post_id, keys, times_us))):
+            for owner in owners:
+                if (key := post_ids.hash_post_id(post_id, owner)) in found:
+                    found[key] = found[key]._replace(owner=owner)
+        return found
+
+    fates = (await store.read(program, heavy=True)).values()
+    return sorted(fates, key=lambda fate: (fate.owner is None, fate.owner))
+
+
+def _find_anywhere(
+    queues: Sequence[int], board: Board, parts: Sequence[Board], post_id: str, begin: str
+) -> Program[Fates]:
+    """Return the fates of the posts with an id whose keys begin with `begin`."""
     keys = yield from _find_keys(board)
+    found: Fates = {}
     for partition in queues:
-        if (yield from in_partition(partition, _waits(keys, post_id, post_hash))):
-            return None
-    found = yield from _find_settled(queues, board, post_hash)
-    if found is None:
+        found |= yield from in_partition(partition, _find_waiting(keys, post_id, begin))
+        if begin in found:  # the key of a single post, so nothing else is looked for
+            return found
+    found |= yield from _find_settled(queues, board, parts, begin)
+    if not found:
         raise UnknownPostError
     return found
 
 
-def _waits(board_keys: Sequence[int], post_id: str, post_hash: str) -> Program[bool]:
+def _find_waiting(board_keys: Sequence[int], post_id: str, begin: str) -> Program[Fates]:
+    found: Fates = {}
     for waiting in (yield from ingest_queue.find_mentions(encode_json(post_id), blocks_max=BLOCKS_MAX)):
         block = decode_block(waiting.block)
         for queued in block.posts:
-            if queued.post_hash == post_hash and any(block.boards[place][0] in board_keys for place in queued.boards):
-                return True
-    return False
+            key = queued.post_hash or ""
+            if key.startswith(begin) and any(block.boards[place][0] in board_keys for place in queued.boards):
+                found[key] = PostFate(queued.owner, None)
+    return found
 
 
-def _find_settled(queues: list[int], board: Board, post_hash: str) -> Program[PartOutcome | None]:
-    for part in board.parts:  # the owner is not known, so the post may be in any of them
-        known: dict[str, RememberedPost]
-        if part.family_key is None:
-            finding = find_known(part.key, part.epoch, [post_hash])
-            _, known = yield from in_partition(part.partition, finding)
-        else:
-            known = yield from in_partition(part.partition, find_in_family(part.family_key, [post_hash]))
-        for outcome in known[post_hash].parts if post_hash in known else ():
-            if outcome.board_key == part.key:
-                return outcome
+def _find_settled(queues: Sequence[int], board: Board, parts: Sequence[Board], begin: str) -> Program[Fates]:
     keys = yield from _find_keys(board)
+    found: Fates = {}
     for partition in queues:
-        if (error := (yield from in_partition(partition, find_error(keys, post_hash)))) is not None:
-            return PartOutcome(PostStatus.REJECTED, error=error)
-    return None
+        found |= yield from in_partition(partition, find_rejected(keys, begin))
+    for part in parts:
+        key, epoch = (part.key, part.epoch) if part.family_key is None else (part.family_key, None)
+        for post, at_us in (yield from in_partition(part.partition, list_keys(key, epoch, begin, _LISTED_AND_ONE))):
+            for outcome in post.parts:
+                if outcome.board_key == part.key:
+                    found[post.post_hash] = PostFate(None, outcome, at_us)
+    return found
 
 
 def _find_keys(board: Board) -> Program[list[int]]:
@@ -89,10 +134,14 @@ def _find_keys(board: Board) -> Program[list[int]]:
     return (yield from find_keys_ever(board)) if board.segments else [board.key]
 
 
-def find_error(board_keys: Sequence[int], post_hash: str) -> Program[PostError | None]:
-    """Return the error with which the board that has these keys last rejected a post, or None."""
-    rows = yield _FIND.bind(board_keys=board_keys, post_hash=post_hash)
-    return decode_error(msgspec.json.decode(rows[0][0])) if rows else None
+def find_rejected(board_keys: Sequence[int], begin: str) -> Program[Fates]:
+    """Return the posts that the board with these keys rejected, if their keys begin with `begin`."""
+    rows = yield _FIND.bind(board_keys=board_keys, **range_of(begin), limit=_LISTED_AND_ONE)
+    found: Fates = {}
+    for post_hash, error, at_us in reversed(rows):  # of equal keys, the last is kept
+        outcome = PartOutcome(PostStatus.REJECTED, error=decode_error(msgspec.json.decode(error)))
+        found[post_hash] = PostFate(None, outcome, at_us)
+    return found
 
 
 def store_rejected(rejected: Iterable[tuple[int, str, PostError]], now_us: int) -> Program[None]:
@@ -130,8 +179,9 @@ def decode_error(recorded: RecordedError) -> PostError:
     return (kind if known else PostRejectedError)(detail, pointer=pointer)
 
 
-_named = (col("board_key").in_(param("board_keys")), col("post_hash").eq(param("post_hash")))
-_FIND = select(col("error")).from_(REJECTED_POSTS).where(*_named).order_by(desc(col("rejected_at"))).limit(1).prepared()
+_found = select(col("post_hash"), col("error"), col("rejected_at")).from_(REJECTED_POSTS)
+_found = _found.where(col("board_key").in_(param("board_keys")), *in_range(col("post_hash")))
+_FIND = _found.order_by(desc(col("rejected_at"))).limit(param("limit")).packed().prepared()
 _REMEMBER = (
     insert(REJECTED_POSTS)
     .rows(param("rows"), **TABLES[REJECTED_POSTS].kinds)

@@ -5,9 +5,9 @@ that its owner will have. The switch is one transaction: it retires the earlier 
 
     pending segment ──switch──> segment ──another split──> retired segment, without rows
 
-Retired segments stay in the catalog, so the journal knows the board of their changes. Post ids do not name their owner.
-So each new segment gets the post ids of all earlier ones. The new segments begin without curves; the refresh job fits
-them next.
+Retired segments stay in the catalog, so the journal knows the board of their changes. A stored post id has only a keyed
+hash of its owner, which does not tell the owner's segment. So each new segment gets the post ids of all earlier ones.
+The new segments begin without curves; the refresh job fits them next.
 """
 
 from collections.abc import Iterable, Sequence

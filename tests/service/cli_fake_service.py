@@ -24,7 +24,7 @@ from service.contract.problems import TYPE_PREFIX
 class FakeBoard:
     spec: dict[str, Any]
     stats: dict[str, dict[str, Any]] = field(default_factory=dict)
-    post_ids: set[str] = field(default_factory=set)
+    post_ids: set[tuple[str, str]] = field(default_factory=set)
 
 
 @dataclass
@@ -177,9 +177,9 @@ class FakeService:
         if owner in self.rejected_owners:
             error = {"code": "value_out_of_range", "detail": "too large", "errors": [{"pointer": "/stats/xp"}]}
             return {"owner": owner, "status": "rejected", "error": error}
-        if post["post_id"] in board.post_ids:
+        if (owner, post["post_id"]) in board.post_ids:
             return {"owner": owner, "status": "duplicate"}
-        board.post_ids.add(post["post_id"])
+        board.post_ids.add((owner, post["post_id"]))
         board.stats.setdefault(owner, {}).update(post["stats"])
         return {"owner": owner, "status": "applied", "updated_at": "2026-11-20T10:00:00Z", "stats": post["stats"]}
 

@@ -55,6 +55,7 @@ RULES = (
     Rule("value_positions", "bad_request", "with/", "no leaderboard is counted twice"),
     Rule("value_positions", "too_many_values", "values:", "values times leaderboards are bounded"),
     Rule("page", "bad_request", "from_rank:", "a page starts at a cursor or at a rank"),
+    Rule("page", "bad_request", "order:", "a page in the order of owners starts at a cursor, not at a rank"),
     Rule("values", "bad_request|too_many_values", "ranks:", "ranks or percentiles are needed, and bounded together"),
     Rule("stream", "bad_request", "owner:", "a stream has the top or an owner"),
     Rule("positions", "bad_request", "compare:", "only a family's leaderboard has a period before"),

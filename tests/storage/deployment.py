@@ -208,7 +208,7 @@ class Deployment:
         said = [
             (one.board.id, [(change.index, change.value, change.overwrite) for change in one.changes]) for one in parts
         ]
-        post_hash = None if post_id is None else self.post_ids.hash_post_id(post_id)
+        post_hash = None if post_id is None else self.post_ids.hash_post_id(post_id, owner)
         return Post(owner, parts, post_hash, at_us, fingerprint=repr((owner, said, at_us)), post_id=post_id)
 
     async def apply(self, *posts: Post) -> list[list[PartOutcome]]:
@@ -272,8 +272,7 @@ class Deployment:
     async def open_writers(self) -> AsyncIterator[Writers]:
         """Provide the writers of a process that knows all boards. At the end, close them."""
         await self.catalog.load(boards_max=BOARDS_MAX)
-        find_board = self.catalog.find_known
-        writers = Writers(self.store, lambda by, siblings: self.writer(store=by, siblings=siblings), find_board)
+        writers = Writers(self.store, lambda by, siblings: self.writer(store=by, siblings=siblings))
         try:
             yield writers
         finally:

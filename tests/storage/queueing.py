@@ -137,8 +137,8 @@ class QueueDesk:
         backlog = await self.store.read(lambda: self.queue.read_queues(self.queues, self.queue.read_backlog))
         return sum(shard.posts for shard in backlog.values())
 
-    async def find_fate(self, board: Board, post_id: str) -> PartOutcome:
+    async def find_fate(self, board: Board, post_id: str, owner: str) -> PartOutcome:
         """Return the outcome of a post that no longer waits."""
-        fate = await find_post_fate(self.store, self.deployment.post_ids, board, post_id)
+        fate = await find_post_fate(self.store, self.deployment.post_ids, board, post_id, owner)
         assert fate is not None
         return fate

@@ -56,8 +56,8 @@ class PlainBoard:
     board: Board
     rows: dict[str, list[Reached | None]] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
-    # The fingerprint of each post with an id and the values after it, by the hash of the id.
-    remembered: dict[str, tuple[str, list[StatValue | None]]] = field(default_factory=dict)
+    # The fingerprint of each post with an id and the values after it, by owner and id.
+    remembered: dict[tuple[str, str], tuple[str, list[StatValue | None]]] = field(default_factory=dict)
     changes: int = 0
 
     def stats(self, owner: str) -> list[StatValue | None]:
@@ -251,8 +251,8 @@ class BoardsMachine(RuleBasedStateMachine):
         """
         if plain is None:
             return None, None
-        if post.post_hash is not None and post.post_hash in plain.remembered:
-            fingerprint, stats = plain.remembered[post.post_hash]
+        if post.post_id is not None and (post.owner, post.post_id) in plain.remembered:
+            fingerprint, stats = plain.remembered[post.owner, post.post_id]
             return (stats, None) if fingerprint == post.fingerprint else (None, None)
         columns = plain.board.spec.columns
         try:
@@ -276,8 +276,8 @@ class BoardsMachine(RuleBasedStateMachine):
         stats = plain.stats(post.owner)
         assert len(one.board.spec.columns) <= len(outcome.stats)
         assert outcome.stats == stats[: len(outcome.stats)]
-        if post.post_hash is not None:
-            plain.remembered[post.post_hash] = (post.fingerprint, outcome.stats)
+        if post.post_id is not None:
+            plain.remembered[post.owner, post.post_id] = (post.fingerprint, outcome.stats)
 
     # Hypothesis checks the invariants after every step.
 

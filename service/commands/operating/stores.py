@@ -134,7 +134,6 @@ async def rebuild_on_store(store: Store, *, board_id: str, since: str | None) ->
     # Imported here: the other commands need no driver.
     from service.contract.cursors import CursorCodec
     from service.views.posts.posts import hash_post
-    from service.wiring import now_us
     from storage.entries.rebuild import rebuild_board
     from storage.posting.post_ids import PostIds
     from storage.posting.replay import replay_board
@@ -147,7 +146,7 @@ async def rebuild_on_store(store: Store, *, board_id: str, since: str | None) ->
     def program() -> Program[RebuildCounts]:
         if numbers is None:
             return rebuild_board(board_id=board_id)
-        return replay_board(post_ids, hash_post, board_id=board_id, since=numbers, now_us=now_us())
+        return replay_board(post_ids, hash_post, board_id=board_id, since=numbers)
 
     try:
         return await store.write(program)

@@ -271,15 +271,25 @@ class Accepted(msgspec.Struct, frozen=True):
 class PostState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a post on a leaderboard.
 
+    `owner` is null in a list if the journal no longer names the owner: it was pruned, or the owner was erased.
     `status` is `pending` while the post waits in the queue. Afterwards it is the same status that a direct post has.
     `updated_at` and `stats` are those of the owner's row after the post. `error` says why the post was rejected.
     """
 
     post_id: str
+    owner: str | None
     status: Literal["pending", "applied", "unchanged", "rejected"]
     updated_at: Time | UnsetType = UNSET
     stats: Stats | UnsetType = UNSET
     error: ProblemDocument | UnsetType = UNSET
+
+
+class PostStates(msgspec.Struct, frozen=True):
+    """The posts on a leaderboard that have one id, by owner. `more` is true if some of them are left out."""
+
+    post_id: str
+    posts: list[PostState]
+    more: bool
 
 
 class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):

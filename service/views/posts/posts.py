@@ -15,9 +15,18 @@ from service.context import Context
 from service.contract.keys import Role
 from service.contract.post_bodies import PostTarget, ReceivedPost, parse_posts
 from service.contract.problems import ProblemError, post_problem_of
-from service.contract.responses.boards import BoardResult, PostResult, PostResults, PostState, Stats, StatusName
+from service.contract.queries import PostStateQuery
+from service.contract.responses.boards import (
+    BoardResult,
+    PostResult,
+    PostResults,
+    PostState,
+    PostStates,
+    Stats,
+    StatusName,
+)
 from service.contract.routes import Answer, Call
-from service.contract.values import format_decimal, format_us, parse_decimal, parse_text, to_wire_number
+from service.contract.values import format_decimal, format_us, parse_decimal, parse_owner, parse_text, to_wire_number
 from storage.boards.catalog import Catalog
 from storage.errors import (
     AtInFutureError,
@@ -28,7 +37,7 @@ from storage.errors import (
     UnknownColumnError,
     ValueOutOfRangeError,
 )
-from storage.queue.outcomes import find_post_fate
+from storage.queue.outcomes import POSTS_LISTED_MAX, find_post_fate, list_post_fates
 from storage.records import (
     Board,
     BoardPost,
@@ -75,16 +84,28 @@ def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple
     return posts, single
 
 
-async def get_post_state(context: Context, call: Call) -> PostState:
-    """Return the outcome of a post from the store. Only a post with a `post_id` can be looked up."""
+async def get_post_state(context: Context, call: Call) -> PostState | PostStates:
+    """Return the outcome of an owner's post from the store, or of every post with the id if the query has no owner."""
+    query: PostStateQuery = call.query
     board, post_id = await context.catalog.find_board(call.path["board"]), call.path["post_id"]
-    fate = await find_post_fate(context.store, context.posting.post_ids, board, post_id)
+    asked = context.store, context.posting.post_ids, board, post_id
+    if query.owner is not None:
+        owner = parse_owner(query.owner)
+        return _state_of(board, post_id, owner, await find_post_fate(*asked, owner))
+    fates = await list_post_fates(*asked)
+    states = [_state_of(board, post_id, fate.owner, fate.outcome) for fate in fates[:POSTS_LISTED_MAX]]
+    return PostStates(post_id, states, len(fates) > POSTS_LISTED_MAX)
+
+
+def _state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome | None) -> PostState:
     if fate is None:
-        return PostState(post_id=post_id, status="pending")
+        return PostState(post_id=post_id, owner=owner, status="pending")
     if fate.error is not None:
-        return PostState(post_id=post_id, status="rejected", error=post_problem_of(fate.error).to_document())
+        error = post_problem_of(fate.error).to_document()
+        return PostState(post_id=post_id, owner=owner, status="rejected", error=error)
     return PostState(
         post_id=post_id,
+        owner=owner,
         status=fate.status.value,  # type: ignore[arg-type]  # `duplicate` is never stored as an outcome
         updated_at=format_us(fate.updated_at_us or 0),
         stats=format_stats(board, fate.stats or ()),
@@ -236,7 +257,7 @@ def make_post(
     if post.post_id is None:
         return Post(post.owner, parts, None, post.at_us, "", family)
     fingerprint = hash_post(post.owner, board, changes, post.at_us, post.facets)
-    post_hash = context.posting.post_ids.hash_post_id(post.post_id)
+    post_hash = context.posting.post_ids.hash_post_id(post.post_id, post.owner)
     return Post(post.owner, parts, post_hash, post.at_us, fingerprint, family, post.post_id)
 
 

@@ -8,7 +8,7 @@ from storage.archive.archive_reader import ArchivedEntries
 from storage.curves.live_counts import FoldState, store_folded
 from storage.errors import UnknownColumnError
 from storage.log.change_log import change_log
-from storage.queue.outcomes import find_error, store_rejected
+from storage.queue.outcomes import find_rejected, store_rejected
 from storage.records import Board, PostStatus, Season
 from storage.store import CONTROL, Program
 from tests.jobs.closing import close_all, make_close_job
@@ -87,8 +87,8 @@ async def test_the_control_partition_only_loses_its_old_rejections(world: World)
     async with run_jobs(world.prune_job(partition=CONTROL)):
         await world.time.end_sleep(LIMITS.prune_interval_s)
         await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
-    assert await world.store.at(CONTROL).read(lambda: find_error([1], "hash")) is None
-    assert await world.store.at(FIRST).read(lambda: find_error([1], "hash")) is not None
+    assert await world.store.at(CONTROL).read(lambda: find_rejected([1], "hash")) == {}
+    assert (await world.store.at(FIRST).read(lambda: find_rejected([1], "hash"))).keys() == {"hash"}
     assert world.meter.events["rankcurve_change_log_age_seconds"].empty()
 
 

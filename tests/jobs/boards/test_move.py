@@ -232,9 +232,9 @@ async def test_posts_that_were_queued_before_a_move_are_known(deployment: Deploy
     await move(deployment, ELSEWHERE)
     board = await deployment.find()
     for post_id in ("good", "bad"):
-        assert await find_post_fate(deployment.store, deployment.post_ids, board, post_id) is None
+        assert await find_post_fate(deployment.store, deployment.post_ids, board, post_id, "ada") is None
     await desk.drain_queue()
-    fates = [await desk.find_fate(board, post_id) for post_id in ("good", "bad")]
+    fates = [await desk.find_fate(board, post_id, "ada") for post_id in ("good", "bad")]
     assert [fate.status for fate in fates] == [PostStatus.APPLIED, PostStatus.REJECTED]
 
 

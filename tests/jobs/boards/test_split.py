@@ -162,7 +162,8 @@ async def test_the_fate_of_a_queued_post_is_known_in_every_segment_and_after_spl
     stats = dict.fromkeys(OWNERS[10:20], 10) | dict.fromkeys(OWNERS[20:30], 10**16)  # the second ten are too large
 
     async def list_fates() -> list[str]:
-        posts = [await find_post_fate(deployment.store, deployment.post_ids, board, f"q-{owner}") for owner in stats]
+        ids = deployment.post_ids
+        posts = [await find_post_fate(deployment.store, ids, board, f"q-{owner}", owner) for owner in stats]
         return ["waits" if post is None else post.status.value for post in posts]
 
     async def enqueue() -> None:

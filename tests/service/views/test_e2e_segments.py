@@ -37,12 +37,15 @@ async def fill(service: Service) -> None:
         stats: dict[str, Any] = {"xp": rng.randrange(20)}
         if rng.random() < 0.7:
             stats["lap"] = f"{rng.randrange(30)}.5"
-        posts.append({"owner": owner, "stats": stats, "post_id": owner, "at": "2026-01-01T00:00:00Z"})
+        posts.append({"owner": owner, "stats": stats, "post_id": "match", "at": "2026-01-01T00:00:00Z"})
     for board in ("one", "four"):
         answer = await service.must("POST", f"/v1/leaderboards/{board}/posts", {"posts": posts})
         assert {result["status"] for result in answer["results"]} == {"applied"}
         answer = await service.must("POST", f"/v1/leaderboards/{board}/posts", {"posts": posts})
         assert {result["status"] for result in answer["results"]} == {"duplicate"}
+        listed = await service.get(f"/v1/leaderboards/{board}/posts/match")
+        assert [each["owner"] for each in listed["posts"]] == OWNERS
+        assert listed["posts"][7] == await service.get(f"/v1/leaderboards/{board}/posts/match?owner={OWNERS[7]}")
 
 
 READS = [

@@ -135,7 +135,7 @@ def test_boards_hold_what_accepted_posts_add_up_to(session: Session) -> None:
         family = session.run(make_family(deployment, f"f{next(numbers)}"))
         boards = session.run(deployment.make_boards(*NAMES, family_id=family.id))
         plain: dict[tuple[int, str], int] = {}
-        seen: dict[str, tuple[str, int]] = {}
+        seen: dict[tuple[str, str | None], int] = {}
         for group in groups:
             posts = [
                 make_family_post(
@@ -145,13 +145,13 @@ def test_boards_hold_what_accepted_posts_add_up_to(session: Session) -> None:
             ]
             outcomes = session.run(deployment.apply(*posts))
             for (owner, xp, reached, post_id), found in zip(group, outcomes, strict=True):
-                if post_id in seen:
-                    expected = PostStatus.DUPLICATE if seen[post_id] == (owner, xp) else PostStatus.REJECTED
+                if (owner, post_id) in seen:
+                    expected = PostStatus.DUPLICATE if seen[owner, post_id] == xp else PostStatus.REJECTED
                 elif any(plain.get((at, owner), 0) + xp > 1_000 for at in reached):
                     expected = PostStatus.REJECTED
                 else:
                     expected = PostStatus.APPLIED
-                    seen |= {} if post_id is None else {post_id: (owner, xp)}
+                    seen |= {} if post_id is None else {(owner, post_id): xp}
                     plain |= {(at, owner): plain.get((at, owner), 0) + xp for at in reached}
                 assert {outcome.status for outcome in found} == {expected}
         for at, board in enumerate(boards):

@@ -1,8 +1,10 @@
 """Test the change log. If a reader missed one change, or counted it twice, all later live counts would be wrong."""
 
+import pytest
+
 from storage.log.bundles import Bundle, LoggedChange
 from storage.log.change_log import change_log
-from storage.records import Best
+from storage.records import Best, Board
 from storage.store import Program, Store
 from tests.storage.deployment import Deployment, counter, part, ranked
 
@@ -30,6 +32,22 @@ async def changes_of(store: Store, done: int = EARLIER, until: int | None = None
 
 async def texts(store: Store, done: int = EARLIER, until: int | None = None) -> list[tuple[str, str, str]]:
     return [(each.owner, each.previous, each.next) for each in await changes_of(store, done, until)]
+
+
+async def test_positions_are_found_by_time_with_few_statements(
+    deployment: Deployment, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.log.change_log.PROBES_MAX", 8)
+    store, clock = deployment.store.for_board(board), deployment.clock
+    begun_us, first = clock(), await mark_of(store)
+    for _ in range(40):
+        clock.now_us += 10
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    times = [begun_us + after for after in (0, 1, 10, 11, 200, 395, 400, 401)]
+    found = await store.read(lambda: change_log.find_positions(times))
+    assert [position - first for position in found] == [0, 0, 0, 1, 19, 39, 39, 40]
+    assert await store.read(lambda: change_log.find_positions(times[4:5])) == [first + 19]
+    assert await store.read(lambda: change_log.find_positions([])) == []
 
 
 async def test_every_accepted_post_leaves_what_it_changed_and_others_leave_nothing(deployment: Deployment) -> None:

@@ -249,8 +249,8 @@ async def test_a_board_that_was_created_again_in_another_partition_is_rebuilt(de
     await deployment.store.write(drop)
     second = await create_at(deployment, 0, "b")
     await deployment.apply(*(deployment.post(owner, part(second, {"xp": 10})) for owner in ("ada", "bob")))
-    parts, now_us = (deployment.post_ids, fingerprint_of), deployment.clock()
-    done = await deployment.store.write(lambda: replay_board(*parts, board_id="b", since=since, now_us=now_us))
+    parts = deployment.post_ids, fingerprint_of
+    done = await deployment.store.write(lambda: replay_board(*parts, board_id="b", since=since))
     assert (done.replayed, done.entries) == (4, 2)
     deployment.store = deployment.store.at(0)
     board = await deployment.find("b")

@@ -1,7 +1,7 @@
 """Test which post ids the store remembers, for whom and for how long. A post id makes it safe to send a post again."""
 
 from storage.errors import PostIdConflictError
-from storage.posting.post_ids import prune_ids
+from storage.posting.post_ids import PostIds, prune_ids
 from storage.records import Board
 from tests.storage.deployment import Deployment, part, ranked
 
@@ -11,7 +11,6 @@ XP = ranked("xp")
 async def test_an_id_used_for_another_post_is_a_conflict(deployment: Deployment, board: Board) -> None:
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5}), post_id="p", at_us=7))
     for other in (
-        deployment.post("bob", part(board, {"xp": 5}), post_id="p", at_us=7),
         deployment.post("ada", part(board, {"xp": 6}), post_id="p", at_us=7),
         deployment.post("ada", part(board, {"xp": 5}), post_id="p"),
     ):
@@ -20,7 +19,23 @@ async def test_an_id_used_for_another_post_is_a_conflict(deployment: Deployment,
         assert isinstance(outcome.error, PostIdConflictError)
         assert outcome.error.pointer == "/post_id"
     assert await deployment.stats(board, "ada") == {"xp": 5}
-    assert await deployment.stats(board, "bob") is None
+
+
+async def test_each_owner_has_ids_of_their_own(deployment: Deployment, board: Board) -> None:
+    posts = [deployment.post(owner, part(board, {"xp": 1}), post_id="match") for owner in ("ada", "bob", "cyd")]
+    await deployment.apply(posts[0])
+    for expected in (["duplicate", "applied", "applied"], ["duplicate"] * 3):
+        assert [outcome.status for [outcome] in await deployment.apply(*posts)] == expected
+    assert await deployment.stats(board, "bob") == {"xp": 1}
+
+
+def test_the_key_of_a_post_begins_with_the_key_of_its_id() -> None:
+    ids = PostIds("00" * 16)
+    keys = {ids.hash_post_id(post_id, owner) for post_id in ("p", "q") for owner in ("ada", "bob")}
+    assert len(keys) == 4
+    assert {len(key) for key in keys} == {32}
+    assert len([key for key in keys if key.startswith(ids.hash_id("p"))]) == 2
+    assert PostIds("01" * 16).hash_post_id("p", "ada") not in keys
 
 
 async def test_emptying_or_deleting_a_board_leaves_its_void_ids_to_expire(deployment: Deployment) -> None:

@@ -13,6 +13,7 @@ from storage.errors import JournalIncompleteError, NothingReplayedError, SpecCon
 from storage.log.change_log import change_log
 from storage.log.journal import JournalRow, journal
 from storage.posting.replay import replay_board
+from storage.queue.outcomes import list_post_fates
 from storage.records import Best, Board, ColumnChange, Merge, PostStatus, Ties
 from storage.store import Program
 from tests.storage.deployment import Deployment, counter, label, part, ranked
@@ -40,9 +41,9 @@ def fingerprint_of(owner: str, board: Board, changes: Sequence[ColumnChange], at
 
 
 async def replay(deployment: Deployment, board_id: str, since: int) -> RebuildCounts:
-    parts, now_us = (deployment.post_ids, fingerprint_of), deployment.clock()
+    parts = deployment.post_ids, fingerprint_of
     numbers = (0,) * deployment.partition + (since,)
-    return await deployment.store.write(lambda: replay_board(*parts, board_id=board_id, since=numbers, now_us=now_us))
+    return await deployment.store.write(lambda: replay_board(*parts, board_id=board_id, since=numbers))
 
 
 async def drop(deployment: Deployment, board_id: str) -> None:
@@ -144,6 +145,8 @@ async def test_a_retry_of_a_replayed_post_is_a_duplicate(deployment: Deployment)
     assert (await deployment.stats(board, "ada") or {})["wins"] == 7
     retry = deployment.post("ada", part(board, {"wins": 7}), post_id="m1")
     assert (await deployment.apply_one(retry)).status is PostStatus.DUPLICATE
+    [fate] = await list_post_fates(deployment.store, deployment.post_ids, board, "m1")
+    assert fate.owner == "ada", "the id keeps the time under which the journal has the post"
 
 
 async def test_a_replay_keeps_hidden_owners_hidden_and_erased_owners_erased(deployment: Deployment) -> None:

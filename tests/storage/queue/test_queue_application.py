@@ -10,7 +10,7 @@ from msgspec import structs
 from querybuilder import Bound
 from storage.errors import LeaseLostError, PeriodClosedError, PostRejectedError, StoreFullError, UnknownBoardError
 from storage.periods import calendar_of, parse_period
-from storage.queue.outcomes import find_error, prune_rejected, store_rejected
+from storage.queue.outcomes import find_rejected, prune_rejected, store_rejected
 from storage.queue.queue_erasure import drop_queued
 from storage.records import Board, Merge, Post, PostStatus
 from storage.store import Program, Store
@@ -86,8 +86,8 @@ async def test_posts_that_waited_while_their_board_was_emptied_or_deleted_are_vo
     assert await desk.deployment.stats(kept, "ada") == {"xp": 2, "last": 0}, "a post is all or nothing"
     now = (await desk.deployment.catalog.reread_board("e"), again)
     assert [await desk.deployment.stats(board, "ada") for board in now] == [None, None]
-    assert isinstance((await desk.find_fate(now[0], "e")).error, UnknownBoardError)
-    assert isinstance((await desk.find_fate(kept, "both")).error, PostRejectedError)
+    assert isinstance((await desk.find_fate(now[0], "e", "ada")).error, UnknownBoardError)
+    assert isinstance((await desk.find_fate(kept, "both", "ada")).error, PostRejectedError)
 
 
 async def test_one_round_applies_posts_from_before_and_after_a_column_was_added(desk: QueueDesk) -> None:
@@ -124,9 +124,9 @@ async def test_a_closed_period_rejects_only_its_own_board(desk: QueueDesk) -> No
     assert drained.statuses == {"applied": 1, "rejected": 1}
     assert await desk.deployment.stats(everybody, "ada") == {"xp": 10, "shots": None}
     assert await desk.deployment.stats(year, "ada") == {"xp": 5, "shots": None}
-    assert (await desk.find_fate(year, "in time")).status is PostStatus.APPLIED
-    assert (await desk.find_fate(everybody, "late")).status is PostStatus.APPLIED
-    assert isinstance((await desk.find_fate(year, "late")).error, PeriodClosedError)
+    assert (await desk.find_fate(year, "in time", "ada")).status is PostStatus.APPLIED
+    assert (await desk.find_fate(everybody, "late", "ada")).status is PostStatus.APPLIED
+    assert isinstance((await desk.find_fate(year, "late", "ada")).error, PeriodClosedError)
 
 
 async def test_a_worker_that_slept_past_its_lease_applies_nothing(desk: QueueDesk) -> None:
@@ -174,7 +174,7 @@ async def test_a_post_that_the_store_always_refuses_is_rejected_and_holds_up_no_
     ]
     await desk.enqueue_block(poisonous)
     worker = await start_worker(
-        desk, "ada", store=FailingStore(desk.store, desk.deployment.post_ids.hash_post_id("poison"))
+        desk, "ada", store=FailingStore(desk.store, desk.deployment.post_ids.hash_post_id("poison", "ada"))
     )
     failures = 0
     while await desk.count_waiting():
@@ -184,7 +184,7 @@ async def test_a_post_that_the_store_always_refuses_is_rejected_and_holds_up_no_
             failures += 1
         assert failures < 20
     assert await desk.deployment.stats(board, "ada") == {"xp": 7, "last": 7}
-    fate = await desk.find_fate(board, "poison")
+    fate = await desk.find_fate(board, "poison", "ada")
     assert (fate.status, type(fate.error)) == (PostStatus.REJECTED, PostRejectedError)
 
 
@@ -208,8 +208,8 @@ async def test_rejections_are_deleted_past_their_time_or_their_number(desk: Queu
         await desk.store.write(lambda one=one, at_us=at_us: store_rejected([one], at_us))  # type: ignore[misc]
 
     async def left() -> list[int]:
-        found = [await desk.store.read(lambda n=n: find_error([1], f"hash {n}")) for n in range(6)]  # type: ignore[misc]
-        return [number for number, error in enumerate(found) if error is not None]
+        found = await desk.store.read(lambda: find_rejected([1], "hash "))
+        return [number for number in range(6) if f"hash {number}" in found]
 
     assert await desk.store.write(lambda: prune_rejected(before_us=1, keep=100, rows_max=100)) == 2
     assert await left() == [2, 3, 4, 5]

@@ -36,7 +36,7 @@ class Queueing(RuleBasedStateMachine):
         # The waiting posts of each shard, oldest first.
         self.queued: dict[int, list[tuple[int, Board, Post]]] = defaultdict(list)
         self.rows: dict[str, list[int]] = {}  # each owner's values of `xp` and `last`
-        self.seen: set[str] = set()  # the hashes of the ids of applied posts
+        self.seen: set[tuple[str, str]] = set()  # the owners and ids of applied posts
         self.number = 0
         self.session.run(self._empty_queue())  # earlier examples may have left posts in the queue
 
@@ -128,10 +128,10 @@ class Queueing(RuleBasedStateMachine):
     def _apply(self, board: Board, post: Post) -> None:
         if board.epoch != self.board.epoch:
             return
-        if post.post_hash in self.seen:
-            return  # the post is a duplicate, or another post has the same id
-        if post.post_hash is not None:
-            self.seen.add(post.post_hash)
+        if (post.owner, post.post_id) in self.seen:
+            return  # the post is a duplicate, or another post of the owner has the same id
+        if post.post_id is not None:
+            self.seen.add((post.owner, post.post_id))
         row = self.rows.setdefault(post.owner, [0, 0])
         xp, last = (int(change.value) for change in post.parts[0].changes)
         row[0] += xp

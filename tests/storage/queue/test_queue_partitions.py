@@ -138,12 +138,12 @@ async def test_posts_wait_in_the_partition_of_their_boards_or_in_the_control_par
         await enqueuer.submit([make_post(desk, "ada", boards[1], boards[3], post_id="both")])
     assert await count_by_queue(desk) == {CONTROL: 1, 0: 1, 1: 1}
     for board in (boards[1], boards[3]):
-        assert await find_post_fate(desk.store, desk.deployment.post_ids, board, "both") is None
+        assert await find_post_fate(desk.store, desk.deployment.post_ids, board, "both", "ada") is None
     rounds = await desk.drain_queue()
     assert len(rounds) == 3
     assert [await read_xp(desk, board, "ada") for board in (*boards, beside)] == [1, 2, 0, 1, 1]
     for board in (boards[1], boards[3]):
-        assert (await desk.find_fate(board, "both")).status is PostStatus.APPLIED
+        assert (await desk.find_fate(board, "both", "ada")).status is PostStatus.APPLIED
 
 
 @several_partitions
@@ -153,9 +153,9 @@ async def test_a_waiting_post_is_known_while_other_partitions_are_away(everywher
     await desk.enqueue(make_post(desk, "ada", board, post_id="here"))
     store = Recorder(desk.store)
     store.away = 3
-    assert await find_post_fate(store, desk.deployment.post_ids, board, "here") is None
+    assert await find_post_fate(store, desk.deployment.post_ids, board, "here", "ada") is None
     with pytest.raises(StoreAwayError):  # it may wait there, if the board was there before
-        await find_post_fate(store, desk.deployment.post_ids, board, "elsewhere")
+        await find_post_fate(store, desk.deployment.post_ids, board, "elsewhere", "ada")
 
 
 @several_partitions
@@ -167,7 +167,7 @@ async def test_a_family_post_waits_and_is_remembered_in_the_partition_of_the_fam
     await desk.enqueue(post)
     assert await count_by_queue(desk) == {family.partition: 1}
     await desk.drain_queue()
-    assert (await desk.find_fate(board, "p")).status is PostStatus.APPLIED
+    assert (await desk.find_fate(board, "p", "ada")).status is PostStatus.APPLIED
     assert await desk.store.at(CONTROL).read(lambda: find_repeats([post])) == [True]
 
 
@@ -179,8 +179,8 @@ async def test_repeats_are_found_in_the_partitions_of_their_boards(everywhere: Q
     await desk.drain_queue()
     posts = [
         make_post(desk, "ada", first, last, post_id="p"),
-        make_post(desk, "bob", last, post_id="p"),
-        make_post(desk, "ada", first, last, post_id="q"),
+        make_post(desk, "ada", last, post_id="p"),
+        make_post(desk, "bob", first, last, post_id="p"),
     ]
     found = await desk.store.at(CONTROL).read(lambda: find_repeats(posts))
     assert [found[0], type(found[1]), found[2]] == [True, PostIdConflictError, False]
@@ -230,7 +230,7 @@ async def test_a_round_over_several_partitions_takes_the_counters_last_and_in_or
     logged = [await _count_logged(desk, partition) for partition in range(PARTITIONS)]
     assert logged == [1, 1, 1, 1], "each part of a post is logged in the partition of its board"
     assert [await read_xp(desk, board, "ada") for board in boards] == [0, 1, 0, 1]
-    assert isinstance((await desk.find_fate(boards[2], "q")).error, PostRejectedError)
+    assert isinstance((await desk.find_fate(boards[2], "q", "bob")).error, PostRejectedError)
 
 
 async def _count_logged(desk: QueueDesk, partition: int) -> int:
@@ -360,10 +360,10 @@ async def test_posts_to_several_partitions_wait_in_partition_0_if_that_is_the_co
     await desk.enqueue(both, only_new)
     assert await count_by_queue(desk) == {0: 1, 1: 1}
     assert [find_queues(board, store.dialect, 2) for board in (old, new)] == [[0], [0, 1]]
-    assert await find_post_fate(store, desk.deployment.post_ids, new, "both") is None
+    assert await find_post_fate(store, desk.deployment.post_ids, new, "both", "ada") is None
     await desk.drain_queue()
     assert [await read_xp(desk, board, "ada") for board in (old, new)] == [1, 2]
-    assert (await desk.find_fate(new, "both")).status is PostStatus.APPLIED
+    assert (await desk.find_fate(new, "both", "ada")).status is PostStatus.APPLIED
     await store.close()
 
 

@@ -236,7 +236,7 @@ async def check_entries(caller: Caller, sent: list[int]) -> None:
     """Wait until each owner's last post is applied; fail if a post is missing or counted twice."""
     for owner, number in enumerate(sent):
         async with asyncio.timeout(WAIT_S):
-            while (await caller.get(f"{BOARD}/posts/{owner}%2F{number}"))["status"] == "pending":
+            while (await caller.get(f"{BOARD}/posts/{owner}%2F{number}?owner=p{owner}"))["status"] == "pending":
                 continue
         entry = await caller.get(f"{BOARD}/entries/p{owner}")
         assert entry["stats"] == {"xp": number, "last": number}, f"p{owner}"

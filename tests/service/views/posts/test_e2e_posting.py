@@ -166,17 +166,18 @@ async def test_a_post_id_survives_a_restart_unless_its_post_was_rejected(b: Serv
     assert codes(await b.post("b", worse, {**too_much, "stats": {"xp": 1}})) == ["duplicate", "applied"]
 
 
-async def test_a_post_id_with_another_owner_stats_or_time_is_a_conflict(b: Service) -> None:
+async def test_a_post_id_of_the_same_owner_with_other_stats_or_another_time_is_a_conflict(b: Service) -> None:
     post = {"owner": "a", "stats": {"xp": 5}, "post_id": "id"}
     await b.post("b", post)
     others: list[dict[str, Any]] = [
-        {"owner": "b"}, {"stats": {"xp": 6}}, {"stats": {"xp": 5, "top": 1}}, {"stats": {"shots": 5}},
+        {"stats": {"xp": 6}}, {"stats": {"xp": 5, "top": 1}}, {"stats": {"shots": 5}},
         {"at": "2026-01-01T00:00:00Z"}, {"stats": {}, "set": {"xp": 5}},
     ]  # fmt: skip
     for other in others:
         assert codes(await b.post("b", {**post, **other})) == ["post_id_conflict"]
         assert await b.refused("POST", POSTS, {**post, **other}) == (409, "post_id_conflict")
     assert await stats(b, "a") == {"xp": 5}
+    assert codes(await b.post("b", {**post, "owner": "b"}, {**post, "owner": "c"})) == ["applied", "applied"]
 
 
 async def test_every_board_recognizes_a_retry_whatever_its_scale(service: Service) -> None:

@@ -31,11 +31,11 @@ async def service(either_store: dict[str, Any], tmp_path: Path) -> AsyncIterator
         yield made
 
 
-async def wait_settled(caller: Caller, post_id: str, board: str = BOARD) -> dict[str, Any]:
-    """Wait until a post is applied or rejected. Return the state of the post."""
+async def wait_settled(caller: Caller, post_id: str, board: str = BOARD, owner: str = "ada") -> dict[str, Any]:
+    """Wait until an owner's post is applied or rejected. Return the state of the post."""
     async with asyncio.timeout(WAIT_S):
         while True:
-            state: dict[str, Any] = await caller.get(f"{board}/posts/{escaped(post_id)}")
+            state: dict[str, Any] = await caller.get(f"{board}/posts/{escaped(post_id)}?owner={escaped(owner)}")
             if state["status"] != "pending":
                 return state
 
@@ -54,13 +54,34 @@ async def test_a_queued_post_is_applied_and_its_outcome_can_be_asked(service: Se
     state = await wait_settled(service, "match-8812/ada")
     entry = await service.get(f"{BOARD}/entries/ada")
     applied = {"status": "applied", "updated_at": entry["updated_at"], "stats": {"xp": 5, "last": 1}}
-    assert state == {"post_id": "match-8812/ada", **applied}
+    assert state == {"post_id": "match-8812/ada", "owner": "ada", **applied}
     assert await queue_posts(service, BOARD + QUEUED, {"posts": [post, {**post, "post_id": "more"}]}) == 2
     assert (await wait_settled(service, "more"))["stats"] == {"xp": 10, "last": 1}
     [directly] = await service.post("b", post)
     assert (directly["status"], directly["stats"]) == ("duplicate", {"xp": 5, "last": 1})
     assert await service.refused("GET", f"{BOARD}/posts/nobodys") == (404, "unknown_post")
+    assert await service.refused("GET", f"{BOARD}/posts/more?owner=bob") == (404, "unknown_post")
+    assert await service.refused("GET", f"{BOARD}/posts/more?owner=%00") == (400, "bad_request")
     assert await service.refused("GET", "/v1/leaderboards/none/posts/more") == (404, "unknown_board")
+
+
+async def test_all_posts_with_an_id_are_listed(service: Service) -> None:
+    await service.restart(ingest_workers=0)
+    await service.post("b", {"owner": "ada", "stats": {"xp": 1}, "post_id": "match"})
+    posts = [{"owner": owner, "stats": {"xp": xp}, "post_id": "match"} for owner, xp in (("bob", 2), ("cleo", 10**12))]
+    await queue_posts(service, BOARD + QUEUED, {"posts": posts})
+    await service.post("b", {"owner": "dan", "stats": {"xp": 1}, "post_id": "matches"})
+    listed = await service.get(f"{BOARD}/posts/match")
+    assert (listed["post_id"], listed["more"]) == ("match", False)
+    states = [(each["owner"], each["status"]) for each in listed["posts"]]
+    assert states == [("ada", "applied"), ("bob", "pending"), ("cleo", "pending")]
+    await service.restart(ingest_workers=1)
+    settled = [await wait_settled(service, "match", owner=owner) for owner in ("ada", "bob", "cleo")]
+    assert [state["status"] for state in settled] == ["applied", "applied", "rejected"]
+    assert (await service.get(f"{BOARD}/posts/match"))["posts"] == settled
+    await service.must("DELETE", "/v1/owners/ada")
+    erased = {**settled[0], "owner": None}
+    assert (await service.get(f"{BOARD}/posts/match"))["posts"] == [*settled[1:], erased]
 
 
 async def test_queued_posts_of_one_owner_are_applied_in_the_order_sent(service: Service) -> None:
@@ -172,13 +193,13 @@ async def test_without_a_worker_queued_posts_stay_and_a_full_queue_refuses_more(
     await service.restart(ingest_workers=0, ingest_posts_max=3, ingest_look_s=0.01)
     posts = [{"owner": f"p{n}", "stats": {"xp": 1}, "post_id": f"{n}"} for n in range(3)]
     assert await queue_posts(service, BOARD + QUEUED, {"posts": posts}) == 3
-    assert (await service.get(f"{BOARD}/posts/1"))["status"] == "pending"
+    assert (await service.get(f"{BOARD}/posts/1?owner=p1"))["status"] == "pending"
     answer = await service.call("POST", BOARD + QUEUED, {"owner": "q", "stats": {"xp": 1}})
     assert (answer.status, answer.body["code"]) == (429, "queue_full")
     assert int(answer.headers["Retry-After"]) >= 1
     await service.restart(ingest_workers=1)
     for n in range(3):
-        assert (await wait_settled(service, f"{n}"))["status"] == "applied"
+        assert (await wait_settled(service, f"{n}", owner=f"p{n}"))["status"] == "applied"
     async with asyncio.timeout(WAIT_S):
         while (await service.call("POST", BOARD + QUEUED, {"owner": "q", "stats": {"xp": 1}})).status != 202:
             continue
@@ -193,8 +214,8 @@ async def test_many_queued_posts_of_one_owner_become_one_write_and_keep_their_id
     await asyncio.gather(*(queue_posts(service, path + QUEUED, body) for body in bodies))
     before = await _total(service, "rankcurve_write_conflicts_total")
     await service.restart(ingest_workers=1)
-    assert (await wait_settled(service, ids[-1], path))["status"] == "applied"
-    states = [await wait_settled(service, post_id, path) for post_id in ids]
+    assert (await wait_settled(service, ids[-1], path, "clan"))["status"] == "applied"
+    states = [await wait_settled(service, post_id, path, "clan") for post_id in ids]
     assert len({state["updated_at"] for state in states}) == 1, "one write of the row"
     assert sorted(state["stats"]["xp"] for state in states) == list(range(1, 501))
     assert await _total(service, "rankcurve_write_conflicts_total") == before
@@ -213,7 +234,7 @@ async def test_operators_see_the_waiting_posts_and_the_worker_of_each_shard(serv
     assert all(shard["posts"] == 0 or shard["age_seconds"] > 0 for shard in state["shards"])
     assert {shard["worker"] for shard in state["shards"]} == {None}
     await service.restart(ingest_workers=1, ingest_lease_s=600)
-    await wait_settled(service, "49")
+    await wait_settled(service, "49", owner="p49")
     async with asyncio.timeout(WAIT_S):
         while (state := await service.get("/v1/queue"))["posts"]:
             continue
@@ -231,9 +252,10 @@ async def test_waiting_posts_do_not_bring_back_an_erased_owner(service: Service)
     await service.must("DELETE", "/v1/owners/bob")
     assert await service.refused("DELETE", f"{BOARD}/entries/ada") == (404, "unknown_owner")
     await service.restart(ingest_workers=1)
-    assert (await wait_settled(service, "cleo"))["status"] == "applied"
+    assert (await wait_settled(service, "cleo", owner="cleo"))["status"] == "applied"
     for owner in ("ada", "bob"):
         assert await service.refused("GET", f"{BOARD}/entries/{owner}") == (404, "unknown_owner")
+        assert await service.refused("GET", f"{BOARD}/posts/{owner}?owner={owner}") == (404, "unknown_post")
         assert await service.refused("GET", f"{BOARD}/posts/{owner}") == (404, "unknown_post")
 
 
@@ -284,7 +306,7 @@ async def test_a_queued_retry_is_a_duplicate_even_after_its_season_closed(servic
     for path, body in (("leaderboards/s/posts", post), ("posts", {**post, "boards": ["t", "s"]})):
         assert await _count_duplicates(service, f"/v1/{path}?mode=queued", body) == 1
         await _check_others_refused(service, f"/v1/{path}?mode=queued", body)
-    state = await service.get("/v1/leaderboards/s/posts/p")
+    state = await service.get("/v1/leaderboards/s/posts/p?owner=ada")
     assert (state["status"], state["stats"]) == ("applied", {"xp": 7})
     assert await service.refused("POST", "/v1/leaderboards/t/posts?mode=queued", post) == (409, "period_closed")
 
