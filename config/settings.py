@@ -116,8 +116,6 @@ class PostingSettings(_Group):
     grouping: bool = _choice(True)
     """Commit the posts of several requests in one transaction. Set false (one request a transaction) for measurements
     only."""
-    change_log: bool = _choice(True)
-    """Log what posts change. Set false for measurements only: curves and ranks go wrong without the log."""
     queue_posts_max: int = _number(50_000, 1, 10_000_000, "posts")
     """Maximum number of posts waiting for a transaction, counted once for every board; more are refused with 429."""
     post_wait_s_max: float = _number(10, 0.01, 3_600, "s")

@@ -27,6 +27,7 @@ from storage.errors import (
     StoreAwayError,
 )
 from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.log.change_log import change_log
 from storage.store import CONTROL, Program, Row, Rows, Store, in_partition
 
 T = TypeVar("T")
@@ -86,9 +87,7 @@ class BoardMove:
         for _ in range(STARTS_MAX):
             self._copied, lease = await self._store.write(begin)
             self._held = HeldLease(lease, self._leases, LEASE_US)
-            count = len(self._copied.copies)
-            self._marks = [0] * count
-            self._begun_changes: list[int | None] = [None] * count
+            self._marks = [0] * len(self._copied.copies)
             try:
                 for noted in self._copied.list_left_behind():
                     while await self._sweep(*noted):
@@ -111,8 +110,7 @@ class BoardMove:
     async def _copy(self, number: int, copy: BoardCopy) -> None:
         """Copy the rows and the post ids of the board or segment, from one snapshot per page."""
         source = self._store.for_board(copy.board)
-        # The count is None once the log has held a change of the board.
-        self._marks[number], self._begun_changes[number] = await source.read(copy.read_start)
+        self._marks[number] = await source.read(change_log.take_mark)
         if copy.rows:
             async for copied in self._copy_pages(source, copy.rows[0], copy.write_rows):
                 self.counts.rows += copied
@@ -144,11 +142,7 @@ class BoardMove:
             await self._store.read(self._copied.count_targets, heavy=True)
             begun_s = self._monotonic()
             try:
-                await self._store.write(
-                    lambda: self._copied.switch(
-                        self._marks, begun_changes=self._begun_changes, released=self._held.release()
-                    )
-                )
+                await self._store.write(lambda: self._copied.switch(self._marks, released=self._held.release()))
                 return self.counts
             except (LostRaceError, StoreAwayError):  # for example, a long read of the table was not over in time
                 continue
@@ -170,8 +164,6 @@ class BoardMove:
             if found.owners or found.post_ids:
                 await self._write(partial(copy.write_changes, found))
             self._marks[number] = found.until
-            if found.logged:
-                self._begun_changes[number] = None
             self.counts.changed += len(found.owners)
             self._report(self.counts)
             if found.erased:

@@ -41,7 +41,7 @@ from querybuilder import (
 from storage.boards.boards import clear_partition, find_same_board, lock_standalone_board, store_columns
 from storage.boards.row_tables import Layout, columns_of, create_row_table, define_row_table, layout_of, scope_of
 from storage.boards.shared_tables import POST_IDS_KEY, find_or_create_table, note_dropped_rows
-from storage.boards.totals import CHANGES, find_totals, state_of
+from storage.boards.totals import state_of
 from storage.errors import (
     BoardChangedError,
     JournalIncompleteError,
@@ -168,7 +168,6 @@ class BoardChanges(NamedTuple):
     rows: Rows  # the rows that these owners have
     post_ids: Rows
     erased: bool  # whether the name of an owner was erased
-    logged: bool  # whether anything has changed
 
 
 class BoardCopy:
@@ -194,12 +193,6 @@ class BoardCopy:
         for item in items:
             shares[segment_of(owner_of(item), len(shares))].append(item)
         return shares
-
-    def read_start(self) -> Program[tuple[int, int]]:
-        """Return the mark of this snapshot of the source, and the board's count of changes. Run it for the source."""
-        mark = yield from change_log.take_mark()
-        totals = yield from find_totals([self.board.key])
-        return mark, totals[self.board.key].get(CHANGES, 0)
 
     def write_rows(self, rows: Rows) -> Program[None]:
         shares = self._share(rows, lambda row: str(self.rows[0].key_of(row)[0]))
@@ -237,7 +230,7 @@ class BoardCopy:
         if times := sorted({row[1] for row in bundles}):
             ids = [row for row in (yield _NEW_POST_IDS.bind(times=times)) if row[0] == self.board.key]
         erased = any(name.startswith(NAMELESS) for name in names) and bool(self.rows)
-        return BoardChanges(bundles[-1][0] + 1 if more else until, more, owners, rows, ids, erased, bool(bundles))
+        return BoardChanges(bundles[-1][0] + 1 if more else until, more, owners, rows, ids, erased)
 
     def write_changes(self, changes: BoardChanges) -> Program[None]:
         """Copy changes to the targets."""
@@ -254,9 +247,7 @@ class BoardCopy:
             if theirs:
                 yield from in_partition(target.partition, table.write_owners(theirs, their_rows))
 
-    def catch_up(
-        self, mark: int, begun_changes: int | None, count: Callable[[Sequence[str], int], Program[None]] | None = None
-    ) -> Program[None]:
+    def catch_up(self, mark: int, count: Callable[[Sequence[str], int], Program[None]] | None = None) -> Program[None]:
         """Hold back posts, and copy what is left. See `BoardCopies.switch`.
 
         `count` is called with the owners whose entries change, and with -1 before the change and 1 after it.
@@ -267,11 +258,6 @@ class BoardCopy:
         found = yield from in_partition(source, self.read_changes(mark))
         if found.more or found.erased:
             raise LostRaceError("too much has changed since the rows were copied")
-        totals = (yield from in_partition(source, find_totals([board.key])))[board.key]
-        if begun_changes is not None and not found.logged and totals.get(CHANGES, 0) != begun_changes:
-            raise JournalIncompleteError(
-                "posts to the leaderboard are not logged, so it cannot be moved: see change_log"
-            )
         if count is not None:
             yield from count(found.owners, -1)
         yield from self.write_changes(found)
@@ -309,18 +295,15 @@ class BoardCopies(Protocol):
     def count_targets(self) -> Program[None]:
         """Count in the targets, which nobody else changes, what `switch` needs."""
 
-    def switch(
-        self, marks: Sequence[int], *, begun_changes: Sequence[int | None], released: Program[None]
-    ) -> Program[None]:
+    def switch(self, marks: Sequence[int], *, released: Program[None]) -> Program[None]:
         """Hold back posts, copy what is left, and let the board begin in the targets. Run this for `CONTROL`.
 
-        `begun_changes`: the count of changes when each copy began, if the log has held none of them since.
         `released` gives the lease back in the same transaction.
 
         Raises:
             LostRaceError: there is too much left to copy, or an owner is being shown.
             BoardChangedError: the board is not the one of which the rows were copied.
-            JournalIncompleteError: posts to the board are not logged.
+            JournalIncompleteError: changes were pruned from the log.
         """
 
     def remove_copy(self, released: Program[None]) -> Program[None]:
@@ -355,14 +338,12 @@ class BoardMoveCopy(BoardCopies):
     def count_targets(self) -> Program[None]:
         yield from ()
 
-    def switch(
-        self, marks: Sequence[int], *, begun_changes: Sequence[int | None], released: Program[None]
-    ) -> Program[None]:
+    def switch(self, marks: Sequence[int], *, released: Program[None]) -> Program[None]:
         board, moved, [copy] = self.board, self.moved, self.copies
         now = yield from find_same_board(board, lock=Lock.UPDATE, queued=True)
         if shape_of(now) != shape_of(board):
             raise BoardChangedError
-        yield from copy.catch_up(marks[0], begun_changes[0])
+        yield from copy.catch_up(marks[0])
         yield from copy.copy_small_tables(_SMALL_TABLES)
         yield from store_columns(board, partition=moved.partition, table_key=moved.table_key, rows_key=moved.rows_key)
         yield from in_partition(board.partition, clear_partition(board))

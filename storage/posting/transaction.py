@@ -77,13 +77,12 @@ class PostTransaction:
         now_us: int,
         *,
         check_boards: bool,
-        logged: bool = True,  # False: nothing is logged, for measurements
     ) -> None:
         # Every process locks and inserts rows in the order of board and owner, so that groups never deadlock. The
         # counter of the log comes later, and the totals come last.
         by_key = sorted(boards, key=lambda entries: entries.board.key)
         self._boards = {entries.board.key: BoardState(entries, entries.board.rows_key) for entries in by_key}
-        self._dialect, self._now_us, self._logged = dialect, now_us, logged
+        self._dialect, self._now_us = dialect, now_us
         # The partitions of boards and families, by key. Every transaction writes to the partitions in ascending order.
         self._places = {entries.board.key: entries.board.partition for entries in by_key}
         self._partitions = sorted(set(self._places.values()))
@@ -284,7 +283,7 @@ class PostTransaction:
             row.ranked = None if row.is_hidden else state.entries.ranked_cells.none
         entry = row.entry
         cells = entry.cells
-        if self._logged and row.ranked is None and not row.is_hidden:
+        if row.ranked is None and not row.is_hidden:
             row.ranked = state.entries.ranked_cells.join_cells(cells)
         if changed:
             if row.changed is None:
@@ -297,8 +296,7 @@ class PostTransaction:
                 if cells[index] is None and index in state.entries.board.sorted_indexes:
                     row.first_values += (index,)
                 cells[index] = cell
-        if self._logged:
-            self._log(state, row, post, part, status)
+        self._log(state, row, post, part, status)
         stats, board_key = state.entries.merger.decode_stats(cells), part.board.key
         outcome = PartOutcome(status, entry.updated_at_us, stats, board_key=board_key)
         if post.post_hash is not None and post.family is None:

@@ -293,9 +293,7 @@ class Writer:
         def program() -> Program[TransactionResult]:
             if self._begun is not None:
                 loop.call_soon_threadsafe(self._let_answer)  # the store has begun to run this group
-            group = PostTransaction(
-                self._store.dialect, opened, self._now_us(), check_boards=check_boards, logged=self._limits.change_log
-            )
+            group = PostTransaction(self._store.dialect, opened, self._now_us(), check_boards=check_boards)
             return group.apply_posts(posts)
 
         for attempt in range(self._limits.write_attempts_max):

@@ -201,8 +201,7 @@ class Drainer:
         yield from batch.take_blocks()
         if batch.live and (yield from read_live_boards(sorted(batch.live), held=True)) != batch.live:
             raise BoardChangedError
-        logged = self._limits.change_log
-        group = PostTransaction(self._store.dialect, opened, now_us, check_boards=check_boards, logged=logged)
+        group = PostTransaction(self._store.dialect, opened, now_us, check_boards=check_boards)
         outcomes = yield from group.plan_posts(batch.posts)
         refusals = [*batch.refusals, *_refused_by(batch.posts, outcomes)]
         kept = [
@@ -211,7 +210,7 @@ class Drainer:
             if each.there and each.post.post_hash is not None
         ]
         yield from store_rejected(kept, now_us)
-        for refusal in refusals if logged else ():
+        for refusal in refusals:
             group.log_too(refusal.partition, _journalled(refusal))
         self._counted_to_s = self._monotonic()
         busy_s = self._counted_to_s - began_s + self._uncounted_s

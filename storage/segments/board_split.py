@@ -70,16 +70,14 @@ class BoardSplitCopy(BoardCopies):
             [row] = yield select(*counts).from_(layout.table).bind().at(segment.partition)
             self._counted[segment.key] = dict(zip((ALL_ENTRIES, *indexes), map(int, row), strict=True))
 
-    def switch(
-        self, marks: Sequence[int], *, begun_changes: Sequence[int | None], released: Program[None]
-    ) -> Program[None]:
+    def switch(self, marks: Sequence[int], *, released: Program[None]) -> Program[None]:
         board = self.board
         now = yield from find_board(board.id, lock=Lock.UPDATE, queued=True)
         if [*map(shape_of, now.parts)] != [*map(shape_of, board.parts)] or now.has_closed_part:
             raise BoardChangedError
         counted = {key: dict(counts) for key, counts in self._counted.items()}
-        for copy, mark, changes in zip(self.copies, marks, begun_changes, strict=True):
-            yield from copy.catch_up(mark, changes, lambda owners, sign: self._count(owners, sign, counted))
+        for copy, mark in zip(self.copies, marks, strict=True):
+            yield from copy.catch_up(mark, lambda owners, sign: self._count(owners, sign, counted))
             yield from copy.copy_small_tables((HIDDEN_ENTRIES,))
         totals = yield from find_totals_of([board])
         counted[self.segments[0].key][CHANGES] = totals[board.key].get(CHANGES, 0)  # the content stays the same

@@ -21,7 +21,7 @@ from tests.storage.deployment import Deployment
 SHARDS = 3
 LEASE_US = 1_000_000
 WORKERS_MAX = 2
-LIMITS = Settings(ingest_lease_s=LEASE_US / 1e6, change_log=True).model_copy(
+LIMITS = Settings(ingest_lease_s=LEASE_US / 1e6).model_copy(
     update={
         "ingest_round_posts_max": 100, "ingest_round_parts_max": 1_000, "ingest_alone_attempts_max": 3,
         "write_attempts_max": 4, "write_backoff_base_s": 0.0001, "write_backoff_s_max": 0.001,

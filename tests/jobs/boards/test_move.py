@@ -30,7 +30,6 @@ from storage.entries.rebuild import rebuild_board
 from storage.errors import (
     BoardChangedError,
     FamilyBoardError,
-    JournalIncompleteError,
     LeaseTakenError,
     SpecConflictError,
     SpecInvalidError,
@@ -41,7 +40,6 @@ from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLeases
 from storage.log.log_record import ChangeKind
 from storage.periods import PeriodKind
-from storage.posting.transaction import PostTransaction
 from storage.queue.outcomes import find_post_fate
 from storage.records import Board, FamilySpec, PostStatus, TableSharing, Ties
 from storage.schema.creation import count_partitions
@@ -341,22 +339,6 @@ async def test_a_move_copies_rows_while_a_post_holds_the_board(open_store: OpenS
         finally:
             copied.set()
     assert (await deployment.find()).partition == ELSEWHERE
-
-
-async def test_posts_that_are_not_logged_stop_the_move(deployment: Deployment) -> None:
-    board = await fill(deployment)
-    silent = StepStore(deployment.store)
-
-    async def post_silently(step: int) -> None:
-        if step == 7:  # the rows are being copied
-            opened = [deployment.entries(board)]
-            group = PostTransaction(deployment.dialect, opened, deployment.clock(), check_boards=True, logged=False)
-            await deployment.store.write(lambda: group.apply_posts([points(deployment, board, "o07")]))
-
-    silent.before_call = post_silently
-    with pytest.raises(JournalIncompleteError, match="not logged"):
-        await mover(silent, ELSEWHERE).run()
-    assert (await deployment.find()).partition == HOME
 
 
 class KilledError(Exception):
