@@ -66,7 +66,7 @@ READS = [
     ("GET", "/rankings/xp/around?value=6"), ("GET", "/rankings/xp/values?ranks=1,2"), ("GET", "/rankings/xp/curve"),
     ("GET", "/rankings/xp/buckets?buckets=2"), ("GET", "/posts/once"), ("POST", "/entries/lookup"),
     ("POST", "/rankings/xp/refresh"), ("POST", "/rankings/xp/audit?owners=2"), ("DELETE", ""), ("POST", "/reset"),
-    ("GET", "/entries/nobody"), ("GET", "/rankings/no"), ("GET", "/stream?column=xp&owner=nobody"),
+    ("GET", "/entries/nobody"), ("GET", "/rankings/no"), ("GET", "/stream?column=no&owner=nobody"),
 ]  # fmt: skip
 
 

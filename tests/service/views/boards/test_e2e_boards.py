@@ -367,7 +367,7 @@ async def test_erasing_an_owner_on_every_board_works_while_boards_are_deleted(se
         await service.post(f"b{index:02d}", {"owner": "z", "stats": {"xp": 1}})
     deletes = [service.call("DELETE", f"/v1/leaderboards/b{index:02d}") for index in range(0, 12, 2)]
     erased, *deleted = await asyncio.gather(service.call("DELETE", "/v1/owners/z"), *deletes)
-    assert [erased.status, *(answer.status for answer in deleted)] == [204] * 7
+    assert [erased.status, *(answer.status for answer in deleted)] == [200, *[204] * 6]
     for index in range(1, 12, 2):
         assert await service.refused("GET", f"/v1/leaderboards/b{index:02d}/entries/z") == (404, "unknown_owner")
 
