@@ -7,11 +7,10 @@ sequence until it commits. So the numbers have no gaps, and whoever sees an even
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from querybuilder import INTEGER, Insert, Update, asc, col, delete, insert, param, plus, select, update
+from querybuilder import Insert, asc, col, delete, insert, param, select
 from storage.schema.lease_tables import LEASE_JOURNAL, LEASE_POOLS
 from storage.schema.placement import TABLES
 from storage.schema.sequences import take_number
-from storage.schema.tables import SEQUENCES
 from storage.store import Program
 
 from .lease_records import LeaseEvent
@@ -33,12 +32,6 @@ class PublishedLeaseEvent(NamedTuple):
     version: int
     at_us: int
     expires_at_us: int  # 0: the resource is free
-
-
-def build_number_taking(events: str) -> Update:
-    """Return the part of a statement that takes as many numbers as the parameter `events` says."""
-    taken = update(SEQUENCES).set(next=plus(col("next"), param(events, INTEGER)))
-    return taken.where(col("name").eq(LEASE_EVENTS)).returning(col("next"))
 
 
 def build_journal_insert(parameter: str) -> Insert:

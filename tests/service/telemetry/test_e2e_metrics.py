@@ -19,7 +19,7 @@ async def test_posts_are_counted_by_outcome_whether_sent_singly_or_in_a_list(ser
     before = await service.figures()
     post = {"owner": "a", "stats": {"xp": 5}, "post_id": "id"}
     worse, wrong = {"owner": "a", "stats": {"xp": 4}}, {"owner": "a", "stats": {"none": 1}}
-    taken = {"owner": "b", "stats": {"xp": 5}, "post_id": "id"}
+    taken = {"owner": "a", "stats": {"xp": 6}, "post_id": "id"}
     await service.post("b", post, post, worse, worse, wrong, taken)
     await service.must("POST", f"{B}/posts", post)
     await service.refused("POST", f"{B}/posts", wrong)

@@ -39,9 +39,10 @@ async def test_repeats_are_found_in_the_partitions_of_the_boards(deployment: Dep
     await deployment.apply(both, only_last)
     new = deployment.post("ada", part(first, {"xp": 5}), post_id="last")
     other = deployment.post("bob", part(last, {"xp": 5}), post_id="last")
-    found = await deployment.store.read(lambda: find_repeats([both, only_last, new, other]))
-    assert found[:3] == [True, True, False]
-    assert isinstance(found[3], PostIdConflictError)
+    conflicting = deployment.post("ada", part(last, {"xp": 6}), post_id="last")
+    found = await deployment.store.read(lambda: find_repeats([both, only_last, new, other, conflicting]))
+    assert found[:4] == [True, True, False, False]
+    assert isinstance(found[4], PostIdConflictError)
 
 
 async def test_a_post_with_an_old_copy_of_a_moved_board_is_refused_alone(deployment: Deployment) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rankcurve.answers import Audit as AuditAnswer
 
+from jobs.curves.audit import Auditor
 from predictor import Curve, Knot
 from service.commands.reading.curves import show_audit
 from storage.curves.auditing import Audit
@@ -68,7 +69,7 @@ async def test_an_audit_of_a_wrong_curve_raises_the_alarm(service: Service) -> N
 async def test_the_job_audits_curves_without_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Service(tmp_path, audit_interval_s=0.02).running() as service:
         audits: asyncio.Queue[Audit] = asyncio.Queue()
-        monkeypatch.setattr(service.context.metrics, "audited", audits.put_nowait)
+        monkeypatch.setattr(Auditor, "_report_audit", lambda _, found: audits.put_nowait(found))
         await fill(service)
         async with asyncio.timeout(WAIT_S):
             found = await audits.get()
