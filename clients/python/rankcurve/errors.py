@@ -131,7 +131,7 @@ class ApiError(RankcurveError):
 
     @property
     def final(self) -> bool:
-        """Whether the service itself refused, and would refuse again. What a proxy answers may pass."""
+        """Return whether the service itself refused, and would refuse again. What a proxy answers may pass."""
         own = self.problem.type.startswith(PROBLEM_TYPES)
         return own and self.status < 500 and self.status not in PASSING_STATUSES
 

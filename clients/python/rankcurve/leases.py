@@ -95,7 +95,7 @@ class _Turn:
 
 
 class _Remembered:
-    """What one process remembers. `guard` is held for the rest, and never while waiting."""
+    """The memory of one process. `guard` is held for the rest, and never while waiting."""
 
     def __init__(self) -> None:
         self.guard = threading.Lock()

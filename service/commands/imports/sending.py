@@ -45,7 +45,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What an import reads: batches of records, in `size` units of which `Batch.done` counts those that were read.
+    """The source of an import: batches of records, in `size` units of which `Batch.done` counts those that were read.
 
     `line` is the word for one record, and `heading` the first line of a file of rejected records. `name_record` says
     which record was rejected. `advice` says what to do if too many are. `path` is the file, if it is one.
