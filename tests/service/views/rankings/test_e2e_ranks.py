@@ -117,6 +117,7 @@ async def test_brackets_of_curves_hold_true_ranks_and_exact_mode_counts(service:
 async def test_auto_mode_counts_near_the_top_and_in_short_gaps_and_estimate_mode_never(service: Service) -> None:
     board = await season(service, "shared", 3, predictor={"samples": 7, "exact_top": 10})
     await service.refresh("b", *ranked(board))
+    await service.wait_folded("b", *ranked(board))  # brackets of segments are wider while their curves' times differ
     for name in ranked(board):
         for owner, rank in board.ranks(name).items():
             path = f"{B}/entries/{escaped(owner)}/positions?columns={name}"
@@ -126,7 +127,7 @@ async def test_auto_mode_counts_near_the_top_and_in_short_gaps_and_estimate_mode
                 assert found["method"] in ("count", "gap")
                 assert found["rank"] == rank
             elif found["method"] in ("count", "gap"):
-                assert estimate["low"] <= 10 or estimate["high"] - estimate["low"] <= 3
+                assert estimate["low"] <= 10 or estimate["high"] - estimate["low"] <= 3, (found, estimate)
             assert estimate["method"] in ("knot", "curve")
 
 
