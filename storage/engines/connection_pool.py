@@ -35,7 +35,9 @@ class ConnectionPool:
         self._slots = asyncio.Semaphore(connections)
         self._idle: list[PostgresConnection] = []
         self._waiting = 0
-        self._changed()
+        meter.set("rankcurve_store_connections_limit", connections, name, kind)
+        self._count_lent(0)
+        self._count_waiting(0)
 
     async def lend_connection(self) -> PostgresConnection:
         """Return a connection. The caller has to give it back with `take_back`.
@@ -48,7 +50,7 @@ class ConnectionPool:
         else:
             await self._slots.acquire()
             self._report_wait(0.0)
-        self._changed(lent=1)
+        self._count_lent(1)
         try:
             while self._idle:
                 connection = self._idle.pop()
@@ -56,16 +58,17 @@ class ConnectionPool:
                     return connection
             return await self._connect()
         except BaseException:
-            self._changed(lent=-1)
+            self._count_lent(-1)
             self._slots.release()
             raise
 
-    def _changed(self, *, lent: int = 0, waiting: int = 0) -> None:
-        self._lent += lent
-        self._waiting += waiting
+    def _count_lent(self, change: int) -> None:
+        self._lent += change
         self._meter.set("rankcurve_store_connections_lent", self._lent, self._pool, self._kind)
+
+    def _count_waiting(self, change: int) -> None:
+        self._waiting += change
         self._meter.set("rankcurve_store_connections_awaited", self._waiting, self._pool, self._kind)
-        self._meter.set("rankcurve_store_connections_limit", self.connections, self._pool, self._kind)
 
     def _report_wait(self, seconds: float) -> None:
         self._meter.observe("rankcurve_store_connection_wait_seconds", seconds, self._pool)
@@ -75,7 +78,7 @@ class ConnectionPool:
             raise StoreBusyError(f"{self._waiting} callers are waiting for a connection of pool {self.name!r}")
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        self._changed(waiting=1)
+        self._count_waiting(1)
         try:
             async with asyncio.timeout(self._limits.connection_wait_s_max):
                 await self._slots.acquire()
@@ -84,7 +87,7 @@ class ConnectionPool:
                 f"no connection of pool {self.name!r} came free in {self._limits.connection_wait_s_max:g} s"
             ) from None
         finally:
-            self._changed(waiting=-1)
+            self._count_waiting(-1)
             self._report_wait(loop.time() - begun)
 
     def take_back(self, connection: PostgresConnection, *, closing: bool = False) -> None:
@@ -94,7 +97,7 @@ class ConnectionPool:
                 connection.terminate()
             else:
                 self._idle.append(connection)
-        self._changed(lent=-1)
+        self._count_lent(-1)
         self._slots.release()
 
     async def close(self) -> None:
