@@ -79,7 +79,7 @@ def build_document(routes: Sequence[Route]) -> Schema:
     for route in routes:
         used.update(_types(route.body), _types(route.response))
     types = sorted(used, key=lambda kind: kind.__name__)
-    schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
+    schemas, components = _components(types)
     refs = dict(zip(types, schemas, strict=True))
     paths: dict[str, Schema] = {}
     for route in routes:
@@ -101,6 +101,25 @@ def build_document(routes: Sequence[Route]) -> Schema:
     }
     _add_examples(document)
     return document
+
+
+def _components(types: Sequence[Any]) -> tuple[list[Schema], Schema]:
+    """Return the schemas of types, and the components that they refer to. The values of an enum stand where it is."""
+    schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
+    enums = {REF_TEMPLATE.format(name=name): each["enum"] for name, each in components.items() if "enum" in each}
+
+    def inline(part: Any) -> Any:
+        if isinstance(part, list):
+            return [inline(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        found: Schema = {}
+        for name, each in part.items():
+            values = enums.get(each) if name == "$ref" else None
+            found |= {name: inline(each)} if values is None else {"enum": values}
+        return found
+
+    return inline(list(schemas)), {name: inline(each) for name, each in components.items() if "enum" not in each}
 
 
 def _add_examples(document: Schema) -> None:
@@ -170,7 +189,7 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
 
 
 def _query_parameter(query: type[msgspec.Struct], field: msgspec.structs.FieldInfo) -> Schema:
-    schema = _without_null(msgspec.json.schema(field.type))
+    schema = _without_null(_components([field.type])[0][0])
     if bound := bound_of(query, field.encode_name):
         schema["maxItems" if schema.get("type") == "array" else "maximum"] = bound[0]
     parameter: Schema = {"name": field.encode_name, "in": "query", "required": field.required, "schema": schema}

@@ -16,10 +16,11 @@ from msgspec import Meta
 
 from config.settings import Settings
 from storage.boards.family_ids import FACETS_TOGETHER_MAX, is_facet, names_family_board
+from storage.periods import PeriodKind
 
 from .cursors import CURSOR_CHARS_MAX
 from .problems import FieldError, ProblemError, clip_text
-from .requests import FACETS_SCHEMA, FacetName, Instant, OwnerName, PeriodName
+from .requests import FACETS_SCHEMA, FacetName, Instant, OwnerName
 from .values import (
     ALIASES_DESCRIPTION,
     ANY_BOARD_PATTERN,
@@ -231,7 +232,7 @@ class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Asks for the leaderboard of a family for some facet values, in the period that contains `at` (default: now)."""
 
-    period: PeriodName
+    period: PeriodKind
     at: Instant | None = None
     facets: _Facets = {}
 
@@ -247,7 +248,7 @@ class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw
 class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Asks for an owner's final positions in the newest closed periods of one length, such as days."""
 
-    period: PeriodName
+    period: PeriodKind
     column: _Column
     limit: _Limit = 30
     cursor: _Cursor | None = None
@@ -334,8 +335,8 @@ def _find_form(kind: msgspec.inspect.Type) -> tuple[re.Pattern[str], str] | None
             if {msgspec.inspect.IntType, msgspec.inspect.Metadata} <= set(map(type, kind.types)):
                 return _NUMBER_OR_CURSOR
             return next((form for each in kind.types if (form := _find_form(each))), None)
-        case msgspec.inspect.LiteralType():
-            names = [str(value) for value in kind.values]
+        case msgspec.inspect.LiteralType(values) | msgspec.inspect.EnumType(values):
+            names = sorted(map(str, values))
             return re.compile("|".join(map(re.escape, names))), " or ".join(names)
     return _FORMS.get(type(kind))
 

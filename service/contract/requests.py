@@ -10,6 +10,8 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from storage.boards.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN, FACETS_TOGETHER_MAX
+from storage.periods import PeriodKind
+from storage.records import Best, ColumnKind, Merge, RefreshMethod, TableSharing, Ties
 
 from .values import (
     ALIASES_DESCRIPTION,
@@ -30,12 +32,6 @@ REFRESH_SECONDS_MAX = 86_400
 GRACE_SECONDS_MAX = 10**12  # over 30,000 years, more than any calendar covers; in microseconds it still fits 64 bits
 KEEP_SECONDS_MAX = 100 * 366 * 86_400
 
-MergeName = Literal["sum", "max", "min", "last"]
-BestName = Literal["high", "low"]
-TiesName = Literal["shared", "earliest"]
-KindName = Literal["number", "text"]
-MethodName = Literal["auto", "skip", "scan"]
-PeriodName = Literal["all", "year", "month", "week", "day"]
 KeptName = Literal["year", "month", "week", "day"]
 _UNIQUE = {"uniqueItems": True}
 FACETS_SCHEMA = {
@@ -103,17 +99,17 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     name: ColumnName
     sorted: bool
-    merge: MergeName
+    merge: Merge
     best: (
         Annotated[
-            BestName, Meta(description="Which values rank first. Default: `low` if `merge` is `min`, otherwise `high`.")
+            Best, Meta(description="Which values rank first. Default: `low` if `merge` is `min`, otherwise `high`.")
         ]
         | UnsetType
     ) = UNSET
     scale: Annotated[int, Meta(ge=0, le=SCALE_MAX)] = 0
     min: Decimal | UnsetType = UNSET
     max: Decimal | UnsetType = UNSET
-    type: KindName = "number"
+    type: ColumnKind = ColumnKind.NUMBER
 
 
 class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -122,7 +118,7 @@ class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     samples: Annotated[int, Meta(ge=2, le=SAMPLES_MAX)] | UnsetType = UNSET
     exact_top: Annotated[int, Meta(ge=0, le=EXACT_TOP_MAX)] | UnsetType = UNSET
     refresh_seconds: Annotated[int, Meta(ge=1, le=REFRESH_SECONDS_MAX)] | UnsetType = UNSET
-    method: MethodName | UnsetType = UNSET
+    method: RefreshMethod | UnsetType = UNSET
 
 
 SEGMENTS_MAX = 64
@@ -130,8 +126,8 @@ SEGMENTS_MAX = 64
 
 class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     columns: Annotated[list[ColumnBody], Meta(min_length=1, max_length=COLUMNS_MAX)]
-    ties: TiesName = "shared"
-    table: Literal["own", "shared"] = "own"
+    ties: Ties = Ties.SHARED
+    table: TableSharing = TableSharing.OWN
     partition: (
         Annotated[
             int,
@@ -185,8 +181,8 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
 class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The specification of a family: what all its boards have in common, and the periods and facets that get boards."""
 
-    table: Literal["own", "shared"] = "shared"
-    periods: Annotated[list[PeriodName], Meta(min_length=1, extra_json_schema=_UNIQUE)]
+    table: TableSharing = TableSharing.SHARED
+    periods: Annotated[list[PeriodKind], Meta(min_length=1, extra_json_schema=_UNIQUE)]
     time_zone: Annotated[str, Meta(description="An IANA name: `Europe/Berlin`.")] = "UTC"
     facets: Annotated[
         list[Annotated[list[FacetName], Meta(extra_json_schema={"maxItems": FACETS_TOGETHER_MAX, **_UNIQUE})]],

@@ -7,14 +7,11 @@ from msgspec import UNSET, Meta, UnsetType
 
 from predictor import AnyCurve, FitMethod
 from service.contract.problems import ProblemDocument
-from service.contract.requests import BestName, KindName, MergeName, MethodName, TiesName
 from service.contract.values import Number, Time, format_us, one_of
-from storage.records import Board
+from storage.records import Best, Board, ColumnKind, Merge, PostStatus, RefreshMethod, TableSharing, Ties
 
 from .positions import Position
 
-StatusName = Literal["applied", "unchanged", "duplicate", "rejected"]
-CurveMethod = Literal["skip", "scan"]
 Stats = dict[str, Number | str | None]
 
 
@@ -23,12 +20,12 @@ class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     sorted: bool
-    merge: MergeName
-    best: BestName
+    merge: Merge
+    best: Best
     scale: int
     min: Number | None
     max: Number | None
-    type: KindName
+    type: ColumnKind
 
 
 class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +34,7 @@ class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     exact_top: int
     refresh_seconds: int
-    method: MethodName
+    method: RefreshMethod
 
 
 class CurveState(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +78,8 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     columns: list[ColumnAnswer]
-    ties: TiesName
-    table: Literal["own", "shared"]
+    ties: Ties
+    table: TableSharing
     partition: int | UnsetType = UNSET
     segments: int = 1
     predictor: PredictorAnswer
@@ -138,8 +135,8 @@ class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     columns: list[ColumnAnswer]
-    ties: TiesName
-    table: Literal["own", "shared"]
+    ties: Ties
+    table: TableSharing
     partition: int | UnsetType = UNSET
     predictor: PredictorAnswer
     periods: list[str]
@@ -230,7 +227,7 @@ class BoardResult(msgspec.Struct, kw_only=True):
     """The result of a post on one of its leaderboards."""
 
     board: str
-    status: StatusName
+    status: PostStatus
     updated_at: Time | UnsetType = UNSET
     stats: Stats | UnsetType = UNSET
     error: ProblemDocument | UnsetType = UNSET
@@ -244,7 +241,7 @@ class PostResult(msgspec.Struct, kw_only=True, gc=False):
     """
 
     owner: str
-    status: StatusName
+    status: PostStatus
     updated_at: Time | UnsetType = UNSET
     stats: Stats | UnsetType = UNSET
     boards: list[BoardResult] | UnsetType = UNSET
@@ -483,7 +480,7 @@ class KnotAnswer(msgspec.Struct):
 class CurveSegment(msgspec.Struct, kw_only=True):
     """The curve of one segment. `as_of` says when its ranks were true."""
 
-    method: CurveMethod
+    method: FitMethod
     total: int
     as_of: Time
     certificate: float | None
@@ -509,10 +506,10 @@ class CurveAnswer(msgspec.Struct, kw_only=True):
     """
 
     column: str
-    best: BestName
+    best: Best
     scale: int
-    ties: TiesName
-    method: CurveMethod
+    ties: Ties
+    method: FitMethod
     total: int
     as_of: Time
     certificate: float | None
@@ -529,7 +526,7 @@ class RefreshAnswer(msgspec.Struct):
     """The result of a refresh: facts about the new curve, and how many seconds the refresh took."""
 
     column: str
-    method: CurveMethod
+    method: FitMethod
     total: int
     as_of: Time
     certificate: float | None
@@ -562,7 +559,7 @@ class AuditAnswer(msgspec.Struct, kw_only=True):
 
     column: str
     outcome: Literal["compared", "changed", "empty"]
-    method: CurveMethod
+    method: FitMethod
     total: int
     as_of: Time
     certificate: float | None

@@ -7,8 +7,9 @@ from msgspec import UNSET, UnsetType
 
 from service.contract.problems import ProblemDocument
 from service.contract.values import Number, Time, json_text_of
+from storage.records import PostStatus
 
-from .boards import ProfileObject, RankedEntry, Stats, StatusName
+from .boards import ProfileObject, RankedEntry, Stats
 
 JournalKind = Literal["post", "erase", "hide", "show", "reset", "move", "delete", "erased"]
 
@@ -31,7 +32,7 @@ class JournalLine(msgspec.Struct):
     board: str | None
     owner: str | None
     accepted_at: Time
-    status: StatusName | UnsetType = UNSET
+    status: PostStatus | UnsetType = UNSET
     stats: Stats | UnsetType = UNSET
     set: Stats | UnsetType = UNSET
     post_id: str | UnsetType = UNSET

@@ -48,8 +48,6 @@ from storage.records import (
     PredictorSpec,
     RefreshMethod,
     Season,
-    TableSharing,
-    Ties,
     by_partition,
 )
 from storage.store import Program, in_partition
@@ -115,40 +113,34 @@ def make_spec(body: BoardBody, context: Context) -> BoardSpec:
         if name in names[:index]:
             raise SpecInvalidError(f"column {name!r} is given twice", pointer=f"/columns/{index}/name")
     columns = tuple(_column(column, index) for index, column in enumerate(body.columns))
-    predictor = body.predictor
     settings = context.settings
+    refresh_seconds = int(settings.default_refresh_seconds)
+    defaults = PredictorSpec(settings.default_samples, settings.default_exact_top, refresh_seconds, RefreshMethod.AUTO)
+    chosen = {name: value for name, value in msgspec.structs.asdict(body.predictor).items() if value is not UNSET}
     return BoardSpec(
         columns=columns,
-        ties=Ties(body.ties),
-        predictor=PredictorSpec(
-            samples=settings.default_samples if predictor.samples is UNSET else predictor.samples,
-            exact_top=settings.default_exact_top if predictor.exact_top is UNSET else predictor.exact_top,
-            refresh_seconds=int(settings.default_refresh_seconds)
-            if predictor.refresh_seconds is UNSET
-            else predictor.refresh_seconds,
-            method=RefreshMethod.AUTO if predictor.method is UNSET else RefreshMethod(predictor.method),
-        ),
-        table=TableSharing(body.table),
+        ties=body.ties,
+        predictor=replace(defaults, **chosen),
+        table=body.table,
         segments=body.segments,
     )
 
 
 def _column(body: ColumnBody, index: int) -> ColumnSpec:
     at = f"/columns/{index}"
-    kind, merge = ColumnKind(body.type), Merge(body.merge)
-    best = (Best.LOW if merge is Merge.MIN else Best.HIGH) if body.best is UNSET else Best(body.best)
-    if kind is ColumnKind.TEXT:
-        if body.sorted or body.merge != "last":
+    best = (Best.LOW if body.merge is Merge.MIN else Best.HIGH) if body.best is UNSET else body.best
+    if body.type is ColumnKind.TEXT:
+        if body.sorted or body.merge is not Merge.LAST:
             raise SpecInvalidError("a text column can't be sorted and merges by last", pointer=at)
         if body.scale or body.min is not UNSET or body.max is not UNSET:
             raise SpecInvalidError("a text column has no scale, min or max", pointer=at)
-        return ColumnSpec(body.name, False, Merge.LAST, best, kind, 0, 0, 0)
+        return ColumnSpec(body.name, False, body.merge, best, body.type, 0, 0, 0)
     limit = min(DEFAULT_LIMIT_UNITS * 10**body.scale, INT64_MAX)
     least = -limit if body.min is UNSET else _bound(body.min, body.scale, f"{at}/min")
     most = limit if body.max is UNSET else _bound(body.max, body.scale, f"{at}/max")
     if not least < most:  # `parse_decimal` has checked that both fit 64 bits
         raise SpecInvalidError("min must be less than max", pointer=f"{at}/min")
-    return ColumnSpec(body.name, body.sorted, merge, best, kind, body.scale, least, most)
+    return ColumnSpec(body.name, body.sorted, body.merge, best, body.type, body.scale, least, most)
 
 
 def _bound(raw: Raw, scale: int, pointer: str) -> int:
@@ -304,8 +296,8 @@ def make_board_answer(
     return BoardAnswer(
         id=board.id,
         columns=[_column_answer(column) for column in board.spec.columns],
-        ties=board.spec.ties.value,
-        table=board.spec.table.value,
+        ties=board.spec.ties,
+        table=board.spec.table,
         partition=board.partition if context.store.partitions > 1 and not board.segments else UNSET,
         segments=board.spec.segments,
         predictor=msgspec.convert(board.spec.predictor, PredictorAnswer, from_attributes=True),
@@ -335,10 +327,10 @@ def _column_answer(column: ColumnSpec) -> ColumnAnswer:
     return ColumnAnswer(
         name=column.name,
         sorted=column.sorted,
-        merge=column.merge.value,
-        best=column.best.value,
+        merge=column.merge,
+        best=column.best,
         scale=column.scale,
         min=None if text else to_wire_number(column.min_scaled, column.scale),
         max=None if text else to_wire_number(column.max_scaled, column.scale),
-        type=column.kind.value,
+        type=column.kind,
     )

@@ -63,7 +63,7 @@ def make_family_spec(body: PutFamily, context: Context) -> FamilySpec:
     Raises:
         SpecInvalidError: parts of the specification contradict each other.
     """
-    periods = tuple(PeriodKind(name) for name in body.periods)
+    periods = tuple(body.periods)
     if len(set(periods)) < len(periods):
         raise SpecInvalidError("a period is given twice", pointer="/periods")
     facets = tuple(_facets(names, index) for index, names in enumerate(body.facets))
@@ -225,16 +225,14 @@ def _check_listed(family: Family, names: tuple[str, ...]) -> None:
 
 
 def _period(context: Context, family: Family, query: FamilyBoardsQuery) -> Period:
+    _check_period(family, query.period)
     at_us = context.now_us() if query.at is None else to_micros(query.at)
-    return calendar_of(family.spec.time_zone).period_at(find_period_kind(family, query.period), at_us)
+    return calendar_of(family.spec.time_zone).period_at(query.period, at_us)
 
 
-def find_period_kind(family: Family, name: str) -> PeriodKind:
-    """Return the kind of period with that name, or raise ProblemError `unknown_board` if the family has none."""
-    kind = PeriodKind(name)
+def _check_period(family: Family, kind: PeriodKind) -> None:
     if kind not in family.spec.periods:
-        raise ProblemError("unknown_board", f"{family.id!r} has no leaderboards by {name!r}", pointer="period")
-    return kind
+        raise ProblemError("unknown_board", f"{family.id!r} has no leaderboards by {kind.value!r}", pointer="period")
 
 
 def make_period_answer(context: Context, family: Family, period: Period) -> PeriodAnswer:
@@ -257,7 +255,8 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     # Another process may have deleted the family, shortened its grace or added the column.
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
-    kind = find_period_kind(family, query.period)
+    kind = query.period
+    _check_period(family, kind)
     if kind is PeriodKind.ALL:
         raise ProblemError("bad_request", "the period all never closes", pointer="period")
     index = find_ranked_column(family.template_board, query.column)

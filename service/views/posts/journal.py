@@ -14,7 +14,7 @@ from service.context import Context
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import ProblemError, post_problem_of
 from service.contract.queries import JournalQuery, OwnerPostsQuery
-from service.contract.responses.boards import Stats, StatusName
+from service.contract.responses.boards import Stats
 from service.contract.responses.journal import JournalKind, JournalLine, OwnerPosts, Place
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, to_wire_number
@@ -24,17 +24,17 @@ from storage.log.journal import JournalPage, JournalRow, Numbers, RowReader, boa
 from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
 from storage.log.merging import Merger
 from storage.queue.outcomes import decode_error
-from storage.records import Board, ColumnChange
+from storage.records import Board, ColumnChange, PostStatus
 from storage.schema.creation import count_partitions
 from storage.store import Program
 
 from .posts import format_stats
 
-_POSTS: dict[ChangeKind, StatusName] = {
-    ChangeKind.APPLIED: "applied",
-    ChangeKind.UNCHANGED: "unchanged",
-    ChangeKind.UNSEEN: "applied",
-    ChangeKind.REJECTED: "rejected",
+_POSTS: dict[ChangeKind, PostStatus] = {
+    ChangeKind.APPLIED: PostStatus.APPLIED,
+    ChangeKind.UNCHANGED: PostStatus.UNCHANGED,
+    ChangeKind.UNSEEN: PostStatus.APPLIED,
+    ChangeKind.REJECTED: PostStatus.REJECTED,
 }
 _KINDS: dict[ChangeKind, JournalKind] = {
     ChangeKind.ERASED: "erase",

@@ -23,7 +23,6 @@ from service.contract.responses.boards import (
     PostState,
     PostStates,
     Stats,
-    StatusName,
 )
 from service.contract.routes import Answer, Call
 from service.contract.values import format_decimal, format_us, parse_decimal, parse_owner, parse_text, to_wire_number
@@ -385,21 +384,21 @@ def make_results(
             context.metrics.meter.add("rankcurve_posts", count, status._value_)
     results = []
     for post, outcome in zip(posts, outcomes, strict=True):
-        name: StatusName = outcome.status._value_
-        if outcome.status is PostStatus.REJECTED:
+        status = outcome.status
+        if status is PostStatus.REJECTED:
             problem = post_problem_of(outcome.find_cause())
             if single:
                 raise problem
-            result = PostResult(owner=post.owner, status=name, error=problem.to_document())
+            result = PostResult(owner=post.owner, status=status, error=problem.to_document())
         elif outcome.named:
-            result = PostResult(owner=post.owner, status=name)
+            result = PostResult(owner=post.owner, status=status)
         else:
             [(board, part)] = outcome.boards
             assert isinstance(board, Board)
             assert isinstance(part, PartOutcome)
             updated_at = _time_text(part.updated_at_us or 0)
             stats = format_stats(board, part.stats or ())
-            result = PostResult(owner=post.owner, status=name, updated_at=updated_at, stats=stats)
+            result = PostResult(owner=post.owner, status=status, updated_at=updated_at, stats=stats)
         if outcome.named:
             result.boards = [_board_result(board, part) for board, part in outcome.boards]
         results.append(result)
@@ -410,10 +409,10 @@ def _board_result(board: Board | str, part: PartOutcome | Exception) -> BoardRes
     if isinstance(board, Board) and isinstance(part, PartOutcome) and part.error is None:
         return BoardResult(
             board=board.id,
-            status=part.status.value,
+            status=part.status,
             updated_at=_time_text(part.updated_at_us or 0),
             stats=format_stats(board, part.stats or ()),
         )
     problem = post_problem_of(_error_of(part) or PostRejectedError())
     board_id = board.id if isinstance(board, Board) else board
-    return BoardResult(board=board_id, status="rejected", error=problem.to_document())
+    return BoardResult(board=board_id, status=PostStatus.REJECTED, error=problem.to_document())

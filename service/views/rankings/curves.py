@@ -101,9 +101,9 @@ def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve])
         )
     return CurveAnswer(
         column=column.name,
-        best=column.best.value,
+        best=column.best,
         scale=column.scale,
-        ties=board.spec.ties.value,
+        ties=board.spec.ties,
         **structs.asdict(document),
         segments=segments if len(segments) > 1 else UNSET,
     )
