@@ -6,6 +6,7 @@
 `CODES` is part of the wire contract. A code and its status never change; a new case gets a new code.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -161,48 +162,25 @@ CODES: dict[str, ProblemCode] = {
 }  # fmt: skip
 
 # Error of storage or jobs -> its code on the wire. A class that is missing here has the code of its nearest base class.
+# Most codes are the names of the classes: `UnknownBoardError` is `unknown_board`. The others are listed.
 STORAGE_CODES: dict[type[BaseException], str] = {
-    storage_errors.UnknownBoardError: "unknown_board",
-    storage_errors.UnknownColumnError: "unknown_column",
-    storage_errors.ValueOutOfRangeError: "value_out_of_range",
-    storage_errors.PostIdConflictError: "post_id_conflict",
-    storage_errors.AtInFutureError: "at_in_future",
-    storage_errors.PeriodClosedError: "period_closed",
-    storage_errors.NotOpenYetError: "not_open_yet",
-    storage_errors.ArchivedError: "archived",
-    storage_errors.FamilyBoardError: "family_board",
-    storage_errors.UnknownFacetError: "unknown_facet",
-    storage_errors.UnknownFamilyError: "unknown_family",
-    storage_errors.TooManyFamiliesError: "catalog_full",
+    kind: code
+    for name, kind in [*vars(storage_errors).items(), *vars(job_errors).items()]
+    if (code := re.sub("(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Error")).lower()) in CODES
+} | {
+    storage_errors.LeaseInPastError: "bad_value",
+    storage_errors.LostRaceError: "store_busy",
+    storage_errors.NoResourceError: "no_resource_available",
     storage_errors.PostError: "post_rejected",
-    storage_errors.SpecConflictError: "spec_conflict",
     storage_errors.SpecInvalidError: "bad_spec",
     storage_errors.TooManyBoardsError: "catalog_full",
+    storage_errors.TooManyFamiliesError: "catalog_full",
+    storage_errors.TooManyKeysError: "catalog_full",
     storage_errors.TooManyOwnTablesError: "own_tables_full",
-    storage_errors.UnknownOwnerError: "unknown_owner",
-    storage_errors.UnknownPostError: "unknown_post",
-    storage_errors.NotRankedError: "not_ranked",
-    storage_errors.NoCurveError: "no_curve",
-    storage_errors.BadCursorError: "bad_cursor",
-    storage_errors.UnknownKeyError: "unknown_key",
-    storage_errors.QueueFullError: "queue_full",
-    storage_errors.StoreBusyError: "store_busy",
-    storage_errors.StoreDamagedError: "store_damaged",
-    storage_errors.StoreFullError: "store_full",
-    storage_errors.UnknownClientError: "unknown_client",
-    storage_errors.UnknownPoolError: "unknown_pool",
-    storage_errors.UnknownLeaseError: "unknown_lease",
-    storage_errors.UnknownRegionError: "unknown_region",
-    storage_errors.NoResourceError: "no_resource_available",
-    storage_errors.LeaseInPastError: "bad_value",
     storage_errors.TooManyPoolsError: "catalog_full",
     storage_errors.WaitTooLongError: "timeout",
-    storage_errors.LostRaceError: "store_busy",
-    job_errors.NoJobProcessError: "no_job_process",
-    job_errors.TooManyRefreshRequestsError: "store_busy",
     job_errors.MethodUnsupportedError: "unsupported",
-    storage_errors.TooManyKeysError: "catalog_full",
-    storage_errors.OpsKeyNeededError: "ops_key_needed",
+    job_errors.TooManyRefreshRequestsError: "store_busy",
     TimeoutError: "timeout",
 }
 

@@ -492,7 +492,7 @@ class CurveSegment(msgspec.Struct, kw_only=True):
     outside: OutsideAnswer | None
 
 
-class CurveAnswer(msgspec.Struct, kw_only=True):
+class CurveAnswer(CurveSegment):
     """A curve with everything that is needed to calculate ranks offline.
 
     docs/curve.md has the formula. Between two neighbouring knots, the rank
@@ -509,16 +509,6 @@ class CurveAnswer(msgspec.Struct, kw_only=True):
     best: Best
     scale: int
     ties: Ties
-    method: FitMethod
-    total: int
-    as_of: Time
-    certificate: float | None
-    step: int
-    snaps: bool
-    knots: list[KnotAnswer]
-    errors: list[int] | None
-    shapes: list[list[int]] | None
-    outside: OutsideAnswer | None
     segments: list[CurveSegment] | UnsetType = UNSET
 
 
