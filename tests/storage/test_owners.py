@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from service.views.owners.owner_admin import list_steps
+from storage.owners import list_steps
 from storage.records import Board
 from tests.storage.deployment import ranked, spec
 

@@ -1,0 +1,240 @@
+"""Changes of one owner on every board: the owner is erased, hidden, or shown again.
+
+    queued posts ──> boards with rows ──> archives ──> profile ──> the name in the journals of all partitions
+
+Each transaction works on a bounded number of boards of one partition. If the work is interrupted, the caller finishes
+it by doing the same again.
+
+A board may move to another partition meanwhile. The transaction that misses it there leaves it out, and the next round
+finds it. The log of the partition that it left keeps its earlier changes, so an erasure takes the owner's name out of
+the logs of all partitions.
+
+An owner is erased first from the boards that have rows, then from archives. A board that is archived in between is
+therefore still found. Archives are looked up in the store, because the catalog of a process does not hold them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from .archive.archive_reader import ArchivedEntries, list_archives_of_owner, note_change
+from .boards.boards import find_boards_by_key, find_keys_ever
+from .boards.catalog import Catalog
+from .boards.closed_boards import hold_boards_with_rows
+from .boards.profiles import profiles
+from .entries.entries import Entries, RankingChange, lock_boards_with_owner, log_ranking_changes
+from .entries.erasure import erasure_statements
+from .entries.hidden_owners import hidden_statements
+from .errors import BoardChangedError
+from .log.change_log import change_log
+from .log.log_record import ChangeKind
+from .queue.queue_erasure import drop_queued
+from .reads.open_boards import OpenBoards
+from .records import Board, by_partition
+from .schema.creation import in_each_partition
+from .store import Program, Store, in_partition
+
+ARCHIVES_A_STEP = 100  # the most archives in one transaction, which decodes and writes few blocks of each archive
+# The most boards of families in one transaction. One query reads all of them, and opening a board takes microseconds.
+FAMILY_BOARDS_A_STEP = 2_000
+# The most other boards in one transaction. Compiling the statements of unused boards blocks the event loop.
+BOARDS_A_STEP = 20
+HIDDEN_MORE = 100_000  # the most hidden rows that an owner may have on boards outside the current step
+ROUNDS_MAX = 4  # the first round works on every board, the others on boards that have moved since they were listed
+_Work = Callable[[list[Entries]], Program[object]]
+_ArchiveWork = Callable[[list[Board]], Program[int]]  # returns on how many of the boards the owner has an entry
+_Positions = dict[int, dict[int, int]]  # log positions by partition, and then by board key
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnerChanges:
+    """The changes of one owner."""
+
+    owner: str
+    store: Store
+    catalog: Catalog
+    open_boards: OpenBoards
+    now_us: Callable[[], int]
+    boards_max: int  # the most boards that the catalog holds
+    rows_max: int  # the most rows of a journal that one transaction changes
+    token: str  # random; it stands for the owner's name in the journal after an erasure
+
+    async def erase_entry(self, whole: Board) -> bool:
+        """Erase the owner's entry on one board. Return False if there was none."""
+        board, keys, until = whole.part_of(self.owner), [whole.key], _Positions()
+        if whole.segments:  # the owner may have posts in the logs of earlier segments
+            keys = await self.store.read(lambda: find_keys_ever(whole))
+        entries = self.open_boards.open_board(board)
+        waited = sum([await drop_queued(self.store, self.owner, board_key=key) for key in keys])
+        await self.store.for_board(board).write(lambda: self._erase([entries], until))
+        for positions in until.values():
+            positions.update(dict.fromkeys(keys, positions[board.key]))
+        await self._rename(until, {})
+        return bool(until or waited)
+
+    async def erase(self) -> int:
+        """Erase entries, profile, and the owner's name and posts in the journal. Return how many entries there were."""
+        until = _Positions()
+        # Drop queued posts first. When `drop_queued` returns, the posts that a worker had already taken from the queue
+        # are applied, and the code below erases what they wrote.
+        await drop_queued(self.store, self.owner)
+        begun = await self.store.read(lambda: in_each_partition(change_log.take_mark))
+        await self._on_every_board(lambda boards: self._erase(boards, until))
+        archived = await self._on_every_archive(self._erase_archived)
+        await self.store.write(self._forget)
+        await self._rename(until, {number: mark - 1 for number, mark in enumerate(begun)})
+        return archived + len({key for positions in until.values() for key in positions})
+
+    async def hide(self) -> int:
+        """Hide the owner. Return on how many boards the owner has an entry."""
+        await self._mark(hide=True)
+        await self._on_every_board(
+            lambda boards: hidden_statements.hide_owner(boards, self.owner, now_us=self.now_us())
+        )
+        return await self._on_every_archive(self._note_archived) + len(await self._list_hidden_boards())
+
+    async def show(self) -> int:
+        """Show the owner again. Return on how many boards the owner has an entry that was hidden."""
+        await self._mark(hide=False)
+        keys = await self._list_hidden_boards()
+        await self._on_every_board(
+            lambda boards: hidden_statements.show_owner(boards, self.owner, now_us=self.now_us()), keys
+        )
+        return len(keys) + await self._on_every_archive(self._note_archived)
+
+    def _erase(self, boards: list[Entries], until: _Positions) -> Program[None]:
+        """Erase the owner's entries on boards of one partition. Run this program for that partition.
+
+        Add to `until` the last log position that the boards have in each partition. The caller must remove the owner's
+        name and posts from the change logs up to these positions.
+        """
+        erased: dict[int, RankingChange] = {}
+        for entries in boards:
+            gone = yield from entries.remove_entry(self.owner, ChangeKind.ERASED)
+            gone = gone or (yield from hidden_statements.erase_hidden_entry(entries, self.owner))
+            if gone is not None:
+                erased[entries.board.key] = gone
+        if erased:
+            yield from log_ranking_changes(erased.values(), now_us=self.now_us())
+            for number, mark in enumerate((yield from in_each_partition(change_log.take_mark))):
+                until.setdefault(number, {}).update(dict.fromkeys(erased, mark - 1))
+
+    def _forget(self) -> Program[None]:
+        yield from profiles.remove_profile(self.owner)
+        yield from hidden_statements.mark_owner(self.owner, now_us=self.now_us(), hide=False)
+
+    async def _mark(self, *, hide: bool) -> None:
+        await self.store.write(lambda: hidden_statements.mark_owner(self.owner, now_us=self.now_us(), hide=hide))
+
+    async def _list_hidden_boards(self) -> set[int]:
+        """Return the keys of the boards on which the owner has a hidden row."""
+        listing = partial(hidden_statements.list_hidden_boards, self.owner, limit=self.boards_max)
+        return set[int]().union(*await self.store.read(lambda: in_each_partition(listing)))
+
+    async def _rename(self, until: _Positions, otherwise: Mapping[int, int]) -> None:
+        """Remove the owner's name and posts from the journal, in transactions that change a bounded number of rows.
+
+        `until`: the last positions to change. `otherwise`: those of all other boards, by partition; 0 if left out.
+        """
+        for number in sorted(until.keys() | otherwise.keys()):
+            rename = partial(
+                erasure_statements.rename_owner,
+                self.owner,
+                token=self.token,
+                until=until.get(number, {}),
+                otherwise=otherwise.get(number, 0),
+                rows_max=self.rows_max,
+            )
+            await self._rename_in(self.store.at(number), rename)
+
+    async def _rename_in(self, store: Store, rename: Callable[..., Program[int | None]]) -> None:
+        past: int | None = 0
+        while past is not None:
+            stretches, past = await store.read(partial(erasure_statements.find_stretches, self.owner, past=past))
+            for stretch in stretches:
+                done: int | None = 0
+                while done is not None:
+                    done = await store.write(partial(rename, stretch, past=done))
+
+    async def _on_every_board(self, work: _Work, keys: set[int] | None = None) -> None:
+        for _ in range(ROUNDS_MAX):
+            await self.catalog.load(boards_max=self.boards_max)
+            boards = [board for board in self.catalog.list_known() if keys is None or board.key in keys]
+            keys = set()
+            for step in list_steps(boards):
+                opened = [self.open_boards.open_board(board) for board in step]
+                keys |= await self.store.at(step[0].partition).write(partial(self._on_live, opened, work))
+            if not keys:
+                return
+        raise BoardChangedError
+
+    def _on_live(self, boards: list[Entries], work: _Work) -> Program[set[int]]:
+        """Run `work` on boards of one partition. Return the keys of the boards that have moved to another partition."""
+        places = yield from hold_boards_with_rows([entries.board.key for entries in boards])
+        # Leave out boards that were deleted or archived since the catalog was read: they have no rows.
+        alive = [entries for entries in boards if entries.board.key in places]
+        there = [entries for entries in alive if places[entries.board.key] == entries.board.partition]
+        moved = {entries.board.key for entries in alive} - {entries.board.key for entries in there}
+        if there and _in_family_table(there[0].board):  # most of a family's thousands of boards do not have the owner
+            limit = len(boards) + HIDDEN_MORE
+            unseen = set((yield from hidden_statements.list_hidden_boards(self.owner, limit=limit)))
+            shown = {entries.board.key for entries in (yield from lock_boards_with_owner(there, self.owner))}
+            there = [entries for entries in there if entries.board.key in shown | unseen]
+        yield from work(there)
+        return moved
+
+    async def _on_every_archive(self, work: _ArchiveWork) -> int:
+        """Run `work` on each archive that may have the owner, in transactions that change a bounded number of archives.
+
+        Return how many have an entry of the owner.
+        """
+        after_key, entries = -1, 0
+        while True:
+            listing = partial(list_archives_of_owner, self.owner, after_key=after_key, limit=ARCHIVES_A_STEP)
+            found = await self.store.read(partial(in_each_partition, listing))
+            keys = sorted(key for theirs in found for key in theirs)[:ARCHIVES_A_STEP]
+            if keys:
+                entries += await self.store.write(partial(_in_archives, keys, work))
+                after_key = keys[-1]
+            if len(keys) < ARCHIVES_A_STEP:
+                return entries
+
+    def _erase_archived(self, boards: list[Board]) -> Program[int]:
+        entries = 0
+        for board in boards:
+            entries += (yield from ArchivedEntries(board).remove_entry(self.owner, ChangeKind.ERASED)) is not None
+        return entries
+
+    def _note_archived(self, boards: list[Board]) -> Program[int]:
+        changed = []
+        for board in boards:
+            entries = ArchivedEntries(board)
+            if (yield from entries.find_entries([self.owner])) or (yield from entries.of_hidden([self.owner])):
+                changed.append(board)
+        yield from note_change(changed)
+        return len(changed)
+
+
+def list_steps(boards: list[Board]) -> Iterator[list[Board]]:
+    """Yield the boards of each transaction. They are in one partition, and in the order in which posts lock rows."""
+    # Posts lock rows by table and then by board, so no deadlock occurs.
+    boards.sort(key=lambda board: (board.key if board.table_key is None else board.table_key, board.key))
+    for _, theirs in by_partition(boards):
+        in_families = [board for board in theirs if _in_family_table(board)]
+        others = [board for board in theirs if not _in_family_table(board)]
+        for these, step_boards in ((others, BOARDS_A_STEP), (in_families, FAMILY_BOARDS_A_STEP)):
+            for start in range(0, len(these), step_boards):
+                yield these[start : start + step_boards]
+
+
+def _in_family_table(board: Board) -> bool:
+    return board.family_key is not None and board.table_key is not None
+
+
+def _in_archives(keys: list[int], work: _ArchiveWork) -> Program[int]:
+    entries = 0
+    boards = yield from find_boards_by_key(keys, held=True)
+    # Skip an archive that is still being written. Its writer begins again, because the owner's row was removed.
+    for partition, theirs in by_partition(board for board in boards.values() if board.archived_us is not None):
+        entries += yield from in_partition(partition, work(theirs))
+    return entries
