@@ -7,7 +7,7 @@ LEASE_US = 1_000_000_000
 
 
 def make_close_job(world: World) -> CloseJob:
-    return CloseJob(world.control_context(), clock=world.store_clock)
+    return CloseJob(world.control_context(), clock=world.deployment.clock.read)
 
 
 async def run_step(world: World, job: CloseJob) -> bool:

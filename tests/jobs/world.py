@@ -180,7 +180,7 @@ class World:
         self.catalog = Catalog(self.store)
         self.book = CurveBook(self.store, None, poll_rows_max=100)
         self.desk = RefreshQueue(requests_max=3, wait_s_max=WAIT_S)
-        self.leases = WorkLeases(self.store_clock, margin_us=round(MARGIN_S * 1e6))
+        self.leases = WorkLeases(deployment.clock.read, margin_us=round(MARGIN_S * 1e6))
         self.holder: str = "first" if beside is None else beside.holder + " and another"
 
     @asynccontextmanager
@@ -196,10 +196,6 @@ class World:
             yield held
         finally:
             await self.store.write(held.release)
-
-    def store_clock(self) -> Program[int]:
-        yield from ()
-        return self.deployment.clock.now_us
 
     def beside(self) -> World:
         """Return another process on the same store, with an empty catalog and an empty curve book."""

@@ -1,7 +1,6 @@
 """Test the encoding of curves as bytes. Decoding returns the encoded curve or raises CurveCorruptError."""
 
 import struct
-from collections.abc import Callable
 from random import Random
 from zlib import crc32
 
@@ -10,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor import SHAPE_UNIT, Curve, CurveCorruptError, Knot, KnotsInvalidError, decode_curve, encode_curve
-
-Sample = Callable[..., Curve]
+from tests.predictor.walking import sample
 
 
 @st.composite
@@ -104,7 +102,7 @@ def test_a_time_beyond_64_bits_cannot_be_encoded() -> None:
 
 
 @pytest.mark.parametrize(("digits", "size_bytes_max"), [(16, 12_000), (40, 20_000)])
-def test_a_thousand_knots_of_many_digits_stay_below_32_kib(sample: Sample, digits: int, size_bytes_max: int) -> None:
+def test_a_thousand_knots_of_many_digits_stay_below_32_kib(digits: int, size_bytes_max: int) -> None:
     rng = Random(5)
     curve = sample(sorted(rng.randrange(10**digits) for _ in range(50_000)), 1_000)
     assert len(curve.knots) == 1_000

@@ -1,6 +1,5 @@
 """Compare curves with a brute-force count: brackets hold, exact means exact, and the ranks of shards add up."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -11,8 +10,7 @@ from hypothesis import strategies as st
 
 from predictor import SHAPE_UNIT, BoundedRank, Bracket, Curve, KeyBracket, Knot, KnotsInvalidError, add_up_ranks
 from tests.predictor.quality import check_order, make_curve, rank_of
-
-Sample = Callable[..., Curve]
+from tests.predictor.walking import sample
 
 WIDE = 10**40
 BOARDS = st.one_of(
@@ -43,7 +41,7 @@ def list_probes(keys: list[int]) -> list[int]:
 
 @example(keys=[], knots_max=2)
 @given(keys=BOARDS, knots_max=st.integers(2, 20))
-def test_every_bracket_has_the_true_rank_and_ranks_never_fall(sample: Sample, keys: list[int], knots_max: int) -> None:
+def test_every_bracket_has_the_true_rank_and_ranks_never_fall(keys: list[int], knots_max: int) -> None:
     curve = sample(keys, knots_max)
     before = Bracket(1, 1, 1, "knot")
     for key in list_probes(keys):
@@ -68,7 +66,7 @@ def add_shapes(curve: Curve, pairs: list[tuple[int, int]] | None) -> Curve:
 @example(keys=[], knots_max=2, pairs=None)
 @given(keys=BOARDS, knots_max=st.integers(2, 20), pairs=st.none() | SHAPES)
 def test_a_rank_is_answered_by_the_worst_key_that_still_has_it(
-    sample: Sample, keys: list[int], knots_max: int, pairs: list[tuple[int, int]] | None
+    keys: list[int], knots_max: int, pairs: list[tuple[int, int]] | None
 ) -> None:
     curve = add_shapes(sample(keys, knots_max), pairs)
     for rank in range(1, len(keys) + 3):
@@ -88,7 +86,7 @@ def test_a_rank_is_answered_by_the_worst_key_that_still_has_it(
 
 @given(keys=BOARDS, knots_max=st.integers(2, 20), pairs=st.none() | SHAPES)
 def test_a_known_error_narrows_the_bracket_around_the_true_rank(
-    sample: Sample, keys: list[int], knots_max: int, pairs: list[tuple[int, int]] | None
+    keys: list[int], knots_max: int, pairs: list[tuple[int, int]] | None
 ) -> None:
     plain = add_shapes(sample(keys, knots_max), pairs)
     curve = measure_errors(plain, keys)
@@ -138,7 +136,7 @@ def test_errors_shapes_and_certificates_out_of_their_bounds_make_no_curve(column
     lattice=st.lists(st.integers(-20, 20), min_size=1, max_size=80), step=st.integers(1, 7), offset=st.integers(-9, 9)
 )
 def test_keys_between_lattice_points_have_the_rank_of_the_next_point(
-    sample: Sample, lattice: list[int], step: int, offset: int
+    lattice: list[int], step: int, offset: int
 ) -> None:
     keys = sorted(offset + step * point for point in lattice)
     plain = sample(keys, 8)

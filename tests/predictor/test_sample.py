@@ -1,7 +1,6 @@
 """Test that a walk asks no more questions than its bound allows, and that errors are measured as by hand."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -10,9 +9,7 @@ from hypothesis import strategies as st
 
 from predictor import Curve, Knot, Landing, Skip, WalkInconsistentError, WorstEntry, walk
 from tests.predictor.quality import count_by_key, find_widest_bracket, list_gap_rows, measure_quality
-
-Drive = Callable[..., list[Knot]]
-Sample = Callable[..., Curve]
+from tests.predictor.walking import drive, sample
 
 BOARDS = st.one_of(
     st.lists(st.integers(-50, 50), max_size=300),
@@ -25,7 +22,7 @@ BOARDS = st.one_of(
 
 @given(keys=BOARDS, knots_max=st.integers(2, 70), stride_max=st.integers(1, 9))
 def test_knots_are_values_counted_exactly_and_include_both_ends(
-    drive: Drive, keys: list[int], knots_max: int, stride_max: int
+    keys: list[int], knots_max: int, stride_max: int
 ) -> None:
     knots = drive(keys, knots_max, stride_max=stride_max)
     assert len(knots) == min(knots_max, len(set(keys))), "a walk leaves knots over only if no value is left to find"
@@ -39,7 +36,7 @@ def test_knots_are_values_counted_exactly_and_include_both_ends(
 
 @given(keys=BOARDS, knots_max=st.integers(2, 40), total=st.integers(-10, 10**18))
 def test_a_wrong_total_neither_keeps_the_walk_from_ending_nor_gives_it_more_knots(
-    drive: Drive, keys: list[int], knots_max: int, total: int
+    keys: list[int], knots_max: int, total: int
 ) -> None:
     try:
         assert len(drive(keys, knots_max, total=total)) <= knots_max
@@ -91,7 +88,7 @@ def test_a_curve_needs_two_knots() -> None:
 
 
 @pytest.mark.parametrize("rows", [1_001, 20_000, 343_000])
-def test_spacing_uses_the_knots_up_and_leaves_no_bracket_wider_than_the_next(sample: Sample, rows: int) -> None:
+def test_spacing_uses_the_knots_up_and_leaves_no_bracket_wider_than_the_next(rows: int) -> None:
     keys = list(range(rows))
     curve = sample(keys, 1_000)
     assert len(curve.knots) == 1_000
@@ -118,9 +115,7 @@ def find_best_single_ratio(keys: list[int], knots_max: int) -> float:
 
 @pytest.mark.parametrize("knots_max", [300, 1_000])
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_knots_that_ties_save_make_brackets_nearly_as_narrow_as_full_knowledge(
-    sample: Sample, knots_max: int, sign: int
-) -> None:
+def test_knots_that_ties_save_make_brackets_nearly_as_narrow_as_full_knowledge(knots_max: int, sign: int) -> None:
     rng = Random(11)
     keys = sorted(sign * round(rng.lognormvariate(5, 1.5)) for _ in range(60_000))
     curve = sample(keys, knots_max)
@@ -130,7 +125,7 @@ def test_knots_that_ties_save_make_brackets_nearly_as_narrow_as_full_knowledge(
     assert quality.worst_error <= quality.widest_bracket <= 1.25 * find_best_single_ratio(keys, knots_max)
 
 
-def test_strides_leave_brackets_about_as_narrow_as_single_steps(drive: Drive) -> None:
+def test_strides_leave_brackets_about_as_narrow_as_single_steps() -> None:
     rng = Random(3)
     keys = sorted(-round(rng.lognormvariate(10, 1.5)) for _ in range(60_000))
     single, strides = (find_widest_bracket(drive(keys, 500, stride_max=stride_max)) for stride_max in (1, 64))
@@ -146,7 +141,7 @@ def test_strides_leave_brackets_about_as_narrow_as_single_steps(drive: Drive) ->
 @example(list(range(400)), 2, 3, 1)
 @example(list(range(400)), 2, 3, 8)
 def test_extra_knots_keep_every_gap_within_its_allowed_rows(
-    drive: Drive, keys: list[int], knots_max: int, gap_rows_max: int, stride_max: int
+    keys: list[int], knots_max: int, gap_rows_max: int, stride_max: int
 ) -> None:
     knots = drive(keys, knots_max, gap_rows_max=gap_rows_max, stride_max=stride_max)
     assert max(list_gap_rows(knots), default=0) <= gap_rows_max

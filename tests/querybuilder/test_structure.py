@@ -187,14 +187,6 @@ def test_an_upsert_into_a_table_that_hides_the_excluded_row_is_refused(name: str
         changed.do_update(a=excluded("a"))
 
 
-@given(value=values)
-def test_a_constant_is_bound_and_never_written(value: str | int | bytes) -> None:
-    for dialect in (SQLITE, POSTGRES):
-        built = select(col("a")).from_("t").where(col("a").eq(value)).bind().build(dialect)
-        assert built.arguments == (value,)
-        assert built.sql == select(col("a")).from_("t").where(col("a").eq(type(value)())).bind().build(dialect).sql
-
-
 @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "x" * 64, "é" * 32])
 def test_a_name_that_quoting_cannot_carry_is_refused(name: str) -> None:
     for dialect in (SQLITE, POSTGRES):

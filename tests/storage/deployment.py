@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, ParamSpec, Self, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
@@ -20,6 +20,8 @@ from storage.boards.row_tables import layout_of, scope_of
 from storage.boards.totals import STATE, find_totals_of
 from storage.entries.entries import Entries, log_ranking_changes
 from storage.entries.hidden_owners import hidden_statements
+from storage.log.bundles import Bundle
+from storage.log.change_log import change_log
 from storage.log.journal import journal
 from storage.log.log_record import ChangeKind
 from storage.log.merging import Merger
@@ -53,6 +55,7 @@ from storage.schema.creation import prepare_store
 from storage.store import Program, Store
 from tests.storage.backends import HOME, Backend
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # Where the boards of a test keep their rows: in tables of their own, in a shared one, or in four segments each.
@@ -109,6 +112,11 @@ class Clock:
     def __call__(self) -> int:
         return self.now_us
 
+    def read(self) -> Program[int]:
+        """Return the time as the clock of a store does."""
+        yield from ()
+        return self.now_us
+
 
 def erase_entry(entries: Entries, owner: str, *, now_us: int) -> Program[bool]:
     """Remove an owner's row and log it; return False if there was no row."""
@@ -135,6 +143,14 @@ class Deployment:
         """Migrate the store and return a deployment. `table` decides where its boards keep their rows."""
         return cls(store, await prepare_store(store), table)
 
+    async def read(self, program: Callable[P, Program[T]], *args: P.args, **named: P.kwargs) -> T:
+        """Run a program with these arguments in one snapshot."""
+        return await self.store.read(lambda: program(*args, **named))
+
+    async def write(self, program: Callable[P, Program[T]], *args: P.args, **named: P.kwargs) -> T:
+        """Run a program with these arguments in one transaction."""
+        return await self.store.write(lambda: program(*args, **named))
+
     def laid_out(self, wanted: BoardSpec) -> BoardSpec:
         return replace(wanted, table=self.table, segments=self.segments)
 
@@ -153,10 +169,10 @@ class Deployment:
         return await self.store.write(lambda: create_board(**asked, boards_max=BOARDS_MAX))
 
     async def change(self, board_id: str, wanted: BoardSpec) -> Board:
-        return await self.store.write(lambda: change_board(board_id=board_id, wanted=wanted, now_us=self.clock()))
+        return await self.write(change_board, board_id=board_id, wanted=wanted, now_us=self.clock())
 
     async def reset(self, board_id: str = "b") -> Board:
-        return await self.store.write(lambda: reset_board(board_id=board_id))
+        return await self.write(reset_board, board_id=board_id)
 
     async def log_reset(self, board_id: str = "b") -> Board:
         """Empty a board, and log it in the journal."""
@@ -169,31 +185,60 @@ class Deployment:
         return await self.store.write(program)
 
     async def delete(self, board_id: str = "b") -> Board:
-        return await self.store.write(lambda: delete_board(board_id=board_id))
+        return await self.write(delete_board, board_id=board_id)
+
+    async def log_deletion(self, *board_ids: str) -> None:
+        """Delete boards, and log it in the journal."""
+
+        def program() -> Program[None]:
+            gone = []
+            for board_id in board_ids:
+                gone.append((yield from delete_board(board_id=board_id)))
+            yield from journal.log_deleted(gone, self.clock())
+
+        await self.store.write(program)
+
+    async def read_log(self, store: Store | None = None) -> list[Bundle]:
+        """Return the change log of the partition for which the store runs programs."""
+
+        def program() -> Program[list[Bundle]]:
+            return (yield from change_log.list_bundles_between(0, (yield from change_log.take_mark()), limit=1_000))
+
+        return await (store or self.store).read(program)
+
+    async def create_everywhere(self, *columns: ColumnSpec) -> list[Board]:
+        """Create a board in each partition of the store: b0, b1 and so on."""
+        return [await self.create(f"b{at}", *columns, partition=at) for at in range(self.store.partitions)]
 
     async def find(self, board_id: str = "b") -> Board:
-        return await self.store.read(lambda: find_board(board_id))
+        return await self.read(find_board, board_id)
 
     async def put_family(self, wanted: FamilySpec, family_id: str = "f") -> Family:
-        now_us = self.clock()
-        family, _ = await self.store.write(
-            lambda: put_family(
-                family_id=family_id, spec=wanted, now_us=now_us, families_max=BOARDS_MAX, partition=self.partition
-            )
-        )
+        asked = {"now_us": self.clock(), "families_max": BOARDS_MAX, "partition": self.partition}
+        family, _ = await self.write(put_family, family_id=family_id, spec=wanted, **asked)
         return family
 
     async def make_boards(self, *names: str, family_id: str = "f") -> list[Board]:
         """Return the boards of a family whose ids end in these names, in this order. Create missing boards."""
         wanted = [NewBoard(f"{family_id}:{name}", f"{name}:") for name in names]
-        now_us = self.clock()
-        made = await self.store.write(lambda: make_boards(family_id, wanted, now_us=now_us, boards_max=BOARDS_MAX))
+        made = await self.write(make_boards, family_id, wanted, now_us=self.clock(), boards_max=BOARDS_MAX)
         by_id = {board.id: board for board in made}
         return [by_id[new.id] for new in wanted]
 
     async def flip_hidden(self, owner: str, *, hide: bool) -> None:
         """Store that an owner is hidden or shown. Do not move the owner's rows."""
-        await self.store.write(lambda: hidden_statements.mark_owner(owner, now_us=1, hide=hide))
+        await self.write(hidden_statements.mark_owner, owner, now_us=1, hide=hide)
+
+    async def hide(self, owner: str, *boards: Board) -> None:
+        """Hide an owner, and move the owner's rows out of the rankings of these boards."""
+        await self.flip_hidden(owner, hide=True)
+        theirs = [self.entries(board.part_of(owner)) for board in boards]
+        await self.write(hidden_statements.hide_owner, theirs, owner, now_us=self.clock())
+
+    async def show(self, owner: str, *boards: Board) -> None:
+        await self.flip_hidden(owner, hide=False)
+        theirs = [self.entries(board.part_of(owner)) for board in boards]
+        await self.write(hidden_statements.show_owner, theirs, owner, now_us=self.clock())
 
     def entries(self, board: Board) -> Entries:
         """Return the object that builds the statements on the entries of a board."""
@@ -248,6 +293,10 @@ class Deployment:
             return None
         values = self.merger(board).decode_stats(found[owner].cells)
         return dict(zip((column.name for column in board.spec.columns), values, strict=True))
+
+    async def value(self, board: Board, owner: str, column: str = "xp") -> StatValue | None:
+        """Return an owner's value, or None if the owner has no entry or no value."""
+        return (await self.stats(board, owner) or {}).get(column)
 
     async def totals(self, board: Board) -> dict[int, int]:
         """Return the totals of a board that are not 0. The keys are column indexes, ALL_ENTRIES and CHANGES."""

@@ -4,7 +4,6 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from storage.leases.claims import StoreClock
 from storage.leases.lease_clients import lease_clients
 from storage.leases.lease_journal import PublishedLeaseEvent, lease_journal
 from storage.leases.lease_records import (
@@ -21,7 +20,6 @@ from storage.leases.lease_transaction import LeaseTransactions, Outcome
 from storage.leases.peers.exchange import LeaseExchange
 from storage.leases.pools import Removed, lease_pools
 from storage.leases.region_counts import lease_counts
-from storage.store import Program
 from tests.storage.deployment import Clock, Deployment
 
 MARGIN_US = 100
@@ -33,21 +31,17 @@ CLIENT = "acme"
 class Pools:
     """The operations on pools that tests need."""
 
-    def __init__(self, deployment: Deployment, clock: StoreClock | None = None) -> None:
+    def __init__(self, deployment: Deployment, clock: Clock | None = None, *, peers: bool = False) -> None:
         self.store, self.dialect = deployment.store, deployment.dialect
-        self.clock = Clock()
+        self.clock = clock or Clock()
         self.rng = random.Random(3)
-        self.groups = LeaseTransactions(clock or self.now_us, margin_us=MARGIN_US, attempts_max=5, rng=self.rng)
+        self.groups = LeaseTransactions(self.clock.read, margin_us=MARGIN_US, attempts_max=5, rng=self.rng, peers=peers)
         self.pools = lease_pools
-
-    def now_us(self) -> Program[int]:
-        yield from ()
-        return self.clock.now_us
 
     def exchange(self, store_name: str, *, release_duplicates: bool = True) -> LeaseExchange:
         """Return the object that applies the lease journals of other stores to this store."""
         named: dict[str, Any] = {"store_name": store_name, "release_duplicates": release_duplicates}
-        return LeaseExchange(self.now_us, attempts_max=5, rng=self.rng, **named)
+        return LeaseExchange(self.clock.read, attempts_max=5, rng=self.rng, **named)
 
     async def create(self, pool_id: str = "numbers", *, lanes: int = LANES) -> Pool:
         spec = PoolSpec(lanes)

@@ -2,11 +2,13 @@
 
 import asyncio
 import itertools
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
 from querybuilder import Bound, col, plus, update
 from storage.boards.row_tables import layout_of, scope_of
+from storage.errors import StoreAwayError
 from storage.records import Board
 from storage.store import Program, Rows, Store
 from tests.storage.passing import PassingStore
@@ -91,6 +93,50 @@ class SlowReads(MeddlingStore):
         finally:
             self.answered.set()
             await self.go.wait()
+
+
+class RecordingStore(PassingStore):
+    """A store that records the partition and the tables of each statement, by transaction.
+
+    Statements that reach the partition `away` fail.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.sole_writer = False
+        self.writes: list[list[tuple[str, str]]] = []  # pairs of the first word of a statement and its table
+        self.away: int | None = None
+
+    def list_written_partitions(self) -> list[set[str]]:
+        """Return the partitions that each transaction named, without transactions that named none."""
+        named = [{table.partition(".")[0] for _, table in seen} for seen in self.writes]
+        return [each for each in named if each]
+
+    def _reach(self, query: Bound) -> None:
+        if query.partition is not None and query.partition == self.away:
+            raise StoreAwayError("away")
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        return await self._store.read(lambda: interpose(program(), self._reach), heavy=heavy)
+
+    async def read_query(self, query: Bound) -> Rows:
+        self._reach(query)
+        return await super().read_query(query)
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        seen: list[tuple[str, str]] = []
+        self.writes.append(seen)
+
+        def record(query: Bound) -> None:
+            self._reach(query)
+            dialect = self.dialect if query.partition is None else self._store.at(query.partition).dialect
+            sql = query.build(dialect).sql
+            seen.extend((sql.split()[0], f"{schema}.{table}") for schema, table in _TABLES.findall(sql))
+
+        return await self._store.write(lambda: interpose(program(), record))
+
+
+_TABLES = re.compile(r'"\w+_(control|p\d+)"\."(\w+?)(?:_\d+)?"')
 
 
 def run_query(query: Bound) -> Program[Rows]:

@@ -56,12 +56,8 @@ class QueueDesk:
         every = list_queues(self.store.dialect, self.store.partitions)
         self.queues = every if everywhere else [deployment.partition]
         self.queue = ingest_queue
-        self.leases = WorkLeases(self._now_us, margin_us=0)
+        self.leases = WorkLeases(self.clock.read, margin_us=0)
         self.semaphore = Semaphore(self.leases, "ingest", size=WORKERS_MAX)
-
-    def _now_us(self) -> Program[int]:
-        yield from ()
-        return self.clock.now_us
 
     @classmethod
     async def on(cls, deployment: Deployment, *, everywhere: bool = False) -> QueueDesk:

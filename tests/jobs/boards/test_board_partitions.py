@@ -7,10 +7,9 @@ import pytest
 from storage.archive.archive_reader import ArchivedEntries
 from storage.curves.live_counts import FoldState, store_folded
 from storage.errors import UnknownColumnError
-from storage.log.change_log import change_log
 from storage.queue.outcomes import find_rejected, store_rejected
 from storage.records import Board, PostStatus, Season
-from storage.store import CONTROL, Program
+from storage.store import CONTROL
 from tests.jobs.closing import close_all, make_close_job
 from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import LIMITS, PREDICTOR, World
@@ -23,23 +22,16 @@ S = 1_000_000
 
 
 async def create_in(world: World, partition: int, board_id: str, *, entries: int, season: Season | None) -> Board:
-    world.deployment.partition = partition
-    board = await world.deployment.create(board_id, ranked("xp"), predictor=PREDICTOR, season=season)
+    parts = {"predictor": PREDICTOR, "season": season, "partition": partition}
+    board = await world.deployment.create(board_id, ranked("xp"), **parts)  # type: ignore[arg-type]
     world.catalog.keep_board(board)
     rng = random.Random(entries)
-    values = {f"o{number}": rng.randrange(1_000) for number in range(entries)}
-    now_us = world.deployment.clock.now_us
-    posts = [world.deployment.post(owner, part(board, {"xp": value}), at_us=now_us) for owner, value in values.items()]
-    await world.deployment.apply(*posts)
+    await world.post(board, {f"o{number}": rng.randrange(1_000) for number in range(entries)}, "xp")
     return board
 
 
 async def count_bundles(world: World, partition: int) -> int:
-    def program() -> Program[int]:
-        until = yield from change_log.take_mark()
-        return len((yield from change_log.list_bundles_between(0, until, limit=1_000)))
-
-    return await world.store.at(partition).read(program)
+    return len(await world.deployment.read_log(world.store.at(partition)))
 
 
 async def test_each_partition_is_pruned_by_its_own_job(world: World) -> None:

@@ -7,14 +7,13 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from config.settings import JobSettings
-from jobs.boards.move import BoardMove, MoveCounts
+from jobs.boards.move import MoveCounts
 from predictor import Curve, Knot
 from querybuilder import Bound, col, select
 from storage.archive.archive_reader import ArchivedEntries
@@ -22,7 +21,6 @@ from storage.archive.archive_writer import ArchiveWriter
 from storage.boards.closed_boards import lock_rows_keys
 from storage.boards.totals import CHANGES, STATE, find_totals, read_totals
 from storage.curves.stored_curves import find_listed_curves, store_curve
-from storage.entries.board_copy import begin_copy
 from storage.entries.entries import log_ranking_changes
 from storage.entries.erasure import erasure_statements
 from storage.entries.hidden_owners import hidden_statements
@@ -36,18 +34,18 @@ from storage.errors import (
     StoreBusyError,
     UnknownBoardError,
 )
-from storage.leases.claims import store_clock
-from storage.leases.work_leases import WorkLeases
 from storage.log.log_record import ChangeKind
 from storage.periods import PeriodKind
 from storage.queue.outcomes import find_post_fate
+from storage.reads.point_reads import PointReads
 from storage.records import Board, FamilySpec, PostStatus, TableSharing, Ties
 from storage.schema.creation import count_partitions
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS, TOTALS
-from storage.store import CONTROL, Program, Store, in_partition
+from storage.store import CONTROL, Program, Store
+from tests.jobs.moving import STORE_LEASES, copy_few_rows_at_once, make_move
 from tests.schemas import PARTITIONS
 from tests.storage.backends import BACKENDS, HOME, OpenStore
-from tests.storage.deployment import Deployment, counter, label, part, ranked, spec
+from tests.storage.deployment import Clock, Deployment, counter, label, part, ranked, spec
 from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore
 from tests.storage.queueing import QueueDesk
@@ -71,35 +69,11 @@ async def deployment(open_store: OpenStore, request: pytest.FixtureRequest) -> D
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("jobs.boards.move", "storage.entries.board_copy"):
-        monkeypatch.setattr(f"{module}.PAGE_ROWS", 6)
-
-
-def mover(
-    store: Store,
-    target: int,
-    *,
-    clock: Callable[[], Program[int]] = store_clock,
-    board_id: str = "b",
-    report: Callable[[MoveCounts], None] = lambda _: None,
-) -> BoardMove:
-    async def pause(_seconds: float) -> None:
-        await asyncio.sleep(0)
-
-    return BoardMove(
-        store,
-        WorkLeases(clock, margin_us=0),
-        board_id=board_id,
-        begin=partial(begin_copy, target=target),
-        holder="test",
-        monotonic=asyncio.get_running_loop().time,
-        sleep=pause,
-        report=report,
-    )
+    copy_few_rows_at_once(monkeypatch)
 
 
 async def move(deployment: Deployment, target: int, board_id: str = "b") -> MoveCounts:
-    return await mover(deployment.store, target, board_id=board_id).run()
+    return await make_move(deployment.store, target=target, board_id=board_id).run()
 
 
 def seen_from(deployment: Deployment, partition: int) -> Deployment:
@@ -128,14 +102,6 @@ async def read_everything(deployment: Deployment, board_id: str = "b") -> dict[s
     }
 
 
-async def mark(deployment: Deployment, owner: str, *, hide: bool) -> None:
-    def program() -> Program[None]:
-        for partition in range(PARTITIONS):
-            yield from in_partition(partition, hidden_statements.mark_owner(owner, now_us=1, hide=hide))
-
-    await deployment.store.write(program)
-
-
 async def on_board(deployment: Deployment, board_id: str, program: Callable[[Board], Program[T]]) -> T:
     """Run a program for a board's partition. If the board has moved meanwhile, run it again."""
     while True:
@@ -147,7 +113,7 @@ async def on_board(deployment: Deployment, board_id: str, program: Callable[[Boa
 
 
 async def set_hidden(deployment: Deployment, owner: str, *, hide: bool, board_ids: tuple[str, ...] = ("b",)) -> None:
-    await mark(deployment, owner, hide=hide)
+    await deployment.flip_hidden(owner, hide=hide)
     work = hidden_statements.hide_owner if hide else hidden_statements.show_owner
     for board_id in board_ids:
         await on_board(
@@ -237,13 +203,19 @@ async def test_posts_that_were_queued_before_a_move_are_known(deployment: Deploy
 
 
 async def test_an_outdated_copy_of_the_board_writes_nothing(deployment: Deployment) -> None:
-    old = await fill(deployment)
+    old, staying = await fill(deployment), await deployment.create("staying", *COLUMNS)
     await move(deployment, ELSEWHERE)
     before = await read_everything(deployment)
     async with deployment.open_writer() as writer:
-        [[outcome], [other]] = await writer.submit([points(deployment, old, owner) for owner in ("o05", "new")])
-        assert isinstance(outcome.error, UnknownBoardError), "the caller reads the board again"
-        assert isinstance(other.error, UnknownBoardError)
+        posts = [points(deployment, board, owner) for board, owner in ((old, "o05"), (staying, "o05"), (old, "new"))]
+        outcomes = [outcome for [outcome] in await writer.submit(posts)]
+        errors = [type(outcome.error) for outcome in outcomes]
+        assert errors == [UnknownBoardError, type(None), UnknownBoardError], "the caller reads the board again"
+        reads = PointReads(
+            deployment.store, deployment.boards, point_reads_per_batch_max=9, reads_waiting_max=9, lanes=1
+        )
+        with pytest.raises(UnknownBoardError):
+            await reads.read_entry(old, "o05")
         for owner in ("o00", "o05"):
             with pytest.raises((BoardChangedError, UnknownBoardError)):
                 await deployment.store.write(
@@ -299,7 +271,7 @@ async def test_a_move_that_cannot_be_is_refused(deployment: Deployment) -> None:
         with pytest.raises(error):
             await move(deployment, target, board_id)
     board = await deployment.find()
-    claimed = WorkLeases(store_clock, margin_us=0).claim("move", str(board.key), holder="other", lease_us=10**9)
+    claimed = STORE_LEASES.claim("move", str(board.key), holder="other", lease_us=10**9)
     await deployment.store.at(CONTROL).write(lambda: claimed)
     with pytest.raises(LeaseTakenError):
         await move(deployment, ELSEWHERE)
@@ -335,7 +307,7 @@ async def test_a_move_copies_rows_while_a_post_holds_the_board(open_store: OpenS
         group.create_task(holder.at(CONTROL).write(hold))
         await held.wait()
         try:
-            await mover(deployment.store, ELSEWHERE, report=lambda _: copied.set()).run()
+            await make_move(deployment.store, target=ELSEWHERE, report=lambda _: copied.set()).run()
         finally:
             copied.set()
     assert (await deployment.find()).partition == ELSEWHERE
@@ -385,26 +357,22 @@ async def test_a_killed_move_changes_nothing_and_can_be_run_again(deployment: De
     await fill(deployment)
     await store_a_curve(deployment.store, await deployment.find())
     before = await read_everything(deployment)
-    now_us = 0
-
-    def clock() -> Program[int]:
-        yield from ()
-        return now_us
-
+    clock = Clock()
     for statements in itertools.count():
-        now_us += 10**9  # the lease of the killed process is over
+        clock.now_us += 10**9  # the lease of the killed process is over
         home = (await deployment.find()).partition
+        target = (home + 1) % PARTITIONS
         dying = StepStore(deployment.store)
         dying.statements_left = statements
         try:
-            await mover(dying, (home + 1) % PARTITIONS, clock=clock).run()
+            await make_move(dying, target=target, clock=clock.read).run()
             break
         except KilledError:
             assert (await deployment.find()).partition == home
             assert await read_everything(deployment) == before
         if statements % 5 == 0:
-            now_us += 10**9
-            await mover(deployment.store, (home + 1) % PARTITIONS, clock=clock).run()
+            clock.now_us += 10**9
+            await make_move(deployment.store, target=target, clock=clock.read).run()
             assert await read_everything(deployment) == before
     assert statements > 40
     assert await read_everything(deployment) == before
@@ -462,14 +430,14 @@ async def test_a_change_at_any_step_of_a_move_is_kept(deployment: Deployment, ch
                     await change(deployment, board_id)
 
         stepping.before_call = run_change
-        await mover(stepping, ELSEWHERE).run()
+        await make_move(stepping, target=ELSEWHERE).run()
         if stepping.calls < at:
             break
         last = at
         assert (await deployment.find()).partition == ELSEWHERE
         assert await read_everything(deployment, "b") == await read_everything(deployment, "twin"), at
         for owner in ("o00", "o10"):
-            await mark(deployment, owner, hide=False)
+            await deployment.flip_hidden(owner, hide=False)
         for board_id in ("b", "twin"):
             await deployment.delete(board_id)
     assert last >= 7

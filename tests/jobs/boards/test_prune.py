@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from jobs.boards.prune import RESOURCE
-from storage.log.bundles import Bundle
 from storage.log.change_log import change_log
 from storage.records import Board, PostStatus, TableSharing
 from storage.store import Program
@@ -85,20 +84,11 @@ async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(wor
     assert len(await world.deployment.rows(stays, ["o"])) == 1
 
 
-async def read_log(world: World) -> list[Bundle]:
-    log = change_log
-
-    def all_of_them() -> Program[list[Bundle]]:
-        return (yield from log.list_bundles_between(0, (yield from log.take_mark()), limit=1_000))
-
-    return await world.store.read(all_of_them)
-
-
 async def test_a_log_that_nobody_counts_is_pruned_all_the_same_and_reports_its_age(world: World) -> None:
     board = await world.create("b")
     for number in range(5):
         await apply_post(world, board, f"p{number}")
-    changes = await read_log(world)
+    changes = await world.deployment.read_log()
     kept_s = LIMITS.change_log_retention_s
     job = world.prune_job(read_up_to(changes[0].position))
     world.deployment.clock.now_us += round(2 * kept_s * 1e6)
@@ -114,11 +104,11 @@ async def test_changes_are_deleted_after_their_retention_unless_they_are_uncount
     board = await world.create("b")
     await apply_posts(world, board, 25)
     world.deployment.clock.now_us += round(LIMITS.change_log_retention_s * 1e6) - 3
-    positions = [change.position for change in await read_log(world)]
+    positions = [change.position for change in await world.deployment.read_log()]
     uncounted = world.prune_job(read_up_to(positions[12]))
     assert await run_steps(world, uncounted.prune_changes(), pauses=2) == 12
     assert await run_steps(world, world.prune_job().prune_changes()) == 9
-    assert [change.position for change in await read_log(world)] == positions[21:], "the rest is younger"
+    assert [change.position for change in await world.deployment.read_log()] == positions[21:], "the rest is younger"
 
 
 async def test_a_process_that_does_not_prune_reports_no_age_of_the_log(world: World) -> None:

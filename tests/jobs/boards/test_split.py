@@ -1,6 +1,5 @@
 """Split boards while posts go on, and compare them with what they were."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -9,23 +8,14 @@ from typing import Any
 import pytest
 
 from jobs.boards.move import BoardMove, MoveCounts
-from storage.boards.boards import delete_board, find_board, list_boards
+from storage.boards.boards import list_boards
 from storage.boards.totals import ALL_ENTRIES, CHANGES
-from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import find_deleted_boards, rebuild_board
-from storage.errors import (
-    LeaseTakenError,
-    RacesLostError,
-    SpecConflictError,
-    SpecInvalidError,
-)
-from storage.leases.claims import store_clock
-from storage.leases.work_leases import WorkLeases
-from storage.log.journal import journal
+from storage.errors import LeaseTakenError, RacesLostError, SpecConflictError, SpecInvalidError
 from storage.queue.outcomes import find_post_fate
 from storage.records import Board, PostStatus, TableSharing
-from storage.segments.board_split import begin_split
-from storage.store import CONTROL, Program
+from storage.store import CONTROL
+from tests.jobs.moving import STORE_LEASES, copy_few_rows_at_once, make_move, split_by
 from tests.storage.backends import BACKENDS, OpenStore
 from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.queueing import QueueDesk
@@ -46,27 +36,11 @@ async def deployment(open_store: OpenStore) -> Deployment:
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("jobs.boards.move", "storage.entries.board_copy"):
-        monkeypatch.setattr(f"{module}.PAGE_ROWS", 6)
-
-
-def splitter(deployment: Deployment, segments: int, *, kind: type[BoardMove] = BoardMove) -> BoardMove:
-    async def pause(_seconds: float) -> None:
-        await asyncio.sleep(0)
-
-    return kind(
-        deployment.store,
-        WorkLeases(store_clock, margin_us=0),
-        board_id="b",
-        begin=partial(begin_split, segments=segments, boards_max=100, own_tables_max=100),
-        holder="test",
-        monotonic=asyncio.get_running_loop().time,
-        sleep=pause,
-    )
+    copy_few_rows_at_once(monkeypatch)
 
 
 async def split(deployment: Deployment, segments: int) -> tuple[Board, MoveCounts]:
-    done = await splitter(deployment, segments).run()
+    done = await make_move(deployment.store, segments=segments).run()
     return await deployment.find(), done
 
 
@@ -81,14 +55,8 @@ async def fill(deployment: Deployment) -> Board:
     for number, owner in enumerate(OWNERS):
         await post(deployment, board, owner, number % 7, f"first-{owner}")
     await deployment.erase(board, "o3")
-    await hide(deployment, board, "o5")
+    await deployment.hide("o5", board)
     return board
-
-
-async def hide(deployment: Deployment, board: Board, owner: str) -> None:
-    await deployment.flip_hidden(owner, hide=True)
-    entries = deployment.entries(board.part_of(owner))
-    await deployment.store.write(lambda: hidden_statements.hide_owner([entries], owner, now_us=deployment.clock()))
 
 
 async def contents(deployment: Deployment, board: Board) -> tuple[list[tuple[Any, ...]], dict[int, int]]:
@@ -119,14 +87,14 @@ async def test_a_split_keeps_posts_that_come_meanwhile(deployment: Deployment) -
             for owner in (*OWNERS[10:20], "late"):
                 assert await post(deployment, board, owner, 100, f"late-{owner}") is PostStatus.APPLIED
             await deployment.erase(board, "o30")
-            await hide(deployment, board, "o31")
+            await deployment.hide("o31", board)
             return await super()._catch_up_and_switch()
 
         async def _catch_up(self, number: int, copy: Any) -> None:
             await super()._catch_up(number, copy)
             await post(deployment, board, "o21", 1_000, "last")  # only the switch can copy this one
 
-    done = await splitter(deployment, 3, kind=Disturbed).run()
+    done = await make_move(deployment.store, segments=3, kind=Disturbed).run()
     assert done.changed >= 11
     after = await deployment.find()
     stats = {owner: await deployment.stats(after, owner) for owner in (*OWNERS, "late")}
@@ -139,21 +107,6 @@ async def test_a_split_keeps_posts_that_come_meanwhile(deployment: Deployment) -
     for owner in (*OWNERS[10:20], "late"):
         assert await post(deployment, after, owner, 100, f"late-{owner}") is PostStatus.DUPLICATE
     assert await post(deployment, after, "o21", 1_000, "last") is PostStatus.DUPLICATE
-
-
-async def test_posts_that_were_queued_before_a_split_reach_their_owners(deployment: Deployment) -> None:
-    board = await fill(deployment)
-    desk = await QueueDesk.on(deployment, everywhere=True)
-    queued = [deployment.post(owner, part(board, {"xp": 10}), post_id=f"q-{owner}") for owner in OWNERS[10:20]]
-    await desk.enqueue(*queued)
-    board, _ = await split(deployment, 3)
-    await desk.enqueue(deployment.post("o20", part(board, {"xp": 10})))
-    board, _ = await split(deployment, 2)
-    before = {owner: await deployment.stats(board, owner) for owner in OWNERS[10:21]}
-    await desk.drain_queue()
-    for owner, stats in before.items():
-        assert stats is not None
-        assert await deployment.stats(board, owner) == {**stats, "xp": stats["xp"] + 10}  # type: ignore[operator]
 
 
 async def test_the_fate_of_a_queued_post_is_known_in_every_segment_and_after_splits(deployment: Deployment) -> None:
@@ -178,6 +131,7 @@ async def test_the_fate_of_a_queued_post_is_known_in_every_segment_and_after_spl
     board, _ = await split(deployment, 3)
     assert await list_fates() == ["waits"] * 20, "they wait where earlier segments were"
     await desk.drain_queue()
+    assert [await deployment.value(board, owner) for owner in OWNERS[10:20]] == [at % 7 + 10 for at in range(10, 20)]
     assert await list_fates() == ["applied"] * 10 + ["rejected"] * 10
     board, _ = await split(deployment, 2)
     assert await list_fates() == ["applied"] * 10 + ["rejected"] * 10
@@ -207,18 +161,13 @@ async def test_a_split_board_is_rebuilt_from_the_journal_of_its_earlier_segments
 
 async def test_a_killed_split_leaves_nothing_behind(deployment: Deployment) -> None:
     board = await fill(deployment)
-    begin = partial(begin_split, segments=3, boards_max=100, own_tables_max=100, holder="killed", lease_us=1)
-    leases = WorkLeases(store_clock, margin_us=0)
-    await deployment.store.at(CONTROL).write(lambda: begin("b", leases))
+    begun = partial(split_by, "b", STORE_LEASES, segments=3, holder="killed", lease_us=1)
+    await deployment.store.at(CONTROL).write(begun)
     assert await deployment.find() == board
     board, _ = await split(deployment, 2)
     assert len(board.segments) == 2
     await deployment.delete()
-
-    def remaining() -> Program[int]:
-        return len((yield from list_boards(prefix="", after="", limit=9)))
-
-    assert await deployment.store.read(remaining) == 0
+    assert await deployment.store.read(lambda: list_boards(prefix="", after="", limit=9)) == []
 
 
 async def test_a_failed_split_leaves_the_board_as_it_was(deployment: Deployment) -> None:
@@ -230,7 +179,7 @@ async def test_a_failed_split_leaves_the_board_as_it_was(deployment: Deployment)
             raise RacesLostError("posts change rows faster than they can be copied")
 
     with pytest.raises(RacesLostError):
-        await splitter(deployment, 4, kind=Failing).run()
+        await make_move(deployment.store, segments=4, kind=Failing).run()
     assert await contents(deployment, await deployment.find()) == before
     await split(deployment, 4)
 
@@ -240,16 +189,15 @@ async def test_what_cannot_be_split_is_refused(deployment: Deployment) -> None:
     await split(deployment, 2)
     with pytest.raises(SpecConflictError, match="2 segments already"):
         await split(deployment, 2)
-    begin = partial(begin_split, segments=4, boards_max=100, own_tables_max=100, holder="first", lease_us=10**9)
-    leases = WorkLeases(store_clock, margin_us=0)
-    await deployment.store.at(CONTROL).write(lambda: begin("b", leases))
+    begin = partial(split_by, leases=STORE_LEASES, segments=4, holder="first", lease_us=10**9)
+    await deployment.store.at(CONTROL).write(lambda: begin("b"))
     with pytest.raises(LeaseTakenError):
         await split(deployment, 3)
     deployment.table = TableSharing.SHARED
     await deployment.create("shared", ranked("xp"))
     with pytest.raises(SpecInvalidError, match="one segment"):
-        await deployment.store.at(CONTROL).write(lambda: begin("shared", leases))
-    assert (await deployment.store.read(lambda: find_board("b"))).spec.segments == 2
+        await deployment.store.at(CONTROL).write(lambda: begin("shared"))
+    assert (await deployment.find()).spec.segments == 2
 
 
 @pytest.mark.parametrize("splits", [(3,), (3, 2)])
@@ -261,12 +209,7 @@ async def test_the_journal_knows_all_earlier_segments_of_a_deleted_board(
     for segments in splits:
         board, _ = await split(deployment, segments)
         keys |= {segment.key for segment in board.segments}
-
-    def program() -> Program[None]:
-        gone = yield from delete_board(board_id="b")
-        yield from journal.log_deleted([gone], deployment.clock())
-
-    await deployment.store.write(program)
+    await deployment.log_deletion("b")
     begins = (0,) * deployment.store.partitions
     found = await deployment.store.read(lambda: find_deleted_boards("b", begins))
     assert found.keys() == keys

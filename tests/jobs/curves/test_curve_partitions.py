@@ -2,66 +2,34 @@
 
 import asyncio
 import random
-import re
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
 
 import pytest
 
 from config.settings import JobSettings
-from jobs.curves.audit import Auditor
 from jobs.curves.refresh import RefreshJob
 from jobs.curves.refresh_requests import RefreshRequestJob, RemoteRefresher
 from jobs.job_context import JobContext
 from jobs.runner import Runner
 from jobs.wiring import PARTITIONS_LOOK_S, start_by_partition
 from predictor import LiveCurve
-from querybuilder import Bound, col, param, update
+from querybuilder import col, param, update
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.curves.live_counts import counts_of, find_fold_state
-from storage.errors import StoreAwayError
 from storage.records import Board
 from storage.schema.tables import BOARDS
-from storage.store import CONTROL, Program
+from storage.store import CONTROL
+from tests.jobs.curves.test_audit import make_auditor
 from tests.jobs.folding import assert_live, open_folder, refresh
 from tests.jobs.refreshing import count_curve_entries, count_due, run_jobs, run_workers, work_off
 from tests.jobs.world import LIMITS, WAIT_S, World, within
 from tests.schemas import PARTITIONS
 from tests.storage.deployment import part
-from tests.storage.meddling import interpose, run_query
+from tests.storage.meddling import RecordingStore, run_query
 from tests.storage.passing import PassingStore
 
 pytestmark = pytest.mark.parametrize("world", ["partitions"], indirect=True)
-T = TypeVar("T")
 FIRST, LAST = 0, PARTITIONS - 1
-
-
-class AwayPartition(PassingStore):
-    """A store whose partition `away` does not answer. It notes the schemas that each writing transaction names."""
-
-    def __init__(self, world: World, away: int | None = None) -> None:
-        super().__init__(world.store)
-        self.away = away
-        self.schemas: list[set[str]] = []
-
-    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        return await self._store.read(lambda: interpose(program(), self._check), heavy=heavy)
-
-    async def write(self, program: Callable[[], Program[T]]) -> T:
-        named: set[str] = set()
-        self.schemas.append(named)
-
-        def note(query: Bound) -> None:
-            self._check(query)
-            dialect = self.dialect if query.partition is None else self._store.at(query.partition).dialect
-            named.update(re.findall(r"_(control|p\d+)\b", query.build(dialect).sql))
-
-        return await self._store.write(lambda: interpose(program(), note))
-
-    def _check(self, query: Bound) -> None:
-        if self.away is not None and query.partition == self.away:
-            raise StoreAwayError
 
 
 async def create_in(world: World, *partitions: int, entries: int = 50) -> list[Board]:
@@ -111,17 +79,17 @@ async def test_due_boards_of_all_partitions_are_refreshed_in_their_partitions(wo
 
 async def test_the_transactions_of_a_refresh_name_no_other_partition(world: World) -> None:
     [board] = await create_in(world, LAST)
-    store = AwayPartition(world)
+    store = RecordingStore(world.store)
     job = RefreshJob(replace(world.control_context(), store=store.at(CONTROL)), world.desk)
     async with run_workers(job):
         refreshed = await within(world.desk.refresh_now(board, 0))
     assert refreshed.curve.total == 50
-    assert [schemas for schemas in store.schemas if schemas] == [{f"p{LAST}"}] * 2, "the claim, and the curve"
+    assert store.list_written_partitions() == [{f"p{LAST}"}] * 2, "the claim, and the curve"
 
 
 async def test_a_partition_that_is_away_delays_no_refresh_in_another_one(world: World) -> None:
     boards = await create_in(world, FIRST, LAST)
-    store = AwayPartition(world)
+    store = RecordingStore(world.store)
     job = RefreshJob(replace(world.control_context(), store=store.at(CONTROL)), world.desk)
     await job.find_due()
     store.away = FIRST
@@ -227,11 +195,7 @@ async def test_an_added_partition_gets_its_jobs_at_the_next_look(world: World) -
 
 async def test_a_curve_is_audited_in_the_partition_of_its_board(world: World) -> None:
     boards = await create_in(world, FIRST, LAST)
-    limits = JobSettings(audit_owners_max=20).model_copy(
-        update={"audit_rows_max": 1_000, "audit_changes_max": 100, "audit_s_max": 10}
-    )
-    parts: Any = world.store.at(CONTROL), world.deployment.boards, world.book, limits, world.meter
-    auditor = Auditor(*parts, monotonic=lambda: 0.0, rng=random.Random(3))
+    auditor = make_auditor(world)
     for board in boards:
         await refresh(world, board)
         await world.post(board, {"new": 5})

@@ -40,15 +40,11 @@ async def no_pause(_seconds: float) -> None:
 class Upkeep:
     """The lease jobs of one process, on pools whose clock only the test advances."""
 
-    def __init__(self, world: World, sleep: Sleep = no_pause) -> None:
-        self.world, self.pools = world, Pools(world.deployment)
-        leases = WorkLeases(self._clock, margin_us=MARGIN_US)
+    def __init__(self, world: World, sleep: Sleep = no_pause, pools: Pools | None = None) -> None:
+        self.world, self.pools = world, pools or Pools(world.deployment)
+        leases = WorkLeases(self.pools.clock.read, margin_us=MARGIN_US)
         context = replace(world.context(LIMITS), leases=leases, sleep=sleep, rng=random.Random(5))
         self.liberate_job, self.balance_job = LiberateJob(context), BalanceJob(context)
-
-    def _clock(self) -> Program[int]:
-        yield from ()
-        return self.pools.clock.now_us
 
     async def ask(self, keys: int, *, region: str, named: str, lease_us: int = 1_000 * MINUTE_US) -> list[Grant]:
         """Request a lease for each of `keys` new keys: `named` and a number. Return the granted leases."""
@@ -105,8 +101,7 @@ async def test_another_process_uses_what_a_process_measured(upkeep: Upkeep) -> N
     await upkeep.balance_job.balance_pools()
     await upkeep.ask(15, region="us", named="u")
     pools.clock.now_us += 5 * MINUTE_US
-    another = Upkeep(upkeep.world.beside())
-    another.pools = pools
+    another = Upkeep(upkeep.world.beside(), pools=pools)
     assert await another.balance_job.balance_pools() > 10
 
 

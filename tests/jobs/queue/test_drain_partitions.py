@@ -8,14 +8,13 @@ import pytest
 
 from jobs.queue.size_workers import SizeWorkersJob
 from querybuilder import Bound
-from storage.errors import StoreAwayError
 from storage.records import Board
-from storage.store import CONTROL, Program, Rows, Store, in_partition
+from storage.store import CONTROL, Program, Store, in_partition
 from tests.jobs.queue.test_drain import LEASE_S, LIMITS, Place
 from tests.jobs.world import World
 from tests.schemas import PARTITIONS
-from tests.storage.deployment import Deployment, part, ranked
-from tests.storage.meddling import interpose
+from tests.storage.deployment import part, ranked
+from tests.storage.meddling import RecordingStore, interpose
 from tests.storage.passing import PassingStore
 from tests.storage.queueing import SHARDS, QueueDesk
 
@@ -39,40 +38,6 @@ class StuckPartition(PassingStore):
         return await self._store.write(lambda: interpose(program(), check))
 
 
-class AwayPartition(PassingStore):
-    """A store in which no statement reaches the partition `away`."""
-
-    away: int | None = None
-
-    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        return await super().read(lambda: interpose(program(), self._check), heavy=heavy)
-
-    async def read_query(self, query: Bound) -> Rows:
-        self._check(query)
-        return await super().read_query(query)
-
-    async def write(self, program: Callable[[], Program[T]]) -> T:
-        return await super().write(lambda: interpose(program(), self._check))
-
-    def _check(self, query: Bound) -> None:
-        if self.away is not None and query.partition == self.away:
-            raise StoreAwayError("away")
-
-
-async def create_everywhere(deployment: Deployment) -> list[Board]:
-    """Create a board in each partition."""
-    boards = []
-    for deployment.partition in range(PARTITIONS):
-        boards.append(await deployment.create(f"b{deployment.partition}", ranked("xp")))
-    return boards
-
-
-async def read_xp(world: World, board: Board) -> int:
-    entries = world.deployment.entries(board)
-    rows = await world.deployment.store.read(lambda: in_partition(board.partition, entries.find_entries(["ada"])))
-    return int(world.deployment.merger(board).decode_stats(rows["ada"].cells)[0] or 0) if rows else 0
-
-
 async def enqueue(desk: QueueDesk, boards: list[Board]) -> None:
     """Queue a post to each board, and one to all of them."""
     alone = [desk.deployment.post("ada", part(board, {"xp": 1})) for board in boards]
@@ -81,20 +46,20 @@ async def enqueue(desk: QueueDesk, boards: list[Board]) -> None:
 
 async def test_one_worker_empties_the_queues_of_all_partitions(world: World) -> None:
     desk = await QueueDesk.on(world.deployment, everywhere=True)
-    boards = await create_everywhere(world.deployment)
+    boards = await world.deployment.create_everywhere(ranked("xp"))
     place = Place(desk, boards[0])
     await enqueue(desk, boards)
     async with place.run_worker():
         for _ in range(PARTITIONS + 1):
             await place.wait_for_round()
         await place.wait_until_idle()
-    assert [await read_xp(world, board) for board in boards] == [2] * PARTITIONS
+    assert [await world.deployment.value(board, "ada") for board in boards] == [2] * PARTITIONS
     assert max(place.list_depths()) == PARTITIONS + 1, "the backlog is that of all partitions"
 
 
 async def test_a_partition_whose_rounds_fail_does_not_stop_the_others(world: World) -> None:
     desk = await QueueDesk.on(world.deployment, everywhere=True)
-    boards = await create_everywhere(world.deployment)
+    boards = await world.deployment.create_everywhere(ranked("xp"))
     store = desk.store
     desk.store = stuck = StuckPartition(store, 0)
     place = Place(desk, boards[0])
@@ -103,18 +68,18 @@ async def test_a_partition_whose_rounds_fail_does_not_stop_the_others(world: Wor
         for _ in range(PARTITIONS):
             await place.wait_for_round()
         pause_s = await place.time.wait_for_sleeper()
-        assert [await read_xp(world, board) for board in boards] == [1, 2, 2, 2]
+        assert [await world.deployment.value(board, "ada") for board in boards] == [1, 2, 2, 2]
         stuck.stuck = None
         place.advance(pause_s)
         await place.wait_for_round()
     assert pause_s == 2 * LIMITS.job_backoff_base_s
-    assert await read_xp(world, boards[0]) == 2
+    assert await world.deployment.value(boards[0], "ada") == 2
 
 
 async def test_a_partition_that_is_away_does_not_stop_the_others(world: World) -> None:
     desk = await QueueDesk.on(world.deployment, everywhere=True)
-    boards = await create_everywhere(world.deployment)
-    desk.store = store = AwayPartition(desk.store)
+    boards = await world.deployment.create_everywhere(ranked("xp"))
+    desk.store = store = RecordingStore(desk.store)
     place = Place(desk, boards[0])
     await desk.enqueue(*(desk.deployment.post("ada", part(board, {"xp": 1})) for board in boards))
     store.away = 0
@@ -122,11 +87,11 @@ async def test_a_partition_that_is_away_does_not_stop_the_others(world: World) -
         for _ in range(PARTITIONS - 1):
             await place.wait_for_round()
         await place.wait_until_idle()
-        assert [await read_xp(world, board) for board in boards] == [0, 1, 1, 1]
+        assert [await world.deployment.value(board, "ada") for board in boards] == [None, 1, 1, 1]
         store.away = None
         place.advance(LEASE_S)
         await place.wait_for_round()
-    assert await read_xp(world, boards[0]) == 1
+    assert await world.deployment.value(boards[0], "ada") == 1
 
 
 async def test_the_number_of_workers_follows_the_work_in_all_partitions(world: World) -> None:

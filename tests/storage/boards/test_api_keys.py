@@ -13,30 +13,22 @@ KEY = StoredKey(id="k1", name="importer", role="writer", hash="ab" * 32, created
 KEYS_MAX = 3
 
 
-async def add(deployment: Deployment, key: StoredKey) -> None:
-    await deployment.store.write(lambda: add_key(key, keys_max=KEYS_MAX))
-
-
-async def read_keys(deployment: Deployment) -> list[StoredKey]:
-    return await deployment.store.read(lambda: list_keys(keys_max=KEYS_MAX))
-
-
-async def revoke(deployment: Deployment, key_id: str, now_us: int) -> None:
-    await deployment.store.write(lambda: revoke_key(key_id, now_us=now_us))
+async def add(deployment: Deployment, key: StoredKey, *, keep_ops: bool = False) -> None:
+    await deployment.write(add_key, key, keys_max=KEYS_MAX, keep_ops=keep_ops)
 
 
 async def test_a_key_is_revoked_at_its_first_time_and_stays_listed(deployment: Deployment) -> None:
     other = replace(KEY, id="k2", created_at_us=6)
     await add(deployment, KEY)
     await add(deployment, other)
-    await revoke(deployment, "k1", 10)
-    await revoke(deployment, "k1", 20)
-    assert await read_keys(deployment) == [replace(KEY, revoked_at_us=10), other]
+    await deployment.write(revoke_key, "k1", now_us=10)
+    await deployment.write(revoke_key, "k1", now_us=20)
+    assert await deployment.read(list_keys, keys_max=KEYS_MAX) == [replace(KEY, revoked_at_us=10), other]
 
 
 async def test_revoking_an_unknown_key_says_so(deployment: Deployment) -> None:
     with pytest.raises(UnknownKeyError, match="k9"):
-        await revoke(deployment, "k9", 10)
+        await deployment.write(revoke_key, "k9", now_us=10)
 
 
 async def test_keys_have_different_ids_and_a_bounded_number(deployment: Deployment) -> None:
@@ -47,38 +39,38 @@ async def test_keys_have_different_ids_and_a_bounded_number(deployment: Deployme
         await add(deployment, replace(KEY, id=f"k{number}"))
     with pytest.raises(TooManyKeysError):
         await add(deployment, replace(KEY, id="one too many"))
-    assert len(await read_keys(deployment)) == KEYS_MAX
+    assert len(await deployment.read(list_keys, keys_max=KEYS_MAX)) == KEYS_MAX
 
 
 async def test_keys_are_listed_in_pages_and_every_change_changes_the_counts(deployment: Deployment) -> None:
     made = [replace(KEY, id=f"k{number}", created_at_us=5 + number // 2) for number in range(KEYS_MAX)]
-    seen = [await deployment.store.read(count_keys)]
+    seen = [await deployment.read(count_keys)]
     for key in made:
         await add(deployment, key)
-        seen.append(await deployment.store.read(count_keys))
-    await revoke(deployment, "k1", 10)
-    seen.append(await deployment.store.read(count_keys))
+        seen.append(await deployment.read(count_keys))
+    await deployment.write(revoke_key, "k1", now_us=10)
+    seen.append(await deployment.read(count_keys))
     assert seen == [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1)]
     after = (-1, "")
     pages = []
     for _ in range(2):
-        pages.append(await deployment.store.read(lambda: page_keys(after=after, limit=2)))  # noqa: B023
+        pages.append(await deployment.read(page_keys, after=after, limit=2))
         after = pages[-1][-1].created_at_us, pages[-1][-1].id
     assert [[key.id for key in page] for page in pages] == [["k0", "k1"], ["k2"]]
 
 
 async def test_one_of_two_operators_who_revoke_each_others_key_at_once_is_refused(deployment: Deployment) -> None:
-    async def keep_ops(key_id: str) -> None:
-        await deployment.store.write(lambda: revoke_key(key_id, now_us=10, keep_ops=True))
+    async def revoke(key_id: str) -> None:
+        await deployment.write(revoke_key, key_id, now_us=10, keep_ops=True)
 
     with pytest.raises(OpsKeyNeededError):
-        await deployment.store.write(lambda: add_key(KEY, keys_max=KEYS_MAX, keep_ops=True))
+        await add(deployment, KEY, keep_ops=True)
     for key_id in ("k1", "k2"):
         await add(deployment, replace(KEY, id=key_id, role="ops"))
-    done = await asyncio.gather(keep_ops("k1"), keep_ops("k2"), return_exceptions=True)
+    done = await asyncio.gather(revoke("k1"), revoke("k2"), return_exceptions=True)
     assert sorted(type(each).__name__ for each in done) == ["NoneType", "OpsKeyNeededError"]
-    [left] = [key.id for key in await read_keys(deployment) if key.revoked_at_us is None]
+    [left] = [key.id for key in await deployment.read(list_keys, keys_max=KEYS_MAX) if key.revoked_at_us is None]
     with pytest.raises(OpsKeyNeededError, match=left):
-        await keep_ops(left)
-    await keep_ops("k1" if left == "k2" else "k2")
-    await revoke(deployment, left, 20)
+        await revoke(left)
+    await revoke("k1" if left == "k2" else "k2")
+    await deployment.write(revoke_key, left, now_us=20)

@@ -10,12 +10,11 @@ import pytest
 from storage.boards.boards import create_board, list_boards
 from storage.boards.catalog import Catalog
 from storage.boards.families import delete_family
-from storage.boards.totals import read_totals
 from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
 from storage.periods import PeriodKind
 from storage.records import Best, Board, BoardSpec, Family, FamilySpec, Merge, TableSharing, Ties
 from storage.store import Program, Store
-from tests.storage.deployment import Deployment, part, ranked, spec
+from tests.storage.deployment import Deployment, ranked, spec
 from tests.storage.meddling import SlowReads
 from tests.storage.passing import PassingStore
 
@@ -39,31 +38,6 @@ async def test_a_new_meaning_of_values_is_a_conflict(deployment: Deployment, wan
         await deployment.change("b", deployment.laid_out(wanted))
     assert refused.value.pointer == pointer
     assert await deployment.catalog.reread_board("b") == made
-
-
-def read_with_copy(deployment: Deployment, board: Board) -> Program[None]:
-    """Read a board as a process does whose copy of the board is outdated."""
-    if board.table_key is not None:
-        yield from read_totals([board])
-    yield from deployment.entries(board).find_entries(["ada"])
-
-
-async def test_a_deleted_board_is_unknown_and_its_key_is_never_used_again(deployment: Deployment) -> None:
-    keys = []
-    for _ in range(3):
-        board = await deployment.create("b", XP)
-        keys.append(board.key)
-        await deployment.apply(deployment.post("ada", part(board, {"xp": 5}), post_id="p"))
-        gone = await deployment.delete()
-        assert gone == board
-        assert await deployment.totals(board) == {}
-        with pytest.raises(UnknownBoardError):
-            await deployment.store.read(lambda b=board: read_with_copy(deployment, b))  # type: ignore[misc]
-    assert keys == sorted(set(keys))
-    fresh = await deployment.create("b", XP)
-    assert await deployment.rows(fresh, ["ada"]) == {}
-    outcome = await deployment.apply_one(deployment.post("ada", part(fresh, {"xp": 1}), post_id="p"))
-    assert (outcome.status, outcome.stats) == ("applied", [1]), "the board's post ids were deleted with it"
 
 
 async def test_deleting_resetting_or_changing_an_unknown_board_is_refused(deployment: Deployment) -> None:

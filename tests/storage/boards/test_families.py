@@ -4,20 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from querybuilder import col, count, select
 from storage.boards.families import NewBoard, delete_family, make_boards, put_family
 from storage.boards.shared_tables import sweep_rows
 from storage.boards.totals import ALL_ENTRIES
-from storage.entries.hidden_owners import hidden_statements
 from storage.errors import PostIdConflictError, TooManyBoardsError, TooManyFamiliesError, TooManyOwnTablesError
 from storage.periods import PeriodKind
 from storage.records import Board, BoardPost, Family, FamilySpec, Post, PostStatus
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS
-from tests.storage.deployment import Deployment, Session, counter, part, ranked, spec
+from tests.storage.deployment import Deployment, counter, part, ranked, spec
 from tests.storage.processes import Processes
 
 XP = ranked("xp", max_scaled=1_000)
@@ -92,18 +89,16 @@ async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(depl
 async def test_hidden_rows_and_post_ids_of_a_deleted_family_are_deleted(deployment: Deployment) -> None:
     family, kept = await make_family(deployment), await make_family(deployment, "kept")
     named_boards = [await deployment.make_boards(*NAMES, family_id=each.id) for each in (family, kept)]
-    store, statements = deployment.store, hidden_statements
     for each, named in zip((family, kept), named_boards, strict=True):
         for owner in ("ada", "bob", "cleo"):
             await deployment.apply(make_family_post(deployment, each, owner, 5, *named, post_id=owner))
-        entries = [deployment.entries(board) for board in named]
-        await store.write(lambda entries=entries: statements.hide_owner(entries, "ada", now_us=1))  # type: ignore[misc]
-    await store.write(lambda: delete_family(family_id="f"))
+        await deployment.hide("ada", *named)
+    await deployment.store.write(lambda: delete_family(family_id="f"))
     steps = [gone async for gone in _swept(deployment, rows_max=2)]
     assert max(steps) <= 2
     for table, left in ((HIDDEN_ENTRIES, len(NAMES)), (POST_IDS, 3)):
         found = select(count()).from_(table).where(col("board_key").gt(0)).bind()
-        assert await store.read_query(found) == [(left,)], table
+        assert await deployment.store.read_query(found) == [(left,)], table
 
 
 async def _swept(deployment: Deployment, *, rows_max: int) -> AsyncIterator[int]:
@@ -115,54 +110,6 @@ async def test_a_store_refuses_families_beyond_its_limit(deployment: Deployment)
     family = await make_family(deployment)
     with pytest.raises(TooManyFamiliesError):
         await deployment.store.write(lambda: put_family(family_id="g", spec=family.spec, now_us=1, families_max=1))
-
-
-POSTS = st.tuples(
-    st.sampled_from(("ada", "bob", "cyd")),
-    st.integers(1, 400),
-    st.sets(st.integers(0, len(NAMES) - 1), min_size=1),
-    st.none() | st.sampled_from(("p", "q", "r")),
-)
-
-
-def test_boards_hold_what_accepted_posts_add_up_to(session: Session) -> None:
-    numbers = iter(range(1_000))
-
-    @settings(max_examples=25, deadline=None)
-    @given(st.lists(st.lists(POSTS, min_size=1, max_size=5), max_size=6))
-    def compare(groups: list[list[tuple[str, int, set[int], str | None]]]) -> None:
-        deployment = session.deployment
-        family = session.run(make_family(deployment, f"f{next(numbers)}"))
-        boards = session.run(deployment.make_boards(*NAMES, family_id=family.id))
-        plain: dict[tuple[int, str], int] = {}
-        seen: dict[tuple[str, str | None], int] = {}
-        for group in groups:
-            posts = [
-                make_family_post(
-                    deployment, family, owner, xp, *(boards[at] for at in sorted(reached)), post_id=post_id
-                )
-                for owner, xp, reached, post_id in group
-            ]
-            outcomes = session.run(deployment.apply(*posts))
-            for (owner, xp, reached, post_id), found in zip(group, outcomes, strict=True):
-                if (owner, post_id) in seen:
-                    expected = PostStatus.DUPLICATE if seen[owner, post_id] == xp else PostStatus.REJECTED
-                elif any(plain.get((at, owner), 0) + xp > 1_000 for at in reached):
-                    expected = PostStatus.REJECTED
-                else:
-                    expected = PostStatus.APPLIED
-                    seen |= {} if post_id is None else {(owner, post_id): xp}
-                    plain |= {(at, owner): plain.get((at, owner), 0) + xp for at in reached}
-                assert {outcome.status for outcome in found} == {expected}
-        for at, board in enumerate(boards):
-            rows = session.run(deployment.rows(board, ["ada", "bob", "cyd"]))
-            merger = deployment.merger(board)
-            assert {owner: merger.decode_stats(row.cells)[0] for owner, row in rows.items()} == {
-                owner: xp for (where, owner), xp in plain.items() if where == at
-            }
-            assert session.run(deployment.totals(board)).get(ALL_ENTRIES, 0) == len(rows)
-
-    compare()
 
 
 async def test_processes_that_post_to_the_same_owners_count_every_post_once(processes: Processes) -> None:

@@ -11,9 +11,9 @@ from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import UnknownBoardError
 from storage.records import Best, Board, PostStatus
 from storage.schema.tables import POST_IDS
-from tests.storage.deployment import Deployment, counter, part, ranked, spec
+from tests.storage.deployment import Deployment, part, ranked
 
-XP, LAP, SHOTS = ranked("xp"), ranked("lap", best=Best.LOW), counter("shots")
+XP, LAP = ranked("xp"), ranked("lap", best=Best.LOW)
 OWNERS = [f"o{number:02}" for number in range(25)]
 
 
@@ -97,18 +97,3 @@ async def test_an_old_copy_of_a_board_erases_rows_where_they_are_now(deployment:
     await deployment.delete()
     with pytest.raises(UnknownBoardError):
         await deployment.erase(board, "o01")
-
-
-async def test_boards_of_one_table_may_each_add_other_columns(deployment: Deployment) -> None:
-    one, two, three = [await create_filled_board(deployment, name) for name in ("one", "two", "three")]
-
-    async def widened(board: Board, *columns: object) -> Board:
-        wanted = deployment.laid_out(spec(XP, *columns))  # type: ignore[arg-type]
-        return await deployment.change(board.id, wanted)
-
-    one, two = await widened(one, LAP), await widened(two, SHOTS)
-    three = await widened(three, ranked("laps", best=Best.LOW))
-    assert layout_of(one).table == layout_of(two).table == layout_of(three).table
-    for board, stats in ((one, {"lap": 3}), (two, {"shots": 4}), (three, {"laps": 5})):
-        await deployment.apply(deployment.post("o01", part(board, stats)))
-        assert await deployment.stats(board, "o01") == {"xp": 1, **stats}

@@ -8,7 +8,6 @@ import pytest
 from msgspec import structs
 
 from querybuilder import col, delete, param, update
-from storage.boards.boards import create_board
 from storage.boards.totals import store_states
 from storage.curves.stored_curves import CurveBook, store_curve
 from storage.errors import UnknownBoardError
@@ -16,7 +15,7 @@ from storage.records import Board
 from storage.schema.tables import BOARDS, CURVES, TOTALS
 from storage.store import Program
 from tests.schemas import PARTITIONS
-from tests.storage.deployment import BOARDS_MAX, Deployment, ranked, spec
+from tests.storage.deployment import Deployment, ranked
 from tests.storage.passing import PassingStore
 from tests.storage.valued import curve
 
@@ -45,15 +44,6 @@ def open_book(deployment: Deployment) -> CurveBook:
     return CurveBook(deployment.store, None, poll_rows_max=100)
 
 
-async def create_in(deployment: Deployment, partition: int) -> Board:
-    wanted = deployment.laid_out(spec(ranked("xp")))
-    return await deployment.store.write(
-        lambda: create_board(
-            board_id=f"b{partition}", spec=wanted, now_us=1, boards_max=BOARDS_MAX, partition=partition
-        )
-    )
-
-
 async def store_new_curve(deployment: Deployment, board: Board, total: int) -> int:
     return await deployment.store.for_board(board).write(lambda: store_curve(board, 0, curve(total)))
 
@@ -76,7 +66,7 @@ async def move_board(deployment: Deployment, board: Board, partition: int) -> Bo
 async def test_every_process_serves_the_curves_of_all_partitions_although_their_versions_are_equal(
     deployment: Deployment,
 ) -> None:
-    first, last = await create_in(deployment, 0), await create_in(deployment, PARTITIONS - 1)
+    first, *_, last = await deployment.create_everywhere(ranked("xp"))
     versions = [await store_new_curve(deployment, first, 10), await store_new_curve(deployment, last, 11)]
     assert versions[0] == versions[1]
     book, other = open_book(deployment), open_book(deployment)
@@ -97,7 +87,7 @@ async def test_every_process_serves_the_curves_of_all_partitions_although_their_
 async def test_a_moved_board_gets_the_curve_of_its_new_partition_although_its_version_is_lower(
     deployment: Deployment,
 ) -> None:
-    board, book = await create_in(deployment, 0), open_book(deployment)
+    board, book = await deployment.create("b0", ranked("xp"), partition=0), open_book(deployment)
     old = [await store_new_curve(deployment, board, total) for total in (10, 11, 12)]
     await book.poll()
     moved = await move_board(deployment, board, 3)
@@ -114,7 +104,7 @@ async def test_a_moved_board_gets_the_curve_of_its_new_partition_although_its_ve
 async def test_a_slow_poll_of_the_old_partition_does_not_replace_the_curve_of_the_new_one(
     deployment: Deployment,
 ) -> None:
-    board, store = await create_in(deployment, 0), HeldReads(deployment)
+    board, store = await deployment.create("b0", ranked("xp"), partition=0), HeldReads(deployment)
     await store_new_curve(deployment, board, 10)
     book = CurveBook(store, None, poll_rows_max=100)
     store.held_read = 2  # the first read lists the curve, the second one reads its document

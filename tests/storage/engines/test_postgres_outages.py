@@ -278,16 +278,3 @@ async def test_the_connection_of_a_cancelled_statement_is_not_lent_again(process
         assert await asyncio.gather(*next_ones) == [None, [(0,)]], turns
         await asyncio.gather(reading, writing, return_exceptions=True)
     assert meter.counts["rankcurve_store_retries"] == 0
-
-
-async def test_a_cancelled_read_leaves_its_connection_usable(processes: Processes) -> None:
-    deployment = await processes.start_process(reader_connections=1)
-    board = await deployment.create("b", XP)
-    for turns in range(12):
-        reading = asyncio.create_task(deployment.stats(board, "ada"))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        reading.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await reading
-    assert await deployment.stats(board, "ada") is None

@@ -12,7 +12,6 @@ from querybuilder import col, select, update
 from storage.boards.row_tables import layout_of, scope_of
 from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.entries.erasure import erasure_statements
-from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import RebuildCounts, rebuild_board
 from storage.errors import JournalIncompleteError
 from storage.log.change_log import change_log
@@ -92,17 +91,14 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     rng = random.Random(seed)
     board = await deployment.create("b", *COLUMNS, ties=ties)
     other = await deployment.create("other", *COLUMNS)
-    store, statements = deployment.store, hidden_statements
+    store = deployment.store
     await post_at_random(deployment, board, rng, 20)
     await post_at_random(deployment, other, rng, 5)
     await deployment.erase(board, "o1")
-    await deployment.flip_hidden("o2", hide=True)
-    await store.write(lambda: statements.hide_owner([deployment.entries(board)], "o2", now_us=deployment.clock()))
-    await deployment.flip_hidden("o5", hide=True)
-    await store.write(lambda: statements.hide_owner([deployment.entries(board)], "o5", now_us=deployment.clock()))
+    await deployment.hide("o2", board)
+    await deployment.hide("o5", board)
     await post_at_random(deployment, board, rng, 20)
-    await deployment.flip_hidden("o5", hide=False)
-    await store.write(lambda: statements.show_owner([deployment.entries(board)], "o5", now_us=deployment.clock()))
+    await deployment.show("o5", board)
     log = erasure_statements
     await deployment.erase(board, "o6")
     [stretch], _ = await store.read(lambda: log.find_stretches("o6", past=0))
@@ -178,22 +174,6 @@ async def create_family_boards(deployment: Deployment) -> list[Board]:
     wanted = FamilySpec(deployment.laid_out(spec(*COLUMNS)), (PeriodKind.ALL,), "UTC", ((), ("org",)), 0, ())
     await deployment.put_family(wanted)
     return await deployment.make_boards("all", "all:org=1")
-
-
-async def test_a_familys_board_is_rebuilt_and_the_others_stay_as_they_are(deployment: Deployment) -> None:
-    board, other = await create_family_boards(deployment)
-    rng = random.Random(1)
-    for each in (board, other, board):
-        await post_at_random(deployment, each, rng, 10)
-    before, untouched = await read_everything(deployment, board), await read_everything(deployment, other)
-    await damage(deployment, board)
-    assert await read_everything(deployment, board) != before
-    await rebuild(deployment, board)
-    assert await read_everything(deployment, board) == before
-    assert await read_everything(deployment, other) == untouched
-    # This post uses a copy of the board from before the rebuild, and is still applied.
-    await deployment.apply(deployment.post("new", part(board, {"xp": 7})))
-    assert [row[0] for row in (await read_everything(deployment, board))[0] if row[0] == "new"] == ["new"]
 
 
 async def test_posts_count_once_while_their_familys_board_is_rebuilt(processes: Processes, table: TableSharing) -> None:

@@ -7,7 +7,6 @@ from storage.leases.free_queue import KNOWN_US, LATELY_US, FreeQueues
 from storage.leases.lease_records import LeaseRequest, RegionCounts, Resource
 from storage.leases.region_counts import Region
 from storage.store import Program
-from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
 from tests.storage.leasing import CLIENT, LEASE_US, Pools, unwrap_grant
 
@@ -110,11 +109,3 @@ async def test_a_resource_that_was_added_again_to_another_region_is_not_given_in
     await pools.add("b", region="us", pool_id="one")
     with pytest.raises(NoResourceError):
         await take_resource(pools, "y")
-
-
-async def test_a_process_takes_turns_with_another_one_at_a_queue(open_store: OpenStore) -> None:
-    pools = Pools(await Deployment.on(await open_store()))
-    await create_one_queue(pools, "a", "b", "c", "d")
-    other = pools if pools.store.sole_writer else Pools(Deployment(await open_store(), ""))
-    taken = [(await take_resource((pools, other)[number % 2], f"k{number}"))[0] for number in range(4)]
-    assert taken == ["a", "b", "c", "d"]

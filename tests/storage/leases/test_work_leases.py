@@ -24,11 +24,7 @@ class Holders:
     def __init__(self, deployment: Deployment) -> None:
         self.store = deployment.store
         self.clock = Clock()
-        self.leases = WorkLeases(self._now_us, margin_us=MARGIN_US)
-
-    def _now_us(self) -> Program[int]:
-        yield from ()
-        return self.clock.now_us
+        self.leases = WorkLeases(self.clock.read, margin_us=MARGIN_US)
 
     async def claim(self, holder: str, resource: str = "r", lease_us: int = LEASE_US) -> WorkLease:
         return await self.store.write(lambda: self.leases.claim("work", resource, holder=holder, lease_us=lease_us))

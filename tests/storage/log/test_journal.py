@@ -6,7 +6,6 @@ import random
 import pytest
 
 from storage.entries.erasure import erasure_statements
-from storage.entries.hidden_owners import hidden_statements
 from storage.log import owner_index as journal_blocks
 from storage.log.change_log import change_log
 from storage.log.journal import JournalRow, journal
@@ -77,23 +76,6 @@ async def test_the_changes_of_an_owner_are_read_newest_first(
     assert seen == every
     assert len((await read_of_owner(deployment, "guest 7", limit=9))[0]) == 1
     assert await read_of_owner(deployment, "nobody", limit=9) == ([], None)
-
-
-async def test_a_bounded_search_goes_on_where_it_ended(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", 4)
-    board = await deployment.create("b", XP)
-    await deployment.apply(deployment.post("early", part(board, {"xp": 1})))
-    await post_to_everybody(deployment, board, 20)
-    await make_blocks(deployment)
-    looks, more = 0, 2**63 - 1
-    numbers: list[int] = []
-    while not numbers:
-        numbers, again = await read_of_owner(deployment, "early", limit=1, before=more, blocks_max=2)
-        looks += 1
-        assert again is not None
-        assert again < more
-        more = again
-    assert looks > 3
 
 
 def test_a_filter_holds_all_of_its_owners_and_few_others() -> None:
@@ -226,15 +208,12 @@ async def test_cells_of_an_erased_owner_are_blanked_once_they_are_old(deployment
 
 async def test_the_journal_records_hiding_and_showing_with_the_entrys_cells(deployment: Deployment) -> None:
     board = await deployment.create("b", counter("shots"), XP)
-    store, entries = deployment.store, deployment.entries(board)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "shots": 3})))
-    await deployment.flip_hidden("ada", hide=True)
-    await store.write(lambda: hidden_statements.hide_owner([entries], "ada", now_us=1))
+    await deployment.hide("ada", board)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     assert await deployment.stats(board, "ada") is None
-    await deployment.flip_hidden("ada", hide=False)
-    await store.write(lambda: hidden_statements.show_owner([entries], "ada", now_us=1))
-    rows = await read_page(store)
+    await deployment.show("ada", board)
+    rows = await read_page(deployment.store)
     assert [told.kind for told in records_of(rows)] == [
         ChangeKind.APPLIED, ChangeKind.HIDDEN, ChangeKind.UNSEEN, ChangeKind.SHOWN,
     ]  # fmt: skip

@@ -3,50 +3,28 @@
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
-from querybuilder import col, param, update
-from storage.boards.boards import delete_board
-from storage.boards.row_tables import create_row_table, layout_of
-from storage.boards.totals import store_states
-from storage.entries.rebuild import rebuild_board
 from storage.log import owner_index
 from storage.log.change_log import change_log
 from storage.log.journal import JournalPage, JournalRow, Numbers, board_key_of, journal
-from storage.log.log_record import ChangeKind
 from storage.log.owner_index import owner_blocks
 from storage.posting.replay import replay_board
 from storage.records import Board
 from storage.schema.creation import count_partitions
-from storage.schema.tables import BOARDS
-from storage.store import Program, Store, in_partition
+from storage.store import Program, Store
 from tests.schemas import PARTITIONS
-from tests.storage.backends import BACKENDS, Backend, OpenStore
+from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.posting.test_replay import fingerprint_of
 
+pytestmark = pytest.mark.parametrize("backend", ["partitions"], indirect=True)
 XP = ranked("xp", min_scaled=0, max_scaled=9_999)
 PLACES = range(PARTITIONS)
 WRITERS = 4
 GROUPS = 25
 Seen = list[tuple[Numbers, JournalRow]]
-
-
-@pytest.fixture
-def backend(request: pytest.FixtureRequest) -> Backend:
-    return BACKENDS["partitions"](request)
-
-
-async def create_at(deployment: Deployment, partition: int, board_id: str) -> Board:
-    deployment.partition = partition
-    return await deployment.create(board_id, XP)
-
-
-async def create_boards(deployment: Deployment) -> list[Board]:
-    """Create a board in each partition."""
-    return [await create_at(deployment, partition, f"b{partition}") for partition in PLACES]
 
 
 async def read_page(store: Store, after: Numbers, limit: int) -> JournalPage:
@@ -82,7 +60,7 @@ async def post_randomly(deployment: Deployment, boards: Sequence[Board], groups:
 
 @pytest.mark.parametrize("limits", [(1,), (2, 7, 1), (1_000,)])
 async def test_pages_show_every_change_of_every_partition_once(deployment: Deployment, limits: Sequence[int]) -> None:
-    boards = await create_boards(deployment)
+    boards = await deployment.create_everywhere(XP)
     await post_randomly(deployment, boards, 30)
     seen = await read_pages(deployment.store, (), limits)
     for board in boards:
@@ -93,7 +71,7 @@ async def test_pages_show_every_change_of_every_partition_once(deployment: Deplo
 
 
 async def test_a_page_has_the_changes_in_the_order_in_which_they_were_logged(deployment: Deployment) -> None:
-    boards = await create_boards(deployment)
+    boards = await deployment.create_everywhere(XP)
     for board in [*boards[::-1], *boards]:
         await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
         deployment.clock.now_us += 1
@@ -103,7 +81,7 @@ async def test_a_page_has_the_changes_in_the_order_in_which_they_were_logged(dep
 
 
 async def test_a_page_holds_no_more_bundles_than_its_changes_need(deployment: Deployment) -> None:
-    boards = await create_boards(deployment)
+    boards = await deployment.create_everywhere(XP)
     await post_randomly(deployment, boards, 30)
     page = await read_page(deployment.store, (), 4)
     assert len(list(page.list_changes())) == 4
@@ -111,7 +89,7 @@ async def test_a_page_holds_no_more_bundles_than_its_changes_need(deployment: De
 
 
 async def test_a_partition_that_the_reader_does_not_know_is_read_from_its_beginning(deployment: Deployment) -> None:
-    boards = await create_boards(deployment)
+    boards = await deployment.create_everywhere(XP)
     for board in boards:
         await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in ("ada", "bob")))
     known = (
@@ -124,7 +102,7 @@ async def test_a_partition_that_the_reader_does_not_know_is_read_from_its_beginn
 
 
 async def test_readers_learn_that_changes_were_removed_which_they_have_not_seen(deployment: Deployment) -> None:
-    boards, store = await create_boards(deployment), deployment.store
+    boards, store = await deployment.create_everywhere(XP), deployment.store
     for board in (*boards, *boards, *boards):
         await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
         deployment.clock.now_us += 1
@@ -144,7 +122,7 @@ async def test_readers_learn_that_changes_were_removed_which_they_have_not_seen(
 
 async def test_readers_beside_writers_lose_and_repeat_nothing(open_store: OpenStore) -> None:
     first = await Deployment.on(await open_store())
-    boards = await create_boards(first)
+    boards = await first.create_everywhere(XP)
     deployments = [first, *[await Deployment.on(await open_store()) for _ in range(WRITERS - 1)]]
     done = asyncio.Event()
 
@@ -183,7 +161,7 @@ async def test_the_posts_of_an_owner_in_all_partitions_are_read_newest_first(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, limit: int, blocks_max: int
 ) -> None:
     monkeypatch.setattr(owner_index, "BLOCK_CHANGES", 4)
-    boards = await create_boards(deployment)
+    boards = await deployment.create_everywhere(XP)
     for _ in range(6):
         for board in boards:
             deployment.clock.now_us += 10
@@ -217,16 +195,9 @@ async def test_the_posts_of_an_owner_in_all_partitions_are_read_newest_first(
 
 
 async def test_boards_of_changes_are_found_after_they_were_deleted(deployment: Deployment) -> None:
-    boards = await create_boards(deployment)
+    boards = await deployment.create_everywhere(XP)
     await post_randomly(deployment, boards, 12)
-
-    def delete_all() -> Program[None]:
-        gone = []
-        for board in boards:
-            gone.append((yield from delete_board(board_id=board.id)))
-        yield from journal.log_deleted(gone, deployment.clock())
-
-    await deployment.store.write(delete_all)
+    await deployment.log_deletion(*(board.id for board in boards))
     page = await read_page(deployment.store, (), 1_000)
     changes = [(partition, board_key_of(bundle)) for partition, bundle in page.bundles]
     found = await deployment.store.read(lambda: journal.find_boards(changes, PARTITIONS))
@@ -237,17 +208,12 @@ async def test_boards_of_changes_are_found_after_they_were_deleted(deployment: D
 
 
 async def test_a_board_that_was_created_again_in_another_partition_is_rebuilt(deployment: Deployment) -> None:
-    first = await create_at(deployment, 3, "b")
+    first = await deployment.create("b", XP, partition=3)
     for xp in (1, 2):
         await deployment.apply(deployment.post("ada", part(first, {"xp": xp})))
     [(since, _), *_] = await read_pages(deployment.store, (), (1_000,))
-
-    def drop() -> Program[None]:
-        gone = yield from delete_board(board_id="b")
-        yield from journal.log_deleted([gone], deployment.clock())
-
-    await deployment.store.write(drop)
-    second = await create_at(deployment, 0, "b")
+    await deployment.log_deletion("b")
+    second = await deployment.create("b", XP, partition=0)
     await deployment.apply(*(deployment.post(owner, part(second, {"xp": 10})) for owner in ("ada", "bob")))
     parts = deployment.post_ids, fingerprint_of
     done = await deployment.store.write(lambda: replay_board(*parts, board_id="b", since=since))
@@ -255,26 +221,3 @@ async def test_a_board_that_was_created_again_in_another_partition_is_rebuilt(de
     deployment.store = deployment.store.at(0)
     board = await deployment.find("b")
     assert [await deployment.stats(board, owner) for owner in ("ada", "bob")] == [{"xp": 13}, {"xp": 10}]
-
-
-async def test_a_board_that_was_moved_is_rebuilt_from_both_partitions(deployment: Deployment) -> None:
-    board = await create_at(deployment, 1, "b")
-    for owner in ("ada", "bob"):
-        await deployment.apply(deployment.post(owner, part(board, {"xp": 1})))
-
-    def move() -> Program[None]:
-        """Move the board without its rows."""
-        yield update(BOARDS).set(partition=3).where(col("board_key").eq(param("key"))).bind(key=board.key)
-        yield from in_partition(3, create_row_table(layout_of(board)))
-        yield from store_states([replace(board, partition=3)])
-        yield from journal.log_event(board, ChangeKind.MOVED, deployment.clock())
-
-    await deployment.store.write(move)
-    deployment.store = deployment.store.at(3)
-    moved = await deployment.find("b")
-    await deployment.apply(deployment.post("ada", part(moved, {"xp": 5})))
-    done = await deployment.store.write(lambda: rebuild_board(board_id="b"))
-    assert (done.replayed, done.entries) == (3, 2)
-    assert await deployment.stats(moved, "bob") == {"xp": 1}
-    kinds = [row.record.kind for _, row in await read_pages(deployment.store, (), (9,)) if row.record is not None]
-    assert kinds == [ChangeKind.APPLIED, ChangeKind.APPLIED, ChangeKind.MOVED, ChangeKind.APPLIED]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from storage.boards.boards import delete_board
 from storage.boards.totals import ALL_ENTRIES
 from storage.entries.rebuild import RebuildCounts, rebuild_board
 from storage.errors import JournalIncompleteError, NothingReplayedError, SpecConflictError
@@ -15,7 +14,6 @@ from storage.log.journal import JournalRow, journal
 from storage.posting.replay import replay_board
 from storage.queue.outcomes import list_post_fates
 from storage.records import Best, Board, ColumnChange, Merge, PostStatus, Ties
-from storage.store import Program
 from tests.storage.deployment import Deployment, counter, label, part, ranked
 
 DAY_US = 86_400_000_000
@@ -44,14 +42,6 @@ async def replay(deployment: Deployment, board_id: str, since: int) -> RebuildCo
     parts = deployment.post_ids, fingerprint_of
     numbers = (0,) * deployment.partition + (since,)
     return await deployment.store.write(lambda: replay_board(*parts, board_id=board_id, since=numbers))
-
-
-async def drop(deployment: Deployment, board_id: str) -> None:
-    def program() -> Program[None]:
-        gone = yield from delete_board(board_id=board_id)
-        yield from journal.log_deleted([gone], deployment.clock())
-
-    await deployment.store.write(program)
 
 
 async def post_a_month_of_wins(deployment: Deployment, board: Board, rng: random.Random) -> None:
@@ -83,7 +73,7 @@ async def test_a_board_that_was_deleted_and_created_again_is_rebuilt_as_it_was(
     await post_a_month_of_wins(deployment, board, rng)
     before, total = await read_rows(deployment, board), (await deployment.totals(board))[ALL_ENTRIES]
     first = next(row.number for row in await read_journal(deployment) if row.board_key == board.key)
-    await drop(deployment, "b")
+    await deployment.log_deletion("b")
     board = await deployment.create("b", *COLUMNS, ties=ties)
     with pytest.raises(NothingReplayedError) as refused:
         await deployment.store.write(lambda: rebuild_board(board_id="b"))
@@ -98,7 +88,7 @@ async def test_a_board_that_was_deleted_and_created_again_is_rebuilt_as_it_was(
 async def test_posts_before_and_after_the_deletion_add_up(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7, "lap": 5})))
-    await drop(deployment, "b")
+    await deployment.log_deletion("b")
     # The new board has the same columns in another order.
     board = await deployment.create("b", COLUMNS[1], COLUMNS[0], *COLUMNS[2:])
     await deployment.apply(deployment.post("ada", part(board, {"wins": 2, "lap": 9})))
@@ -134,7 +124,7 @@ async def test_a_retry_of_a_replayed_post_is_a_duplicate(deployment: Deployment)
     board = await deployment.create("b", *COLUMNS)
     post = deployment.post("ada", part(board, {"wins": 7}), post_id="m1")
     await deployment.apply_one(post)
-    await drop(deployment, "b")
+    await deployment.log_deletion("b")
     board = await deployment.create("b", *COLUMNS)
     again = deployment.post("ada", part(board, {"wins": 7}), post_id="m1")
     # The new board does not know the post ids of the deleted board.
@@ -154,7 +144,7 @@ async def test_a_replay_keeps_hidden_owners_hidden_and_erased_owners_erased(depl
     for owner in ("ada", "bob", "cleo"):
         await deployment.apply(deployment.post(owner, part(board, {"wins": 7})))
     await deployment.erase(board, "cleo")
-    await drop(deployment, "b")
+    await deployment.log_deletion("b")
     await deployment.flip_hidden("bob", hide=True)
     await deployment.create("b", *COLUMNS)
     done = await replay(deployment, "b", 1)
@@ -175,7 +165,7 @@ async def test_a_post_that_would_leave_the_range_is_rejected_and_counted(deploym
 async def test_a_replay_of_posts_to_a_missing_column_is_refused_and_changes_nothing(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7})))
-    await drop(deployment, "b")
+    await deployment.log_deletion("b")
     board = await deployment.create("b", ranked("wins", scale=1))
     await deployment.apply(deployment.post("bob", part(board, {"wins": 30})))
     before = await read_rows(deployment, board)

@@ -1,20 +1,15 @@
 """Test the queue of a store with several partitions: where posts wait, and what one transaction touches."""
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
 import pytest
 from msgspec import structs
 
 from config.settings import QueueSettings, Settings
-from querybuilder import Bound
-from storage.boards.boards import create_board
 from storage.engines.postgres import PostgresStore
-from storage.errors import PostIdConflictError, PostRejectedError, QueueFullError, StoreAwayError
-from storage.log.change_log import change_log
+from storage.errors import PostRejectedError, QueueFullError, StoreAwayError
 from storage.meter import NO_METER
 from storage.posting.post_ids import find_repeats
 from storage.queue.ingest_queue import Shard, find_queues, list_queues
@@ -24,52 +19,29 @@ from storage.queue.queue_erasure import drop_queued
 from storage.queue.workers import read_queue_state
 from storage.records import Board, Post, PostStatus
 from storage.schema.creation import add_partition
-from storage.store import CONTROL, Program, Rows, Store, in_partition
+from storage.store import CONTROL, Program, Store
 from tests.schemas import PARTITIONS
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.boards.test_families import make_family, make_family_post
-from tests.storage.deployment import BOARDS_MAX, Deployment, part, ranked, spec
-from tests.storage.meddling import interpose
-from tests.storage.passing import PassingStore
+from tests.storage.deployment import Deployment, part, ranked
+from tests.storage.meddling import RecordingStore
 from tests.storage.queueing import LEASE_US, SHARDS, QueueDesk
 
-T = TypeVar("T")
+XP = ranked("xp")
 several_partitions = pytest.mark.parametrize("backend", ["partitions"], indirect=True)
 QUEUES = [CONTROL, *range(PARTITIONS)]
 LIMITS = Settings(queue_posts_max=100, post_wait_s_max=10)
 BACKLOG = QueueSettings(ingest_posts_max=5).model_copy(update={"ingest_look_s": 0})
 
 
-async def create(deployment: Deployment, partition: int, board_id: str | None = None) -> Board:
-    """Create a board in a partition. Its name is `b` and the number of the partition, unless another name is given."""
-
-    def program() -> Program[Board]:
-        wanted = spec(ranked("xp"))
-        found = yield from create_board(
-            board_id=board_id or f"b{partition}",
-            spec=wanted,
-            now_us=deployment.clock(),
-            boards_max=BOARDS_MAX,
-            partition=partition,
-        )
-        return found
-
-    return await deployment.store.write(program)
-
-
 @pytest.fixture
-async def everywhere(deployment: Deployment) -> QueueDesk:
+async def desk(deployment: Deployment) -> QueueDesk:
     return await QueueDesk.on(deployment, everywhere=True)
 
 
 def make_post(desk: QueueDesk, owner: str, *boards: Board, post_id: str | None = None) -> Post:
     made = desk.deployment.post(owner, *(part(board, {"xp": 1}) for board in boards), post_id=post_id)
     return structs.replace(made, post_id=post_id)
-
-
-async def read_xp(desk: QueueDesk, board: Board, owner: str) -> int:
-    found = await desk.store.for_board(board).read(lambda: desk.deployment.entries(board).find_entries([owner]))
-    return int(desk.deployment.merger(board).decode_stats(found[owner].cells)[0] or 0) if owner in found else 0
 
 
 async def count_by_queue(desk: QueueDesk) -> dict[int, int]:
@@ -81,45 +53,6 @@ async def count_by_queue(desk: QueueDesk) -> dict[int, int]:
     return waiting
 
 
-class Recorder(PassingStore):
-    """A store that records the partition and the tables of each statement, by transaction.
-
-    Statements that reach the partition `away` fail.
-    """
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self.sole_writer = False
-        self.writes: list[list[tuple[str, str]]] = []  # pairs of the first word of a statement and its table
-        self.away: int | None = None
-
-    def _reach(self, query: Bound) -> None:
-        if query.partition is not None and query.partition == self.away:
-            raise StoreAwayError("away")
-
-    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        return await self._store.read(lambda: interpose(program(), self._reach), heavy=heavy)
-
-    async def read_query(self, query: Bound) -> Rows:
-        self._reach(query)
-        return await super().read_query(query)
-
-    async def write(self, program: Callable[[], Program[T]]) -> T:
-        seen: list[tuple[str, str]] = []
-        self.writes.append(seen)
-
-        def record(query: Bound) -> None:
-            self._reach(query)
-            dialect = self._store.dialect if query.partition is None else self._store.at(query.partition).dialect
-            sql = query.build(dialect).sql
-            seen.extend((sql.split()[0], f"{schema}.{table}") for schema, table in _TABLES.findall(sql))
-
-        return await self._store.write(lambda: interpose(program(), record))
-
-
-_TABLES = re.compile(r'"\w+_(control|p\d+)"\."(\w+?)(?:_\d+)?"')
-
-
 @asynccontextmanager
 async def open_enqueuer(desk: QueueDesk, store: Store) -> AsyncIterator[Enqueuer]:
     backlog = QueueBacklog(store, BACKLOG, now_us=desk.clock, monotonic=asyncio.get_running_loop().time)
@@ -129,10 +62,9 @@ async def open_enqueuer(desk: QueueDesk, store: Store) -> AsyncIterator[Enqueuer
 
 
 @several_partitions
-async def test_posts_wait_in_the_partition_of_their_boards_or_in_the_control_partition(everywhere: QueueDesk) -> None:
-    desk = everywhere
-    boards = [await create(desk.deployment, partition) for partition in range(PARTITIONS)]
-    beside = await create(desk.deployment, 1, "beside")
+async def test_posts_wait_in_the_partition_of_their_boards_or_in_the_control_partition(desk: QueueDesk) -> None:
+    boards = await desk.deployment.create_everywhere(XP)
+    beside = await desk.deployment.create("beside", XP, partition=1)
     async with open_enqueuer(desk, desk.store) as enqueuer:
         await enqueuer.submit([make_post(desk, "ada", boards[0]), make_post(desk, "ada", boards[1], beside)])
         await enqueuer.submit([make_post(desk, "ada", boards[1], boards[3], post_id="both")])
@@ -141,17 +73,16 @@ async def test_posts_wait_in_the_partition_of_their_boards_or_in_the_control_par
         assert await find_post_fate(desk.store, desk.deployment.post_ids, board, "both", "ada") is None
     rounds = await desk.drain_queue()
     assert len(rounds) == 3
-    assert [await read_xp(desk, board, "ada") for board in (*boards, beside)] == [1, 2, 0, 1, 1]
+    assert [await desk.deployment.value(board, "ada") for board in (*boards, beside)] == [1, 2, None, 1, 1]
     for board in (boards[1], boards[3]):
         assert (await desk.find_fate(board, "both", "ada")).status is PostStatus.APPLIED
 
 
 @several_partitions
-async def test_a_waiting_post_is_known_while_other_partitions_are_away(everywhere: QueueDesk) -> None:
-    desk = everywhere
-    board = await create(desk.deployment, 1)
+async def test_a_waiting_post_is_known_while_other_partitions_are_away(desk: QueueDesk) -> None:
+    board = await desk.deployment.create("b1", XP, partition=1)
     await desk.enqueue(make_post(desk, "ada", board, post_id="here"))
-    store = Recorder(desk.store)
+    store = RecordingStore(desk.store)
     store.away = 3
     assert await find_post_fate(store, desk.deployment.post_ids, board, "here", "ada") is None
     with pytest.raises(StoreAwayError):  # it may wait there, if the board was there before
@@ -159,8 +90,7 @@ async def test_a_waiting_post_is_known_while_other_partitions_are_away(everywher
 
 
 @several_partitions
-async def test_a_family_post_waits_and_is_remembered_in_the_partition_of_the_family(everywhere: QueueDesk) -> None:
-    desk = everywhere
+async def test_a_family_post_waits_and_is_remembered_in_the_partition_of_the_family(desk: QueueDesk) -> None:
     family = await make_family(desk.deployment)
     [board] = await desk.deployment.make_boards("all")
     post = structs.replace(make_family_post(desk.deployment, family, "ada", 5, board, post_id="p"), post_id="p")
@@ -172,27 +102,14 @@ async def test_a_family_post_waits_and_is_remembered_in_the_partition_of_the_fam
 
 
 @several_partitions
-async def test_repeats_are_found_in_the_partitions_of_their_boards(everywhere: QueueDesk) -> None:
-    desk = everywhere
-    first, last = await create(desk.deployment, 0), await create(desk.deployment, 3)
-    await desk.enqueue(make_post(desk, "ada", first, last, post_id="p"))
-    await desk.drain_queue()
-    posts = [
-        make_post(desk, "ada", first, last, post_id="p"),
-        make_post(desk, "ada", last, post_id="p"),
-        make_post(desk, "bob", first, last, post_id="p"),
-    ]
-    found = await desk.store.at(CONTROL).read(lambda: find_repeats(posts))
-    assert [found[0], type(found[1]), found[2]] == [True, PostIdConflictError, False]
-
-
-@several_partitions
-async def test_a_round_changes_nothing_outside_its_partition(everywhere: QueueDesk) -> None:
-    desk = everywhere
-    board, deleted = await create(desk.deployment, 3), await create(desk.deployment, 3, "deleted")
+async def test_a_round_changes_nothing_outside_its_partition(desk: QueueDesk) -> None:
+    board, deleted = (
+        await desk.deployment.create("b3", XP, partition=3),
+        await desk.deployment.create("deleted", XP, partition=3),
+    )
     await desk.enqueue(make_post(desk, "ada", board, post_id="p"), make_post(desk, "ada", deleted, post_id="q"))
     await desk.deployment.delete("deleted")
-    recorder = Recorder(desk.store)
+    recorder = RecordingStore(desk.store)
     worker = desk.worker("ada", store=recorder)
     await desk.update_share(worker)
     drained = await desk.run_round(worker)
@@ -207,16 +124,15 @@ async def test_a_round_changes_nothing_outside_its_partition(everywhere: QueueDe
 
 
 @several_partitions
-async def test_a_round_over_several_partitions_takes_the_counters_last_and_in_order(everywhere: QueueDesk) -> None:
-    desk = everywhere
-    boards = [await create(desk.deployment, partition) for partition in range(PARTITIONS)]
-    deleted = await create(desk.deployment, 0, "deleted")
+async def test_a_round_over_several_partitions_takes_the_counters_last_and_in_order(desk: QueueDesk) -> None:
+    boards = await desk.deployment.create_everywhere(XP)
+    deleted = await desk.deployment.create("deleted", XP, partition=0)
     await desk.enqueue(
         make_post(desk, "ada", boards[3], boards[1], post_id="p"),
         make_post(desk, "bob", boards[2], deleted, post_id="q"),
     )
     await desk.deployment.delete("deleted")
-    recorder = Recorder(desk.store)
+    recorder = RecordingStore(desk.store)
     worker = desk.worker("ada", store=recorder)
     await desk.update_share(worker)
     while await desk.run_round(worker) is not None:
@@ -227,26 +143,20 @@ async def test_a_round_over_several_partitions_takes_the_counters_last_and_in_or
     assert list(dict.fromkeys(counters)) == [f"p{partition}.log_counter" for partition in range(PARTITIONS)]
     after = written[written.index("p0.log_counter") :]
     assert {table.partition(".")[2] for table in after} == {"log_counter", "changes", "totals"}
-    logged = [await _count_logged(desk, partition) for partition in range(PARTITIONS)]
+    logs = [await desk.deployment.read_log(desk.store.at(partition)) for partition in range(PARTITIONS)]
+    logged = [sum(bundle.changes_count for bundle in log) for log in logs]
     assert logged == [1, 1, 1, 1], "each part of a post is logged in the partition of its board"
-    assert [await read_xp(desk, board, "ada") for board in boards] == [0, 1, 0, 1]
+    assert [await desk.deployment.value(board, "ada") for board in boards] == [None, 1, None, 1]
     assert isinstance((await desk.find_fate(boards[2], "q", "bob")).error, PostRejectedError)
 
 
-async def _count_logged(desk: QueueDesk, partition: int) -> int:
-    def program() -> Program[int]:
-        until = yield from change_log.take_mark()
-        bundles = yield from change_log.list_bundles_between(0, until, limit=100)
-        return sum(bundle.changes_count for bundle in bundles)
-
-    return await desk.store.read(lambda: in_partition(partition, program()))
-
-
 @several_partitions
-async def test_requests_to_different_partitions_are_queued_and_fail_independently(everywhere: QueueDesk) -> None:
-    desk = everywhere
-    first, second = await create(desk.deployment, 0), await create(desk.deployment, 1)
-    recorder = Recorder(desk.store)
+async def test_requests_to_different_partitions_are_queued_and_fail_independently(desk: QueueDesk) -> None:
+    first, second = (
+        await desk.deployment.create("b0", XP, partition=0),
+        await desk.deployment.create("b1", XP, partition=1),
+    )
+    recorder = RecordingStore(desk.store)
     recorder.away = 1
     async with open_enqueuer(desk, recorder) as enqueuer:
         outcomes = await asyncio.gather(
@@ -260,10 +170,12 @@ async def test_requests_to_different_partitions_are_queued_and_fail_independentl
 
 
 @several_partitions
-async def test_a_request_to_several_partitions_is_queued_as_a_whole_or_not_at_all(everywhere: QueueDesk) -> None:
-    desk = everywhere
-    first, second = await create(desk.deployment, 0), await create(desk.deployment, 1)
-    recorder = Recorder(desk.store)
+async def test_a_request_to_several_partitions_is_queued_as_a_whole_or_not_at_all(desk: QueueDesk) -> None:
+    first, second = (
+        await desk.deployment.create("b0", XP, partition=0),
+        await desk.deployment.create("b1", XP, partition=1),
+    )
+    recorder = RecordingStore(desk.store)
     recorder.away = 1
     request = [make_post(desk, "ada", first), make_post(desk, "ada", second), make_post(desk, "ada", first, second)]
     async with open_enqueuer(desk, recorder) as enqueuer:
@@ -277,9 +189,8 @@ async def test_a_request_to_several_partitions_is_queued_as_a_whole_or_not_at_al
 
 
 @several_partitions
-async def test_a_full_queue_counts_the_posts_of_all_partitions(everywhere: QueueDesk) -> None:
-    desk = everywhere
-    boards = [await create(desk.deployment, partition) for partition in range(PARTITIONS)]
+async def test_a_full_queue_counts_the_posts_of_all_partitions(desk: QueueDesk) -> None:
+    boards = await desk.deployment.create_everywhere(XP)
     async with open_enqueuer(desk, desk.store) as enqueuer:
         await enqueuer.submit([make_post(desk, "ada", board) for board in boards])
         await enqueuer.submit([make_post(desk, "ada", *boards)])
@@ -288,9 +199,8 @@ async def test_a_full_queue_counts_the_posts_of_all_partitions(everywhere: Queue
 
 
 @several_partitions
-async def test_erasing_an_owner_removes_its_posts_from_the_queues_of_all_partitions(everywhere: QueueDesk) -> None:
-    desk = everywhere
-    boards = [await create(desk.deployment, partition) for partition in range(PARTITIONS)]
+async def test_erasing_an_owner_removes_its_posts_from_the_queues_of_all_partitions(desk: QueueDesk) -> None:
+    boards = await desk.deployment.create_everywhere(XP)
     await desk.enqueue(
         *(make_post(desk, "ada", board) for board in boards),
         make_post(desk, "ada", *boards),
@@ -300,12 +210,11 @@ async def test_erasing_an_owner_removes_its_posts_from_the_queues_of_all_partiti
     assert await drop_queued(desk.store, "ada") == PARTITIONS
     await desk.drain_queue()
     for board in boards:
-        assert (await read_xp(desk, board, "ada"), await read_xp(desk, board, "bob")) == (0, 1)
+        assert [await desk.deployment.value(board, owner) for owner in ("ada", "bob")] == [None, 1]
 
 
 @several_partitions
-async def test_workers_share_the_shards_of_all_partitions(everywhere: QueueDesk) -> None:
-    desk = everywhere
+async def test_workers_share_the_shards_of_all_partitions(desk: QueueDesk) -> None:
     every = {Shard(partition, number) for partition in QUEUES for number in range(SHARDS)}
     ada, bob = desk.worker("ada"), desk.worker("bob")
     await desk.update_share(ada)
@@ -326,12 +235,11 @@ async def test_workers_share_the_shards_of_all_partitions(everywhere: QueueDesk)
 
 
 @several_partitions
-async def test_a_worker_loses_only_the_shards_of_a_partition_that_is_away(everywhere: QueueDesk) -> None:
-    desk = everywhere
+async def test_a_worker_loses_only_the_shards_of_a_partition_that_is_away(desk: QueueDesk) -> None:
     ada = desk.worker("ada")
     await desk.update_share(ada)
     every = ada.share.shards.keys()
-    desk.store = recorder = Recorder(desk.store)
+    desk.store = recorder = RecordingStore(desk.store)
     recorder.away = 1
     await desk.update_share(ada)
     assert every - ada.share.shards.keys() == {Shard(1, number) for number in range(SHARDS)}
@@ -344,7 +252,7 @@ async def test_a_worker_loses_only_the_shards_of_a_partition_that_is_away(everyw
 async def test_posts_to_several_partitions_wait_in_partition_0_if_that_is_the_control_partition(place: str) -> None:
     store = await PostgresStore.open(place, POSTGRES_LIMITS)
     desk = await QueueDesk.on(await Deployment.on(store), everywhere=True)
-    old = await create(desk.deployment, 0)
+    old = await desk.deployment.create("b0", XP, partition=0)
     schema = place.rpartition("=")[2]
 
     def program() -> Program[int]:
@@ -352,7 +260,7 @@ async def test_posts_to_several_partitions_wait_in_partition_0_if_that_is_the_co
         return (yield from add_partition(schema_of=named, distributed=False, fill=lambda _: iter_nothing()))
 
     await store.write(program)
-    new = await create(desk.deployment, 1)
+    new = await desk.deployment.create("b1", XP, partition=1)
     store.for_board(new)
     desk.queues = list_queues(store.dialect, store.partitions)
     assert desk.queues == [0, 1]
@@ -362,7 +270,7 @@ async def test_posts_to_several_partitions_wait_in_partition_0_if_that_is_the_co
     assert [find_queues(board, store.dialect, 2) for board in (old, new)] == [[0], [0, 1]]
     assert await find_post_fate(store, desk.deployment.post_ids, new, "both", "ada") is None
     await desk.drain_queue()
-    assert [await read_xp(desk, board, "ada") for board in (old, new)] == [1, 2]
+    assert [await desk.deployment.value(board, "ada") for board in (old, new)] == [1, 2]
     assert (await desk.find_fate(new, "both", "ada")).status is PostStatus.APPLIED
     await store.close()
 

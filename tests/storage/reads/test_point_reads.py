@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from querybuilder import Bound, lit, select
+from querybuilder import Bound
 from storage.boards.totals import ALL_ENTRIES, CHANGES, STATE, state_of
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError
 from storage.reads.point_reads import EntryRead, PointReads, read_owner_on_boards
@@ -125,26 +125,6 @@ async def test_a_read_with_an_old_copy_of_a_board_fails_alone(deployment: Deploy
     with pytest.raises(BoardChangedError):
         await reads.read_entry(wide, "ada")
     assert (await reads.read_entry(emptied, "ada")).entry is None
-
-
-async def test_another_lane_opens_once_as_many_reads_wait_as_are_under_way(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
-    store = CountedReads(deployment.store)
-    store.go.clear()
-    reads = make_reads(deployment, store, lanes=2)
-    asked = [reads.read_entry(board, f"o{index}") for index in range(3)]
-    await store.entered.wait()
-    store.entered.clear()
-    asked += [reads.read_entry(board, f"o{index}") for index in range(2)]
-    # This read gives the event loop and a thread of the store time to run.
-    await deployment.store.read_query(select(lit(1)).bind())
-    assert store.statements == 1
-    asked.append(reads.read_entry(board, "o2"))
-    await store.entered.wait()
-    assert store.statements == 2
-    store.go.set()
-    await asyncio.gather(*asked)
-    assert store.statements == 2
 
 
 async def read_together(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,14 +12,13 @@ from querybuilder import Bound
 from storage.errors import UnknownLeaseError
 from storage.leases.lease_records import RegionCounts, ResourceChange
 from storage.leases.lease_resources import lease_resources
-from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.peers.elsewhere import remote_leases
 from storage.leases.peers.exchange import AppliedPage
 from storage.schema.lease_tables import LEASE_RESOURCES
 from storage.store import Program
 from tests.storage.backends import Backend
 from tests.storage.deployment import Clock, Deployment
-from tests.storage.leasing import LEASE_US, MARGIN_US, Pools
+from tests.storage.leasing import LEASE_US, Pools
 from tests.storage.meddling import interpose
 
 PAGE = 100
@@ -30,11 +28,7 @@ class Region:
     """A region with a store of its own. It reads the journal of another store only when a test calls `read`."""
 
     def __init__(self, name: str, deployment: Deployment, clock: Clock, *, release: bool = True) -> None:
-        self.name, self.pools = name, Pools(deployment)
-        self.pools.clock = clock
-        self.pools.groups = LeaseTransactions(
-            self.pools.now_us, margin_us=MARGIN_US, attempts_max=5, rng=random.Random(1), peers=True
-        )
+        self.name, self.pools = name, Pools(deployment, clock, peers=True)
         self.exchange = self.pools.exchange(name, release_duplicates=release)
 
     async def read(self, peer: Region) -> AppliedPage:

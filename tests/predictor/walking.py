@@ -1,14 +1,9 @@
 """Answer the questions of a walk from a sorted list of keys, so that tests of walks need no store."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
-
-import pytest
+from collections.abc import Sequence
 
 from predictor import RATIO_UNIT, Curve, Knot, Landing, Skip, Stride, WorstEntry, walk
-
-Drive = Callable[..., list[Knot]]
-Sample = Callable[..., Curve]
 
 
 def _answer(question: Skip | WorstEntry, keys: Sequence[int]) -> Landing | None:
@@ -37,7 +32,7 @@ def _strides(stride: Stride, keys: Sequence[int]) -> list[Landing]:
     return landings
 
 
-def _drive(
+def drive(
     sorted_keys: Sequence[int],
     knots_max: int,
     total: int | None = None,
@@ -45,6 +40,10 @@ def _drive(
     gap_rows_max: int = 1 << 62,
     stride_max: int = 1,
 ) -> list[Knot]:
+    """Run a walk on sorted keys, and return the knots that the walk chose. Fail if it asks more than it may.
+
+    By default, `total` is the number of keys.
+    """
     entries = len(sorted_keys) if total is None else total
     questions = walk(entries, knots_max=knots_max, gap_rows_max=gap_rows_max, stride_max=stride_max)
     knots_max += max(0, entries) // gap_rows_max
@@ -60,21 +59,6 @@ def _drive(
     raise AssertionError("the walk asks more than it may")
 
 
-def _sample(sorted_keys: Sequence[int], knots_max: int) -> Curve:
-    return Curve(_drive(sorted_keys, knots_max), total=len(sorted_keys), as_of_us=0)
-
-
-@pytest.fixture(scope="session")
-def drive() -> Drive:
-    """Return a function that runs a walk on sorted keys and returns the knots that the walk chose.
-
-    The function takes the sorted keys, `knots_max` and `total`. By default, `total` is the number of keys. The function
-    fails if the walk asks more questions than allowed.
-    """
-    return _drive
-
-
-@pytest.fixture(scope="session")
-def sample() -> Sample:
-    """Return a function that takes sorted keys and `knots_max`, and makes a curve from the knots of a walk."""
-    return _sample
+def sample(sorted_keys: Sequence[int], knots_max: int) -> Curve:
+    """Make a curve from the knots of a walk."""
+    return Curve(drive(sorted_keys, knots_max), total=len(sorted_keys), as_of_us=0)

@@ -1,0 +1,49 @@
+"""Helpers for tests of moves and splits: make the move or the split of a board, and let it copy few rows at once."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from jobs.boards.move import BoardMove, MoveCounts
+from storage.entries.board_copy import begin_copy
+from storage.leases.claims import store_clock
+from storage.leases.work_leases import WorkLeases
+from storage.segments.board_split import begin_split
+from storage.store import Program, Store
+
+STORE_LEASES = WorkLeases(store_clock, margin_us=0)
+split_by = partial(begin_split, boards_max=100, own_tables_max=100)
+
+
+def copy_few_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("jobs.boards.move", "storage.entries.board_copy"):
+        monkeypatch.setattr(f"{module}.PAGE_ROWS", 6)
+
+
+def make_move(
+    store: Store,
+    *,
+    target: int | None = None,
+    segments: int = 1,
+    clock: Callable[[], Program[int]] = store_clock,
+    board_id: str = "b",
+    report: Callable[[MoveCounts], None] = lambda _: None,
+    kind: type[BoardMove] = BoardMove,
+) -> BoardMove:
+    """Make the move of a board to the partition `target`, or its split into `segments`."""
+
+    async def pause(_seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    return kind(
+        store,
+        WorkLeases(clock, margin_us=0),
+        board_id=board_id,
+        begin=partial(split_by, segments=segments) if target is None else partial(begin_copy, target=target),
+        holder="test",
+        monotonic=asyncio.get_running_loop().time,
+        sleep=pause,
+        report=report,
+    )
