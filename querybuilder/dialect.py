@@ -47,7 +47,6 @@ class Dialect:
     chains: bool  # one statement can change several tables; its inserts may use the rows that its update returned
     empty_table: str  # the words before the table name in a statement that deletes all rows
     parses_schema: bool  # after each change of a definition, every connection parses the definitions of all tables anew
-    no_limit: str  # SQL that must stand before an OFFSET if there is no LIMIT
     clock_us: str  # SQL for the current time in microseconds since 1970
     smaller: str  # the name of the SQL function that returns the smaller of two values
     larger: str  # and of the one that returns the larger
@@ -73,7 +72,6 @@ SQLITE = Dialect(
     chains=False,
     empty_table="DELETE FROM",  # without a condition, SQLite frees the pages without reading them
     parses_schema=True,
-    no_limit="LIMIT -1 ",
     clock_us="(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)",
     smaller="min",
     larger="max",
@@ -94,7 +92,6 @@ POSTGRES = Dialect(
     chains=True,
     empty_table="TRUNCATE TABLE",
     parses_schema=False,
-    no_limit="",
     clock_us="(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
     smaller="least",
     larger="greatest",

@@ -137,10 +137,6 @@ class Rendering:
     def list_parameter(self, name: str) -> str:
         return self._encoded(name, Encoder(None, self.dialect.arrays), [None])[0]
 
-    def list_constant(self, values: tuple[object, ...]) -> str:
-        (argument,) = Encoder(None, self.dialect.arrays).encode(values)
-        return self._placeholder(("list", *map(type, values), *values), len(self.constants), constant=argument)
-
     def rows_parameter(self, name: str, kinds: tuple[SqlType, ...]) -> list[str]:
         """Return one placeholder for the rows as JSON text, or one for each column as an array."""
         casts: list[str | None] = [None]

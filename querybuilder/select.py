@@ -228,6 +228,7 @@ class Select(RowQuery):
         return replace(self, groups=self.groups + groups)
 
     def offset(self, offset_rows: RowBound) -> Select:
+        """Leave out the first rows. The select needs a limit, too."""
         return replace(self, offset_rows=_bound(offset_rows))
 
     def locked(self, lock: Lock | None, *in_order: Term | Ordering) -> Select:
@@ -256,8 +257,7 @@ class Select(RowQuery):
         if self.limit_rows is not None:
             sql += " LIMIT " + self.limit_rows.render(out)
         if self.offset_rows is not None:
-            gap = out.dialect.no_limit if self.limit_rows is None else ""
-            sql += f" {gap}OFFSET {self.offset_rows.render(out)}"
+            sql += " OFFSET " + self.offset_rows.render(out)
         return f"{sql} {self.lock.value}" if self.lock is not None and locks else sql
 
 

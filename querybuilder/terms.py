@@ -10,7 +10,6 @@ accepts no volatile function in `do_update`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -75,17 +74,13 @@ class Term(Node):
     def not_null(self) -> Condition:
         return Condition(lambda out: f"{self.render(out)} IS NOT NULL")
 
-    def in_(self, values: Param | Sequence[Value] | RowSource) -> Condition:
-        """Return whether the value is in a list or in a select of one column. A list holds texts or integers."""
+    def in_(self, values: Param | RowSource) -> Condition:
+        """Return whether the value is in a select of one column, or in a list of texts or integers that `bind` gets."""
         if isinstance(values, RowSource):
             return Condition(lambda out: f"{self.render(out)} IN ({values.render(out)})")
-        if isinstance(values, str | bytes):
-            raise BadValueError("in_ takes a sequence of values, not one text")
-        listed = values if isinstance(values, Param) else tuple(values)
 
         def write(out: Rendering) -> str:
-            left = self.render(out)
-            bound = out.list_parameter(listed.name) if isinstance(listed, Param) else out.list_constant(listed)
+            left, bound = self.render(out), out.list_parameter(values.name)
             if out.dialect.arrays:
                 return f"{left} = ANY({bound})"
             return f"{left} IN (SELECT value FROM json_each({bound}))"

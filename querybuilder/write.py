@@ -49,7 +49,7 @@ class Conflict:
     keys: tuple[str, ...]
 
     def do_nothing(self) -> Insert:
-        skip = Written(lambda out: f" ON CONFLICT{self._target(out)} DO NOTHING")
+        skip = Written(lambda out: f" ON CONFLICT {self._target(out)} DO NOTHING")
         return replace(self.insert, conflict=skip, skips=True)
 
     def do_update(self, /, *, where: Condition | None = None, **assignments: Operand) -> Insert:
@@ -62,19 +62,19 @@ class Conflict:
         return self._update(tuple((name, excluded(name)) for name, _ in named if name not in self.keys), None)
 
     def _update(self, assignments: Assignments, where: Condition | None) -> Insert:
-        if not self.keys or not assignments:
-            raise IncompleteQueryError("an upsert needs the key columns and at least one assignment")
+        if not assignments:
+            raise IncompleteQueryError("an upsert needs at least one assignment")
         if self.insert.table.lower() == "excluded":
             raise BadIdentifierError("in an upsert `excluded` is the row that was not inserted, not a table")
 
         def write(out: Rendering) -> str:
-            sql = f" ON CONFLICT{self._target(out)} DO UPDATE SET {_assignments(out, assignments)}"
+            sql = f" ON CONFLICT {self._target(out)} DO UPDATE SET {_assignments(out, assignments)}"
             return sql + render_where(out, () if where is None else (where,))
 
         return replace(self.insert, conflict=Written(write))
 
     def _target(self, out: Rendering) -> str:
-        return f" ({', '.join(map(out.name, self.keys))})" if self.keys else ""
+        return f"({', '.join(map(out.name, self.keys))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,9 @@ class Insert(Change):
         return replace(self, part=part, computed=_terms(dict(computed)))
 
     def on_conflict(self, *keys: str) -> Conflict:
-        """Begin an upsert. The methods of the result choose what happens if a row with the same key exists.
-
-        Without key columns, a conflict with any unique key counts, and only `do_nothing` is possible.
-        """
+        """Begin an upsert. The methods of the result choose what happens if a row with the same key exists."""
+        if not keys:
+            raise IncompleteQueryError("an upsert needs the key columns")
         return Conflict(self, keys)
 
     def compile(self, dialect: Dialect) -> Statement:
@@ -194,7 +193,6 @@ class Chained(Query):
     name: str
     first: Update
     inserts: tuple[Insert, ...]
-    updates: tuple[tuple[str, Update], ...] = ()
 
     def render(self, out: Rendering) -> str:
         if not out.dialect.chains:
@@ -205,7 +203,6 @@ class Chained(Query):
             )
         answer = out.name(self.name)
         parts = [f"{answer} AS ({self.first.render(out)})"]
-        parts += [f"{out.name(name)} AS ({update.render(out)})" for name, update in self.updates]
         parts += [f"{out.fresh_name('n')} AS ({insert.render(out)})" for insert in self.inserts]
         return f"WITH {', '.join(parts)} SELECT * FROM {answer}"
 
@@ -249,10 +246,10 @@ def hold_table(table: str) -> Query:
     )
 
 
-def chained(name: str, first: Update, *inserts: Insert, **updates: Update) -> Chained:
-    """Return one statement that runs an update, further named updates, and some inserts. It returns the first's rows.
+def chained(name: str, first: Update, *inserts: Insert) -> Chained:
+    """Return one statement that runs an update and some inserts. It returns the rows of the update.
 
-    The parts see the tables as they were before the statement, and may run in any order. A part that selects from
-    another one by its name, `name` for the first, runs after that part, and sees the rows that it returned.
+    The parts see the tables as they were before the statement, and may run in any order. An insert that selects from
+    the update by its name `name` runs after the update, and sees the rows that it returned.
     """
-    return Chained(name, first, inserts, tuple(updates.items()))
+    return Chained(name, first, inserts)

@@ -7,7 +7,7 @@ sequence until it commits. So the numbers have no gaps, and whoever sees an even
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from querybuilder import Insert, asc, col, delete, insert, param, select
+from querybuilder import asc, col, delete, insert, param, select
 from storage.schema.lease_tables import LEASE_JOURNAL, LEASE_POOLS
 from storage.schema.placement import TABLES
 from storage.schema.sequences import take_number
@@ -34,22 +34,9 @@ class PublishedLeaseEvent(NamedTuple):
     expires_at_us: int  # 0: the resource is free
 
 
-def build_journal_insert(parameter: str) -> Insert:
-    """Return the part of a statement that appends the rows in the parameter `parameter` to the journal."""
-    return insert(LEASE_JOURNAL).rows(param(parameter), **TABLES[LEASE_JOURNAL].kinds)
-
-
-def journal_rows(happened: Sequence[LeaseEvent], *, last: int) -> list[tuple[object, ...]]:
-    """Return the rows of events. The last event gets the number `last`."""
-    return [
-        (number, row.pool_key, kind.value, row.resource, holder, row.region, row.version, at_us, row.expires_at_us)
-        for number, (kind, row, holder, at_us, _) in enumerate(happened, last - len(happened) + 1)
-    ]
-
-
 class LeaseJournal:
     def __init__(self) -> None:
-        self._append = build_journal_insert("rows").prepared()
+        self._append = insert(LEASE_JOURNAL).rows(param("rows"), **TABLES[LEASE_JOURNAL].kinds).prepared()
         number, pool = col("number"), col("pool_key", LEASE_POOLS).eq(col("pool_key", LEASE_JOURNAL))
         rows = select(number, col("client_id"), col("pool_id"), *(col(name, LEASE_JOURNAL) for name in _BODY))
         rows = rows.from_(LEASE_JOURNAL).join(LEASE_POOLS, pool).where(number.gt(param("after")))
@@ -62,7 +49,11 @@ class LeaseJournal:
         """Append events. Call this after the transaction has written to resources."""
         if happened:
             last = yield from take_number(LEASE_EVENTS, len(happened))
-            yield self._append.bind(rows=journal_rows(happened, last=last))
+            rows = [
+                (number, row.pool_key, kind, row.resource, key, row.region, row.version, at_us, row.expires_at_us)
+                for number, (kind, row, key, at_us, _) in enumerate(happened, last - len(happened) + 1)
+            ]
+            yield self._append.bind(rows=rows)
 
     def read_page(self, after: int, *, limit: int) -> Program[list[PublishedLeaseEvent]]:
         """Return up to `limit` events with numbers greater than `after`, in their order."""

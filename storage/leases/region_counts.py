@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from querybuilder import Insert, asc, col, delete, excluded, insert, param, plus, select, sum_
+from querybuilder import asc, col, delete, excluded, insert, param, plus, select, sum_
 from storage.schema.lease_tables import LEASE_COUNTS
 from storage.schema.placement import TABLES
 from storage.store import Program
@@ -48,16 +48,11 @@ def count_events(events: Iterable[LeaseEvent], refused: Iterable[Region]) -> Map
     return counts
 
 
-def build_counts_upsert(parameter: str) -> Insert:
-    """Return the part of a statement that adds the rows in the parameter `parameter` to the stored counts."""
-    sums = {name: plus(col(name, LEASE_COUNTS), excluded(name)) for name in _FIELDS}
-    counted = insert(LEASE_COUNTS).rows(param(parameter), **TABLES[LEASE_COUNTS].kinds)
-    return counted.on_conflict("pool_key", "region", "share").do_update(where=None, **sums)
-
-
 class LeaseCounts:
     def __init__(self) -> None:
-        self._add = build_counts_upsert("rows").prepared()
+        added = insert(LEASE_COUNTS).rows(param("rows"), **TABLES[LEASE_COUNTS].kinds)
+        summed = {name: plus(col(name, LEASE_COUNTS), excluded(name)) for name in _FIELDS}
+        self._add = added.on_conflict("pool_key", "region", "share").do_update(where=None, **summed).prepared()
         region = (col("pool_key"), col("region"))
         sums = select(*region, *(sum_(col(name)) for name in _FIELDS)).from_(LEASE_COUNTS).group_by(*region)
         of_pools = sums.where(col("pool_key").in_(param("pools"))).order_by(*map(asc, region))
@@ -65,14 +60,10 @@ class LeaseCounts:
         self._forget = delete(LEASE_COUNTS).where(col("pool_key").eq(param("pool_key"))).prepared()
 
     def add_counts(self, changes: Mapping[Region, RegionCounts], rng: random.Random) -> Program[None]:
-        rows = self.rows(changes, rng)
+        share = rng.randrange(_SHARES)
+        rows = [(*region, share, *changes[region]) for region in sorted(changes) if any(changes[region])]
         if rows:
             yield self._add.bind(rows=rows)
-
-    def rows(self, changes: Mapping[Region, RegionCounts], rng: random.Random) -> list[tuple[object, ...]]:
-        """Return the changes as rows that are added to one randomly chosen share of each count."""
-        share = rng.randrange(_SHARES)
-        return [(*region, share, *changes[region]) for region in sorted(changes) if any(changes[region])]
 
     def read_counts(self, pool_keys: Sequence[int]) -> Program[dict[Region, RegionCounts]]:
         rows = yield self._of_pools.bind(pools=pool_keys)

@@ -116,11 +116,6 @@ def test_a_constant_of_another_type_is_refused(value: Any) -> None:
         col("a").eq(value)
 
 
-def test_a_text_is_not_taken_as_a_list_of_letters() -> None:
-    with pytest.raises(BadValueError):
-        col("a").in_("abc")
-
-
 def test_bytes_travel_in_bulk_on_postgresql() -> None:
     built = insert("t").rows(param("rows"), a=BLOB).bind(rows=[(b"\0",), (None,)]).build(POSTGRES)
     assert built.arguments == ([b"\0", None],)

@@ -79,7 +79,7 @@ def test_a_unique_partial_index_binds_only_the_rows_it_covers(run: Run) -> None:
 @pytest.mark.parametrize("query", [
     create_index("i", "t", col("a"), where=col("a").gt(5)),
     create_index("i", "t", col("a"), where=col("a").eq(param("x"))),
-    create_index("i", "t", col("a"), where=col("a").in_([1])),
+    create_index("i", "t", col("a"), where=col("a").in_(param("list"))),
     create_index("i", "t", col("a", "t")),
     create_index("i", "t", plus(col("a"), 1)),  # type: ignore[arg-type]
 ])  # fmt: skip

@@ -167,7 +167,9 @@ def test_a_real_table_takes_hostile_names_and_values(names: list[str], owner: st
     run(create_index(index, table, desc(col(c)), asc(col(a)), where=col(c).not_null()))
     run(insert(table).rows(param("rows"), **{a: TEXT, b: INTEGER, c: TEXT}), rows=[(owner, number, other)])
     everything = select(col(a), col(b), col(c)).from_(table)
-    assert run(everything.where(col(a).eq(owner), col(c).in_([other, "else"]))) == [(owner, number, other)]
+    assert run(everything.where(col(a).eq(owner), col(c).in_(param("list"))), list=[other, "else"]) == [
+        (owner, number, other)
+    ]
     assert run(everything.where(col(a).eq(param("it")), col(b).eq(number)), it=owner) == [(owner, number, other)]
     again = insert(table).rows(param("rows"), **{a: TEXT, b: INTEGER, c: TEXT}).on_conflict(a)
     run(again.do_update(where=None, **{b: coalesce(excluded(b), col(b, table))}), rows=[(owner, 5, None)])

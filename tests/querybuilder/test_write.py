@@ -60,11 +60,6 @@ def test_a_chain_of_changes_needs_a_dialect_that_has_it_and_returned_rows() -> N
         chained("changed", changes).compile(POSTGRES)
 
 
-def test_do_nothing_needs_no_key(run: Run, board: str) -> None:
-    run(insert(board).values(owner="a", n=99).on_conflict().do_nothing())
-    assert numbers(run, board)["a"] == 10
-
-
 def test_an_upsert_changes_only_rows_that_meet_its_condition(run: Run, board: str) -> None:
     batch = insert(board).rows(param("rows"), owner=TEXT, n=INTEGER).on_conflict("owner")
     keep_best = batch.do_update(where=col("n", board).lt(excluded("n")), n=excluded("n"), c1=param("c1"))
@@ -112,7 +107,7 @@ def test_a_batch_update_finds_its_rows_by_key(explain: Run, board: str) -> None:
 
 
 def test_an_update_without_rows_takes_terms(run: Run, board: str) -> None:
-    run(update(board).set(n=plus(col("n"), 1)).where(col("owner").in_(["a", "b"])))
+    run(update(board).set(n=plus(col("n"), 1)).where(col("n").lt(30)))
     run(update(board).set(c1=None).everything())
     assert numbers(run, board) == {"a": 11, "b": 21, "c": 30, "d": 40, "e": 50}
     assert run(select(count()).from_(board).where(col("c1").not_null())) == [(0,)]
@@ -149,7 +144,7 @@ def test_sqlite_takes_bytes_alone_and_refuses_them_in_bulk(run: Run) -> None:
     lambda: delete("t"),
     lambda: delete("t").where(col("a").eq(1)).everything(),
     lambda: insert("t").rows(param("rows")),
-    lambda: insert("t").values(a=1).on_conflict().do_update(a=2),
+    lambda: insert("t").values(a=1).on_conflict(),
     lambda: insert("t").values(a=1).on_conflict("a").do_update(),
     lambda: insert("t").values(a=1).on_conflict("a").overwrite(),
 ])  # fmt: skip
