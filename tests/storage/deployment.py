@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, Self, TypeVar
 
@@ -12,20 +13,23 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from config.settings import PostingSettings
+from predictor import Curve
 from querybuilder import asc, col, select
 from storage.boards.boards import change_board, create_board, delete_board, find_board, reset_board
 from storage.boards.catalog import Catalog
 from storage.boards.families import NewBoard, make_boards, put_family
 from storage.boards.row_tables import layout_of, scope_of
 from storage.boards.totals import STATE, find_totals_of
+from storage.curves.sampling import sample_curve
 from storage.entries.entries import Entries, log_ranking_changes
 from storage.entries.hidden_owners import hidden_statements
 from storage.log.bundles import Bundle
 from storage.log.change_log import change_log
-from storage.log.journal import journal
+from storage.log.journal import JournalRow, journal
 from storage.log.log_record import ChangeKind
 from storage.log.merging import Merger
 from storage.meter import NO_METER, Meter
+from storage.periods import PeriodKind
 from storage.posting.post_ids import PostIds
 from storage.posting.transaction import PostTransaction, open_boards_of
 from storage.posting.writer import Writer, Writers
@@ -206,6 +210,26 @@ class Deployment:
 
         return await (store or self.store).read(program)
 
+    async def read_journal(self) -> list[JournalRow]:
+        return await self.read(journal.read_changes, 0, limit=10_000)
+
+    async def prune_log(self, *, rows_max: int = 1_000, store: Store | None = None) -> int:
+        """Delete the oldest bundles of the change log. The last one stays."""
+        later_us = self.clock() + 1
+        pruning = partial(change_log.prune, before_us=later_us, keep_from=None, rows_max=rows_max)
+        return await (store or self.store).write(pruning)
+
+    async def fit(self, board: Board, index: int, *, gap_rows_max: int = 10_000) -> tuple[Curve, int]:
+        """Sample a curve of a column. Return it with the mark of the log that it counts up to."""
+        entries = self.entries(board)
+
+        def program() -> Program[tuple[Curve, int]]:
+            mark = yield from change_log.take_mark()
+            sampled = sample_curve(self.dialect, entries, index, gap_rows_max=gap_rows_max, now_us=NOW_US)
+            return (yield from sampled), mark
+
+        return await self.store.read(program, heavy=True)
+
     async def create_everywhere(self, *columns: ColumnSpec) -> list[Board]:
         """Create a board in each partition of the store: b0, b1 and so on."""
         return [await self.create(f"b{at}", *columns, partition=at) for at in range(self.store.partitions)]
@@ -217,6 +241,19 @@ class Deployment:
         asked = {"now_us": self.clock(), "families_max": BOARDS_MAX, "partition": self.partition}
         family, _ = await self.write(put_family, family_id=family_id, spec=wanted, **asked)
         return family
+
+    async def create_family(
+        self,
+        *columns: ColumnSpec,
+        periods: tuple[PeriodKind, ...] = (PeriodKind.ALL,),
+        facets: tuple[tuple[str, ...], ...] = ((),),
+        grace_s: int = 0,
+        keep: tuple[tuple[PeriodKind, int], ...] = (),
+        time_zone: str = "UTC",
+        family_id: str = "f",
+    ) -> Family:
+        board = self.laid_out(spec(*columns))
+        return await self.put_family(FamilySpec(board, periods, time_zone, facets, grace_s, keep), family_id)
 
     async def make_boards(self, *names: str, family_id: str = "f") -> list[Board]:
         """Return the boards of a family whose ids end in these names, in this order. Create missing boards."""

@@ -47,7 +47,7 @@ class MeddlingStore(PassingStore):
         self.meddle, self._before_statement = meddle or [], before_statement
         self._free, self._begun = asyncio.Event(), asyncio.Event()
         self._free.set()
-        self.writes = 0
+        self.reads = self.writes = 0
 
     def hold(self) -> None:
         """Block every write until `release` is called."""
@@ -59,6 +59,10 @@ class MeddlingStore(PassingStore):
 
     def release(self) -> None:
         self._free.set()
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        self.reads += 1
+        return await super().read(program, heavy=heavy)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         self.writes += 1

@@ -3,9 +3,23 @@
 from contextlib import AsyncExitStack
 from typing import Any
 
+import asyncpg
+
 from storage.engines.postgres import PostgresStore
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment
+
+_WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock' AND query LIKE $2"
+)
+
+
+async def count_waiting(session: asyncpg.Connection, session_name: str, query: str) -> int:
+    """Return how many statements that match the pattern `query` wait for a lock in sessions of this name."""
+    # Without this statement, a transaction would always see the first statistics that it read.
+    await session.execute("SELECT pg_stat_clear_snapshot()")
+    waiting: int = await session.fetchval(_WAITING, session_name, query)
+    return waiting
 
 
 class Processes:

@@ -120,7 +120,7 @@ def read_answers(entries: Entries, owners: Sequence[Entry]) -> Program[dict[Any,
     found["entries"] = yield from entries.find_entries([*(entry.owner for entry in owners[::2]), "nobody", ""])
     for index, ranking in entries.rankings.items():
         cells = sorted({str(entry.cells[index]) for entry in owners if entry.cells[index] is not None})
-        values = range(ranking.padding.min_scaled, 40) if not index else range(40)
+        values = {ranking.padding.min_scaled, *(range(40) if index else range(-25, 40))}
         arrivals = [ranking.padding.pad_arrival(value) for value in values]
         for cell in {*cells, *arrivals}:
             found[index, "better", cell] = yield from ranking.count_better(cell)

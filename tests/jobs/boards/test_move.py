@@ -35,17 +35,16 @@ from storage.errors import (
     UnknownBoardError,
 )
 from storage.log.log_record import ChangeKind
-from storage.periods import PeriodKind
 from storage.queue.outcomes import find_post_fate
 from storage.reads.point_reads import PointReads
-from storage.records import Board, FamilySpec, PostStatus, TableSharing, Ties
+from storage.records import Board, PostStatus, TableSharing, Ties
 from storage.schema.creation import count_partitions
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS, TOTALS
 from storage.store import CONTROL, Program, Store
 from tests.jobs.moving import STORE_LEASES, copy_few_rows_at_once, make_move
 from tests.schemas import PARTITIONS
 from tests.storage.backends import BACKENDS, HOME, OpenStore
-from tests.storage.deployment import Clock, Deployment, counter, label, part, ranked, spec
+from tests.storage.deployment import Clock, Deployment, counter, label, part, ranked
 from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore
 from tests.storage.queueing import QueueDesk
@@ -121,39 +120,40 @@ async def set_hidden(deployment: Deployment, owner: str, *, hide: bool, board_id
         )
 
 
-async def erase(deployment: Deployment, owner: str, board_ids: tuple[str, ...] = ("b",)) -> None:
+async def erase(deployment: Deployment, owner: str, board_id: str = "b") -> None:
     """Erase an owner's entry, and the name in the log of the board's partition."""
-    for board_id in board_ids:
 
-        def program(board: Board) -> Program[None]:
-            entries = deployment.entries(board)
-            shown = yield from entries.remove_entry(owner, ChangeKind.ERASED)
-            found = shown or (yield from hidden_statements.erase_hidden_entry(entries, owner))
-            logged = yield from log_ranking_changes([] if found is None else [found], now_us=deployment.clock())
-            [stretch], _ = yield from erasure_statements.find_stretches(owner, past=0)
-            until = {board.key: logged.next - 1}
-            yield from erasure_statements.rename_owner(
-                owner, stretch, token="t", until=until, otherwise=0, rows_max=10**6
-            )
+    def program(board: Board) -> Program[None]:
+        entries, log = deployment.entries(board), erasure_statements
+        shown = yield from entries.remove_entry(owner, ChangeKind.ERASED)
+        found = shown or (yield from hidden_statements.erase_hidden_entry(entries, owner))
+        logged = yield from log_ranking_changes([] if found is None else [found], now_us=deployment.clock())
+        [stretch], _ = yield from log.find_stretches(owner, past=0)
+        until = {board.key: logged.next - 1}
+        yield from log.rename_owner(owner, stretch, token="t", until=until, otherwise=0, rows_max=10**6)
 
-        await on_board(deployment, board_id, program)
+    await on_board(deployment, board_id, program)
 
 
 def points(deployment: Deployment, board: Board, owner: str, post_id: str | None = None, xp: int = 1) -> Any:
     return deployment.post(owner, part(board, {"xp": xp, "shots": 1}), post_id=post_id)
 
 
-async def fill(deployment: Deployment, board_id: str = "b") -> Board:
-    """Create a board and give it entries, hidden entries, post ids, and an owner who was erased."""
-    board = await deployment.create(board_id, *COLUMNS, ties=Ties.EARLIEST)
-    some = [points(deployment, board, owner, f"id {owner}", xp=at % 7) for at, owner in enumerate(OWNERS)]
-    await deployment.apply(*some[:5], deployment.post("o01", part(board, {"clan": "red"})))
-    deployment.clock.now_us += 1
-    await deployment.apply(*some[5:])
+async def fill(deployment: Deployment, *board_ids: str) -> Board:
+    """Create boards and give them entries, hidden entries, post ids, and an owner who was erased. Return the first."""
+    board_ids = board_ids or ("b",)
+    boards = [await deployment.create(board_id, *COLUMNS, ties=Ties.EARLIEST) for board_id in board_ids]
+    numbered = list(enumerate(OWNERS))
+    for group in (numbered[:5], numbered[5:]):
+        some = [points(deployment, each, owner, f"id {owner}", xp=at % 7) for each in boards for at, owner in group]
+        await deployment.apply(*some)
+        deployment.clock.now_us += 1
+    await deployment.apply(*(deployment.post("o01", part(board, {"clan": "red"})) for board in boards))
     for owner in OWNERS[:3]:
-        await set_hidden(deployment, owner, hide=True, board_ids=(board_id,))
-    await erase(deployment, OWNERS[3], (board_id,))
-    return board
+        await set_hidden(deployment, owner, hide=True, board_ids=board_ids)
+    for board_id in board_ids:
+        await erase(deployment, OWNERS[3], board_id)
+    return boards[0]
 
 
 async def store_a_curve(store: Store, board: Board) -> int:
@@ -257,7 +257,7 @@ async def test_a_board_with_an_archive_moves(deployment: Deployment) -> None:
 
 async def test_a_move_that_cannot_be_is_refused(deployment: Deployment) -> None:
     await fill(deployment)
-    await deployment.put_family(FamilySpec(deployment.laid_out(spec(*COLUMNS)), (PeriodKind.ALL,), "UTC", ((),), 0, ()))
+    await deployment.create_family(*COLUMNS)
     await deployment.make_boards("all")
     before = await read_everything(deployment)
     refused = (
@@ -391,7 +391,7 @@ async def post_some(deployment: Deployment, board_id: str) -> None:
 
 async def erase_some(deployment: Deployment, board_id: str) -> None:
     for owner in ("o02", "o11", "nobody"):
-        await erase(deployment, owner, (board_id,))
+        await erase(deployment, owner, board_id)
 
 
 async def hide_some(deployment: Deployment, board_id: str) -> None:
@@ -413,14 +413,25 @@ async def widen(deployment: Deployment, board_id: str) -> None:
     await deployment.apply(deployment.post("o12", part(wider, {"late": 5})))
 
 
-@pytest.mark.parametrize("change", [post_some, erase_some, hide_some, show_some, reset, widen])
+async def change_much(deployment: Deployment, board_id: str) -> None:
+    for change in (post_some, erase_some, hide_some, show_some):
+        await change(deployment, board_id)
+
+
+@pytest.mark.parametrize(
+    ("deployment", "change"),
+    [
+        *((TableSharing.OWN, change) for change in (post_some, erase_some, hide_some, show_some, reset, widen)),
+        *((TableSharing.SHARED, change) for change in (change_much, reset)),
+    ],
+    indirect=["deployment"],
+)
 async def test_a_change_at_any_step_of_a_move_is_kept(deployment: Deployment, change: Change) -> None:
     """Change a board at one step of its move, and its twin in the same way. The twin does not move."""
     last = 0
     for at in itertools.count(2):
-        for board_id in ("b", "twin"):
-            deployment.clock.now_us = 10**15 + at * 10**9
-            await fill(deployment, board_id)
+        deployment.clock.now_us = 10**15 + at * 10**9
+        await fill(deployment, "b", "twin")
         stepping = StepStore(deployment.store)
 
         async def run_change(step: int, at: int = at) -> None:

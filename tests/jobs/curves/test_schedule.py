@@ -5,11 +5,10 @@ import asyncio
 from jobs.curves.refresh import RefreshJob
 from jobs.curves.schedule import COUNTED_INTERVALS
 from storage.errors import StoreAwayError
-from storage.periods import PeriodKind
-from storage.records import Board, FamilySpec
+from storage.records import Board
 from tests.jobs.refreshing import count_due, refresh_due, run_held_worker, run_workers, start_job, work_off
 from tests.jobs.world import LIMITS, REFRESH_S, World, within
-from tests.storage.deployment import PREDICTOR, ranked, spec
+from tests.storage.deployment import PREDICTOR, ranked
 
 
 async def create_fitted_boards(world: World, rows: dict[str, int], job: RefreshJob) -> dict[str, Board]:
@@ -127,8 +126,7 @@ async def test_a_tick_finds_what_the_store_refused_to_the_tick_before(world: Wor
 
 async def test_a_familys_board_gets_a_curve_only_once_it_is_too_large_to_count(world: World) -> None:
     exact_top = PREDICTOR.exact_top
-    wanted = FamilySpec(spec(ranked("xp0")), (PeriodKind.ALL,), "UTC", ((),), 0, ())
-    await world.deployment.put_family(wanted)
+    await world.deployment.create_family(ranked("xp0"))
     [board] = await world.deployment.make_boards("all")
     world.catalog.keep_board(board)
     job = world.refresh_job()

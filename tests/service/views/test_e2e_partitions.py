@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from storage.boards.boards import find_board
 from storage.log.change_log import change_log
 from storage.schema.creation import in_each_partition
+from tests.jobs.moving import make_move
 from tests.service.real_service import Service
-from tests.storage.moving import move_board
 
 XP = {"name": "xp", "merge": "sum"}
 COLUMNS = {"columns": [{**XP, "sorted": True}]}
@@ -31,9 +30,7 @@ async def create_boards(service: Service, table: str = "own") -> None:
 
 async def move(service: Service, board_id: str, partition: int) -> None:
     """Move a board to another partition, without the knowledge of the service."""
-    store = service.context.store
-    board = await store.read(lambda: find_board(board_id))
-    await store.write(lambda: move_board(board, partition))
+    await make_move(service.context.store, target=partition, board_id=board_id).run()
 
 
 async def post_to_all(service: Service, **xp: int) -> list[Any]:

@@ -12,10 +12,9 @@ from storage.archive.board_closing import ClosingStage, list_due_boards, select_
 from storage.boards.row_tables import entries_table
 from storage.errors import NotOpenYetError, PeriodClosedError, SpecConflictError
 from storage.periods import PeriodKind, calendar_of
-from storage.records import Board, Family, FamilySpec, PartOutcome, Post, PostStatus, Season, TableSharing
-from tests.storage.deployment import NOW_US, Deployment, part, ranked, spec
-from tests.storage.engines.test_postgres_meetings import WAITING
-from tests.storage.processes import Processes
+from storage.records import Board, Family, PartOutcome, Post, PostStatus, Season, TableSharing
+from tests.storage.deployment import NOW_US, Deployment, part, ranked
+from tests.storage.processes import Processes, count_waiting
 
 XP = ranked("xp", max_scaled=1_000)
 S = 1_000_000
@@ -37,8 +36,7 @@ async def make_season(deployment: Deployment) -> Board:
 
 async def make_family(deployment: Deployment, *, grace_s: int = GRACE_S, keep: int | None = None) -> Family:
     kept = () if keep is None else ((PeriodKind.DAY, keep),)
-    wanted = FamilySpec(deployment.laid_out(spec(XP)), (PeriodKind.ALL, PeriodKind.DAY), "UTC", ((),), grace_s, kept)
-    return await deployment.put_family(wanted)
+    return await deployment.create_family(XP, periods=(PeriodKind.ALL, PeriodKind.DAY), grace_s=grace_s, keep=kept)
 
 
 def post_to_boards(
@@ -297,8 +295,5 @@ async def test_closing_waits_for_posts_that_found_the_board_open(
 async def wait_for_lock(raw: asyncpg.Connection, session_name: str, query: str, waiter: asyncio.Future[Any]) -> None:
     """Wait until a statement that matches the pattern `query` waits for a lock in a session of this test."""
     async with asyncio.timeout(60):
-        while True:
-            await raw.execute("SELECT pg_stat_clear_snapshot()")
-            if await raw.fetchval(WAITING, session_name, query):
-                return
+        while not await count_waiting(raw, session_name, query):
             assert not waiter.done(), waiter

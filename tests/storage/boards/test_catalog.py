@@ -1,9 +1,8 @@
 """Test which changes of a board are allowed. The board's key, columns and epoch decide what its stored cells mean."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -12,13 +11,10 @@ from storage.boards.catalog import Catalog
 from storage.boards.families import delete_family
 from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
 from storage.periods import PeriodKind
-from storage.records import Best, Board, BoardSpec, Family, FamilySpec, Merge, TableSharing, Ties
-from storage.store import Program, Store
+from storage.records import Best, Board, BoardSpec, Family, Merge, TableSharing, Ties
+from storage.store import Store
 from tests.storage.deployment import Deployment, ranked, spec
-from tests.storage.meddling import SlowReads
-from tests.storage.passing import PassingStore
-
-T = TypeVar("T")
+from tests.storage.meddling import MeddlingStore, SlowReads
 
 XP, LAP = ranked("xp"), ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0)
 
@@ -174,24 +170,13 @@ DAYS = (PeriodKind.DAY, PeriodKind.WEEK)
 
 
 async def make_family(deployment: Deployment, time_zone: str = "Europe/Berlin") -> Family:
-    wanted = FamilySpec(deployment.laid_out(spec(XP)), DAYS, time_zone, ((), ("org",)), 10**9, ())
-    return await deployment.put_family(wanted)
-
-
-class CountingStore(PassingStore):
-    """Counts the reads."""
-
-    reads = 0
-
-    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        self.reads += 1
-        return await super().read(program, heavy=heavy)
+    return await deployment.create_family(XP, periods=DAYS, facets=((), ("org",)), grace_s=10**9, time_zone=time_zone)
 
 
 async def test_an_alias_of_a_known_board_is_resolved_without_a_read(deployment: Deployment) -> None:
     await make_family(deployment)
     await deployment.make_boards("2019-01-01", "2019-01-01:org=7", "2018-W52")
-    store = CountingStore(deployment.store)
+    store = MeddlingStore(deployment.store)
     catalog = Catalog(store)
     await catalog.load(boards_max=9)
     await catalog.families.load(families_max=9)

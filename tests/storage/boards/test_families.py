@@ -12,9 +12,9 @@ from storage.boards.shared_tables import sweep_rows
 from storage.boards.totals import ALL_ENTRIES
 from storage.errors import PostIdConflictError, TooManyBoardsError, TooManyFamiliesError, TooManyOwnTablesError
 from storage.periods import PeriodKind
-from storage.records import Board, BoardPost, Family, FamilySpec, Post, PostStatus
+from storage.records import Board, BoardPost, Family, Post, PostStatus
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS
-from tests.storage.deployment import Deployment, counter, part, ranked, spec
+from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.processes import Processes
 
 XP = ranked("xp", max_scaled=1_000)
@@ -22,9 +22,8 @@ NAMES = ("all", "all:org=1", "all:org=2", "2018", "2018:org=1", "2018:org=2")
 
 
 async def make_family(deployment: Deployment, family_id: str = "f", *, grace_seconds: int = 10**9) -> Family:
-    board = deployment.laid_out(spec(XP, counter("shots")))
-    wanted = FamilySpec(board, (PeriodKind.ALL, PeriodKind.YEAR), "UTC", ((), ("org",)), grace_seconds, ())
-    return await deployment.put_family(wanted, family_id)
+    named = {"periods": (PeriodKind.ALL, PeriodKind.YEAR), "grace_s": grace_seconds, "family_id": family_id}
+    return await deployment.create_family(XP, counter("shots"), facets=((), ("org",)), **named)  # type: ignore[arg-type]
 
 
 def make_family_post(

@@ -7,9 +7,8 @@ import pytest
 
 from config.settings import JobSettings
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
-from storage.boards.totals import CHANGES, find_totals
+from storage.boards.totals import CHANGES
 from storage.curves.auditing import Audit, AuditedPart, audit_curve
-from storage.curves.sampling import sample_curve
 from storage.curves.stored_curves import ServedCurve, store_curve
 from storage.errors import BoardChangedError, UnknownBoardError
 from storage.log.cells import Padding
@@ -52,19 +51,9 @@ class Audited:
             self.keys[owner] = self.padding.key_of_cell(str(entry.cells[INDEX]))
 
     async def fit(self) -> ServedCurve:
-        deployment, entries = self.deployment, self.deployment.entries(self.board)
-        dialect = deployment.dialect
-
-        def fitted() -> Program[tuple[Curve, int, int]]:
-            curve = yield from sample_curve(dialect, entries, INDEX, gap_rows_max=10_000, now_us=NOW_US)
-            totals = yield from find_totals([self.board.key])
-            mark = yield from change_log.take_mark()
-            return curve, mark, totals[self.board.key].get(CHANGES, 0)
-
-        curve, mark, changes = await deployment.store.read(fitted, heavy=True)
-        version = await deployment.store.write(
-            lambda: store_curve(self.board, INDEX, curve, changes=changes, mark=mark)
-        )
+        curve, mark = await self.deployment.fit(self.board, INDEX)
+        changes = (await self.deployment.totals(self.board)).get(CHANGES, 0)
+        version = await self.deployment.write(store_curve, self.board, INDEX, curve, changes=changes, mark=mark)
         return ServedCurve(
             self.board.key, INDEX, self.board.epoch, version, curve, mark, partition=self.board.partition
         )
@@ -138,9 +127,7 @@ async def test_an_audit_needs_the_log_only_if_the_board_changed_since_the_fit(de
     assert (await made.audit(moment, LIMITS.model_copy(update={"audit_changes_max": 1}))).outcome == "changed"
     restored = replace(moment, mark=moment.mark + 1_000)
     assert (await made.audit(restored)).outcome == "changed"
-    log = change_log
-    far = deployment.clock.now_us + 10**9
-    await deployment.store.write(lambda: log.prune(before_us=far, keep_from=None, rows_max=1_000))
+    await deployment.prune_log()
     assert (await made.audit(moment)).outcome == "changed"
 
 

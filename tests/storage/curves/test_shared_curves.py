@@ -4,7 +4,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TypeVar
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,6 @@ from storage.curves.memcached import Memcached
 from storage.curves.shared_curves import SEAL_BYTES, Envelopes, ListedCurve, ReadOutcome, SharedCurves
 from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
 from storage.records import Board
-from storage.store import Program
 from tests.memcached import MEMCACHED_LIMITS, OpenMemcached
 from tests.meter import RecordingMeter
 from tests.storage.deployment import Deployment, ranked
@@ -49,51 +47,40 @@ def test_a_value_that_was_cut_off_is_corrupt(length: int) -> None:
             OURS.open(LISTED, part)
 
 
-@pytest.mark.parametrize("field", ["board_key", "column_index", "epoch"])
-def test_a_sound_curve_of_another_place_is_corrupt(field: str) -> None:
-    elsewhere = replace(LISTED, **{field: 7})  # type: ignore[arg-type]  # no mark
-    assert OURS.key(elsewhere) != OURS.key(LISTED)
-    with pytest.raises(CurveCorruptError, match="another column"):
-        OURS.open(LISTED, OURS.seal(elsewhere, CURVE))
+THEIRS = Envelopes(SALT[::-1])
+HEADER = SEALED[: -SEAL_BYTES - len(encode_curve(CURVE))]
+OTHER_PLACES = [replace(LISTED, board_key=7), replace(LISTED, column_index=7), replace(LISTED, epoch=7)]
 
 
-def test_a_curve_of_another_store_is_corrupt_and_has_another_name() -> None:
-    theirs = Envelopes(SALT[::-1])
-    assert theirs.key(LISTED) != OURS.key(LISTED)
-    with pytest.raises(CurveCorruptError, match="seal"):
-        OURS.open(LISTED, theirs.seal(LISTED, CURVE))
+@pytest.mark.parametrize(
+    ("sealed", "told"),
+    [
+        *((OURS.seal(elsewhere, CURVE), "another column") for elsewhere in OTHER_PLACES),
+        (THEIRS.seal(LISTED, CURVE), "seal"),
+        (HEADER + encode_curve(CURVE) + bytes(SEAL_BYTES), "seal"),
+    ],
+    ids=["another board", "another column", "another epoch", "another store", "no seal"],
+)
+def test_a_sound_curve_that_the_store_did_not_seal_for_this_place_is_corrupt(sealed: bytes, told: str) -> None:
+    with pytest.raises(CurveCorruptError, match=told):
+        OURS.open(LISTED, sealed)
 
 
-def test_a_curve_without_the_seal_of_the_store_is_corrupt_however_sound_it_is() -> None:
-    header = SEALED[: -SEAL_BYTES - len(encode_curve(CURVE))]
-    with pytest.raises(CurveCorruptError):
-        OURS.open(LISTED, header + encode_curve(CURVE) + bytes(SEAL_BYTES))
+def test_each_column_of_each_store_has_a_name_of_its_own() -> None:
+    keys = {OURS.key(each) for each in (LISTED, *OTHER_PLACES)} | {THEIRS.key(LISTED)}
+    assert len(keys) == 5
 
 
-@pytest.mark.parametrize("version", [39, 41])
-def test_a_curve_of_another_version_is_not_the_one_that_was_asked_for(version: int) -> None:
-    assert OURS.open(LISTED, OURS.seal(replace(LISTED, version=version), CURVE)) is None
+@pytest.mark.parametrize(("version", "as_of_us"), [(39, 77), (41, 77), (40, 55)])
+def test_a_curve_of_another_version_or_time_is_not_the_one_that_was_asked_for(version: int, as_of_us: int) -> None:
+    other = OURS.seal(replace(LISTED, version=version), replace(CURVE, as_of_us=as_of_us))
+    assert OURS.open(LISTED, other) is None
 
-
-def test_a_version_that_was_given_twice_is_told_apart_by_its_time() -> None:
-    before = Curve(CURVE.knots, total=10, as_of_us=55)
-    assert OURS.open(LISTED, OURS.seal(LISTED, before)) is None
-
-
-T = TypeVar("T")
 
 LIMITS = MEMCACHED_LIMITS.model_copy(
     update={"memcached_timeout_s": 0.3, "memcached_failures_max": 2, "memcached_batch_max": 2}
 )
 VALUE_BYTES_MAX = 2_000
-
-
-class CountedReads(MeddlingStore):
-    reads = 0
-
-    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        self.reads += 1
-        return await super().read(program, heavy=heavy)
 
 
 class Process:
@@ -102,7 +89,7 @@ class Process:
     def __init__(self, deployment: Deployment, cache: Memcached, salt: str = SALT) -> None:
         self.deployment = deployment
         self.meter = RecordingMeter()
-        self.store = CountedReads(deployment.store)
+        self.store = MeddlingStore(deployment.store)
         shared = SharedCurves(cache, Envelopes(salt), self.meter)
         self.book = CurveBook(self.store, shared, poll_rows_max=100, meter=self.meter)
 

@@ -168,25 +168,3 @@ async def test_every_wait_for_a_connection_is_reported_by_connection_pool_and_ki
     assert {meter.read_connections(pool)[:2] for pool in kinds} == {(0, 0)}
     assert meter.read_connections("arena read") == (0, 0, 1)
     await store.close()
-
-
-async def test_reads_of_a_grown_board_use_its_index_before_the_server_has_statistics(
-    place: str, raw: asyncpg.Connection, session_name: str, bystander: asyncpg.Connection
-) -> None:
-    store = await PostgresStore.open(place, POSTGRES_LIMITS)
-    deployment = await Deployment.on(store)
-    board = await deployment.create("b", XP)
-    owners = [f"o{number}" for number in range(5_000)]
-    posts = [deployment.post(owner, part(board, {"xp": 1})) for owner in owners]
-    await deployment.apply(*posts[:700])
-    for _ in range(20):  # after several executions, the server keeps one plan for the statement
-        await deployment.rows(board, owners[:50])
-    await deployment.apply(*posts)
-    assert len(await deployment.rows(board, owners[:50])) == 50
-    await store.close()
-    # A session reports the number of rows that it read only at its end. Wait until all sessions have ended.
-    async with asyncio.timeout(60):
-        while await raw.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", session_name):
-            await raw.execute("SELECT pg_stat_clear_snapshot()")
-    read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = $1"
-    assert await raw.fetchval(read, f"entries_{board.key}") == 0

@@ -16,13 +16,10 @@ from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import LostRaceError, UnknownBoardError
 from storage.records import Board, PartOutcome, Post, PostStatus, TableSharing
 from tests.storage.deployment import Deployment, part, ranked, spec
-from tests.storage.processes import Processes
+from tests.storage.processes import Processes, count_waiting
 
 XP, KILLS = ranked("xp"), ranked("kills")
 WAIT_S = 60
-WAITING = (
-    "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock' AND query LIKE $2"
-)
 Step = Callable[[], Awaitable[object]]
 
 
@@ -78,10 +75,7 @@ class Meeting:
                 pass
 
     async def count_waiting(self, table: str) -> int:
-        # Without this statement, a transaction would always see the first statistics that it read.
-        await self.third.execute("SELECT pg_stat_clear_snapshot()")
-        waiting: int = await self.third.fetchval(WAITING, self.session_name, f'%"{table}"%')
-        return waiting
+        return await count_waiting(self.third, self.session_name, f'%"{table}"%')
 
 
 @pytest.fixture

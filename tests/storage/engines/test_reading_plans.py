@@ -1,9 +1,7 @@
 """Test the plans of reads: few rows for a page or for the rows around a place, and keys by an index."""
 
 import json
-import sqlite3
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -11,17 +9,14 @@ import pytest
 
 from querybuilder import Built
 from storage.boards.row_tables import layout_of
-from storage.curves.sampling import sample_curve
 from storage.engines import sqlite
 from storage.engines.postgres_connection import PostgresConnection
-from storage.entries.entries import Entries, add_totals
+from storage.entries.entries import add_totals
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
-from storage.log.change_log import change_log
 from storage.records import Best, Board, Entry, PostStatus, TableSharing, Ties
 from storage.schema.tables import POST_IDS
 from storage.store import Program, Rows, Store, read_single
-from tests.storage.backends import sqlite_place
 from tests.storage.deployment import NOW_US, Deployment, part, ranked
 from tests.storage.processes import Processes
 
@@ -159,7 +154,7 @@ async def test_postgresql_reads_no_more_rows_than_a_gap_for_a_rank_or_its_owner(
     deployment, board = await fill_board(store, kind)
     await raw.execute(f"ANALYZE {layout_of(board).table}")
     entries = deployment.entries(board)
-    start = await store.read(lambda: _fit(deployment, entries))
+    start = CountStart(*await deployment.fit(board, 0, gap_rows_max=GAP_ROWS_MAX), changes_max=1_000, asked_us=0)
     rows_read.clear()
     for rank in (1, ROWS // 2, ROWS):
         place = await store.read(partial(entries.rankings[0].find_row, start, rank))
@@ -173,36 +168,6 @@ async def test_postgresql_reads_no_more_rows_than_a_gap_for_a_rank_or_its_owner(
         assert list(owners) == [owner]
     assert len(rows_read) >= 3 * 3
     assert not [each for each in rows_read if each[0] > GAP_ROWS_MAX + READ_ROWS_MAX]
-
-
-def _fit(deployment: Deployment, entries: Entries) -> Program[CountStart]:
-    mark = yield from change_log.take_mark()
-    curve = yield from sample_curve(deployment.dialect, entries, 0, gap_rows_max=GAP_ROWS_MAX, now_us=1)
-    return CountStart(curve, mark, changes_max=1_000, asked_us=0)
-
-
-@every_board
-async def test_sqlite_merges_the_rows_around_a_place_from_the_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: BoardKind
-) -> None:
-    plans: list[list[str]] = []
-
-    def execute(connection: sqlite3.Connection, query: Built, ran: sqlite.Ran) -> Rows:
-        if "entries_" in query.sql and query.sql.startswith(("SELECT", "WITH")):
-            steps = connection.execute(f"EXPLAIN QUERY PLAN {query.sql}", query.arguments).fetchall()
-            plans.append([step[3] for step in steps])
-        return EXECUTE(connection, query, ran)
-
-    async with sqlite_place(tmp_path) as open_store:
-        deployment, board = await fill_board(await open_store(), kind)
-        monkeypatch.setattr(sqlite, "_execute", execute)
-        reads = await read_everywhere(deployment, board)
-    name = layout_of(board).table
-    steps = [step for plan in plans for step in plan]
-    assert len(plans) >= 5 * reads
-    assert steps.count("MERGE (UNION ALL)") >= 6 * reads
-    assert not [step for step in steps if step.startswith(f"SCAN {name}") and "USING" not in step]
-    assert not [plan for plan in plans if "USE TEMP B-TREE FOR ORDER BY" in plan]
 
 
 OWNERS = [f"o{number:04}" for number in range(1_000)]

@@ -16,7 +16,7 @@ from querybuilder import SQLITE
 from storage.engines import sqlite_checkpoints
 from storage.engines.sqlite import SqliteStore
 from storage.errors import StoreBusyError, StoreLockedError, StoreUnsupportedError
-from storage.records import Best, Merge, Ties
+from storage.records import Best, Merge, TableSharing, Ties
 from storage.schema.creation import create_schema
 from storage.store import Program
 from tests.storage.backends import SQLITE_LIMITS
@@ -249,8 +249,10 @@ async def test_checkpoints_beside_many_writes_keep_the_file_whole(path: Path) ->
 
 @pytest.mark.parametrize("best", list(Best))
 @pytest.mark.parametrize("ties", list(Ties))
-async def test_ranking_statements_seek_and_never_sort(opened: SqliteStore, path: Path, best: Best, ties: Ties) -> None:
-    deployment = await Deployment.on(opened)
+async def test_ranking_statements_seek_and_never_sort(
+    opened: SqliteStore, path: Path, best: Best, ties: Ties, table: TableSharing
+) -> None:
+    deployment = await Deployment.on(opened, table)
     board = await deployment.create(
         "b", counter("shots"), ranked("xp", best=best), ranked("lap", merge=Merge.MIN), ties=ties
     )
@@ -271,6 +273,8 @@ async def test_ranking_statements_seek_and_never_sort(opened: SqliteStore, path:
         ranking.read_rows_after(cell, "o5", 5),
         ranking.read_rows_before(cell, "o5", 5),
         ranking.read_rows_around(cell, "o5", better_rows=5, worse_rows=5),
+        ranking.read_around_owners(["o5"], better_rows=5, worse_rows=5),
+        ranking.find_next_better(cell, "o5"),
         deployment.entries(board).find_entries(["o1", "o2"]),
     ]
     with sqlite3.connect(path) as connection:

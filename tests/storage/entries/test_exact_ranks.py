@@ -6,11 +6,9 @@ import random
 import pytest
 
 from storage.boards.totals import find_totals
-from storage.curves.sampling import sample_curve
 from storage.entries import exact_ranks
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
-from storage.log.change_log import change_log
 from storage.records import Best, Board, ColumnSpec, Post, Ties
 from storage.store import Program
 from tests.storage.deployment import Deployment, counter, part, ranked, spec
@@ -21,14 +19,7 @@ OWNERS = [f"o{number:03d}" for number in range(120)]
 
 
 async def fit(deployment: Deployment, board: Board, index: int) -> CountStart:
-    entries = deployment.entries(board)
-
-    def fitted() -> Program[CountStart]:
-        mark = yield from change_log.take_mark()
-        curve = yield from sample_curve(deployment.dialect, entries, index, gap_rows_max=10_000, now_us=1)
-        return CountStart(curve, mark, CHANGES_MAX, 0)
-
-    return await deployment.store.read(fitted)
+    return CountStart(*await deployment.fit(board, index), CHANGES_MAX, 0)
 
 
 def columns(best: Best) -> tuple[ColumnSpec, ...]:
@@ -141,7 +132,6 @@ async def test_counts_of_many_cells_share_a_bound_on_changes(
 
 
 async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(deployment: Deployment) -> None:
-    store, log = deployment.store, change_log
     board = await deployment.create("b", *columns(Best.HIGH))
     rng = random.Random(2)
     await fill(deployment, board, rng, posts=30)
@@ -150,21 +140,15 @@ async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(d
     later = fitted._replace(mark=fitted.mark + 1_000)
     assert await asked(deployment, board, later) is None, "the mark is of a store with larger numbers"
     await fill(deployment, board, rng, posts=30)
-    logged = 0
-
-    def counted() -> Program[int]:
-        bundles = yield from log.list_bundles_between(fitted.mark, (yield from log.take_mark()), limit=1_000)
-        return sum(bool(change.next) for bundle in bundles for change in bundle.changes())
-
-    logged = await store.read(counted)
+    since = [bundle for bundle in await deployment.read_log() if bundle.position >= fitted.mark]
+    logged = sum(bool(change.next) for bundle in since for change in bundle.changes())
     gaps = deployment.entries(board).rankings[1].gaps
     assert await asked(deployment, board, fitted._replace(changes_max=logged)) is not None
     assert gaps.passed_mark != fitted.mark
     assert await asked(deployment, board, fitted._replace(changes_max=logged - 1)) is None, "too many changes"
     assert gaps.passed_mark == fitted.mark
     await fill(deployment, board, rng, posts=30)
-    before_us = deployment.clock.now_us + 1_000
-    await store.write(lambda: log.prune(before_us=before_us, keep_from=None, rows_max=1_000))
+    await deployment.prune_log()
     assert await asked(deployment, board, fitted) is None, "the log no longer reaches back to the mark"
 
 

@@ -16,11 +16,10 @@ from storage.entries.rebuild import RebuildCounts, rebuild_board
 from storage.errors import JournalIncompleteError
 from storage.log.change_log import change_log
 from storage.log.log_record import ChangeKind
-from storage.periods import PeriodKind
-from storage.records import Best, Board, FamilySpec, Merge, PostStatus, TableSharing, Ties
+from storage.records import Best, Board, Merge, PostStatus, TableSharing, Ties
 from storage.schema.tables import HIDDEN_ENTRIES
 from storage.store import Program
-from tests.storage.deployment import Deployment, counter, label, part, ranked, spec
+from tests.storage.deployment import Deployment, counter, label, part, ranked
 from tests.storage.processes import Processes
 
 COLUMNS = (
@@ -142,12 +141,10 @@ async def test_a_retry_is_a_duplicate_after_a_rebuild_too(deployment: Deployment
 
 async def lose_posts(deployment: Deployment, board: Board) -> None:
     """Post twice. Then prune the journal, so that it keeps only the last post."""
-    log = change_log
     for owner in ("ada", "bob"):
         await deployment.apply(deployment.post(owner, part(board, {"xp": 5})))
         deployment.clock.now_us += 10
-    later_us = deployment.clock.now_us
-    await deployment.store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
+    await deployment.prune_log()
 
 
 async def test_a_rebuild_from_a_journal_that_starts_too_late_is_refused(deployment: Deployment) -> None:
@@ -171,8 +168,7 @@ async def test_a_board_created_after_what_the_journal_lost_is_rebuilt(deployment
 
 
 async def create_family_boards(deployment: Deployment) -> list[Board]:
-    wanted = FamilySpec(deployment.laid_out(spec(*COLUMNS)), (PeriodKind.ALL,), "UTC", ((), ("org",)), 0, ())
-    await deployment.put_family(wanted)
+    await deployment.create_family(*COLUMNS, facets=((), ("org",)))
     return await deployment.make_boards("all", "all:org=1")
 
 

@@ -278,18 +278,3 @@ async def test_a_late_lease_of_a_dropped_pool_has_a_smaller_version_than_later_o
     await pools.add("a")
     assert isinstance(late, Grant)
     assert (await pools.ask("next")).version > late.version
-
-
-async def test_versions_grow_while_two_callers_remove_and_add_the_same_resources(pools: Pools) -> None:
-    names = [f"r{number}" for number in range(5)]
-    await pools.add(*names)
-    highest = dict.fromkeys(names, -1)
-    for number in range(10):
-        for name in names:
-            got = await pools.ask(f"{name} {number}")
-            assert got.version > highest[got.resource]
-            highest[got.resource] = got.version
-        for name in names:
-            await pools.give_back(f"{name} {number}")
-        await asyncio.gather(pools.remove(*names), pools.add(*names), pools.add(*names))
-        await pools.add(*names)

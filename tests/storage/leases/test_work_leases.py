@@ -1,7 +1,10 @@
 """Test work leases. Only work leases prevent that two job processes store two curves of one column."""
 
 import asyncio
+import itertools
+import random
 import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import strategies as st
@@ -13,6 +16,7 @@ from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.store import Program
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Clock, Deployment, Session, run_machine
+from tests.storage.processes import Processes
 
 MARGIN_US = 100
 LEASE_US = 1_000
@@ -139,3 +143,49 @@ class Holdings(RuleBasedStateMachine):
 
 def test_there_are_never_two_live_holders_and_numbers_grow(session: Session) -> None:
     run_machine(Holdings, session)
+
+
+async def test_holders_of_several_processes_never_hold_at_once_and_versions_grow(processes: Processes) -> None:
+    leases, lease_us, claims = WorkLeases(store_clock, margin_us=0), 5_000, 30
+    holdings: list[tuple[int, int, int]] = []  # version, and the time during which a holder had the resource
+    lost = 0
+
+    async def hold(deployment: Deployment, name: str) -> tuple[int, int, int]:
+        """Claim, renew and perhaps release the resource, and sometimes be late. Return what the holder knows."""
+        nonlocal lost
+        rng, store = random.Random(name), deployment.store
+
+        def claim() -> Program[tuple[WorkLease, int]]:
+            lease = yield from leases.claim("pool", "one", holder=name, lease_us=lease_us)
+            return lease, (yield from store_clock())  # the claim may have waited, so read the clock after it
+
+        lease, from_us = await store.write(claim)
+        until_us = lease.expires_at_us
+        try:
+            for _ in range(rng.randrange(3)):
+                end_us = await store.read(store_clock) + rng.randrange(2 * lease_us)
+                while await store.read(store_clock) < end_us:
+                    pass
+                until_us = (await deployment.write(leases.renew, lease, lease_us=lease_us)).expires_at_us
+            if rng.random() < 0.5:
+                before_us = await store.read(store_clock)
+                await deployment.write(leases.release, lease)
+                until_us = min(until_us, before_us)  # the holder certainly had the lease until it began to release it
+        except LeaseLostError:
+            lost += 1
+        return lease.version, from_us, until_us
+
+    async def hold_repeatedly(deployment: Deployment, holder: str) -> None:
+        done = 0
+        while done < claims:
+            with suppress(LeaseTakenError):
+                holdings.append(await hold(deployment, f"{holder}/{done}"))
+                done += 1
+
+    started = [await processes.start_process(writer_connections=4, reader_connections=4) for _ in range(3)]
+    await asyncio.gather(*(hold_repeatedly(each, f"{at}/{n}") for at, each in enumerate(started) for n in range(4)))
+    holdings.sort()
+    assert [version for version, _, _ in holdings] == list(range(1, 12 * claims + 1)), "each version once"
+    for (_, _, until_us), (_, from_us, _) in itertools.pairwise(holdings):
+        assert until_us <= from_us, "two live holders"
+    assert lost > 0, "no holder was late, so the test shows nothing"

@@ -1,8 +1,5 @@
 """Test the journal. Once a caller has read up to a number, no row with a smaller number may appear."""
 
-import asyncio
-import random
-
 import pytest
 
 from storage.entries.erasure import erasure_statements
@@ -14,12 +11,8 @@ from storage.log.owner_index import owner_blocks
 from storage.records import Board
 from storage.store import Store
 from tests.storage.deployment import Deployment, counter, part, ranked
-from tests.storage.processes import Processes
 
 XP = ranked("xp", min_scaled=0, max_scaled=999)
-WRITERS = 3
-GROUPS = 40
-POSTS = 3  # the largest number of posts in a group
 
 
 async def read_page(store: Store, after: int = 0, limit: int = 1_000) -> list[JournalRow]:
@@ -93,44 +86,6 @@ async def test_a_page_from_the_last_number_holds_only_later_changes(deployment: 
     assert row.number <= published
     await deployment.apply(deployment.post("bob", part(board, {"xp": 5})))
     assert [row.owner for row in await read_page(deployment.store, published)] == ["bob"]
-
-
-async def test_no_row_appears_below_a_number_that_was_read(processes: Processes) -> None:
-    first = await processes.start_process(writer_connections=2)
-    board = await first.create("b", XP, counter("shots"))
-    others = [await processes.start_process(writer_connections=2) for _ in range(WRITERS - 1)]
-    shown: list[tuple[int, str]] = []
-    done = asyncio.Event()
-
-    async def write(name: int, deployment: Deployment) -> None:
-        rng = random.Random(name)
-        for number in range(GROUPS):
-            owners = [f"{name}/{number}/{index}" for index in range(rng.randint(1, POSTS))]
-            await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners))
-
-    async def read() -> None:
-        reader = await processes.start_process()
-        ending = False
-        while True:
-            rows = await read_page(reader.store, shown[-1][0] if shown else 0, limit=5)
-            shown.extend((row.number, row.owner or "") for row in rows)
-            if not rows and ending:
-                return
-            ending = done.is_set() and not rows
-
-    async def write_all() -> None:
-        async with asyncio.TaskGroup() as writing:
-            for name, deployment in enumerate([first, *others]):
-                writing.create_task(write(name, deployment))
-        done.set()
-
-    async with asyncio.TaskGroup() as both:
-        both.create_task(read())
-        both.create_task(write_all())
-    every = await read_page(first.store)
-    assert shown == [(row.number, row.owner) for row in every]
-    assert shown == sorted(shown, key=lambda each: each[0])
-    assert len({number for number, _ in shown}) == len(shown)
 
 
 async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Deployment) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pytest
 
 from storage.log import owner_index
-from storage.log.change_log import change_log
 from storage.log.journal import JournalPage, JournalRow, Numbers, board_key_of, journal
 from storage.log.owner_index import owner_blocks
 from storage.posting.replay import replay_board
@@ -107,7 +106,7 @@ async def test_readers_learn_that_changes_were_removed_which_they_have_not_seen(
         await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
         deployment.clock.now_us += 1
     every = await read_pages(store, (), (1,))
-    await store.at(3).write(lambda: change_log.prune(before_us=deployment.clock.now_us, keep_from=None, rows_max=2))
+    await deployment.prune_log(rows_max=2, store=store.at(3))
     begins = await store.read(journal.find_begins)
     assert [begin > 0 for begin in begins] == [False, False, False, True]
     for index in (0, 6):
@@ -116,7 +115,7 @@ async def test_readers_learn_that_changes_were_removed_which_they_have_not_seen(
     assert (await read_page(store, every[11][0], 5)).find_lost(every[11][0]) is None
     [(first, _)] = list((await read_page(store, (), 1)).list_changes())
     assert first[3] == begins[3], "a new reader knows where it began"
-    await store.at(3).write(lambda: change_log.prune(before_us=deployment.clock.now_us, keep_from=None, rows_max=2))
+    await deployment.prune_log(rows_max=2, store=store.at(3))
     assert (await read_page(store, first, 5)).find_lost(first) is None, "the last bundle is kept"
 
 

@@ -9,8 +9,6 @@ import pytest
 from storage.boards.totals import ALL_ENTRIES
 from storage.entries.rebuild import RebuildCounts, rebuild_board
 from storage.errors import JournalIncompleteError, NothingReplayedError, SpecConflictError
-from storage.log.change_log import change_log
-from storage.log.journal import JournalRow, journal
 from storage.posting.replay import replay_board
 from storage.queue.outcomes import list_post_fates
 from storage.records import Best, Board, ColumnChange, Merge, PostStatus, Ties
@@ -28,10 +26,6 @@ COLUMNS = (
 
 async def read_rows(deployment: Deployment, board: Board) -> list[Any]:
     return await deployment.list_rows(await deployment.find(board.id))
-
-
-async def read_journal(deployment: Deployment) -> list[JournalRow]:
-    return await deployment.store.read(lambda: journal.read_changes(0, limit=10_000))
 
 
 def fingerprint_of(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None) -> str:
@@ -72,7 +66,7 @@ async def test_a_board_that_was_deleted_and_created_again_is_rebuilt_as_it_was(
     board = await deployment.create("b", *COLUMNS, ties=ties)
     await post_a_month_of_wins(deployment, board, rng)
     before, total = await read_rows(deployment, board), (await deployment.totals(board))[ALL_ENTRIES]
-    first = next(row.number for row in await read_journal(deployment) if row.board_key == board.key)
+    first = next(row.number for row in await deployment.read_journal() if row.board_key == board.key)
     await deployment.log_deletion("b")
     board = await deployment.create("b", *COLUMNS, ties=ties)
     with pytest.raises(NothingReplayedError) as refused:
@@ -103,7 +97,7 @@ async def test_a_replay_starts_at_the_given_number(deployment: Deployment) -> No
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7, "lap": 1})))
     await deployment.apply(deployment.post("bob", part(board, {"wins": 1})))
     await deployment.apply(deployment.post("ada", part(board, {"wins": 2, "lap": 3})))
-    since = (await read_journal(deployment))[2].number
+    since = (await deployment.read_journal())[2].number
     await replay(deployment, "b", since)
     board = await deployment.find()
     assert await deployment.stats(board, "ada") == {"wins": 2, "lap": 3, "shots": None, "clan": None}
@@ -157,7 +151,7 @@ async def test_a_post_that_would_leave_the_range_is_rejected_and_counted(deploym
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7})))
     await deployment.apply(deployment.post("ada", part(board, {"wins": -5})))
     await deployment.apply(deployment.post("ada", part(board, {"wins": 1})))
-    done = await replay(deployment, "b", (await read_journal(deployment))[1].number)
+    done = await replay(deployment, "b", (await deployment.read_journal())[1].number)
     assert (done.replayed, done.rejected) == (1, 1)
     assert (await deployment.stats(await deployment.find(), "ada") or {})["wins"] == 1
 
@@ -179,9 +173,8 @@ async def test_a_replay_from_a_number_that_the_journal_lost_is_refused(deploymen
     for owner in ("ada", "bob"):
         await deployment.apply(deployment.post(owner, part(board, {"wins": 5})))
         deployment.clock.now_us += 10
-    first, second = [row.number for row in await read_journal(deployment)]
-    log, later_us = change_log, deployment.clock.now_us
-    await deployment.store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
+    first, second = [row.number for row in await deployment.read_journal()]
+    await deployment.prune_log()
     with pytest.raises(JournalIncompleteError, match="begins after"):
         await replay(deployment, "b", first)
     assert (await replay(deployment, "b", second)).entries == 1
@@ -193,5 +186,5 @@ async def test_a_rebuild_that_replays_nothing_is_refused(deployment: Deployment)
         await deployment.store.write(lambda: rebuild_board(board_id="b"))
     await deployment.apply(deployment.post("ada", part(board, {"wins": 5})))
     with pytest.raises(NothingReplayedError):
-        await replay(deployment, "b", (await read_journal(deployment))[0].number + 1)
+        await replay(deployment, "b", (await deployment.read_journal())[0].number + 1)
     assert len(await read_rows(deployment, board)) == 1

@@ -1,6 +1,7 @@
 """Test that each accepted post is applied once, in its owner's order, even if a queue worker dies or pauses."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -8,17 +9,18 @@ import pytest
 from msgspec import structs
 
 from querybuilder import Bound
-from storage.errors import LeaseLostError, PeriodClosedError, PostRejectedError, StoreFullError, UnknownBoardError
+from storage.errors import PeriodClosedError, PostRejectedError, StoreFullError, UnknownBoardError
 from storage.periods import calendar_of, parse_period
 from storage.queue.outcomes import find_rejected, prune_rejected, store_rejected
+from storage.queue.queue_application import DrainedRound
 from storage.queue.queue_erasure import drop_queued
 from storage.records import Board, Merge, Post, PostStatus
 from storage.store import Program, Store
 from tests.storage.boards.test_families import make_family, make_family_post
 from tests.storage.deployment import counter, part, ranked
-from tests.storage.meddling import interpose
+from tests.storage.meddling import MeddlingStore, interpose
 from tests.storage.passing import PassingStore
-from tests.storage.queueing import LEASE_US, LIMITS, QueueDesk, Worker
+from tests.storage.queueing import LIMITS, QueueDesk, Worker
 
 T = TypeVar("T")
 XP = ranked("xp", max_scaled=1_000)
@@ -39,6 +41,21 @@ async def start_worker(desk: QueueDesk, name: str = "ada", *, store: Store | Non
     worker = desk.worker(name, store=store)
     await desk.update_share(worker)
     return worker
+
+
+async def begin_round(desk: QueueDesk) -> tuple[Worker, Callable[[], Awaitable[DrainedRound | None]]]:
+    """Let a worker begin a round, and pause before it writes. Return the worker, and a function that ends the pause."""
+    paused = MeddlingStore(desk.store)
+    worker = await start_worker(desk, "first", store=paused)
+    paused.hold()
+    running = asyncio.create_task(desk.run_round(worker))
+    await paused.wait_for_write()
+
+    async def go_on() -> DrainedRound | None:
+        paused.release()
+        return await running
+
+    return worker, go_on
 
 
 async def test_a_round_takes_whole_blocks_up_to_its_bound_and_at_least_one(desk: QueueDesk) -> None:
@@ -129,38 +146,14 @@ async def test_a_closed_period_rejects_only_its_own_board(desk: QueueDesk) -> No
     assert isinstance((await desk.find_fate(year, "late", "ada")).error, PeriodClosedError)
 
 
-async def test_a_worker_that_slept_past_its_lease_applies_nothing(desk: QueueDesk) -> None:
-    board = await make_board(desk)
-    await desk.enqueue(*(make_post(desk, board, owner, 1) for owner in OWNERS))
-    paused = PausingStore(desk.store)
-    first = await start_worker(desk, "first", store=paused)
-
-    async def meanwhile() -> None:
-        desk.clock.now_us += LEASE_US
-        second = await start_worker(desk, "second")
-        assert second.shards == [0, 1, 2]
-        assert await desk.run_round(second) is not None
-
-    paused.before_write = meanwhile
-    with pytest.raises(LeaseLostError):
-        await desk.run_round(first)
-    for owner in OWNERS:
-        assert await desk.deployment.stats(board, owner) == {"xp": 1, "last": 0}
-
-
 async def test_posts_that_another_worker_applied_are_not_applied_again_under_the_same_lease(desk: QueueDesk) -> None:
     board = await make_board(desk)
     await desk.enqueue(*(make_post(desk, board, owner, 1) for owner in OWNERS))
-    paused = PausingStore(desk.store)
-    first = await start_worker(desk, "first", store=paused)
+    first, pausing = await begin_round(desk)
     same = desk.worker("first")
     same.share = first.share
-
-    async def meanwhile() -> None:
-        assert await desk.run_round(same) is not None
-
-    paused.before_write = meanwhile
-    assert await desk.run_round(first) is None, "the worker looked again, and nothing was left"
+    assert await desk.run_round(same) is not None
+    assert await pausing() is None, "the worker looked again, and nothing was left"
     assert await desk.deployment.stats(board, "ada") == {"xp": 1, "last": 0}
 
 
@@ -190,11 +183,11 @@ async def test_a_post_that_the_store_always_refuses_is_rejected_and_holds_up_no_
 
 async def test_a_full_disk_rejects_no_post_however_long_it_lasts(desk: QueueDesk) -> None:
     board = await make_board(desk)
-    full = FullStore(desk.store)
+    full = MeddlingStore(desk.store)
     worker = await start_worker(desk, "ada", store=full)
     for failures in range(1, 10):
         await desk.enqueue(make_post(desk, board, "ada", 1))
-        full.failures_left = failures
+        full.meddle = [StoreFullError() for _ in range(failures)]
         for _ in range(failures):
             with pytest.raises(StoreFullError):
                 await desk.run_round(worker)
@@ -239,47 +232,15 @@ async def test_erasing_an_owner_takes_only_its_posts_out_of_the_queue(desk: Queu
 async def test_a_round_reads_a_block_again_if_it_was_rewritten_meanwhile(desk: QueueDesk) -> None:
     board = await make_board(desk)
     await desk.enqueue_block([make_post(desk, board, "ada", 1)] * 3)
-    paused = PausingStore(desk.store)
-    worker = await start_worker(desk, "ada", store=paused)
-
-    async def meanwhile() -> None:
-        await drop_queued(desk.store, "ada")
-
-    paused.before_write = meanwhile
-    drained = await desk.run_round(worker)
+    _, pausing = await begin_round(desk)
+    await drop_queued(desk.store, "ada")
+    drained = await pausing()
     assert drained is not None
     assert (drained.races, sum(drained.posts.values())) == (1, 0)
     assert await desk.deployment.stats(board, "ada") is None
 
 
-class PausingStore(PassingStore):
-    """A store that calls `before_write` once, before the next write."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self.sole_writer, self.writes_at_once = False, 1
-        self.before_write: Callable[[], object] | None = None
-
-    async def write(self, program: Callable[[], Program[T]]) -> T:
-        if self.before_write is not None:
-            meanwhile, self.before_write = self.before_write, None
-            await meanwhile()  # type: ignore[misc]
-        return await self._store.write(program)
-
-
-class FullStore(PausingStore):
-    """A store whose next `failures_left` transactions fail because the disk is full."""
-
-    failures_left = 0
-
-    async def write(self, program: Callable[[], Program[T]]) -> T:
-        if self.failures_left:
-            self.failures_left -= 1
-            raise StoreFullError
-        return await self._store.write(program)
-
-
-class FailingStore(PausingStore):
+class FailingStore(PassingStore):
     """A store that makes a transaction fail at the first statement whose SQL or post ids contain `text`."""
 
     def __init__(self, store: Store, text: str) -> None:
