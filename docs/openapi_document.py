@@ -4,8 +4,12 @@ This module holds no facts about single routes, so the document can't differ fro
 defines a bound, the type names the setting, and so does the document. `service.http.openapi` puts in its value.
 """
 
+import ast
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -119,7 +123,40 @@ def _components(types: Sequence[Any]) -> tuple[list[Schema], Schema]:
             found |= {name: inline(each)} if values is None else {"enum": values}
         return found
 
-    return inline(list(schemas)), {name: inline(each) for name, each in components.items() if "enum" not in each}
+    kept = {name: inline(each) for name, each in components.items() if "enum" not in each}
+    for name, component in kept.items():
+        for member, text in _member_texts(name).items():
+            component["properties"][member] = _describe(component["properties"][member], text)
+    return inline(list(schemas)), kept
+
+
+@cache
+def _member_texts(name: str) -> dict[str, str]:
+    """Return the text under each member in the source of a type of the service, and of its bases, on one line."""
+    [kind] = {each for each in _list_types(msgspec.Struct) if each.__name__ == name}
+    found: dict[str, str] = {}
+    for base in kind.__mro__[: kind.__mro__.index(msgspec.Struct)]:
+        [declared] = ast.parse(inspect.getsource(base)).body
+        assert isinstance(declared, ast.ClassDef)
+        for member, text in pairwise(declared.body):
+            match member, text:
+                case ast.AnnAssign(target=ast.Name(id=label)), ast.Expr(value=ast.Constant(value=str(description))):
+                    found.setdefault(label, " ".join(description.split()))
+    return found
+
+
+def _list_types(above: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
+    for kind in above.__subclasses__():
+        if kind.__module__.startswith("service."):
+            yield kind
+        yield from _list_types(kind)
+
+
+def _describe(schema: Schema, text: str) -> Schema:
+    """Return the schema of a member with a text. If the member may be null, its other type has the text."""
+    if "anyOf" in schema:
+        return schema | {"anyOf": [_describe(schema["anyOf"][0], text), *schema["anyOf"][1:]]}
+    return {"description": text} | schema | {"description": text}
 
 
 def _add_examples(document: Schema) -> None:
@@ -190,6 +227,8 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
 
 def _query_parameter(query: type[msgspec.Struct], field: msgspec.structs.FieldInfo) -> Schema:
     schema = _without_null(_components([field.type])[0][0])
+    if text := _member_texts(query.__name__).get(field.name):
+        schema = _describe(schema, text)
     if bound := bound_of(query, field.encode_name):
         schema["maxItems" if schema.get("type") == "array" else "maximum"] = bound[0]
     parameter: Schema = {"name": field.encode_name, "in": "query", "required": field.required, "schema": schema}

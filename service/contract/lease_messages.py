@@ -57,10 +57,8 @@ class PutClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings of a pool. A missing member has the service's default. The body may be missing, too."""
 
-    lanes: (
-        Annotated[int, Meta(ge=1, le=LANES_MAX, description="Parts of each region; requests spread over them.")]
-        | UnsetType
-    ) = UNSET
+    lanes: Annotated[int, Meta(ge=1, le=LANES_MAX)] | UnsetType = UNSET
+    """Parts of each region; requests spread over them."""
 
 
 class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -106,11 +104,11 @@ class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     key: str
     lease_expires: Time
-    expires_in: Annotated[float, Meta(description="Seconds that were left when the store read the lease.")]
+    expires_in: float
+    """Seconds that were left when the store read the lease."""
     version: int
-    acquired: Annotated[
-        bool, Meta(description="True if this request took the resource; false if the key had it already.")
-    ]
+    acquired: bool
+    """True if this request took the resource; false if the key had it already."""
     region: str
 
 
@@ -118,16 +116,11 @@ class RegionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """How many resources a region of a pool has, and how many of them are leased or available."""
 
     total: int
-    leased: Annotated[
-        int, Meta(description="Resources with a running lease. Those whose lease is over count as available.")
-    ]
+    leased: int
+    """Resources with a running lease. Those whose lease is over count as available."""
     available: int
-    headroom: Annotated[
-        int | None,
-        Meta(
-            description="Forecast of the resources available `headroom_seconds` from now; null before it was measured."
-        ),
-    ]
+    headroom: int | None
+    """Forecast of the resources available `headroom_seconds` from now; null before it was measured."""
 
 
 class ClientAnswer(msgspec.Struct, frozen=True, kw_only=True):

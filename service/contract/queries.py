@@ -89,11 +89,11 @@ class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class BoardsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
     prefix: _Search = ""
-    contains: Annotated[
-        _Search, Meta(max_length=128, description="A part of the ids, in upper or lower case. Every id is compared.")
-    ] = ""
+    contains: Annotated[_Search, Meta(max_length=128)] = ""
+    """A part of the ids, in upper or lower case. Every id is compared."""
     order: Literal["id", "activity"] = "id"
-    families: Annotated[bool, Meta(description="Whether to list the leaderboards of families, too.")] = True
+    families: bool = True
+    """Whether to list the leaderboards of families, too."""
 
 
 class ProfilesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

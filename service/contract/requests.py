@@ -1,6 +1,7 @@
 """The types of the bodies that callers send, for the parser and the OpenAPI document.
 
-If a body has a field that its type does not have, the whole request is refused.
+If a body has a field that its type does not have, the whole request is refused. The OpenAPI document has the texts
+under the fields.
 """
 
 from datetime import datetime
@@ -87,6 +88,7 @@ Instant = Annotated[
 BoardId = Annotated[str, Meta(pattern=ANY_BOARD_PATTERN)]
 ColumnName = Annotated[str, Meta(pattern=COLUMN_PATTERN)]
 FacetName = Annotated[str, Meta(pattern=FACET_PATTERN)]
+GraceSeconds = Annotated[int, Meta(ge=0, le=GRACE_SECONDS_MAX)]
 StatsSent = Annotated[dict[str, Scalar], Meta(extra_json_schema={"propertyNames": {"pattern": COLUMN_PATTERN}})]
 
 
@@ -100,12 +102,8 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     name: ColumnName
     sorted: bool
     merge: Merge
-    best: (
-        Annotated[
-            Best, Meta(description="Which values rank first. Default: `low` if `merge` is `min`, otherwise `high`.")
-        ]
-        | UnsetType
-    ) = UNSET
+    best: Best | UnsetType = UNSET
+    """Which values rank first. Default: `low` if `merge` is `min`, otherwise `high`."""
     scale: Annotated[int, Meta(ge=0, le=SCALE_MAX)] = 0
     min: Decimal | UnsetType = UNSET
     max: Decimal | UnsetType = UNSET
@@ -128,54 +126,24 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     columns: Annotated[list[ColumnBody], Meta(min_length=1, max_length=COLUMNS_MAX)]
     ties: Ties = Ties.SHARED
     table: TableSharing = TableSharing.OWN
-    partition: (
-        Annotated[
-            int,
-            Meta(ge=0, description="The partition of the store in which it is created. Default: the service chooses."),
-        ]
-        | None
-    ) = None
-    segments: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=SEGMENTS_MAX,
-            description="The number of parts over which its owners are spread, so that it can grow past one machine.",
-        ),
-    ] = 1
+    partition: Annotated[int, Meta(ge=0)] | None = None
+    """The partition of the store in which it is created. Default: the service chooses."""
+    segments: Annotated[int, Meta(ge=1, le=SEGMENTS_MAX)] = 1
+    """The number of parts over which its owners are spread, so that it can grow past one machine."""
     predictor: PredictorBody = PredictorBody()
 
 
 class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The specification of a leaderboard. A closing time can be added later, and no time can be removed."""
 
-    opens_at: (
-        Annotated[
-            Instant, Meta(description="Posts before this time are rejected. It can be moved until it has passed.")
-        ]
-        | None
-    ) = None
-    closes_at: (
-        Annotated[
-            Instant,
-            Meta(
-                description="Posts at or after this time are rejected. It can be set or moved while posts still count."
-            ),
-        ]
-        | None
-    ) = None
-    grace_seconds: Annotated[
-        int, Meta(ge=0, le=GRACE_SECONDS_MAX, description="For how long after `closes_at` earlier posts still count.")
-    ] = 3600
-    keep_seconds: (
-        Annotated[
-            int,
-            Meta(
-                ge=0, le=KEEP_SECONDS_MAX, description="For how long it keeps its rows once closed; null means forever."
-            ),
-        ]
-        | None
-    ) = None
+    opens_at: Instant | None = None
+    """Posts before this time are rejected. It can be moved until it has passed."""
+    closes_at: Instant | None = None
+    """Posts at or after this time are rejected. It can be set or moved while posts still count."""
+    grace_seconds: GraceSeconds = 3600
+    """For how long after `closes_at` earlier posts still count."""
+    keep_seconds: Annotated[int, Meta(ge=0, le=KEEP_SECONDS_MAX)] | None = None
+    """For how long it keeps its rows once closed; null means forever."""
 
 
 class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -183,31 +151,21 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     table: TableSharing = TableSharing.SHARED
     periods: Annotated[list[PeriodKind], Meta(min_length=1, extra_json_schema=_UNIQUE)]
-    time_zone: Annotated[str, Meta(description="An IANA name: `Europe/Berlin`.")] = "UTC"
+    time_zone: str = "UTC"
+    """An IANA name: `Europe/Berlin`."""
     facets: Annotated[
         list[Annotated[list[FacetName], Meta(extra_json_schema={"maxItems": FACETS_TOGETHER_MAX, **_UNIQUE})]],
-        Meta(
-            min_length=1,
-            description="Lists of facets by which boards are split. The empty list makes the board for everybody.",
-            extra_json_schema=_UNIQUE,
-        ),
+        Meta(min_length=1, extra_json_schema=_UNIQUE),
     ] = msgspec.field(default_factory=lambda: [[]])
-    grace_seconds: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=GRACE_SECONDS_MAX,
-            description="For how long after its end late posts still reach a period. It can be shortened: then "
-            "periods close that are past their new end.",
-        ),
-    ] = 3600
+    """Lists of facets by which boards are split. The empty list makes the board for everybody."""
+    grace_seconds: GraceSeconds = 3600
+    """For how long after its end late posts still reach a period. It can be shortened: then periods close that are past
+    their new end."""
     keep: Annotated[
         dict[KeptName, Annotated[int, Meta(ge=1)]],
-        Meta(
-            description="How many closed periods of a kind keep their rows. A kind that is missing keeps all of them.",
-            extra_json_schema={"propertyNames": {"enum": list(get_args(KeptName))}},
-        ),
+        Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(KeptName))}}),
     ] = {}
+    """How many closed periods of a kind keep their rows. A kind that is missing keeps all of them."""
 
 
 class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
@@ -218,23 +176,12 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
 
     owner: OwnerName
     stats: StatsSent | UnsetType = UNSET
-    set: (
-        Annotated[StatsSent, Meta(description="Values that overwrite instead of merging; needs the role `ops`.")]
-        | UnsetType
-    ) = UNSET
+    set: StatsSent | UnsetType = UNSET
+    """Values that overwrite instead of merging; needs the role `ops`."""
     post_id: PostId | UnsetType | None = UNSET
-    at: (
-        Annotated[
-            Instant,
-            Meta(
-                description="When it happened, with a zone; kept to the microsecond. Default: the time of arrival. A "
-                "retry repeats the same time, or has none again. Another time under the same post_id is a "
-                "`post_id_conflict`.",
-            ),
-        ]
-        | UnsetType
-        | None
-    ) = UNSET
+    at: Instant | UnsetType | None = UNSET
+    """When it happened, with a zone; kept to the microsecond. Default: the time of arrival. A retry repeats the same
+    time, or has none again. Another time under the same post_id is a `post_id_conflict`."""
 
 
 class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
@@ -253,16 +200,8 @@ class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=Fal
     values.
     """
 
-    facets: (
-        Annotated[
-            dict[str, str],
-            Meta(
-                description="A value by facet. A list of facets is skipped if one of them has no value here.",
-                extra_json_schema=FACETS_SCHEMA,
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    facets: Annotated[dict[str, str], Meta(extra_json_schema=FACETS_SCHEMA)] | UnsetType = UNSET
+    """A value by facet. A list of facets is skipped if one of them has no value here."""
 
 
 LIST_BOUNDS = {"minItems": 1, "maxItems": "posts_per_request_max"}
