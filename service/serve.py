@@ -19,7 +19,7 @@ from aiohttp import web
 
 from config import Settings
 from service.contract.keys import OpenToOthersError, is_loopback
-from service.http.malformed import ProblemRunner, ProblemServer
+from service.http.malformed import ProblemServer
 from service.telemetry.logs import configure_logging, log_ignored_variables
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.terminal import show_urls
@@ -173,7 +173,7 @@ async def _open_port(
 ) -> AsyncIterator[list[str]]:
     """Run a server within the block, and provide its addresses. At the end, finish the open requests."""
     # At shutdown aiohttp closes idle connections immediately, and waits up to `shutdown_timeout` for open requests.
-    runner = ProblemRunner(server, shutdown_timeout=settings.shutdown_s)
+    runner = web.ServerRunner(server, shutdown_timeout=settings.shutdown_s)
     await runner.setup()
     gc.collect()
     gc.freeze()

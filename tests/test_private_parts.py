@@ -31,7 +31,6 @@ PARTS: dict[str, tuple[str, Parts]] = {
             (web.RequestHandler, "_messages", None),
             (web.RequestHandler, "_request_count", None),
             (web.RequestHandler, "_waiter", None),
-            (web.Server, "_kwargs", None),
         ],
     ),
     "service/http/fast_json.py": ("aiohttp", [(web.StreamResponse, "_prepare_headers", ["self"])]),

@@ -29,21 +29,18 @@ class AnonymousCallers:
     def __init__(self, settings: Settings, meter: Meter, *, monotonic: Callable[[], float]) -> None:
         self._settings, self._meter = settings, meter
         self._open: Counter[str] = Counter()  # open requests by address
-        self._by_address = self._total = None
-        if settings.anonymous_reads_per_s:
-            self._by_address = TokenBuckets(
-                rate_per_s=settings.anonymous_reads_per_s,
-                burst=settings.anonymous_reads_burst,
-                callers_max=ADDRESSES_MAX,
-                monotonic=monotonic,
-            )
-        if settings.anonymous_total_reads_per_s:
-            self._total = TokenBuckets(
-                rate_per_s=settings.anonymous_total_reads_per_s,
-                burst=settings.anonymous_total_reads_burst,
-                callers_max=1,
-                monotonic=monotonic,
-            )
+        self._by_address = TokenBuckets(
+            rate_per_s=settings.anonymous_reads_per_s,
+            burst=settings.anonymous_reads_burst,
+            callers_max=ADDRESSES_MAX,
+            monotonic=monotonic,
+        )
+        self._total = TokenBuckets(
+            rate_per_s=settings.anonymous_total_reads_per_s,
+            burst=settings.anonymous_total_reads_burst,
+            callers_max=1,
+            monotonic=monotonic,
+        )
 
     def begin_request(self, request: web.BaseRequest) -> str:
         """Count a request, and return its address for `end_request`.
@@ -55,11 +52,7 @@ class AnonymousCallers:
             self._meter.add("rankcurve_rate_limit", 1, "anonymous reads", "refused")
             detail = f"{self._open[address]} requests without an API key are open from this address"
             raise rate_limited(self._settings, 0, detail)
-        wait_s = 0.0
-        if self._by_address is not None:
-            wait_s = self._by_address.take_tokens(address, 1)
-        if wait_s == 0 and self._total is not None:
-            wait_s = self._total.take_tokens(_ALL, 1)
+        wait_s = self._by_address.take_tokens(address, 1) or self._total.take_tokens(_ALL, 1)
         self._meter.add("rankcurve_rate_limit", 1, "anonymous reads", "refused" if wait_s else "passed")
         if wait_s > 0:
             raise rate_limited(self._settings, wait_s, "the rate of reads without an API key is used up")

@@ -44,7 +44,7 @@ from .anonymous_callers import AnonymousCallers
 from .bodies import BodyReader
 from .compression import accepts_gzip, compress_answer
 from .cross_origin import CrossOrigin
-from .fast_json import FastJsonResponse, PlainResponse
+from .fast_json import FastJsonResponse, PlainResponse, fits_fast_answer
 from .foreign_pages import refuse_foreign_page
 from .key_limits import KeyLimits
 
@@ -170,7 +170,7 @@ class Endpoint:
                     self._keyring.check_valid(identity)  # the key may have been revoked while the body arrived
             call = self._call(request, parameters, body, media_type, identity, request_id)
             call.answer_headers = cors_headers
-            response = _response(await self._handler(self._context, call), request_id)
+            response = _response(await self._handler(self._context, call), request, request_id)
             if self._is_read and accepts_gzip(headers.get(hdrs.ACCEPT_ENCODING, "")):
                 await compress_answer(response)
             ended_s = call.answered_s or perf_counter()
@@ -289,22 +289,24 @@ def make_problem_response(problem: ProblemError, request_id: str) -> web.Respons
     return response
 
 
-def _response(answer: Answer, request_id: str) -> web.StreamResponse:
+def _response(answer: Answer, request: web.BaseRequest, request_id: str) -> web.StreamResponse:
     if isinstance(answer, web.StreamResponse):
         return answer
     if answer is None:
         return PlainResponse(status=204, headers={X_REQUEST_ID: request_id})
-    if isinstance(answer, Tagged):
-        return FastJsonResponse(answer.body, request_id, answer.etag)
     if not isinstance(answer, Reply):
-        return FastJsonResponse(answer if isinstance(answer, bytes) else _encode(answer), request_id)
+        if isinstance(answer, Tagged):
+            body, etag = answer.body, answer.etag
+        else:
+            body, etag = answer if isinstance(answer, bytes) else _encode(answer), ""
+        if fits_fast_answer(request, body):
+            return FastJsonResponse(body, request_id, etag)
+        answer = Reply(body, 304 if body is None else 200, {"ETag": etag} if etag else None)
     headers = {X_REQUEST_ID: request_id, **(answer.headers or {})}
-    body = answer.body
-    if body is not None:
+    if answer.body is not None:
         headers[hdrs.CONTENT_TYPE] = answer.media_type
-        if not isinstance(body, bytes):
-            body = _encode(body)
-    return PlainResponse(body=body, status=answer.status, headers=headers)
+    sent = _encode(answer.body) if isinstance(answer.body, msgspec.Struct) else answer.body
+    return PlainResponse(body=sent, status=answer.status, headers=headers)
 
 
 @lru_cache(maxsize=64)

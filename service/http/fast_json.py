@@ -2,7 +2,7 @@
 
 `FastJsonResponse` writes the most common answers in one piece: JSON on a connection that stays open, and a 304. It
 builds no header dictionary, because that would take a noticeable part of the time of a small request. In any other case
-(HEAD, HTTP/1.0, a connection that closes, a large body), aiohttp writes the answer through `PlainResponse`.
+(HEAD, HTTP/1.0, a connection that closes, a large body), the endpoint makes a `PlainResponse`, which aiohttp writes.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,6 @@ from functools import lru_cache
 from time import time
 
 from aiohttp import ClientConnectionResetError, HttpVersion11, hdrs, web
-from aiohttp.abc import AbstractStreamWriter
 
 BODY_BYTES_MAX = 64 * 1024  # a larger body needs aiohttp's flow control
 
@@ -36,6 +35,16 @@ class PlainStream(_WithoutServerHeader):
     """An answer that is written piece by piece, without a `Server` header."""
 
 
+def fits_fast_answer(request: web.BaseRequest, body: bytes | None) -> bool:
+    """Return whether a `FastJsonResponse` can answer a request with this body."""
+    return (
+        request.keep_alive
+        and request.version == HttpVersion11
+        and request.method != hdrs.METH_HEAD
+        and (body is None or len(body) <= BODY_BYTES_MAX)
+    )
+
+
 @lru_cache(maxsize=1)
 def _format_date(second: int) -> bytes:
     """Return the text of the Date header for a time in seconds since 1970."""
@@ -46,12 +55,10 @@ class FastJsonResponse(web.Response):
     """A 200 with a JSON body, or a 304 if the body is None; `request_id` is sent as X-Request-Id."""
 
     def __init__(self, body: bytes | None, request_id: str, etag: str = "") -> None:
-        # The constructor of the base class is not called, because it would make the header dictionary. If `prepare`
-        # needs a dictionary, it makes a `PlainResponse`.
+        # The constructor of the base class is not called, because it would make the header dictionary.
         self._json = body
         self._request_id, self._etag = request_id, etag
         self._more: dict[str, str] | None = None
-        self._full: web.Response | None = None
 
     @property
     def status(self) -> int:
@@ -72,24 +79,10 @@ class FastJsonResponse(web.Response):
             more[name] = f"{more[name]}, {value}" if name in more else value
 
     @property
-    def keep_alive(self) -> bool | None:
-        return True if self._full is None else self._full.keep_alive
+    def keep_alive(self) -> bool:
+        return True
 
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        body = self._json or b""
-        if (
-            not request.keep_alive
-            or request.version != HttpVersion11
-            or request.method == hdrs.METH_HEAD
-            or len(body) > BODY_BYTES_MAX
-        ):
-            headers = {"X-Request-Id": self._request_id}
-            if self._json is not None:
-                headers[hdrs.CONTENT_TYPE] = "application/json"
-            if self._etag:
-                headers[hdrs.ETAG] = self._etag
-            self._full = PlainResponse(body=self._json, status=self.status, headers={**headers, **(self._more or {})})
-            return await self._full.prepare(request)
+    async def prepare(self, request: web.BaseRequest) -> None:
         transport = request.transport
         if transport is None or transport.is_closing():
             raise ClientConnectionResetError("Cannot write to closing transport")
@@ -102,14 +95,11 @@ class FastJsonResponse(web.Response):
         else:
             transport.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n%b"
-                % (ids, len(body), body)
+                % (ids, len(self._json), self._json)
             )
         # A caller that reads no answers has to wait. Otherwise `write` would buffer the answers without a bound.
         if transport.get_write_buffer_size() > BODY_BYTES_MAX:
             await request.writer.drain()
-        return None
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """End the answer. Do nothing if `prepare` has already written the whole answer."""
-        if self._full is not None:
-            await self._full.write_eof(data)
+        """Do nothing: `prepare` has written the whole answer."""

@@ -18,8 +18,8 @@ from storage.meter import Meter
 class TokenBuckets:
     """One bucket of tokens for each caller, refilled with `rate_per_s` tokens per second up to `burst`.
 
-    A new caller has a full bucket. If there are more than `callers_max` buckets, the one that was unused for
-    the longest time is dropped.
+    A rate of 0 is no limit. A new caller has a full bucket. If there are more than `callers_max` buckets, the one that
+    was unused for the longest time is dropped.
     """
 
     def __init__(self, *, rate_per_s: float, burst: int, callers_max: int, monotonic: Callable[[], float]) -> None:
@@ -33,6 +33,8 @@ class TokenBuckets:
 
     def take_tokens(self, caller: str, tokens: int) -> float:
         """Take the tokens and return 0. If there are too few, take none and return the seconds to wait."""
+        if not self._rate_per_s:
+            return 0.0
         now_s = self._monotonic()
         level, at_s = self._levels.pop(caller, (self._burst, now_s))
         level = min(self._burst, level + (now_s - at_s) * self._rate_per_s)

@@ -40,22 +40,16 @@ class ProblemServer(web.Server):
         head_wait_s_max: float,
         **options: Any,
     ) -> None:
-        super().__init__(serve, **options)
+        super().__init__(serve)
         self.refuse, self.stop, self.head_wait_s_max = refuse, stop, head_wait_s_max
+        self._options = options
 
     def __call__(self) -> web.RequestHandler:
-        return _ProblemHandler(self, loop=asyncio.get_running_loop(), **self._kwargs)
+        return _ProblemHandler(self, loop=asyncio.get_running_loop(), **self._options)
 
-
-class ProblemRunner(web.ServerRunner):
-    """Runs a `ProblemServer`."""
-
-    def __init__(self, server: ProblemServer, *, shutdown_timeout: float = 60) -> None:
-        super().__init__(server, shutdown_timeout=shutdown_timeout)
-        self._stop = server.stop
-
-    async def shutdown(self) -> None:
-        self._stop()
+    def pre_shutdown(self) -> None:
+        super().pre_shutdown()
+        self.stop()
 
 
 class _ProblemHandler(web.RequestHandler):

@@ -31,7 +31,6 @@ from service.api import ROUTES
 from service.app import make_server
 from service.context import Context
 from service.contract.post_bodies import NDJSON_TYPE
-from service.http.malformed import ProblemRunner
 from service.telemetry.metrics.process import Metrics
 from service.wiring import now_us, open_context
 from tests.servers import READY_S
@@ -204,7 +203,7 @@ class Service(Caller):
             open_context(settings, self.make_metrics(), clock=self.clock)
         )
         # `serve` does not cancel handlers, but the test server of aiohttp does. So this runner is used.
-        runner = ProblemRunner(make_server(ROUTES, self.context))
+        runner = web.ServerRunner(make_server(ROUTES, self.context))
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -10,7 +10,6 @@ from aiohttp import ClientSession, web
 from yarl import URL
 
 from service.app import make_server
-from service.http.malformed import ProblemRunner
 from tests.service.toy import ROUTES, ToyContext
 
 B = "/v1/leaderboards/b"
@@ -46,7 +45,7 @@ class Caller:
 async def call() -> AsyncIterator[Caller]:
     context = ToyContext()
     # The same runner as in `serve`; the test server of aiohttp would cancel handlers.
-    runner = ProblemRunner(make_server(ROUTES, context))
+    runner = web.ServerRunner(make_server(ROUTES, context))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     async with ClientSession() as session:

@@ -21,7 +21,6 @@ from jobs.request_origin import REQUEST_ID
 from service.app import make_server
 from service.contract.keys import KeyRing, NewApiKey, make_api_key
 from service.contract.routes import Call, Route
-from service.http.malformed import ProblemRunner
 from service.telemetry.logs import LineWriter, RequestLog, configure_logging
 from storage.coalesce import Coalescer
 from tests.service.contract.test_keys import row
@@ -49,7 +48,7 @@ class Toy:
     @asynccontextmanager
     async def serve(self, routes: list[Route] = ROUTES, *, shutdown_s: float = 60) -> AsyncIterator[Toy]:
         """Run the service inside the `with` block. After the block, every log line is written."""
-        runner = ProblemRunner(make_server(routes, self.context), shutdown_timeout=shutdown_s)
+        runner = web.ServerRunner(make_server(routes, self.context), shutdown_timeout=shutdown_s)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         self.port = runner.addresses[0][1]
