@@ -281,8 +281,13 @@ def find_status(route: Route, code: str) -> int:
 
 def list_codes(route: Route) -> list[str]:
     """Return the problem codes that a route declares, and those that its role, path, query and body imply."""
-    codes = list(route.problems)
     parameters = _PARAMETER.findall(route.path)
+    codes = [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]
+    codes += route.problems
+    if route.query is not None:
+        names = [field.encode_name for field in msgspec.structs.fields(route.query)]
+        codes += ["bad_cursor"] if "cursor" in names else []
+        codes += [bound[1] for name in names if (bound := bound_of(route.query, name))]
     if parameters or route.query is not None or route.body is not None:
         codes.append("bad_request")
     if route.query is not None or route.body is not None:
@@ -291,7 +296,6 @@ def list_codes(route: Route) -> list[str]:
         codes += ["bad_request", "bad_json", "body_too_large", "body_timeout", "too_many_bodies"]
     if route.body is not None:
         codes += ["bad_json", "body_too_large", "body_timeout", "too_many_bodies", "unsupported_media_type"]
-    codes += [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]
     if route.role is not None:
         codes += ["unauthorized", "store_busy", "store_damaged"]
     if route.role in (Role.WRITER, Role.OPS) and route.method != "GET":

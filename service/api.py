@@ -55,13 +55,12 @@ _QUEUED = (
     " within seconds, exactly once, and an owner's posts in their order. If one post of a queued request can't be"
     " taken, the whole request is refused. A retry of an applied post is not refused, even if its period is closed."
 )
-_COLUMN_CODES = ("unknown_board", "unknown_column")
 
 _READS = [
     Route("GET", _OWNER + "/positions", positions.unless_hidden(positions.get_positions), Role.READER, "positions",
         operation="getOwnerPositions",
         summary="An owner's positions", tag="Owners", has_own_metrics=True, query=queries.PositionsQuery,
-        response=OwnerPositions, problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
+        response=OwnerPositions, problems=("unknown_column", "unknown_owner", "not_ranked"),
         description="Without `columns`, the answer has every ranked column. `rank=auto` counts near the top and where"
         " there is no curve. `next=true` adds to each position the next better place and the points that are missing"
         " to take it. `compare=previous` adds the leaderboard of the period before: the owner's position there, the"
@@ -72,26 +71,26 @@ _READS = [
         operation="getRowsAroundOwner",
         summary="The rows around an owner", tag="Owners", has_own_metrics=True, query=queries.AroundOwnerQuery,
         response=Page, statuses=(200, 304), response_headers=("ETag",),
-        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
+        problems=("unknown_column", "unknown_owner", "not_ranked", "archived"),
         description="The ranks agree with each other: all follow from the owner's rank by counting along the rows. An"
         " archived leaderboard has the rows of its archive; a `next` past them is answered with 410."),
     Route("GET", _OWNER, owners.get_entry, Role.READER, "entry",
         operation="getEntry", summary="An owner's entry", tag="Owners",
         has_own_metrics=True, query=queries.ProfilesQuery, response=EntryAnswer,
         statuses=(200, 304), response_headers=("ETag",),
-        problems=("unknown_board", "unknown_owner"), description="The entry of a hidden owner says that it is hidden."
+        problems=("unknown_owner",), description="The entry of a hidden owner says that it is hidden."
         " It has no `ETag`, because it changes without the leaderboard."),
     Route("GET", _RANKING, rankings.get_page, Role.READER, "page",
         operation="getRankingPage", summary="A page of a ranking", tag="Rankings",
         has_own_metrics=True, query=queries.PageQuery, response=Page, statuses=(200, 304), response_headers=("ETag",),
-        problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries", "archived"),
+        problems=("bad_rank", "archived"),
         description="An archived leaderboard has the top that its archive holds; what follows is answered with 410."
         " `order=owner` lists all of its owners, in the order of their names, with the ranks of the record."
         " A page without profiles has an `ETag`, and `If-None-Match` is answered without reading rows."),
     Route("GET", _RANKING + "/positions", rankings.get_value_positions, Role.READER, "value_positions",
         operation="getValuePositions",
         summary="Positions of values", tag="Rankings", query=queries.ValuePositionsQuery, response=Positions,
-        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values", "too_many_boards"),
+        problems=("bad_value", "value_out_of_range"),
         description="A value that nobody has gets the rank of a new arrival with it. `with` names more leaderboards"
         " whose entries are counted too, such as the shards of one game. The bracket allows for posts meanwhile. To"
         " name leaderboards whose ids have commas, repeat the parameter with one leaderboard each time."),
@@ -99,33 +98,32 @@ _READS = [
         operation="getRowsAroundValue",
         summary="The rows around a value", tag="Rankings", query=queries.AroundValueQuery, response=Page,
         statuses=(200, 304), response_headers=("ETag",),
-        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries", "archived"),
+        problems=("bad_value", "value_out_of_range", "archived"),
         description="An archived leaderboard has the rows of its archive, as around an owner."),
     Route("GET", _RANKING + "/values", rankings.get_values, Role.READER, "values", operation="getValues",
         summary="Values for ranks and percentiles", tag="Rankings", query=queries.ValuesQuery, response=Values,
-        problems=(*_COLUMN_CODES, "bad_rank", "too_many_values"),
+        problems=("bad_rank",),
         description="Each value is the worst that still has the rank or a better one. Past the last rank it is the"
         " worst value of all."),
     Route("GET", _RANKING + "/curve", curves.get_curve, Role.READER, "curve", operation="getCurve",
         summary="The curve that ranks are read off", tag="Rankings", response=CurveAnswer, statuses=(200, 304),
-        problems=(*_COLUMN_CODES, "no_curve"), response_headers=("ETag",),
+        problems=("no_curve",), response_headers=("ETag",),
         description="The answer is enough to rank offline with the same results as the service. docs/curve.md"
         " is an example."),
     Route("GET", _RANKING + "/buckets", rankings.get_buckets, Role.READER, "buckets", operation="getBuckets",
         summary="The distribution of values", tag="Rankings", query=queries.BucketsQuery, response=Buckets,
         statuses=(200, 304), response_headers=("ETag",),
-        problems=(*_COLUMN_CODES, "too_many_buckets"),
         description="The buckets are of equal width. Each includes its `from` and not its `to`; the last includes"
         " both. With `rank=estimate` they are read off the curve, if there is one, and nothing is counted."),
     Route("POST", _BOARD + "/entries/lookup", owners.look_up_entries, Role.READER, "lookup", operation="lookUpEntries",
         summary="Entries of many owners", tag="Owners", query=queries.ProfilesQuery, body=requests.Lookup,
-        response=LookupAnswer, problems=(*_COLUMN_CODES, "too_many_owners"),
+        response=LookupAnswer, problems=("unknown_column", "too_many_owners"),
         description="With a column, each entry has its position on the leaderboard and its place among the owners"
         " asked for."),
     Route("POST", "/v1/owners/{owner}/positions", positions.get_positions_on_boards, Role.READER, "many_boards",
         operation="getOwnerPositionsOnBoards",
         summary="One owner on many leaderboards", tag="Owners", body=requests.ManyBoards, response=BoardPositions,
-        problems=(*_COLUMN_CODES, "too_many_boards")),
+        problems=("unknown_board", "unknown_column", "too_many_boards")),
 ]  # fmt: skip
 
 _POSTS = [
@@ -161,13 +159,13 @@ _FAMILIES = [
     Route("GET", _FAMILY + "/facets", families.get_facet_values, Role.READER, "family_facets",
         operation="listFamilyFacets",
         summary="The values of a facet", tag="Families", query=queries.FacetsQuery, response=FacetList,
-        problems=("unknown_board", "bad_cursor", "too_many_entries"),
+        problems=("unknown_board",),
         description="Further parameters that are facets limit the answer to values within them. A page may have fewer"
         " values than `limit`, even if more follow."),
     Route("GET", _FAMILY + "/owners/{owner}/history", families.get_history, Role.READER, "family_history",
         operation="getOwnerHistory",
         summary="An owner's final positions by period", tag="Families", query=queries.HistoryQuery,
-        response=HistoryAnswer, problems=("unknown_board", "unknown_column", "bad_cursor", "too_many_entries"),
+        response=HistoryAnswer, problems=("unknown_board", "unknown_column"),
         description="The closed periods of one kind, newest first. Further parameters are facet values. Every period"
         " since the family was made is listed; `position` is null where the owner had no value in the column."),
     Route("PUT", _FAMILY, families.put_family_spec, Role.OPS, "put_family", operation="putFamily",
@@ -181,7 +179,7 @@ _FAMILIES = [
         tag="Families", response=FamilyAnswer),
     Route("GET", "/v1/families", families.get_families, Role.READER, "families",
         operation="listFamilies", summary="Families by id",
-        tag="Families", query=queries.ListQuery, response=FamilyList, problems=("bad_cursor", "too_many_entries")),
+        tag="Families", query=queries.ListQuery, response=FamilyList),
     Route("DELETE", _FAMILY, families.remove_family, Role.OPS, "delete_family", operation="deleteFamily",
         summary="Delete a family with all its leaderboards", tag="Families", statuses=(204,)),
 ]  # fmt: skip
@@ -189,7 +187,7 @@ _FAMILIES = [
 _OTHERS = [
     Route("GET", _BOARD + "/posts/{post_id}", posts.get_post_state, Role.WRITER, "post_state", operation="getPostState",
         summary="What became of a post", tag="Posting", query=queries.PostStateQuery, response=(PostState, PostStates),
-        problems=("unknown_board", "unknown_post"),
+        problems=("unknown_post",),
         description="Only a post with an id can be looked up, as long as the id is remembered. An id belongs to an"
         " owner: with `owner`, the answer is about that owner's post. Without it, the answer lists the posts of all"
         f" owners with the id, at most {POSTS_LISTED_MAX}. `pending` means that a post waits in the queue."),
@@ -198,7 +196,7 @@ _OTHERS = [
     Route("GET", "/v1/leaderboards", boards.get_boards, Role.READER, "boards",
         operation="listBoards", summary="Leaderboards by id, or by activity",
         tag="Leaderboards", query=queries.BoardsQuery, response=BoardList,
-        problems=("bad_cursor", "too_many_entries", "too_many_boards"),
+        problems=("too_many_boards",),
         description="With `order=activity`, those that were changed last come first. Archived ones are left out. This"
         " order takes at most 5,000 leaderboards; `families=false` leaves out those of families."),
     Route("PUT", _BOARD, boards.put_board, Role.OPS, "put_board",
@@ -211,19 +209,18 @@ _OTHERS = [
         " `own_tables_max` leaderboards with tables of their own; more leaderboards may share tables"
         ' (`"table": "shared"`).'),
     Route("GET", _BOARD, boards.get_board, Role.READER, "board", operation="getBoard",
-        summary="A leaderboard's specification and the state of its curves", tag="Leaderboards", response=BoardAnswer,
-        problems=("unknown_board",)),
+        summary="A leaderboard's specification and the state of its curves", tag="Leaderboards", response=BoardAnswer),
     Route("DELETE", _BOARD, boards.remove_board, Role.OPS, "delete_board",
         operation="deleteBoard", summary="Delete a leaderboard",
-        tag="Leaderboards", statuses=(204,), problems=("unknown_board", "family_board")),
+        tag="Leaderboards", statuses=(204,), problems=("family_board",)),
     Route("POST", _BOARD + "/reset", boards.empty_board, Role.OPS, "reset", operation="resetBoard",
         summary="Empty a leaderboard and keep its specification", tag="Leaderboards", response=BoardAnswer,
-        problems=("unknown_board", "family_board", "period_closed"),
+        problems=("family_board", "period_closed"),
         description="The remembered post ids are forgotten too. A closed leaderboard can't be emptied: its rows are"
         " final."),
     Route("DELETE", _OWNER, owner_admin.erase_entry, Role.OPS, "erase_entry",
         operation="eraseEntry", summary="Erase an owner's entry",
-        tag="Owners", statuses=(204,), problems=("unknown_board", "unknown_owner")),
+        tag="Owners", statuses=(204,), problems=("unknown_owner",)),
     Route("DELETE", "/v1/owners/{owner}", owner_admin.erase_owner, Role.OPS, "erase_owner", operation="eraseOwner",
         summary="Erase an owner on every leaderboard", tag="Owners", response=OwnerEntries,
         description="This erases entries and profile, and the name, stats and post ids in the journal. A retry of an"
@@ -244,18 +241,18 @@ _OTHERS = [
         summary="Remove an owner's profile", tag="Owners", statuses=(204,), problems=("no_profile",)),
     Route("GET", "/v1/owners/{owner}/boards", owners.get_owner_boards, Role.READER, "owner_boards",
         operation="listOwnerBoards", summary="The leaderboards on which an owner has an entry", tag="Owners",
-        query=queries.ListQuery, response=OwnerBoards, problems=("bad_cursor", "too_many_entries"),
+        query=queries.ListQuery, response=OwnerBoards,
         description="Archived leaderboards and hidden entries are left out. A request looks at 100 leaderboards, so a"
         " page may have few or none of the owner's and still a `next`."),
     Route("GET", "/v1/owners/{owner}/posts", journal.get_owner_posts, Role.READER, "owner_posts",
         operation="listOwnerPosts",
         summary="An owner's posts, the newest first", tag="Journal", query=queries.OwnerPostsQuery, response=OwnerPosts,
-        needs_key=True, problems=("too_many_entries", "bad_cursor"),
+        needs_key=True, problems=("bad_cursor",),
         description="The list reaches as far back as the journal is kept."),
     Route("GET", _BOARD + "/stream", stream.get_stream, Role.READER, "stream", operation="followRanking",
         summary="The top of a ranking, or an owner's position, as it changes", tag="Journal", query=queries.StreamQuery,
         response=StreamEvent, media_type=stream.SSE_TYPE, request_headers=(stream.LAST_EVENT_ID,),
-        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
+        problems=("unknown_column", "unknown_owner", "not_ranked"),
         description="The answer is server-sent events. `top` (without `owner`) and `position` each hold the whole"
         " state, so events in between may be left out. `id` is a place in the journal. With"
         " `Last-Event-ID`, the stream sends at once what the client has missed, and nothing that it has seen. If that"
@@ -264,18 +261,18 @@ _OTHERS = [
         " its leaderboard is deleted or emptied, and when the first post reaches a leaderboard of a family."),
     Route("GET", "/v1/journal", journal.read_journal, Role.WRITER, "journal", operation="readJournal",
         summary="The durable log of accepted posts", tag="Journal", query=queries.JournalQuery, response=JournalLine,
-        media_type=NDJSON_TYPE, problems=("too_many_entries", "bad_cursor", "journal_pruned"),
+        media_type=NDJSON_TYPE, problems=("bad_cursor", "journal_pruned"),
         description="Lines come by sequence number. Numbers grow and may have gaps. Once a number was shown, no"
         " smaller one appears later. `after` is the last `seq` seen. An answer without a line means that nothing"
         " newer is there yet. If the store has several partitions, `seq` is an opaque cursor that covers all of them."
         " The lines of a leaderboard come in their order; those of several leaderboards by the time of logging."),
     Route("POST", _RANKING + "/refresh", curves.refresh_curve, Role.OPS, "refresh",
         operation="refreshCurve", summary="Refresh a curve now",
-        tag="Rankings", response=RefreshAnswer, problems=(*_COLUMN_CODES, "no_job_process", "timeout", "archived"),
+        tag="Rankings", response=RefreshAnswer, problems=("no_job_process", "timeout", "archived"),
         description="A job process does the work. The answer comes when the new curve is in use."),
     Route("POST", _RANKING + "/audit", curves.audit_curve, Role.OPS, "audit", operation="auditCurve",
         summary="Count random owners and compare the counts with the curve", tag="Rankings", query=queries.AuditQuery,
-        response=AuditAnswer, problems=(*_COLUMN_CODES, "no_curve", "too_many_owners", "archived"),
+        response=AuditAnswer, problems=("no_curve", "archived"),
         description="Ranks are compared as of the curve's time: later posts are subtracted from the counts."),
 ]  # fmt: skip
 

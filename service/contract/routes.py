@@ -79,7 +79,7 @@ class Route:
     ndjson: bool = False  # the route accepts a body in NDJSON, too
     response: Types = None  # None: no JSON body
     statuses: tuple[int, ...] = (200,)  # the statuses of successful answers
-    problems: tuple[str, ...] = ()  # codes that `openapi.list_codes` can't infer from the other fields
+    problems: tuple[str, ...] = ()  # codes that `list_codes` of `docs/openapi_document.py` can't infer
     media_type: str = JSON_TYPE  # the media type of the answer
     response_headers: tuple[str, ...] = ()  # the headers of the answer besides X-Request-Id
     needs_key: bool = False  # callers without an API key are refused, even if they may read

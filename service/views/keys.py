@@ -107,7 +107,7 @@ KEYS = [
         " key needs the role ops, and from then on every caller needs a key."),
     Route("GET", "/v1/keys", get_keys, Role.OPS, "keys",
         operation="listKeys", summary="API keys by time of creation, revoked ones included",
-        tag=_TAG, query=ListQuery, response=KeyList, problems=("bad_cursor", "too_many_entries")),
+        tag=_TAG, query=ListQuery, response=KeyList),
     Route("DELETE", "/v1/keys/{id}", revoke_key, Role.OPS, "revoke_key",
         operation="revokeKey", summary="Revoke an API key", tag=_TAG,
         statuses=(204,), problems=("unknown_key", "ops_key_needed"),

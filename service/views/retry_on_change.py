@@ -16,6 +16,7 @@ import msgspec
 
 from service.context import Context
 from service.contract.queries import ValuePositionsQuery
+from service.contract.requests import ManyBoards
 from service.contract.routes import Answer, Call, Route
 from storage.boards.catalog import Catalog
 from storage.boards.family_ids import has_alias
@@ -29,7 +30,7 @@ _RENEWALS_MAX = 3  # the most rereads of the boards; if a board still changes af
 
 def retry_on_change(route: Route) -> Route:
     """Return a route whose handler gets no aliases, and runs again if a board has changed or is unknown."""
-    if "unknown_board" not in route.problems:
+    if ("{board}" not in route.path or route.method == "PUT") and route.body is not ManyBoards:
         return route
     handler = route.handler
     names_one_board = "{board}" in route.path and route.query is not ValuePositionsQuery

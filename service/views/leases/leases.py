@@ -105,7 +105,7 @@ LEASES = [
         statuses=(204,), problems=("unknown_pool", "unknown_lease", "queue_full", "timeout")),
     Route("GET", "/v1/leases/journal", get_lease_journal, Role.WRITER, "lease_journal", operation="readLeaseJournal",
         summary="The journal of leases: what happened to resources", tag=TAG, query=LeaseJournalQuery,
-        response=LeaseEventLine, media_type=NDJSON_TYPE, problems=("too_many_entries",),
+        response=LeaseEventLine, media_type=NDJSON_TYPE,
         description="The answer is NDJSON in the order of `seq`. Numbers grow and may have gaps; once a number was"
         " shown, no smaller one appears later. `kind` is added, removed, acquired, extended, released, liberated or"
         " moved. Where keys lease in several stores, it is also duplicate, or, for a lease in another store, wanted"
