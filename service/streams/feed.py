@@ -26,7 +26,9 @@ from storage.errors import (
     UnknownBoardError,
     UnknownOwnerError,
 )
-from storage.log.journal import JournalRow, Numbers, journal
+from storage.log import partition_journal
+from storage.log.journal import Numbers
+from storage.log.partition_journal import JournalRow
 from storage.meter import Meter
 from storage.records import Board
 from storage.store import Program, Store, in_partition
@@ -196,8 +198,8 @@ class Feed:
         last_numbers: Numbers = ()
         begins_after: Numbers = ()
         for partition in self.partitions:
-            last_numbers += ((yield from in_partition(partition, journal.find_last_number())),)
-            begins_after += ((yield from in_partition(partition, journal.find_begin())),)
+            last_numbers += ((yield from in_partition(partition, partition_journal.find_last_number())),)
+            begins_after += ((yield from in_partition(partition, partition_journal.find_begin())),)
         snapshot = FeedSnapshot(starts, last_numbers)
         poll = _PollResult(snapshot, last_numbers, begins_after)
         seen = last_numbers if self._seen is None else self._seen
@@ -228,7 +230,7 @@ class Feed:
                 keys[part.partition].add(part.key)
         found = []
         for partition, number in zip(self.partitions, after, strict=True):
-            reading = journal.read_changes(number, limit=limit, boards=sorted(keys[partition]))
+            reading = partition_journal.read_changes(number, limit=limit, boards=sorted(keys[partition]))
             found.append((yield from in_partition(partition, reading)))
         return found
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from storage.log.cells import RankedCells
-from storage.log.journal import JournalRow
 from storage.log.log_record import NO_CHANGE
+from storage.log.partition_journal import JournalRow
 from storage.records import Board
 
 # Maps `high` to a text that is worse than every cell. The text stands for an entry without a cell.

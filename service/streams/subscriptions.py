@@ -20,7 +20,8 @@ from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rankings import Ranking
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.log.change_log import change_log
-from storage.log.journal import JournalRow, Numbers, position_of
+from storage.log.journal import Numbers
+from storage.log.partition_journal import JournalRow, position_of
 from storage.records import Board, Entry
 from storage.store import Program, in_partition
 

@@ -53,9 +53,9 @@ from storage.errors import (
 )
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.log import journal
 from storage.log.bundles import NAMELESS, owners_of
 from storage.log.change_log import AFTER_MARK, POSITION, change_log
-from storage.log.journal import journal
 from storage.log.log_record import ChangeKind
 from storage.records import Board, segment_of
 from storage.schema.creation import count_partitions

@@ -17,10 +17,12 @@ from querybuilder import Lock
 from storage.boards.boards import find_board, find_keys_ever, remove_rows
 from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_states
 from storage.errors import ArchivedError, JournalIncompleteError, NothingReplayedError
+from storage.log import journal, partition_journal
 from storage.log.cells import Cell
 from storage.log.change_log import change_log
-from storage.log.journal import JournalRow, Numbers, RowReader, journal
+from storage.log.journal import Numbers
 from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
+from storage.log.partition_journal import JournalRow, RowReader
 from storage.records import Board, Entry
 from storage.store import Program, in_partition
 
@@ -168,7 +170,7 @@ def find_deleted_boards(board_id: str, since: Numbers) -> Program[dict[int, Boar
     """Return by key the boards with this id that were deleted at these numbers of the journal or later."""
     found: dict[int, Board] = {}
     for partition, number in enumerate(since):
-        found |= yield from in_partition(partition, journal.find_deleted_boards(board_id, since=number))
+        found |= yield from in_partition(partition, partition_journal.find_deleted_boards(board_id, since=number))
     return found
 
 

@@ -3,7 +3,7 @@
     post ── Merger ──> changed cells ── ChangeLog, in the transaction of the post ──> bundles in the log
                                                                                           │
          marks: live counts of curves, exact ranks <──────────────────────────────────────┤
-         journal: numbered changes for callers, streams and rebuilds <────────────────────┤
+         partition_journal, journal: numbered changes for callers, streams and rebuilds <─┤
          owner_index: Bloom filters, made later by a job, to find an owner's changes <────┘
 
 The most important rule: a transaction logs at its end, and holds the log's counter until it commits. So numbers are in

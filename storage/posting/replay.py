@@ -30,8 +30,10 @@ from storage.entries.rebuild import (
     store_owner_rows,
 )
 from storage.errors import JournalIncompleteError, NothingReplayedError, SpecConflictError, ValueOutOfRangeError
-from storage.log.journal import JournalRow, Numbers, journal, padded
+from storage.log import journal
+from storage.log.journal import Numbers, padded
 from storage.log.log_record import ChangeKind, ChangeRecord
+from storage.log.partition_journal import JournalRow
 from storage.records import Board, ColumnChange, PartOutcome, PostStatus, by_partition
 from storage.store import Program, in_partition
 

@@ -21,7 +21,7 @@ from querybuilder import asc, col, delete, desc, insert, param, select
 from storage import errors
 from storage.boards.boards import find_keys_ever
 from storage.errors import PostError, PostRejectedError, StorageError, UnknownPostError
-from storage.log.journal import journal
+from storage.log import partition_journal
 from storage.log.log_record import RecordedError
 from storage.posting.post_ids import PostIds, in_range, list_keys, range_of
 from storage.records import Board, PartOutcome, PostStatus
@@ -78,7 +78,7 @@ async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id
         found = {key: found[key] for key in sorted(found)[:_LISTED_AND_ONE]}
         times_us = {fate.settled_us for fate in found.values() if fate.settled_us is not None}
         keys = yield from _find_keys(board)
-        for owners in (yield from in_each_partition(lambda: journal.find_owners(post_id, keys, times_us))):
+        for owners in (yield from in_each_partition(lambda: partition_journal.find_owners(post_id, keys, times_us))):
             for owner in owners:
                 if (key := post_ids.hash_post_id(post_id, owner)) in found:
                     found[key] = found[key]._replace(owner=owner)

@@ -42,7 +42,7 @@ from storage.errors import (
 )
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLease, WorkLeases
-from storage.log.journal import journal
+from storage.log import journal
 from storage.log.log_record import ChangeKind
 from storage.records import Board, TableSharing, segment_of
 from storage.schema.tables import BOARDS, HIDDEN_ENTRIES

@@ -23,11 +23,12 @@ from storage.boards.totals import STATE, find_totals_of
 from storage.curves.sampling import sample_curve
 from storage.entries.entries import Entries, log_ranking_changes
 from storage.entries.hidden_owners import hidden_statements
+from storage.log import journal, partition_journal
 from storage.log.bundles import Bundle
 from storage.log.change_log import change_log
-from storage.log.journal import JournalRow, journal
 from storage.log.log_record import ChangeKind
 from storage.log.merging import Merger
+from storage.log.partition_journal import JournalRow
 from storage.meter import NO_METER, Meter
 from storage.periods import PeriodKind
 from storage.posting.post_ids import PostIds
@@ -211,7 +212,7 @@ class Deployment:
         return await (store or self.store).read(program)
 
     async def read_journal(self) -> list[JournalRow]:
-        return await self.read(journal.read_changes, 0, limit=10_000)
+        return await self.read(partition_journal.read_changes, 0, limit=10_000)
 
     async def prune_log(self, *, rows_max: int = 1_000, store: Store | None = None) -> int:
         """Delete the oldest bundles of the change log. The last one stays."""

@@ -34,8 +34,8 @@ from storage.boards.closed_boards import is_closed
 from storage.boards.families import find_families_by_key
 from storage.boards.totals import ALL_ENTRIES, find_totals_of
 from storage.errors import FamilyBoardError, SpecInvalidError, UnknownBoardError
+from storage.log import journal
 from storage.log.change_log import change_log
-from storage.log.journal import journal
 from storage.log.log_record import ChangeKind
 from storage.records import (
     INT64_MAX,

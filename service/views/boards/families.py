@@ -31,7 +31,7 @@ from storage.boards.families import count_boards, delete_family, list_boards_on_
 from storage.boards.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
 from storage.boards.totals import ALL_ENTRIES, find_totals_of
 from storage.errors import SpecInvalidError
-from storage.log.journal import journal
+from storage.log import journal
 from storage.periods import Calendar, Period, PeriodKind, calendar_of, find_zone, parse_period
 from storage.records import Board, Family, FamilySpec, by_partition
 from storage.store import Program, in_partition

@@ -20,9 +20,11 @@ from service.contract.routes import Call, Reply
 from service.contract.values import format_us, to_wire_number
 from service.streams.journal_lane import encode_in_turns
 from storage.errors import BadCursorError
-from storage.log.journal import JournalPage, JournalRow, Numbers, RowReader, board_key_of, is_told, journal, padded
+from storage.log import journal
+from storage.log.journal import JournalPage, Numbers, is_told, padded
 from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
 from storage.log.merging import Merger
+from storage.log.partition_journal import JournalRow, RowReader, board_key_of
 from storage.queue.outcomes import decode_error
 from storage.records import Board, ColumnChange, PostStatus
 from storage.schema.creation import count_partitions

@@ -6,7 +6,7 @@ import pytest
 
 from service.streams.rank_moves import MoveReader
 from storage.log.cells import RankedCells
-from storage.log.journal import JournalRow
+from storage.log.partition_journal import JournalRow
 from storage.records import Best, Board
 from tests.storage.deployment import ranked, spec
 

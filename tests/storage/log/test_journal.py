@@ -4,10 +4,11 @@ import pytest
 
 from storage.entries.erasure import erasure_statements
 from storage.log import owner_index as journal_blocks
+from storage.log import partition_journal
 from storage.log.change_log import change_log
-from storage.log.journal import JournalRow, journal
 from storage.log.log_record import ChangeKind, ChangeRecord
 from storage.log.owner_index import owner_blocks
+from storage.log.partition_journal import JournalRow
 from storage.records import Board
 from storage.store import Store
 from tests.storage.deployment import Deployment, counter, part, ranked
@@ -16,7 +17,7 @@ XP = ranked("xp", min_scaled=0, max_scaled=999)
 
 
 async def read_page(store: Store, after: int = 0, limit: int = 1_000) -> list[JournalRow]:
-    return await store.read(lambda: journal.read_changes(after, limit=limit))
+    return await store.read(lambda: partition_journal.read_changes(after, limit=limit))
 
 
 def records_of(rows: list[JournalRow]) -> list[ChangeRecord]:
@@ -38,7 +39,7 @@ async def read_of_owner(
     deployment: Deployment, owner: str, *, limit: int, before: int = 2**63 - 1, blocks_max: int = 100
 ) -> tuple[list[int], int | None]:
     rows, more = await deployment.store.read(
-        lambda: journal.read_changes_of_owner(owner, before=before, limit=limit, blocks_max=blocks_max)
+        lambda: partition_journal.read_changes_of_owner(owner, before=before, limit=limit, blocks_max=blocks_max)
     )
     assert {row.owner for row in rows} <= {owner}
     return [row.number for row in rows], more
@@ -81,7 +82,7 @@ def test_a_filter_holds_all_of_its_owners_and_few_others() -> None:
 async def test_a_page_from_the_last_number_holds_only_later_changes(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
-    published = await deployment.store.read(journal.find_last_number)
+    published = await deployment.store.read(partition_journal.find_last_number)
     [row] = await read_page(deployment.store)
     assert row.number <= published
     await deployment.apply(deployment.post("bob", part(board, {"xp": 5})))

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from storage.log import owner_index
-from storage.log.journal import JournalPage, JournalRow, Numbers, board_key_of, journal
+from storage.log import journal, owner_index, partition_journal
+from storage.log.journal import JournalPage, Numbers
 from storage.log.owner_index import owner_blocks
+from storage.log.partition_journal import JournalRow, board_key_of
 from storage.posting.replay import replay_board
 from storage.records import Board
 from storage.schema.creation import count_partitions
@@ -44,7 +45,7 @@ async def read_pages(store: Store, after: Numbers, limits: Sequence[int]) -> See
 
 
 async def read_partition(store: Store, partition: int) -> list[JournalRow]:
-    return await store.at(partition).read(lambda: journal.read_changes(0, limit=10_000))
+    return await store.at(partition).read(lambda: partition_journal.read_changes(0, limit=10_000))
 
 
 async def post_randomly(deployment: Deployment, boards: Sequence[Board], groups: int, seed: int = 1) -> None:

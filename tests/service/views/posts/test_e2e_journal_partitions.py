@@ -17,8 +17,8 @@ from storage.boards.row_tables import create_row_table, layout_of
 from storage.boards.totals import store_states
 from storage.engines.postgres import PostgresStore
 from storage.errors import StoreExistsError
+from storage.log import journal, partition_journal
 from storage.log.change_log import change_log
-from storage.log.journal import journal
 from storage.log.log_record import ChangeKind
 from storage.records import Board
 from storage.schema.tables import BOARDS as CATALOG
@@ -88,7 +88,7 @@ async def test_the_journal_of_all_partitions_is_read_page_by_page_with_a_cursor(
 
 async def test_a_reader_from_the_time_of_one_partition_goes_on_with_its_number(apart: Service) -> None:
     await post_to_all(apart, ada=1)
-    [first] = await apart.context.store.at(0).read(lambda: journal.read_changes(0, limit=9))
+    [first] = await apart.context.store.at(0).read(lambda: partition_journal.read_changes(0, limit=9))
     lines = await read_journal(apart, first.number)
     here = [board for board in BOARDS if (await find_board(apart, board)).partition == 0]
     assert [line["board"] for line in lines] == [board for board in BOARDS if board not in here]

@@ -1,0 +1,266 @@
+"""The change log of one partition as readers see it: numbered changes, in the order of the commits.
+
+The number of a change combines the position of its bundle with its place in the bundle. So numbers have gaps. Once a
+reader has read a number, no change with a smaller number appears in the partition later.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from querybuilder import TEXT, Select, any_of, asc, col, contains_text, desc, param, select
+from storage.boards.boards import SEGMENT_SIGN
+from storage.records import INT64_MAX, Board, BoardSpec
+from storage.schema.tables import CHANGE_LOG
+from storage.store import Program, Row
+
+from .bundles import NAMELESS, PLACES, owners_of, owners_text, pieces_of
+from .cells import Cell, RankedCells
+from .change_log import POSITION, PRUNED_BEFORE, change_log, count_rows_holding
+from .log_record import ChangeKind, ChangeRecord, decode_records
+from .owner_index import PositionRange, may_hold, owner_blocks
+
+_LAST_BUNDLES = 100  # how many of a deleted board's newest bundles are searched for its deletion
+_APART_US = 30_000_000  # neighbours in the log may have times that differ by this much, since clocks differ
+_OWNER_BUNDLES = 64  # bundles of an owner that are read at a time
+# A post sets the version of its row to the time of the post. Hiding and showing an owner keep the row's version, so the
+# version does not tell the time of such a change.
+_KEEPING_VERSION = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
+# Records of these kinds hold every cell, because `next` does not hold the ranked cells.
+_WHOLE = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
+
+
+class JournalRow(NamedTuple):
+    number: int
+    board_key: int
+    owner: str | None  # None: the owner was erased, or the change affects the whole board
+    at_us: int  # when the change was accepted
+    previous: str  # the ranked cells before the change, see `RankedCells`
+    next: str
+    record: ChangeRecord | None  # None: the owner was erased
+    logged_us: int  # when the transaction logged the change; also the time of a post that names no time
+
+
+class _Size(NamedTuple):
+    """The size and position of a bundle, known before the bundle is read."""
+
+    position: int
+    changes: int
+    logged_us: int
+    pruned_before: int
+
+
+class BundleSizes(NamedTuple):
+    """The sizes of the next bundles of a partition; `skipped` is how many changes of the first come before the page."""
+
+    rows: list[_Size]
+    skipped: int
+
+    def sized(self) -> Iterator[tuple[int, int]]:
+        """Yield the time at which each bundle was logged, and how many of its changes the page may show.
+
+        The clocks of writers differ, so a later bundle may have an earlier time. It gets the time of its predecessor.
+        """
+        counts = [row.changes - (0 if index else self.skipped) for index, row in enumerate(self.rows)]
+        return zip(accumulate((row.logged_us for row in self.rows), max), counts, strict=True)
+
+
+def read_changes(after: int, *, limit: int, boards: Sequence[int] | None = None) -> Program[list[JournalRow]]:
+    """Return changes with a number greater than `after`, in the order of their numbers.
+
+    `boards`: only changes of boards with these keys.
+    """
+    sizes = yield from read_sizes(after, limit=limit, boards=boards)
+    wanted = count_rows_holding([(changes,) for _, changes in sizes.sized()], limit)
+    rows = yield from read_bundles(after, limit=wanted, boards=boards)
+    changes = (each for row in rows for each in changes_of(row) if each.number > after)
+    return list(islice(changes, limit))
+
+
+def read_sizes(after: int, *, limit: int, boards: Sequence[int] | None) -> Program[BundleSizes]:
+    """Return the sizes of the first `limit` bundles with a number greater than `after`."""
+    sized = _SIZES if boards is None else _SIZES_OF_BOARDS
+    rows = [_Size(*row) for row in (yield sized.bind(**_bound(after, boards), limit=limit))]
+    position, place = divmod(after, PLACES)
+    return BundleSizes(rows, place + 1 if rows and rows[0].position == position else 0)
+
+
+def read_bundles(after: int, *, limit: int, boards: Sequence[int] | None) -> Program[list[Row]]:
+    if not limit:
+        return []
+    read = _BUNDLES if boards is None else _BUNDLES_OF_BOARDS
+    return (yield read.bind(**_bound(after, boards), limit=limit))
+
+
+def read_changes_of_owner(
+    owner: str, *, before: int, limit: int, blocks_max: int
+) -> Program[tuple[list[JournalRow], int | None]]:
+    """Return an owner's changes with numbers below `before`, newest first, and the next `before`.
+
+    The next `before` is None if there are no earlier changes.
+
+    One call searches at most `blocks_max` blocks of the journal. Therefore it may return fewer than `limit` changes
+    even if there are more.
+    """
+    covered = yield from owner_blocks.find_covered_position()
+    found = yield from _read_stretch(PositionRange(covered + 1, INT64_MAX), owner, before, limit)
+    at, looked_at = position_of(before - 1), 0
+    while len(found) < limit:
+        page = yield from owner_blocks.list_blocks_below(min(at + 1, INT64_MAX))
+        if not page:
+            return found, None
+        for block in page:
+            if looked_at == blocks_max:
+                return found, last_number_before(at + 1) + 1
+            looked_at += 1
+            at = block.positions.first - 1
+            if may_hold(block.filter, owner):
+                found += yield from _read_stretch(block.positions, owner, before, limit - len(found))
+                if len(found) == limit:
+                    break
+    return found, found[-1].number
+
+
+def _read_stretch(stretch: PositionRange, owner: str, before: int, limit: int) -> Program[list[JournalRow]]:
+    found: list[JournalRow] = []
+    while len(found) < limit:
+        rows = yield _OF_OWNER.bind(
+            first=stretch.first,
+            last=min(stretch.last, position_of(before - 1)),
+            owner=owners_text([owner]),
+            limit=min(limit, _OWNER_BUNDLES),
+        )
+        for row in rows:
+            theirs = [each for each in changes_of(row) if each.owner == owner and each.number < before]
+            found += theirs[::-1]
+        if len(rows) < min(limit, _OWNER_BUNDLES):
+            break
+        before = rows[-1][0] * PLACES
+    return found[:limit]
+
+
+def find_last_number() -> Program[int]:
+    """Return the number of the last change in this snapshot, or a greater number that no change has."""
+    return last_number_before((yield from change_log.take_mark()))
+
+
+def find_begin() -> Program[int]:
+    """Return the number after which the journal is complete; 0 if no change was removed from it."""
+    return max(0, last_number_before((yield from change_log.find_pruned_position())))
+
+
+def find_deletion(board_key: int) -> Program[dict[int, Board]]:
+    """Return the deleted board with this key, by its key, if its deletion is among its last bundles."""
+    rows = yield _LAST_OF_BOARD.bind(board_key=board_key, limit=_LAST_BUNDLES)
+    return _find_deletions((board_key, row[-1]) for row in rows)
+
+
+def find_deleted_boards(board_id: str, *, since: int) -> Program[dict[int, Board]]:
+    """Read all bundles from `since` on. Return the boards with this id that they delete, by key."""
+    named = f'"{board_id}'  # a segment's deletion has its number after the id
+    rows = yield _DELETED.bind(position=position_of(since), nobody=owners_text([""]), named=named)
+    return {key: board for key, board in _find_deletions(rows).items() if board.id == board_id}
+
+
+def find_owners(post_id: str, board_keys: Sequence[int], times_us: Iterable[int]) -> Program[set[str]]:
+    """Return whose posts with an id the log has at these times, as far as it still names the owners."""
+    owners: set[str] = set()
+    named, times = msgspec.json.encode(post_id).decode(), sorted(set(times_us))
+    bounds = yield from change_log.find_positions([at + off for at in times for off in (-_APART_US, _APART_US)])
+    for at_us, first, beyond in zip(times, bounds[::2], bounds[1::2], strict=True):
+        bound = {"boards": board_keys, "first": first, "beyond": beyond, "at_us": at_us, "named": named}
+        changes = (change for row in (yield _WITH_ID.bind(**bound)) for change in changes_of(row))
+        posts = (change for change in changes if change.record is not None and change.record.post_id == post_id)
+        owners |= {change.owner for change in posts if change.owner is not None}
+    return owners
+
+
+def _bound(after: int, boards: Sequence[int] | None) -> dict[str, object]:
+    position, place = divmod(after, PLACES)
+    bound: dict[str, object] = {"position": position, "next": place + 1}
+    return bound if boards is None else bound | {"boards": boards}
+
+
+def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Board]:
+    """Return, by key, the boards that these bundles delete. A bundle is a pair of its `board_key` and `posts`."""
+    deleted = {}
+    for key, posts in bundles:
+        for record in decode_records(posts):
+            if record is not None and record.kind is ChangeKind.DELETED:
+                board_id, _, segment = (record.board_id or "").partition(SEGMENT_SIGN)
+                spec = msgspec.convert(record.spec, BoardSpec)
+                deleted[key] = Board(key, board_id, spec, 0, 0, segment=int(segment or 0))
+    return deleted
+
+
+def changes_of(row: Row) -> Iterator[JournalRow]:
+    """Yield the changes of a bundle, in the order in which they happened."""
+    position, board_key, at_us, owners, pieces, posts = row
+    changes = zip(owners_of(owners), pieces_of(pieces), decode_records(posts), strict=True)
+    for index, (owner, piece, record) in enumerate(changes):
+        named = None if owner.startswith(NAMELESS) else owner or None
+        half, changed_us = len(piece) >> 1, at_us
+        if record is not None and record.version is not None and record.kind not in _KEEPING_VERSION:
+            changed_us = record.version
+        cells = piece[:half], piece[half:]
+        yield JournalRow(position * PLACES + index, board_key, named, changed_us, *cells, record, at_us)
+
+
+def board_key_of(row: Row) -> int:
+    """Return the board key of a bundle."""
+    return int(row[1])
+
+
+def last_number_before(position: int) -> int:
+    """Return the greatest number that is before a log position."""
+    return position * PLACES - 1
+
+
+def position_of(number: int) -> int:
+    """Return the log position of the change with this number."""
+    return number // PLACES
+
+
+class RowReader:
+    """Decodes the cells that the entries of one board had after logged changes."""
+
+    def __init__(self, board: Board) -> None:
+        self._ranked = RankedCells(board.spec)
+        self._columns = len(board.spec.columns)
+
+    def cells_after(self, row: JournalRow, posted: ChangeRecord) -> list[Cell]:
+        """Return the entry's cells after a change. Do not call this for a change of a kind in `NO_CHANGE`."""
+        if posted.kind in _WHOLE:
+            return [*posted.cells, *[None] * (self._columns - len(posted.cells))]
+        cells: list[Cell] = [None] * self._columns
+        for index, cell in zip(self._ranked.others, posted.cells, strict=False):
+            cells[index] = cell
+        for index in self._ranked.indexes:
+            cells[index] = self._ranked.extract_cell(row.next, index)
+        return cells
+
+
+def _ordered(rows: Select, *, newest_first: bool = False) -> Select:
+    return rows.order_by((desc if newest_first else asc)(POSITION)).limit(param("limit")).packed()
+
+
+_bundles = select(*map(col, ("position", "board_key", "updated_at", "owners", "cells", "posts"))).from_(CHANGE_LOG)
+_sizes = select(POSITION, col("changes"), col("updated_at"), PRUNED_BEFORE.scalar()).from_(CHANGE_LOG)
+_later = (POSITION.ge(param("position")), any_of(POSITION.gt(param("position")), col("changes").gt(param("next"))))
+_of_boards = col("board_key").in_(param("boards"))
+_SIZES, _BUNDLES = (_ordered(rows.where(*_later)).prepared() for rows in (_sizes, _bundles))
+_SIZES_OF_BOARDS, _BUNDLES_OF_BOARDS = (
+    _ordered(rows.where(*_later, _of_boards)).prepared() for rows in (_sizes, _bundles)
+)
+_stretch = (POSITION.ge(param("first")), POSITION.le(param("last")), contains_text(col("owners"), param("owner", TEXT)))
+_OF_OWNER = _ordered(_bundles.where(*_stretch), newest_first=True).prepared()
+_LAST_OF_BOARD = _ordered(_bundles.where(col("board_key").eq(param("board_key"))), newest_first=True).prepared()
+# A text search for the board's id finds the deletion. A deletion is the only change of its bundle, and the bundle holds
+# the id unescaped.
+_named = contains_text(col("posts"), param("named", TEXT))
+_ends = select(col("board_key"), col("posts")).from_(CHANGE_LOG).where(POSITION.ge(param("position")))
+_DELETED = _ends.where(col("owners").eq(param("nobody")), _named).packed().prepared()
+_near = (POSITION.ge(param("first")), POSITION.lt(param("beyond")), col("updated_at").eq(param("at_us")))
+_WITH_ID = _bundles.where(_of_boards, *_near, _named).packed().prepared()
