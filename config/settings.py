@@ -113,9 +113,6 @@ class RequestSettings(_Group):
 class PostingSettings(_Group):
     """The writer of posts."""
 
-    grouping: bool = _choice(True)
-    """Commit the posts of several requests in one transaction. Set false (one request a transaction) for measurements
-    only."""
     queue_posts_max: int = _number(50_000, 1, 10_000_000, "posts")
     """Maximum number of posts waiting for a transaction, counted once for every board; more are refused with 429."""
     post_wait_s_max: float = _number(10, 0.01, 3_600, "s")

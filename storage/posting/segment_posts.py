@@ -6,7 +6,7 @@ posts in other partitions may be applied if one partition fails. Posts to severa
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from storage.errors import OutcomeUnknownError
@@ -34,15 +34,11 @@ async def submit_to_segments(store: Store, posts: Sequence[Post], submit: Submit
         by_store[store.for_board(post.parts[0].board)].append(post)
     submitting = [submit(each, theirs) for each, theirs in by_store.items()]
     done = await asyncio.gather(*submitting, return_exceptions=True)
-    answers: dict[Store, Iterator[list[PartOutcome]]] = {}
-    errors: list[BaseException] = []
-    for each, found in zip(by_store, done, strict=True):
-        if isinstance(found, BaseException):
-            errors.append(found)
-        else:
-            answers[each] = iter(found)
+    errors = [found for found in done if isinstance(found, BaseException)]
+    answers = [iter(found) for found in done if not isinstance(found, BaseException)]
     if errors and answers:
         raise OutcomeUnknownError("only the posts to some segments were applied") from errors[0]
     if errors:
         raise errors[0]
-    return [next(answers[store.for_board(post.parts[0].board)]) for post in posts]
+    by_answers = dict(zip(by_store, answers, strict=True))
+    return [next(by_answers[store.for_board(post.parts[0].board)]) for post in posts]

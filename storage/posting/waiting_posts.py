@@ -46,9 +46,9 @@ def refuse_group(group: Sequence[WaitingRequest], error: StorageError) -> None:
 class RequestQueue:
     """The waiting requests in order of arrival, and the groups in flight."""
 
-    def __init__(self, *, group_posts_max: int, grouping: bool, enough: int | None = None) -> None:
+    def __init__(self, *, group_posts_max: int, enough: int | None = None) -> None:
         """Make an empty queue. `enough`: a group with this many posts takes no further request."""
-        self._group_posts_max, self._grouping = group_posts_max, grouping
+        self._group_posts_max = group_posts_max
         self._enough = group_posts_max if enough is None else enough
         self._requests: deque[WaitingRequest] = deque()
         self._in_flight: list[list[WaitingRequest]] = []
@@ -85,7 +85,7 @@ class RequestQueue:
         stepped_over: list[WaitingRequest] = []
         while self._requests and len(stepped_over) < STEPPED_OVER_MAX:
             waiting = self._requests[0]
-            if group and (not self._grouping or parts >= self._enough or parts + waiting.parts > self._group_posts_max):
+            if group and (parts >= self._enough or parts + waiting.parts > self._group_posts_max):
                 break
             self._requests.popleft()
             if self._in_flight and not self._is_free(waiting, busy):

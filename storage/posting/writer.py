@@ -81,11 +81,8 @@ class Writer:
         self._store, self._boards, self._limits, self._meter = store, boards, limits, meter
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
         groups_max = min(limits.writes_in_flight_max, store.writes_at_once)
-        self._queue = RequestQueue(
-            group_posts_max=limits.group_posts_max,
-            grouping=limits.grouping,
-            enough=BATCH_POSTS if groups_max > 1 else None,
-        )
+        enough = BATCH_POSTS if groups_max > 1 else None
+        self._queue = RequestQueue(group_posts_max=limits.group_posts_max, enough=enough)
         self._limit = WriteLimit(groups_max=groups_max)
         self._drain = DrainRate()
         self._begun: asyncio.Event | None = None

@@ -72,7 +72,7 @@ def test_a_bad_value_is_reported_even_where_a_stronger_source_overrides_it(tmp_p
     ("variable", "text"),
     [
         ("RANKCURVE_PORT", ""), ("RANKCURVE_PORT", "8080.5"), ("RANKCURVE_PORT", "-1"), ("RANKCURVE_PORT", "9" * 5000),
-        ("RANKCURVE_SLOW_REQUEST_S", "nan"), ("RANKCURVE_SLOW_REQUEST_S", "inf"), ("RANKCURVE_GROUPING", "maybe"),
+        ("RANKCURVE_SLOW_REQUEST_S", "nan"), ("RANKCURVE_SLOW_REQUEST_S", "inf"), ("RANKCURVE_CREATE_STORE", "maybe"),
         ("RANKCURVE_LOG_LEVEL", "INFO!"), ("RANKCURVE_HOST", ""), ("RANKCURVE_STORE", "mysql://localhost/x"),
         ("RANKCURVE_STORE", "sqlite:///"), ("RANKCURVE_STORE", "sqlite:///:memory:"), ("RANKCURVE_Port", "1"),
         ("RANKCURVE_", "1"),

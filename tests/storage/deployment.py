@@ -69,7 +69,7 @@ SEGMENTS: Literal["segments"] = "segments"
 NOW_US = 1_700_000_000_000_000
 BOARDS_MAX = 10_000  # enough for property tests, which create a board for each example
 PREDICTOR = PredictorSpec(samples=100, exact_top=10, refresh_seconds=60, method=RefreshMethod.AUTO)
-LIMITS = PostingSettings(queue_posts_max=1_000, post_wait_s_max=10, grouping=True).model_copy(
+LIMITS = PostingSettings(queue_posts_max=1_000, post_wait_s_max=10).model_copy(
     update={
         "group_posts_max": 100, "write_attempts_max": 4, "write_backoff_base_s": 0.0001, "write_backoff_s_max": 0.001,
         "writes_in_flight_max": 1,

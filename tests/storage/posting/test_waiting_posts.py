@@ -15,7 +15,7 @@ def make_request(loop: asyncio.AbstractEventLoop, *owners: str) -> WaitingReques
 
 def make_queue(*requests: str, group_posts_max: int = 100, **enough: int) -> RequestQueue:
     """Make a queue with one request for each text. Each letter of a text names the owner of one post."""
-    queue = RequestQueue(group_posts_max=group_posts_max, grouping=True, **enough)
+    queue = RequestQueue(group_posts_max=group_posts_max, **enough)
     loop = asyncio.new_event_loop()
     for owners in requests:
         queue.append_request(make_request(loop, *owners))
@@ -72,7 +72,7 @@ def test_the_search_behind_owners_in_flight_is_bounded() -> None:
 
 
 def test_a_withdrawn_request_leaves_no_trace() -> None:
-    queue = RequestQueue(group_posts_max=10, grouping=True)
+    queue = RequestQueue(group_posts_max=10)
     loop = asyncio.new_event_loop()
     first, second = make_request(loop, "a"), make_request(loop, "b", "c")
     loop.close()

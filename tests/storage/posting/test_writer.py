@@ -112,14 +112,6 @@ async def test_the_bounds_count_a_post_once_for_each_of_its_boards(deployment: D
         assert held.meter.values["rankcurve_write_batch_posts"] == [1, 1, 1]
 
 
-async def test_without_grouping_every_request_is_a_transaction(deployment: Deployment) -> None:
-    async with open_held_writer(deployment, limits=LIMITS.model_copy(update={"grouping": False})) as held:
-        tasks = await held.submit_behind_write(["a", "b"], ["c"])
-        held.store.release()
-        await asyncio.gather(*tasks)
-        assert held.meter.values["rankcurve_write_batch_posts"] == [1, 2, 1]
-
-
 async def test_a_full_queue_refuses_a_whole_request(deployment: Deployment) -> None:
     async with open_held_writer(deployment, limits=LIMITS.model_copy(update={"queue_posts_max": 3})) as held:
         tasks = await held.submit_behind_write(["a", "b"])
