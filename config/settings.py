@@ -231,7 +231,7 @@ class ReadingSettings(_Group):
     point_reads_per_batch_max: ClassVar[int] = 512  # maximum number of point reads that one statement answers together
     # Maximum number of point-read statements at the same time. A further one starts only once as many reads wait as are
     # under way.
-    point_read_lanes: ClassVar[int] = 2
+    point_read_tasks_max: ClassVar[int] = 2
     # While this many point reads are answered together on average, only short counts are made for default ranks.
     crowd_min: ClassVar[int] = 22
     # A read that passes more rows than this uses the connections for counts, walks and refreshes.

@@ -16,7 +16,7 @@ from service.http.key_watch import KeyWatch
 from service.monitoring.jolokia.answering import JolokiaAgent
 from service.ranks.rank_context import RankContext
 from service.streams.feed import Feeds
-from service.streams.journal_lane import JournalLane
+from service.streams.long_answers import LongAnswers
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError, StoreDamagedError
@@ -59,7 +59,7 @@ class Context(EndpointContext):
     lease_batcher: LeaseBatcher
     cursors: CursorCodec
     ranks: RankContext
-    journal_lane: JournalLane
+    long_answers: LongAnswers
     now_us: Callable[[], int]
     agent: JolokiaAgent | None = None  # None if managed objects are off
 

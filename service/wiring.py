@@ -40,7 +40,7 @@ from service.monitoring.jolokia.answering import JolokiaAgent
 from service.monitoring.managed.wiring import manage_objects
 from service.ranks.rank_context import RankContext
 from service.streams.feed import Feeds
-from service.streams.journal_lane import JournalLane
+from service.streams.long_answers import LongAnswers
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.views import ServingCurve
@@ -137,7 +137,7 @@ async def _make_context(
         boards,
         point_reads_per_batch_max=settings.point_reads_per_batch_max,
         reads_waiting_max=settings.reads_waiting_max,
-        lanes=settings.point_read_lanes,
+        tasks_max=settings.point_read_tasks_max,
         crowd=crowd,
         gap_rows_max=settings.exact_gap_rows_max,
     )
@@ -160,7 +160,7 @@ async def _make_context(
         lease_batcher=lease_batcher,
         cursors=cursors,
         ranks=RankContext(store, boards, point_reads, curves.book, settings, cursors, crowd=crowd, now_us=clock),
-        journal_lane=JournalLane(reads_waiting_max=settings.reads_waiting_max),
+        long_answers=LongAnswers(reads_waiting_max=settings.reads_waiting_max),
         now_us=clock,
         tracer=tracer,
     )

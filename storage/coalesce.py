@@ -59,7 +59,7 @@ class Coalescer(Generic[Q, A]):
 
     `answer` receives at most `batch_max` questions of one kind, and returns the answers in the same order. If the
     questions have sizes, `size_of` returns them, and `batch_max` bounds their sum; a larger question is alone. At most
-    `lanes` tasks answer at the same time. A further task starts only if at least as many questions wait as are
+    `tasks_max` tasks answer at the same time. A further task starts only if at least as many questions wait as are
     currently being answered. This keeps the groups large, and a few large groups cost less than many small ones.
     """
 
@@ -69,13 +69,13 @@ class Coalescer(Generic[Q, A]):
         *,
         batch_max: int,
         waiting_max: int,
-        lanes: int,
+        tasks_max: int,
         crowd: Crowd | None = None,
         gather_turns: int = GATHER_TURNS,
         size_of: Callable[[Q], int] | None = None,
     ) -> None:
         self._answer, self._crowd, self._gather_turns, self._size_of = answer, crowd, gather_turns, size_of
-        self._batch_max, self._waiting_max, self._idle_lanes = batch_max, waiting_max, lanes
+        self._batch_max, self._waiting_max, self._idle_tasks = batch_max, waiting_max, tasks_max
         self._under_way = 0  # how many questions are currently being answered
         self._gathering = False  # whether a task waits for more questions of its next batch
         self._asked: deque[tuple[Hashable, Q, asyncio.Future[A]]] = deque()
@@ -88,8 +88,8 @@ class Coalescer(Generic[Q, A]):
             raise StoreBusyError(f"{len(self._asked)} reads are waiting")
         future: asyncio.Future[A] = self._loop.create_future()
         self._asked.append((kind, question, future))
-        if self._idle_lanes and not self._gathering and len(self._asked) >= self._under_way:
-            self._idle_lanes -= 1
+        if self._idle_tasks and not self._gathering and len(self._asked) >= self._under_way:
+            self._idle_tasks -= 1
             self._gathering = True
             # The task serves many callers, so it gets an empty context: its log events belong to no single request.
             task = asyncio.create_task(self._drain(), name="coalesced-reads", context=Context())
@@ -115,7 +115,7 @@ class Coalescer(Generic[Q, A]):
                     break
                 self._gathering = True
         finally:
-            self._idle_lanes += 1
+            self._idle_tasks += 1
 
     async def _answer_batch(self) -> None:
         batch: dict[Hashable, list[tuple[Q, asyncio.Future[A]]]] = {}

@@ -38,7 +38,7 @@ class RankContext:
             read_first_pages,
             batch_max=limits.point_reads_per_batch_max,
             waiting_max=limits.reads_waiting_max,
-            lanes=limits.point_read_lanes,
+            tasks_max=limits.point_read_tasks_max,
         )
 
     def find_locator(self, board: Board) -> Locator:

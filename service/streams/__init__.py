@@ -12,7 +12,7 @@ back to the value from before the poll. The number of an event is a sequence num
 resume its stream at any process.
 
 The room imports `ranks`, `service.contract` and storage. It does not import HTTP: `views/posts/stream` holds the
-connections. `journal_lane` has another purpose: it lets only one long answer of a journal be encoded at a time.
+connections. `long_answers` has another purpose: it lets only one long answer of a journal be encoded at a time.
 
 Begin with `subscriptions` (the two topics), then `feed`.
 """

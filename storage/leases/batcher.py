@@ -37,10 +37,10 @@ class LeaseBatcher:
         self._closing = False
         most, waiting_max = limits.lease_group_max, limits.lease_requests_waiting_max
         # If reads run in threads of this process, two threads would only compete for the interpreter lock.
-        read_lanes = 1 if store.sole_writer else limits.point_read_lanes
-        write_lanes = min(limits.lease_groups_in_flight_max, store.writes_at_once)
-        self._reads = Coalescer(self._find, batch_max=most, waiting_max=waiting_max, lanes=read_lanes)
-        self._writes = Coalescer(self._write, batch_max=most, waiting_max=waiting_max, lanes=write_lanes)
+        read_tasks_max = 1 if store.sole_writer else limits.point_read_tasks_max
+        write_tasks_max = min(limits.lease_groups_in_flight_max, store.writes_at_once)
+        self._reads = Coalescer(self._find, batch_max=most, waiting_max=waiting_max, tasks_max=read_tasks_max)
+        self._writes = Coalescer(self._write, batch_max=most, waiting_max=waiting_max, tasks_max=write_tasks_max)
 
     async def request_lease(self, ask: LeaseRequest) -> Grant:
         """Give a key a resource, or extend the lease that it has; return the lease.

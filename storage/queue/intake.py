@@ -63,7 +63,7 @@ class Enqueuer:
             self._append_group,
             batch_max=limits.ingest_group_posts_max,
             waiting_max=limits.queue_posts_max,
-            lanes=1,
+            tasks_max=1,
             size_of=len,
         )
 

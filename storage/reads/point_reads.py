@@ -46,31 +46,28 @@ class PointReads:
         *,
         point_reads_per_batch_max: int,
         reads_waiting_max: int,
-        lanes: int,
+        tasks_max: int,
         crowd: Crowd | None = None,
         gap_rows_max: int = 0,
     ) -> None:
         self._store, self._boards, self._gap_rows_max = store, boards, gap_rows_max
         self._crowd = crowd = crowd or Crowd(reads_waiting_max)
-        batch_max, waiting_max = point_reads_per_batch_max, reads_waiting_max
-        self._entries = StoreCoalescers(
-            self._read_entries, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes, crowd=crowd
-        )
-        self._segments = SegmentReads(store, boards.open_board)
-        # A batch costs a few statements for each segment, so one large batch at a time is faster than several.
-        few_batches = {
-            "batch_max": batch_max,
-            "waiting_max": waiting_max,
-            "lanes": 1,
-            "gather_turns": SEGMENT_GATHER_TURNS,
+        limits = {
+            "batch_max": point_reads_per_batch_max,
+            "waiting_max": reads_waiting_max,
+            "tasks_max": tasks_max,
         }
+        # In segments, a batch waits for more questions, because it costs a few statements for each segment. So one
+        # large batch at a time is faster than several.
+        gathering = limits | {"gather_turns": SEGMENT_GATHER_TURNS}
+        few_batches = gathering | {"tasks_max": 1}
+        self._segments = SegmentReads(store, boards.open_board)
         self._around_in_segments = StoreCoalescers(self._read_owners_in_segments, **few_batches, crowd=crowd)
-        self._entries_in_segments = StoreCoalescers(self._read_entries, **{**few_batches, "lanes": lanes}, crowd=crowd)
+        self._entries_in_segments = StoreCoalescers(self._read_entries, **gathering, crowd=crowd)
         self._counts = StoreCoalescers(self._count_in_segments, **few_batches, crowd=crowd)
-        self._totals = StoreCoalescers(self._read_totals, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
-        self._around_owners = StoreCoalescers(
-            self._read_owners, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes, crowd=crowd
-        )
+        self._entries = StoreCoalescers(self._read_entries, **limits, crowd=crowd)
+        self._totals = StoreCoalescers(self._read_totals, crowd=None, **limits)
+        self._around_owners = StoreCoalescers(self._read_owners, **limits, crowd=crowd)
 
     def read_totals(self, board: Board) -> asyncio.Future[dict[int, int]]:
         """Return a future for the board's totals, as `boards.find_totals` reads them."""

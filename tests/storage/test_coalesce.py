@@ -13,11 +13,11 @@ CROWD_MIN = 16
 class Answers:
     """Answers questions when the test says so, and keeps the groups in which they came."""
 
-    def __init__(self, *, lanes: int, crowd: Crowd | None = None) -> None:
+    def __init__(self, *, tasks_max: int, crowd: Crowd | None = None) -> None:
         self.groups: list[list[int]] = []
         self.began: asyncio.Queue[None] = asyncio.Queue()
         self.may_answer = asyncio.Event()
-        self.coalescer = Coalescer(self._answer, batch_max=100, waiting_max=100, lanes=lanes, crowd=crowd)
+        self.coalescer = Coalescer(self._answer, batch_max=100, waiting_max=100, tasks_max=tasks_max, crowd=crowd)
 
     async def _answer(self, questions: list[int]) -> Sequence[int]:
         self.groups.append(questions)
@@ -38,7 +38,7 @@ def count_tasks() -> int:
 
 
 async def test_questions_that_come_together_take_one_task_and_one_read() -> None:
-    answers = Answers(lanes=2)
+    answers = Answers(tasks_max=2)
     asked = answers.ask(1, 2, 3)
     assert count_tasks() == 1
     answers.may_answer.set()
@@ -47,7 +47,7 @@ async def test_questions_that_come_together_take_one_task_and_one_read() -> None
 
 
 async def test_a_second_read_begins_once_as_many_questions_wait_as_are_being_answered() -> None:
-    answers = Answers(lanes=2)
+    answers = Answers(tasks_max=2)
     asked = answers.ask(1, 2)
     await answers.wait_for_group()
     asked += answers.ask(3)
@@ -138,7 +138,7 @@ def test_single_questions_between_large_groups_hardly_change_the_average(visits:
 
 
 async def test_a_coalescer_tells_the_crowd_how_many_questions_are_being_answered(visits: Visits) -> None:
-    answers = Answers(lanes=1, crowd=visits.crowd)
+    answers = Answers(tasks_max=1, crowd=visits.crowd)
     asked = answers.ask(*range(5 * CROWD_MIN))
     await answers.wait_for_group()
     visits.now_s += 2 * CROWD_MEMORY_S

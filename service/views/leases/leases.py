@@ -10,7 +10,7 @@ from service.contract.problems import ProblemError
 from service.contract.queries import LeaseJournalQuery
 from service.contract.routes import Call, Reply, Route
 from service.contract.values import format_us, to_micros
-from service.streams.journal_lane import encode_in_turns
+from service.streams.long_answers import encode_in_turns
 from storage.leases.lease_journal import PublishedLeaseEvent, lease_journal
 from storage.leases.lease_records import Grant, LeaseRequest, Release
 
@@ -39,7 +39,7 @@ async def give_back(context: Context, call: Call) -> None:
 async def get_lease_journal(context: Context, call: Call) -> Reply:
     query: LeaseJournalQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    async with context.journal_lane.hold_lane():
+    async with context.long_answers.hold_turn():
         events = await context.store.read(lambda: lease_journal.read_page(query.after, limit=limit), heavy=True)
         return Reply(await encode_in_turns(map(_line, events)), media_type=NDJSON_TYPE)
 

@@ -18,7 +18,7 @@ from service.contract.responses.boards import Stats
 from service.contract.responses.journal import JournalKind, JournalLine, OwnerPosts, Place
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, to_wire_number
-from service.streams.journal_lane import encode_in_turns
+from service.streams.long_answers import encode_in_turns
 from storage.errors import BadCursorError
 from storage.log import journal
 from storage.log.journal import JournalPage, Numbers, is_told, padded
@@ -60,7 +60,7 @@ async def read_journal(context: Context, call: Call) -> Reply:
         changes = ((partition, board_key_of(bundle)) for partition, bundle in page.bundles)
         return page, (yield from journal.find_boards(changes, partitions))
 
-    async with context.journal_lane.hold_lane():
+    async with context.long_answers.hold_turn():
         page, boards = await context.store.read(program, heavy=True)
         if after and (lost := page.find_lost(after)) is not None:
             detail = f"the journal begins after {lost[1]}: some of what follows {lost[0]} is no longer there"

@@ -212,7 +212,7 @@ async def test_an_outdated_copy_of_the_board_writes_nothing(deployment: Deployme
         errors = [type(outcome.error) for outcome in outcomes]
         assert errors == [UnknownBoardError, type(None), UnknownBoardError], "the caller reads the board again"
         reads = PointReads(
-            deployment.store, deployment.boards, point_reads_per_batch_max=9, reads_waiting_max=9, lanes=1
+            deployment.store, deployment.boards, point_reads_per_batch_max=9, reads_waiting_max=9, tasks_max=1
         )
         with pytest.raises(UnknownBoardError):
             await reads.read_entry(old, "o05")

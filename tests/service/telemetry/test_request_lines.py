@@ -261,7 +261,7 @@ async def test_work_for_several_requests_carries_no_request_id() -> None:
         return questions
 
     REQUEST_ID.set("first")
-    assert await Coalescer(answer, batch_max=10, waiting_max=10, lanes=1).ask("kind", 1) == 1
+    assert await Coalescer(answer, batch_max=10, waiting_max=10, tasks_max=1).ask("kind", 1) == 1
     assert seen == [""]
 
 

@@ -133,7 +133,7 @@ async def test_a_blocked_connection_pool_delays_only_its_boards(processes: Proce
     assert store.for_board(stuck) is store.for_board(other) is not store.for_board(free) is store
     writers = Writers(store, lambda by, siblings: deployment.writer(store=by, siblings=siblings))
     await writers.submit([deployment.post("ada", part(stuck, {"xp": 1}))])
-    reads = PointReads(store, deployment.boards, point_reads_per_batch_max=9, reads_waiting_max=99, lanes=1)
+    reads = PointReads(store, deployment.boards, point_reads_per_batch_max=9, reads_waiting_max=99, tasks_max=1)
     async with raw.transaction():
         await raw.execute(f"LOCK TABLE {entries_table(stuck.key)} IN ACCESS EXCLUSIVE MODE")
         waiting: list[asyncio.Future[Any]] = [

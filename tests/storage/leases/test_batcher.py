@@ -26,7 +26,7 @@ from tests.storage.processes import Processes
 
 T = TypeVar("T")
 LIMITS = Settings(lease_requests_waiting_max=50, lease_wait_s_max=30).model_copy(
-    update={"lease_group_max": 10, "lease_groups_in_flight_max": 2, "point_read_lanes": 2}
+    update={"lease_group_max": 10, "lease_groups_in_flight_max": 2, "point_read_tasks_max": 2}
 )
 
 

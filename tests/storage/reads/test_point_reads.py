@@ -34,9 +34,9 @@ class CountedReads(MeddlingStore):
         return await super().read_query(query)
 
 
-def make_reads(deployment: Deployment, store: Store, *, waiting_max: int = 100, lanes: int = 1) -> PointReads:
+def make_reads(deployment: Deployment, store: Store, *, waiting_max: int = 100, tasks_max: int = 1) -> PointReads:
     return PointReads(
-        store, deployment.boards, point_reads_per_batch_max=10, reads_waiting_max=waiting_max, lanes=lanes
+        store, deployment.boards, point_reads_per_batch_max=10, reads_waiting_max=waiting_max, tasks_max=tasks_max
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.streams import journal_lane
+from service.streams import long_answers
 from storage.errors import StoreBusyError
 from tests.service.real_service import Service, without
 
@@ -101,7 +101,7 @@ async def test_readers_of_the_journal_let_other_requests_run_between_their_piece
     await service.board("b", {"name": "xp"})
     await service.post("b", *({"owner": f"o{number}", "stats": {"xp": number}} for number in range(500)))
     encoded: list[tuple[int, int]] = []
-    turns, encode, read, heavy = 0, journal_lane._encode, service.context.store.read, list[bool]()
+    turns, encode, read, heavy = 0, long_answers._encode, service.context.store.read, list[bool]()
 
     def encodes(lines: list[Any]) -> bytes:
         encoded.append((turns, len(lines)))
@@ -119,26 +119,26 @@ async def test_readers_of_the_journal_let_other_requests_run_between_their_piece
             turns += 1
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(journal_lane, "_encode", encodes)
+    monkeypatch.setattr(long_answers, "_encode", encodes)
     monkeypatch.setattr(service.context.store, "read", reads)
     counting = asyncio.create_task(count_turns())
     pages = await asyncio.gather(*(journal(service, limit=500) for _ in range(4)))
     counting.cancel()
     assert [len(page) for page in pages] == [500] * 4
     assert sum(lines for _, lines in encoded) == 4 * 500
-    assert max(lines for _, lines in encoded) <= journal_lane.TURN_LINES
+    assert max(lines for _, lines in encoded) <= long_answers.TURN_LINES
     assert len({turn for turn, _ in encoded}) == len(encoded), "two pieces were encoded in one turn of the loop"
     assert heavy == [True] * 4
 
 
 async def test_readers_of_the_journal_past_the_bound_are_refused() -> None:
-    lane = journal_lane.JournalLane(reads_waiting_max=1)
+    answers = long_answers.LongAnswers(reads_waiting_max=1)
 
     async def wait() -> None:
-        async with lane.hold_lane():
+        async with answers.hold_turn():
             pass
 
-    async with lane.hold_lane():
+    async with answers.hold_turn():
         waiting = asyncio.create_task(wait())
         given_up = asyncio.create_task(wait())
         await asyncio.sleep(0)

@@ -20,7 +20,7 @@ _PAUSE_S = 0.001
 _encode = msgspec.json.Encoder().encode_lines
 
 
-class JournalLane:
+class LongAnswers:
     """Serves one reader of a journal at a time, in the order in which they arrive."""
 
     def __init__(self, *, reads_waiting_max: int) -> None:
@@ -29,7 +29,7 @@ class JournalLane:
         self._free = asyncio.Semaphore(1)
 
     @asynccontextmanager
-    async def hold_lane(self) -> AsyncIterator[None]:
+    async def hold_turn(self) -> AsyncIterator[None]:
         """Wait until all earlier readers have finished, and keep later readers waiting until the `with` block ends.
 
         Raises:
