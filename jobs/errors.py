@@ -21,10 +21,6 @@ class TooManyRefreshRequestsError(JobError):
     """Too many requested refreshes are waiting for the job."""
 
 
-class MethodUnsupportedError(JobError):
-    """The version of the job process cannot fit a curve by that method."""
-
-
 def describe_failure(error: BaseException) -> dict[str, object]:
     """Return what a log line says of an error: of the store's refusal a sentence, of anything else a traceback."""
     return {"detail": error.detail} if isinstance(error, StorageError) else {"exc_info": error}

@@ -19,7 +19,7 @@ import structlog
 
 from config.settings import JobSettings
 from jobs.controls import Sleep
-from jobs.errors import MethodUnsupportedError, NoJobProcessError, TooManyRefreshRequestsError
+from jobs.errors import NoJobProcessError, TooManyRefreshRequestsError
 from jobs.job_context import JobContext
 from jobs.request_origin import RequestOrigin
 from predictor import AnyCurve, Curve, SummedCurve
@@ -144,7 +144,6 @@ class RemoteRefresher:
         """Let a job process refresh the column; otherwise like `RefreshQueue.refresh_now`.
 
         Raises:
-            MethodUnsupportedError: the version of the job process cannot fit the curve by the board's method.
             NoJobProcessError: no job process took the request in time.
             TooManyRefreshRequestsError, TimeoutError, UnknownBoardError, StoreBusyError: as `RefreshQueue.refresh_now`.
         """
@@ -171,8 +170,6 @@ class RemoteRefresher:
             raise
         if answer.outcome == "unknown_board":
             raise UnknownBoardError(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
-        if answer.outcome == "unsupported":  # only a job process of another software version writes this
-            raise MethodUnsupportedError(answer.detail)
         if answer.outcome == "failed":
             raise StoreBusyError("the refresh failed; the log of the job process says why")
         await self._book.poll(board.partition)
@@ -264,7 +261,7 @@ class RefreshRequestJob:
             board_id, column_index = request.board_id, request.column_index
             log.error("refresh_request_failed", board=board_id, column_index=column_index, exc_info=error)
             return RefreshAnswer("failed")
-        return RefreshAnswer("refreshed", "", refreshed.version, round(refreshed.seconds * 1e6))
+        return RefreshAnswer("refreshed", refreshed.version, round(refreshed.seconds * 1e6))
 
     async def _board(self, request: StoredRefreshRequest) -> Board:
         """Return the board of a request, from the store if the copy in this process does not match."""

@@ -179,7 +179,6 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     storage_errors.TooManyOwnTablesError: "own_tables_full",
     storage_errors.TooManyPoolsError: "catalog_full",
     storage_errors.WaitTooLongError: "timeout",
-    job_errors.MethodUnsupportedError: "unsupported",
     job_errors.TooManyRefreshRequestsError: "store_busy",
     TimeoutError: "timeout",
 }

@@ -16,7 +16,7 @@ from storage.schema.sequences import take_number
 from storage.schema.tables import REFRESH_REQUESTS
 from storage.store import Program
 
-Outcome = Literal["refreshed", "unknown_board", "unsupported", "failed"]
+Outcome = Literal["refreshed", "unknown_board", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,6 @@ class StoredRefreshRequest:
 @dataclass(frozen=True, slots=True)
 class RefreshAnswer:
     outcome: Outcome
-    detail: str = ""
     version: int = 0  # the version of the curve that the refresh stored
     took_us: int = 0
 
@@ -44,12 +43,12 @@ class RefreshRequestState:
     answer: RefreshAnswer
 
 
-_ANSWER_COLUMNS = ("outcome", "detail", "version", "took_us")
+_ANSWER_COLUMNS = ("outcome", "version", "took_us")
 _NUMBER = param("number")
 _SLOT = col("board_key").eq(param("key")), col("column_index").eq(param("index"))
 _REQUEST_COLUMNS = ("board_key", "column_index", "epoch", "board_id", "demanded", "origin")
 _REQUESTS = select(*map(col, _REQUEST_COLUMNS))
-_UNANSWERED: dict[str, Any] = {"taken": 0, "answered": 0, "outcome": "", "detail": "", "version": 0, "took_us": 0}
+_UNANSWERED: dict[str, Any] = {"taken": 0, "answered": 0, "outcome": "", "version": 0, "took_us": 0}
 _STORE = (
     insert(REFRESH_REQUESTS)
     .values(**{name: param(name) for name in _REQUEST_COLUMNS}, **_UNANSWERED)

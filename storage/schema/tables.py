@@ -86,7 +86,7 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("demanded", INTEGER)  # the newest request
     .column("taken", INTEGER)  # the newest request that a job process works on
     .column("answered", INTEGER)  # the newest answered request; the columns that follow hold its answer
-    .with_columns(outcome=TEXT, detail=TEXT, version=INTEGER, took_us=INTEGER)
+    .with_columns(outcome=TEXT, version=INTEGER, took_us=INTEGER)
     .column("origin", TEXT, null=True)
     .primary_key("board_key", "column_index")
     .clustered(),

@@ -9,21 +9,18 @@ import pytest
 
 from config.settings import JobSettings
 from jobs.curves.refresh_requests import Refreshed, RefreshRequestJob, RemoteRefresher
-from jobs.errors import MethodUnsupportedError, NoJobProcessError, TooManyRefreshRequestsError
+from jobs.errors import NoJobProcessError, TooManyRefreshRequestsError
 from storage.boards.catalog import Catalog
 from storage.curves.refresh_requests import (
-    RefreshAnswer,
     StoredRefreshRequest,
-    answer_refresh_request,
     list_open_refresh_requests,
-    take_refresh_request,
 )
 from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError, UnknownBoardError
-from storage.records import Board, RefreshMethod, Season
+from storage.records import Board, Season
 from tests.jobs.closing import close_all
 from tests.jobs.refreshing import run_jobs
-from tests.jobs.world import PREDICTOR, WAIT_S, World, within
+from tests.jobs.world import WAIT_S, World, within
 from tests.storage.deployment import ranked
 
 LIMITS = JobSettings(refresh_wait_s_max=WAIT_S, curve_poll_s=0.05).model_copy(update={"refresh_demands_max": 3})
@@ -121,17 +118,9 @@ async def test_a_board_that_is_archived_meanwhile_is_looked_for_again_by_the_cal
             await within(asked)
 
 
-async def test_the_caller_is_told_of_an_unsupported_method_and_of_a_failed_fit(world: World) -> None:
-    unsupported = await world.create("scan", predictor=replace(PREDICTOR, method=RefreshMethod.SCAN))
+async def test_the_caller_is_told_of_a_failed_fit(world: World) -> None:
     failing = await world.create("b")
     async with start_job_process(world) as job:
-        asked = await send_request(world, unsupported)
-        [demand] = await list_requests(world)
-        refused = RefreshAnswer("unsupported", "no scan here")
-        await world.store.write(lambda: take_refresh_request(demand))
-        await world.store.write(lambda: answer_refresh_request(demand, refused))
-        with pytest.raises(MethodUnsupportedError, match="scan"):
-            await within(asked)
         world.store.hold()
         asked = await send_request(world, failing)
         await job.take_requests()

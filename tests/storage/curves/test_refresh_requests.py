@@ -17,7 +17,7 @@ from storage.records import Board
 from tests.storage.deployment import Deployment, ranked
 
 COLUMNS = ranked("xp0"), ranked("xp1")
-DONE = RefreshAnswer("refreshed", "", 7, 1_500)
+DONE = RefreshAnswer("refreshed", 7, 1_500)
 NOTHING = RefreshAnswer("")  # type: ignore[arg-type]  # as the row begins
 
 
@@ -57,7 +57,7 @@ async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deploy
     await deployment.write(answer_refresh_request, first, DONE)
     read_state = partial(deployment.read, find_refresh_request_state, board.key, 0)
     assert await read_state() == RefreshRequestState(second.number, first.number, DONE)
-    failed = RefreshAnswer("failed", "'; --", 0, 0)
+    failed = RefreshAnswer("failed", 0, 0)
     await deployment.write(answer_refresh_request, second, failed)
     await deployment.write(answer_refresh_request, first, DONE)  # a late answer must have no effect
     assert await read_state() == RefreshRequestState(second.number, second.number, failed)
