@@ -9,7 +9,7 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Callable, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -19,7 +19,6 @@ from .problems import ProblemError
 
 R = TypeVar("R")
 P = TypeVar("P", bound=msgspec.Struct)
-L = TypeVar("L")
 A = TypeVar("A")
 TAG_BYTES = 8
 CURSOR_CHARS_MAX = 2048
@@ -38,23 +37,15 @@ class RowCursor(msgspec.Struct, array_like=True, frozen=True):
     changes: int  # the board's count of changes when `row_number` was determined
 
 
-class ListCursor(msgspec.Struct, Generic[L, A], array_like=True, frozen=True):
-    """The last item of a page of a list. `of` distinguishes the list from others, such as those with another filter."""
+class ListCursor(msgspec.Struct, array_like=True, frozen=True):
+    """The last item of a page of a list. `of` distinguishes the list from others, such as those with another filter.
 
-    of: L
-    after: A
+    `after` is what the list is ordered by: a text, or several values. In the journal and in the list of an owner's
+    posts, it is the number of the last change that was read in each partition.
+    """
 
-
-# Filters of a list of leaderboards by activity; the time of the last change, as a negative number, and an id.
-ActivityCursor = ListCursor[str, tuple[int, str]]
-BoardCursor = ListCursor[str, str]  # the prefix of a list of leaderboards, or the id of a list of a family; an id
-FamilyCursor = ListCursor[Literal["families"], str]  # the id of a family
-PoolCursor = ListCursor[str | None, tuple[str, str]]  # the client whose pools are listed; ids of a client and a pool
-ResourceCursor = ListCursor[int, str]  # the key of a pool; a resource
-ClientCursor = ListCursor[Literal["clients"], str]  # the id of a client
-# The journal or an owner's posts; the number of the last change that was read in each partition.
-JournalCursor = ListCursor[Literal["journal", "posts"], tuple[int, ...]]
-KeyCursor = ListCursor[Literal["keys"], tuple[int, str]]  # the time of creation and the id of an API key
+    of: str | int | None
+    after: Any
 
 
 class CursorCodec:
@@ -83,30 +74,33 @@ class CursorCodec:
         except (ValueError, binascii.Error, msgspec.DecodeError):
             raise BadCursorError from None
 
-    def find_start(
-        self, cursor: str | None, kind: type[ListCursor[L, A]], of: L, first: A, other: str = "another list"
-    ) -> A:
+    def find_start(self, cursor: str | None, of: str | int | None, first: A, other: str = "another list") -> A:
         """Return the item that a page of a list begins after, or `first` if there is no cursor.
 
         Raises:
-            BadCursorError: see `decode_cursor`.
+            BadCursorError: see `decode_cursor`; or the items of the cursor's list are not of the type of `first`.
             ProblemError: bad_cursor, because the cursor belongs to a list that is not `of`, but `other`.
         """
-        place = ListCursor(of, first) if cursor is None else self.decode_cursor(cursor, kind)
+        if cursor is None:
+            return first
+        place = self.decode_cursor(cursor, ListCursor)
         if place.of != of:
             raise ProblemError("bad_cursor", f"the cursor belongs to {other}", pointer="cursor")
-        return place.after
+        try:
+            return msgspec.convert(place.after, type(first))
+        except msgspec.ValidationError:
+            raise BadCursorError from None
 
     def cut_page(
-        self, found: Sequence[R], limit: int, make_place: Callable[[R], ListCursor[L, A]]
+        self, found: Sequence[R], limit: int, of: str | int | None, find_place: Callable[[R], object]
     ) -> tuple[Sequence[R], str | None]:
         """Return the first `limit` items and, if more were found, the cursor of the next page."""
         shown = found[:limit]
-        return shown, self.encode_cursor(make_place(shown[-1])) if len(found) > limit else None
+        return shown, self.encode_cursor(ListCursor(of, find_place(shown[-1]))) if len(found) > limit else None
 
     def encode_numbers(self, numbers: tuple[int, ...], of: Literal["journal", "posts"] = "journal") -> int | str:
         """Return the place of a reader of the journal: its number if the store has one partition, or else a cursor."""
-        return numbers[0] if len(numbers) == 1 else self.encode_cursor(JournalCursor(of, numbers))
+        return numbers[0] if len(numbers) == 1 else self.encode_cursor(ListCursor(of, numbers))
 
     def decode_numbers(self, place: int | str, of: Literal["journal", "posts"] = "journal") -> tuple[int, ...]:
         """Return the numbers of a place. A number is one of the first partition.
@@ -118,7 +112,7 @@ class CursorCodec:
         if isinstance(place, int):
             return (place,)
         try:
-            return self.find_start(place, JournalCursor, of, ())
+            return self.find_start(place, of, ())
         except BadCursorError:
             raise BadCursorError("the cursor was not made by the journal of this store") from None
 

@@ -9,15 +9,14 @@ from msgspec import UNSET, Meta, UnsetType
 
 from .problems import ProblemError, clip_text
 from .queries import ListQuery
-from .requests import Instant, at_most
+from .requests import Instant, at_most, normalised
 from .values import (
     ANY_NAME_PATTERN,
-    NO_CONTROL_PATTERN,
     NO_NUL_PATTERN,
     PATTERN_WORDS,
     REGION_PATTERN,
     Time,
-    normalise_text,
+    parse_name,
 )
 
 CLIENT_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"  # the id of a client or of a pool
@@ -31,14 +30,7 @@ _NAME = re.compile(CLIENT_PATTERN[1:-1])
 ClientId = Annotated[str, Meta(pattern=CLIENT_PATTERN)]
 PoolId = Annotated[str, Meta(pattern=CLIENT_PATTERN)]
 RegionName = Annotated[str, Meta(pattern=REGION_PATTERN)]
-LeaseKey = Annotated[
-    str,
-    Meta(
-        description=f"1 to {LEASE_KEY_CHARS_MAX} Unicode characters after normalisation to NFC, which the service "
-        "does; no control characters, no surrogates.",
-        extra_json_schema={"minLength": 1, "maxLength": LEASE_KEY_CHARS_MAX, "pattern": NO_CONTROL_PATTERN},
-    ),
-]
+LeaseKey = Annotated[str, normalised(LEASE_KEY_CHARS_MAX)]
 ResourceText = Annotated[
     str,
     Meta(
@@ -220,14 +212,7 @@ def parse_client_or_pool_id(text: str, *, pointer: str) -> str:
 
 
 def parse_lease_key(text: str, *, pointer: str = "key") -> str:
-    """Return the key of a lease, normalised to NFC. Raises ProblemError `bad_request` if it is not valid."""
-    key = normalise_text(text, chars_max=LEASE_KEY_CHARS_MAX)
-    if key is not None:
-        return key
-    detail = (
-        f"a key is 1 to {LEASE_KEY_CHARS_MAX} characters, none of them a control character, not {clip_text(text)!r}"
-    )
-    raise ProblemError("bad_request", detail, pointer=pointer)
+    return parse_name(text, "a key", LEASE_KEY_CHARS_MAX, pointer)
 
 
 def parse_resource(text: str, *, pointer: str) -> str:

@@ -215,7 +215,8 @@ class ServiceError(Exception):
 class ProblemError(ServiceError):
     """A fault with a stable `code`. If this error leaves a handler, the service answers with its problem document.
 
-    `status` overrides the status of `CODES`. `headers` are added to the answer.
+    `status` overrides the status of `CODES`. `headers` are added to the answer. After `retry_after_s`, trying again may
+    help; 0: the time is not known.
     """
 
     def __init__(
@@ -227,6 +228,7 @@ class ProblemError(ServiceError):
         errors: Sequence[FieldError] = (),
         status: int | None = None,
         headers: Mapping[str, str] | None = None,
+        retry_after_s: float = 0,
     ) -> None:
         super().__init__(code, detail)
         self.code = code
@@ -234,6 +236,7 @@ class ProblemError(ServiceError):
         self.errors = list(errors) if pointer is None else [FieldError(pointer, detail), *errors]
         self.status = CODES[code].status if status is None else status
         self.headers = dict(headers or {})
+        self.retry_after_s = retry_after_s
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}"

@@ -46,6 +46,15 @@ def at_most(setting: str) -> Meta:
     return Meta(extra_json_schema={"maxItems": setting})
 
 
+def normalised(chars_max: int) -> Meta:
+    """Return the metadata of a text that the service normalises."""
+    return Meta(
+        description=f"1 to {chars_max} Unicode characters after normalisation to NFC, which the service does; no "
+        "control characters, no surrogates.",
+        extra_json_schema={"minLength": 1, "maxLength": chars_max, "pattern": NO_CONTROL_PATTERN},
+    )
+
+
 Scalar = Annotated[
     Raw,
     Meta(
@@ -62,14 +71,7 @@ Decimal = Annotated[
         extra_json_schema={"type": ["number", "string"], "pattern": DECIMAL_PATTERN},
     ),
 ]
-OwnerName = Annotated[
-    str,
-    Meta(
-        description=f"1 to {OWNER_CHARS_MAX} Unicode characters after normalisation to NFC, which the service does; "
-        "no control characters, no surrogates.",
-        extra_json_schema={"minLength": 1, "maxLength": OWNER_CHARS_MAX, "pattern": NO_CONTROL_PATTERN},
-    ),
-]
+OwnerName = Annotated[str, normalised(OWNER_CHARS_MAX)]
 PostId = Annotated[
     str,
     Meta(

@@ -214,13 +214,17 @@ def normalise_text(text: str, *, chars_max: int) -> str | None:
     return found
 
 
-def parse_owner(text: str, *, pointer: str = "owner") -> str:
-    """Return the text of an owner, normalised to NFC. Raises ProblemError `bad_request` if it is not valid."""
-    owner = normalise_text(text, chars_max=OWNER_CHARS_MAX)
-    if owner is not None:
-        return owner
-    detail = f"an owner is 1 to {OWNER_CHARS_MAX} characters, none of them a control character, not {clip_text(text)!r}"
+def parse_name(text: str, what: str, chars_max: int, pointer: str) -> str:
+    """Return a text normalised to NFC. Raises ProblemError `bad_request` if it is not valid."""
+    name = normalise_text(text, chars_max=chars_max)
+    if name is not None:
+        return name
+    detail = f"{what} is 1 to {chars_max} characters, none of them a control character, not {clip_text(text)!r}"
     raise ProblemError("bad_request", detail, pointer=pointer)
+
+
+def parse_owner(text: str, *, pointer: str = "owner") -> str:
+    return parse_name(text, "an owner", OWNER_CHARS_MAX, pointer)
 
 
 def parse_board_id(text: str, *, pointer: str = "board") -> str:

@@ -13,9 +13,10 @@ from functools import lru_cache
 from aiohttp import hdrs, web
 
 from config.settings import Settings
+from service.contract.problems import ProblemError
 from storage.meter import Meter
 
-from .key_limits import TokenBuckets, rate_limited
+from .key_limits import TokenBuckets
 
 ADDRESSES_MAX = 10_000  # addresses whose rates are remembered
 IPV6_NETWORK_BITS = 64
@@ -51,11 +52,12 @@ class AnonymousCallers:
         if self._open[address] >= self._settings.anonymous_requests_max:
             self._meter.add("rankcurve_rate_limit", 1, "anonymous reads", "refused")
             detail = f"{self._open[address]} requests without an API key are open from this address"
-            raise rate_limited(self._settings, 0, detail)
+            raise ProblemError("rate_limited", detail)
         wait_s = self._by_address.take_tokens(address, 1) or self._total.take_tokens(_ALL, 1)
         self._meter.add("rankcurve_rate_limit", 1, "anonymous reads", "refused" if wait_s else "passed")
         if wait_s > 0:
-            raise rate_limited(self._settings, wait_s, "the rate of reads without an API key is used up")
+            detail = "the rate of reads without an API key is used up"
+            raise ProblemError("rate_limited", detail, retry_after_s=wait_s)
         self._open[address] += 1
         return address
 

@@ -7,7 +7,6 @@ Without API keys, all callers are on this machine and share the same buckets.
 """
 
 from collections.abc import Callable
-from math import ceil
 
 from config.settings import Settings
 from service.contract.keys import Identity
@@ -49,7 +48,7 @@ class KeyLimits:
     """Counts the reads and posts of each key, and refuses those beyond its rate with ProblemError `rate_limited`."""
 
     def __init__(self, settings: Settings, meter: Meter, *, monotonic: Callable[[], float]) -> None:
-        self._settings, self._meter = settings, meter
+        self._meter = meter
         rates = {
             "reads": (settings.key_reads_per_s, settings.key_reads_burst),
             "posts": (settings.key_posts_per_s, settings.key_posts_burst),
@@ -76,10 +75,5 @@ class KeyLimits:
         wait_s = self._buckets[kind].take_tokens(identity.key_id, count)
         self._meter.add("rankcurve_rate_limit", count, kind, "refused" if wait_s else "passed")
         if wait_s > 0:
-            raise rate_limited(self._settings, wait_s, f"the API key has used up its rate of {kind}")
-
-
-def rate_limited(settings: Settings, wait_s: float, detail: str) -> ProblemError:
-    """Return the error for a caller that may try again after this wait."""
-    retry_after_s = max(settings.retry_after_s, min(settings.retry_after_s_max, ceil(wait_s)))
-    return ProblemError("rate_limited", detail, headers={"Retry-After": str(retry_after_s)})
+            detail = f"the API key has used up its rate of {kind}"
+            raise ProblemError("rate_limited", detail, retry_after_s=wait_s)

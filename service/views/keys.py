@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Meta
 
 from service.context import Context
-from service.contract.cursors import KeyCursor
 from service.contract.keys import Role
 from service.contract.queries import ListQuery
 from service.contract.routes import Call, Reply, Route
@@ -66,11 +65,9 @@ async def post_key(context: Context, call: Call) -> Reply:
 async def get_keys(context: Context, call: Call) -> KeyList:
     query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    after = context.cursors.find_start(query.cursor, KeyCursor, "keys", (-1, ""))
+    after = context.cursors.find_start(query.cursor, "keys", (-1, ""))
     rows = await _keys(context).page_keys(after, limit + 1)
-    shown, next_page = context.cursors.cut_page(
-        rows, limit, lambda last: KeyCursor("keys", (last.created_at_us, last.id))
-    )
+    shown, next_page = context.cursors.cut_page(rows, limit, "keys", lambda last: (last.created_at_us, last.id))
     return KeyList([_answer(row) for row in shown], next_page)
 
 

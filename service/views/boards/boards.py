@@ -8,7 +8,6 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from service.context import Context
-from service.contract.cursors import ActivityCursor, BoardCursor
 from service.contract.problems import ProblemError
 from service.contract.queries import BoardsQuery
 from service.contract.requests import BoardBody, ColumnBody, PutBoard
@@ -162,7 +161,7 @@ async def get_boards(context: Context, call: Call) -> BoardList:
     of = filters or query.prefix
     if query.order == "activity":
         return await _list_by_activity(context, query, limit, of)
-    after = context.cursors.find_start(query.cursor, BoardCursor, of, "", "a list with other filters")
+    after = context.cursors.find_start(query.cursor, of, "", "a list with other filters")
 
     def program() -> Program[list[tuple[Board, int, bool]]]:
         boards = yield from list_boards(
@@ -171,7 +170,7 @@ async def get_boards(context: Context, call: Call) -> BoardList:
         return (yield from _with_state(boards, context.now_us()))
 
     found = await context.store.read(program)
-    shown, next_page = context.cursors.cut_page(found, limit, lambda last: BoardCursor(of, last[0].id))
+    shown, next_page = context.cursors.cut_page(found, limit, of, lambda last: last[0].id)
     listed = [make_board_answer(context, board, entries, closed=closed) for board, entries, closed in shown]
     return BoardList(listed, next_page)
 
@@ -183,7 +182,7 @@ async def _list_by_activity(context: Context, query: BoardsQuery, limit: int, of
         ProblemError: `too_many_boards`, because more than `ACTIVE_BOARDS_MAX` boards match.
     """
     start = context.cursors.find_start(
-        query.cursor, ActivityCursor, of, (-INT64_MAX, ""), "a list with other filters or in another order"
+        query.cursor, of, (-INT64_MAX, ""), "a list with other filters or in another order"
     )
 
     def program() -> Program[tuple[list[tuple[Board, int, bool]], dict[int, int]]]:
@@ -212,9 +211,7 @@ async def _list_by_activity(context: Context, query: BoardsQuery, limit: int, of
         return found, {key: -place[0] for key, place in places.items()}
 
     found, active = await context.store.read(program)
-    shown, next_page = context.cursors.cut_page(
-        found, limit, lambda last: ActivityCursor(of, (-active[last[0].key], last[0].id))
-    )
+    shown, next_page = context.cursors.cut_page(found, limit, of, lambda last: (-active[last[0].key], last[0].id))
     listed = [
         make_board_answer(context, board, entries, closed=closed, active_us=active[board.key])
         for board, entries, closed in shown

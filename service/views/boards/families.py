@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from service.context import Context
-from service.contract.cursors import BoardCursor, FamilyCursor
+from service.contract.cursors import ListCursor
 from service.contract.problems import ProblemError, clip_text
 from service.contract.queries import FacetsQuery, FamilyBoardsQuery, HistoryQuery, ListQuery, RankMode
 from service.contract.requests import PutFamily
@@ -103,9 +103,9 @@ async def get_family(context: Context, call: Call) -> FamilyAnswer:
 async def get_families(context: Context, call: Call) -> FamilyList:
     query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    after = context.cursors.find_start(query.cursor, FamilyCursor, "families", "")
+    after = context.cursors.find_start(query.cursor, "families", "")
     found = await context.store.read(lambda: list_families(after=after, limit=limit + 1))
-    shown, next_page = context.cursors.cut_page(found, limit, lambda last: FamilyCursor("families", last.id))
+    shown, next_page = context.cursors.cut_page(found, limit, "families", lambda last: last.id)
     return FamilyList([await _answer(context, family) for family in shown], next_page)
 
 
@@ -173,11 +173,11 @@ async def get_facet_values(context: Context, call: Call) -> FacetList:
     period = _period(context, family, query)
     limit = query.limit or context.settings.page_entries_default
     list_id = f"{family.id}:{period.id}:{query.facet}"
-    after = context.cursors.find_start(query.cursor, BoardCursor, list_id, "")
+    after = context.cursors.find_start(query.cursor, list_id, "")
     values, last = await context.store.read(
         lambda: _list_values(family, period, query, names, after, limit), heavy=bool(within)
     )
-    following = None if last is None else context.cursors.encode_cursor(BoardCursor(list_id, last))
+    following = None if last is None else context.cursors.encode_cursor(ListCursor(list_id, last))
     return FacetList(query.facet, make_period_answer(context, family, period), values, following)
 
 
@@ -265,10 +265,10 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     calendar = calendar_of(family.spec.time_zone)
     newest = calendar.period_at(kind, closed_us).previous
     if query.cursor is not None:
-        last = parse_period(context.cursors.find_start(query.cursor, BoardCursor, list_id, ""))
+        last = parse_period(context.cursors.find_start(query.cursor, list_id, ""))
         newest = None if last is None else last.previous
     closed = _closed_since_made(family, calendar, newest, query.limit + 1)
-    periods, following = context.cursors.cut_page(closed, query.limit, lambda last: BoardCursor(list_id, last.id))
+    periods, following = context.cursors.cut_page(closed, query.limit, list_id, lambda last: last.id)
     boards = [board_id(family.id, period.id, facets) for period in periods]
     found = await _find_final_positions(context, boards, index, call.path["owner"], query.rank)
     answers = [

@@ -11,7 +11,6 @@ from msgspec import UNSET
 
 from jobs.leases.rebalance_plan import decode_load, forecast_headroom
 from service.context import Context
-from service.contract.cursors import ClientCursor, PoolCursor, ResourceCursor
 from service.contract.keys import Role
 from service.contract.lease_messages import (
     AddedResources,
@@ -67,9 +66,9 @@ async def get_client(context: Context, call: Call) -> ClientAnswer:
 async def get_clients(context: Context, call: Call) -> ClientList:
     query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    after = context.cursors.find_start(query.cursor, ClientCursor, "clients", "")
+    after = context.cursors.find_start(query.cursor, "clients", "")
     clients = await context.store.read(lambda: lease_clients.list_clients(after=after, limit=limit + 1))
-    shown, next_page = context.cursors.cut_page(clients, limit, lambda last: ClientCursor("clients", last.client_id))
+    shown, next_page = context.cursors.cut_page(clients, limit, "clients", lambda last: last.client_id)
     return ClientList([_client_answer(client) for client in shown], next_page)
 
 
@@ -103,9 +102,9 @@ async def get_pools(context: Context, call: Call) -> PoolList:
     query: PoolsQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     client_id, other = query.client_id, "the list of another client"
-    after = context.cursors.find_start(query.cursor, PoolCursor, client_id, ("", ""), other)
+    after = context.cursors.find_start(query.cursor, client_id, ("", ""), other)
     pools = await context.store.read(lambda: lease_pools.list_pools(after=after, client_id=client_id, limit=limit + 1))
-    shown, next_page = context.cursors.cut_page(pools, limit, lambda last: PoolCursor(client_id, last.name))
+    shown, next_page = context.cursors.cut_page(pools, limit, client_id, lambda last: last.name)
     return PoolList([_pool_answer(pool) for pool in shown], next_page)
 
 
@@ -149,11 +148,11 @@ async def get_resources(context: Context, call: Call) -> ResourceList:
 
     def program() -> Program[tuple[Pool, list[Resource]]]:
         pool = yield from lease_pools.read_pool(**call.path)
-        after = context.cursors.find_start(query.cursor, ResourceCursor, pool.key, "", "another pool")
+        after = context.cursors.find_start(query.cursor, pool.key, "", "another pool")
         return pool, (yield from lease_pools.list_resources(pool, after=after, limit=limit + 1))
 
     pool, rows = await context.store.read(program)
-    shown, next_page = context.cursors.cut_page(rows, limit, lambda last: ResourceCursor(pool.key, last.resource))
+    shown, next_page = context.cursors.cut_page(rows, limit, pool.key, lambda last: last.resource)
     return ResourceList([_resource_answer(row) for row in shown], next_page)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from msgspec import UNSET
 
 from service.context import Context
-from service.contract.cursors import BoardCursor
+from service.contract.cursors import ListCursor
 from service.contract.problems import ProblemError
 from service.contract.queries import ListQuery, ProfilesQuery
 from service.contract.requests import Lookup
@@ -79,7 +79,7 @@ async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
     """Return the boards on which an owner has an entry. One request looks at `EXAMINED_BOARDS_MAX` boards at most."""
     query: ListQuery = call.query
     owner, limit = call.path["owner"], query.limit or context.settings.page_entries_default
-    after = context.cursors.find_start(query.cursor, BoardCursor, owner, "", "the list of another owner")
+    after = context.cursors.find_start(query.cursor, owner, "", "the list of another owner")
     for _ in range(LISTINGS_MAX):
         boards = await context.store.read(
             lambda: list_boards(prefix="", after=after, limit=EXAMINED_BOARDS_MAX, archived=False)
@@ -92,7 +92,7 @@ async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
         last = boards[-1].id if len(boards) == EXAMINED_BOARDS_MAX else None
         if len(listed) > limit:
             listed, last = listed[:limit], listed[limit - 1].board
-        cursor = None if last is None else context.cursors.encode_cursor(BoardCursor(owner, last))
+        cursor = None if last is None else context.cursors.encode_cursor(ListCursor(owner, last))
         return OwnerBoards(owner, listed, cursor)
     raise StoreBusyError("boards were deleted during every try")
 

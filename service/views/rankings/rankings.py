@@ -8,7 +8,6 @@ from math import floor
 
 from predictor import AnyCurve, BoundedRank, add_up_ranks
 from service.context import Context
-from service.contract.cursors import BoardCursor
 from service.contract.problems import ProblemError
 from service.contract.queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
 from service.contract.responses.boards import (
@@ -78,14 +77,14 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
 async def _list_by_owner(context: Context, board: Board, index: int, cursor: str | None, limit: int) -> Page:
     """Return the next owners of a ranking in alphabetical order. In an archive, only this order reaches all owners."""
     of = f"{board.key}/{index}"
-    after = context.cursors.find_start(cursor, BoardCursor, of, "", "another ranking or order")
+    after = context.cursors.find_start(cursor, of, "", "another ranking or order")
     locator = context.ranks.find_locator(board)
 
     def program() -> Program[tuple[list[Entry], dict[int, int]]]:
         return (yield from locator.entries.read_by_owner(after, limit + 1)), (yield from read_board_totals(board))
 
     found, totals = await context.store_for_board(board).read(program)
-    shown, following = context.cursors.cut_page(found, limit, lambda last: BoardCursor(of, last.owner))
+    shown, following = context.cursors.cut_page(found, limit, of, lambda last: last.owner)
     wanted = [each for entry in shown for each in list_wanted_ranks(entry, [index])]
     by_owner = {entry.owner: entry for entry in shown}
     ranked = []

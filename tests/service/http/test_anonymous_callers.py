@@ -26,7 +26,7 @@ class Callers:
         try:
             self._callers.end_request(self.begin(address))
         except ProblemError as error:
-            return error.code != "rate_limited" or "Retry-After" not in error.headers
+            return error.code != "rate_limited"
         return True
 
     def end(self, address: str) -> None:
