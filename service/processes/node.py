@@ -14,8 +14,8 @@ import structlog
 from config import Settings
 from service.own_packages import python_command
 from service.telemetry.logs import configure_logging, log_ignored_variables
-from service.telemetry.metrics.families import PROCESS_ENDS
-from service.telemetry.metrics.node import SUPERVISOR, leave_node, make_folder, write_pid
+from service.telemetry.metrics.families import FAMILIES
+from service.telemetry.metrics.node import SUPERVISOR, NodeMember, leave_node, make_folder, write_pid
 from service.telemetry.metrics.numbers import Numbers
 from service.telemetry.terminal import show_urls
 
@@ -81,11 +81,11 @@ def _bound(family: int, host: str, port: int, *, reuse_port: bool) -> socket.soc
 
 async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> None:
     write_pid(folder, SUPERVISOR)
-    numbers = Numbers([PROCESS_ENDS], folder, SUPERVISOR)
+    numbers = Numbers(FAMILIES, NodeMember(folder, SUPERVISOR).numbers_path)
 
     def count_end(place: ProcessSlot) -> None:
         leave_node(folder, place.name)
-        numbers.add(PROCESS_ENDS.name, 1, place.work)
+        numbers.add("rankcurve_process_ends", 1, place.work)
 
     def show_ready() -> None:
         log.info("serving", addresses=addresses, workers=settings.workers)

@@ -4,10 +4,13 @@ Every family whose name begins with `rankcurve_` is mapped. If its name matches 
 attribute of `type=Metrics`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .history import Labels, MetricFamily, MetricsMoment
+from service.telemetry.metrics.families import Family
+from service.telemetry.metrics.totals import Totals
+
+from .history import Labels, MetricsMoment
 from .object_names import ObjectName
 from .objects import COMPOSITE, DOUBLE, Attribute, ManagedObject
 
@@ -55,44 +58,43 @@ _OTHERS = MetricGroup("Metrics", (), "Metrics that belong to no other object")
 
 
 class MetricMapping:
-    """Makes managed objects from metric families. `store` is the store's name in the tree."""
+    """Makes managed objects from the families of `totals`. `store` is the store's name in the tree."""
 
-    def __init__(self, store: str, groups: Sequence[MetricGroup] = GROUPS) -> None:
-        named = [group._replace(name=group.name.format(store=store)) for group in groups]
+    def __init__(self, store: str, totals: Totals) -> None:
+        named = [group._replace(name=group.name.format(store=store)) for group in GROUPS]
         self._by_prefix = sorted(
             ((_PREFIX + prefix, group) for group in named for prefix in group.prefixes), key=lambda one: -len(one[0])
         )
+        self._totals = totals
         self._made: tuple[int, dict[ObjectName, ManagedObject]] = (-1, {})
 
-    def map_metrics(self, families: Mapping[str, MetricFamily]) -> Mapping[ObjectName, ManagedObject]:
-        """Return the objects of the families by name. Return the same mapping again until a new sample appears."""
-        size = sum(1 + len(family.labels) for family in families.values())
+    def map_metrics(self) -> Mapping[ObjectName, ManagedObject]:
+        """Return the objects by name. Return the same mapping again until a new series appears."""
+        size = sum(map(len, self._totals.series.values()))
         if size != self._made[0]:
-            self._made = size, self._grouped(families.values())
+            self._made = size, self._grouped()
         return self._made[1]
 
-    def _grouped(self, families: Iterable[MetricFamily]) -> dict[ObjectName, ManagedObject]:
+    def _grouped(self) -> dict[ObjectName, ManagedObject]:
         found: dict[ObjectName, tuple[MetricGroup, dict[str, Attribute]]] = {}
-        for family in families:
-            if not family.name.startswith(_PREFIX):
-                continue
+        for family in self._totals.families.values():
             prefix, group = next(
                 ((prefix, group) for prefix, group in self._by_prefix if family.name.startswith(prefix)),
                 (_PREFIX, _OTHERS),
             )
-            for name, labels in _split(group, family).items():
+            for name, series in _split(group, family, self._totals.series[family.name]).items():
                 attributes = found.setdefault(name, (group, {}))[1]
-                attributes[attribute_name(family.name, prefix)] = _attribute(family, labels, group.label)
+                attributes[attribute_name(family.name, prefix)] = _attribute(family, series, group.label)
         return {name: ManagedObject(name, group.description, attributes) for name, (group, attributes) in found.items()}
 
 
-def _split(group: MetricGroup, family: MetricFamily) -> dict[ObjectName, list[Labels]]:
-    """Return the labels of a family's samples, grouped by the object that the samples belong to."""
+def _split(group: MetricGroup, family: Family, series: Iterable[Labels]) -> dict[ObjectName, list[Labels]]:
+    """Return the series of a family, grouped by the object that they belong to."""
     found: dict[ObjectName, list[Labels]] = {}
-    for labels in family.labels:
+    for labels in series:
         properties = {"type": group.type}
         if group.label:
-            properties[group.key] = dict(labels).get(group.label, _ALL)
+            properties[group.key] = dict(zip(family.labels, labels, strict=True)).get(group.label, _ALL)
         elif group.name:
             properties["name"] = group.name
         found.setdefault(ObjectName.of(DOMAIN, **properties), []).append(labels)
@@ -108,14 +110,15 @@ def attribute_name(family: str, prefix: str = _PREFIX) -> str:
     return "".join(word[:1].upper() + word[1:] for word in rest.split("_") if word)
 
 
-def _attribute(family: MetricFamily, labels: list[Labels], in_name: str) -> Attribute:
-    names = [name for name, _ in labels[0] if name != in_name]
+def _attribute(family: Family, series: list[Labels], in_name: str) -> Attribute:
+    names = {name: index for index, name in enumerate(family.labels) if name != in_name}
     described = f"{family.documentation.rstrip('.')} [{unit_of(family.name)}]"
-    added, figures = _FIGURES.get(family.kind, ("", _current))
-    if family.kind not in _FIGURES and not names:
-        return Attribute(DOUBLE, described, lambda now: now.value(family.name, labels[0]))
+    if family.is_gauge and not names:
+        return Attribute(DOUBLE, described, lambda now: now.numbers(family.name, series[0])[0])
+    if family.kind == "histogram":
+        described += "; percentiles of the last 5 minutes"
     return Attribute(
-        COMPOSITE, described + added, lambda now: _nested(names, labels, lambda each: figures(now, family, each))
+        COMPOSITE, described, lambda now: _nested(list(names.items()), series, lambda each: _figures(now, family, each))
     )
 
 
@@ -124,54 +127,38 @@ def unit_of(family: str) -> str:
     return next((word for word in reversed(family.split("_")) if word in _UNITS), "count")
 
 
-def _nested(names: Sequence[str], labels: Sequence[Labels], leaf: Any) -> dict[str, Any]:
-    """Return the total of the samples. The key `names[0]` holds a nested mapping for each value of that label."""
+def _nested(
+    names: Sequence[tuple[str, int]], series: Sequence[Labels], leaf: Callable[[Labels], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the total of the series. The first name holds a nested mapping for each value of that label.
+
+    `names` are the labels, each with its index.
+    """
     if not names:
-        return leaf(labels[0]) if len(labels) == 1 else _total([leaf(each) for each in labels])
+        return leaf(series[0])
+    (name, index), *others = names
     parts: dict[str, list[Labels]] = {}
-    for each in labels:
-        parts.setdefault(dict(each).get(names[0], ""), []).append(each)
-    by_value = {value: _nested(names[1:], inner, leaf) for value, inner in parts.items()}
-    return {**_total(list(by_value.values())), names[0]: by_value}
+    for each in series:
+        parts.setdefault(each[index], []).append(each)
+    by_value = {value: _nested(others, inner, leaf) for value, inner in parts.items()}
+    # Percentiles can't be added up, so the total has none.
+    sums = {
+        figure: sum(part[figure] for part in by_value.values())
+        for figure in ("Count", "Sum", "Value")
+        if all(figure in part for part in by_value.values())
+    }
+    return {**sums, name: by_value}
 
 
-def _total(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the sums of the figures that can be added up. Percentiles can't be added, so they are left out."""
-    sums: dict[str, Any] = {}
-    for part in parts:
-        for name, value in part.items():
-            if name in _ADDED:
-                sums[name] = sums.get(name, 0) + value
-    return sums
-
-
-_ADDED = {"Count", "Sum", "Value"}
-
-
-def _current(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str, Any]:
-    return {"Value": now.value(family.name, labels)}
-
-
-def _count(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str, Any]:
-    return {"Count": _whole(now.value(f"{family.name}_total", labels))}
-
-
-def _times(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str, Any]:
-    return {**_sizes(now, family, labels), **now.percentiles(family, labels)}
-
-
-def _sizes(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str, Any]:
-    count = now.value(f"{family.name}_count", labels)
-    total = now.value(f"{family.name}_sum", labels)
-    return {"Count": _whole(count), "Sum": total, "Mean": total / count if count else None}
-
-
-# For a kind of metric: what the description of its attribute adds, and the function that returns a sample's figures.
-_FIGURES = {
-    "counter": ("", _count),
-    "histogram": ("; percentiles of the last 5 minutes", _times),
-    "summary": ("", _sizes),
-}
+def _figures(now: MetricsMoment, family: Family, labels: Labels) -> dict[str, Any]:
+    first, *counts = now.numbers(family.name, labels)
+    if family.kind == "counter":
+        return {"Count": _whole(first)}
+    if family.is_gauge:
+        return {"Value": first}
+    count = sum(counts)
+    figures = {"Count": _whole(count), "Sum": first, "Mean": first / count if count else None}
+    return figures | (now.percentiles(family, labels) if family.kind == "histogram" else {})
 
 
 def _whole(value: float) -> int | float:

@@ -43,7 +43,7 @@ class ObjectTree:
 
     def take_snapshot(self) -> TreeSnapshot:
         moment = self._history.read_moment()
-        mapped = self._mapping.map_metrics(self._history.families)
+        mapped = self._mapping.map_metrics()
         if mapped is not self._made_of:
             self._made_of = mapped
             objects = {managed.name.canonical: managed for managed in mapped.values()}

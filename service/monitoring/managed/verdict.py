@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from math import inf, isnan
 from typing import Any, Literal, NamedTuple
 
-from service.telemetry.metrics.process import Metrics
-
-from .history import Labels, MetricFamily, MetricsMoment, quantile
+from .history import MetricsMoment, quantile
 
 Severity = Literal["page", "ticket"]
 LEVELS: Mapping[Severity | None, str] = {"page": "red", "ticket": "amber", None: "green"}
@@ -26,55 +24,48 @@ _5_MIN, _15_MIN = 300.0, 900.0
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The metrics of the node at one moment."""
+    """The metrics of the node at one moment. Metrics are named as Prometheus shows them."""
 
     moment: MetricsMoment
-    families: Mapping[str, MetricFamily]
-    metrics: Metrics
 
-    def labels_of(self, sample: str, **wanted: str) -> list[Labels]:
-        """Return the labels of each of a metric's samples whose labels begin with the wanted values."""
-        family = self.families.get(sample) or self.families.get(sample.removesuffix("_total"))
-        found = [] if family is None else list(family.labels)
-        return [labels for labels in found if all(dict(labels).get(n, "").startswith(v) for n, v in wanted.items())]
+    def _values(self, sample: str) -> list[float]:
+        return [self.moment.numbers(sample, labels)[0] for labels in self.moment.list_series(sample)]
 
     def highest(self, sample: str) -> float:
-        """Return the highest current number of a metric's samples, or 0."""
-        return max((self.moment.value(sample, labels) for labels in self.labels_of(sample)), default=0.0)
+        """Return the highest current number of a gauge's series, or 0."""
+        return max(self._values(sample), default=0.0)
 
     def total(self, sample: str) -> float:
-        return sum(self.moment.value(sample, labels) for labels in self.labels_of(sample))
+        return sum(self._values(sample))
+
+    def _growths(self, sample: str, window_s: float, **wanted: str) -> list[float]:
+        family = sample.removesuffix("_total")
+        series = self.moment.list_series(family, **wanted)
+        return [self.moment.growth(family, labels, window_s)[0] for labels in series]
 
     def growth(self, sample: str, window_s: float, **wanted: str) -> float:
-        """Return how much a counter grew in the window, all samples with the wanted labels together."""
-        return sum(self.moment.growth(sample, labels, window_s) for labels in self.labels_of(sample, **wanted))
+        """Return how much a counter grew in the window, all series with the wanted labels together."""
+        return sum(self._growths(sample, window_s, **wanted))
 
     def highest_growth(self, sample: str, window_s: float) -> float:
-        """Return the highest growth of a counter's samples in the window, or 0."""
-        return max((self.moment.growth(sample, labels, window_s) for labels in self.labels_of(sample)), default=0.0)
+        """Return the highest growth of a counter's series in the window, or 0."""
+        return max(self._growths(sample, window_s), default=0.0)
 
     def view(self, family: str, absent: float = 0.0) -> float:
-        return self.metrics.read_view(family, absent)
+        return self.moment.metrics.read_view(family, absent)
 
     def slowest(self, sample: str, share: float, window_s: float) -> float:
         """Return a quantile of a histogram, over the routes of `SLOW_ROUTES` together."""
-        family = self.families.get(sample)
-        if family is None:
-            return 0.0
-        counts = [0.0] * len(family.bounds)
-        for labels in family.labels:
-            if dict(labels).get("route") in SLOW_ROUTES:
-                for index, bucket in enumerate(family.buckets(labels)):
-                    counts[index] += self.moment.growth(*bucket, window_s)
-        return quantile([bound for bound, _ in family.bounds], counts, share) or 0.0
+        growths = [self.moment.growth(sample, (route,), window_s)[1:] for route in SLOW_ROUTES]
+        counts = [sum(bucket) for bucket in zip(*growths, strict=True)]
+        return quantile(self.moment.metrics.totals.families[sample].bounds, counts, share) or 0.0
 
     def is_partition_away(self) -> bool:
-        return any(not found.reachable for found in self.metrics.partitions.measured.values())
+        return any(not found.reachable for found in self.moment.metrics.partitions.measured.values())
 
     def longest_rest_s(self) -> float:
         """Return for how long the job that rests longest has not ended a round. Jobs without a round don't count."""
-        name = "rankcurve_job_last_round_timestamp_seconds"
-        times = [self.moment.value(name, labels) for labels in self.labels_of(name)]
+        times = self._values("rankcurve_job_last_round_timestamp_seconds")
         return max((time.time() - at for at in times if at > 0), default=0.0)
 
 

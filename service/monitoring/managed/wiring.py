@@ -46,12 +46,12 @@ _JOB_OPERATIONS = {
 _PARTITION: Rows = (  # the functions read a `MeasuredPartition`
     ("Reachable", BOOLEAN, "True if the partition answered the last check", lambda found: found.reachable),
     ("Node", TEXT, "With Citus, the server of the partition, as host:port", lambda found: found.node),
-    ("StoreBytes", LONG, "Size of the partition when it was last measured [bytes]", lambda found: found.store_bytes),
+    ("StoreBytes", LONG, "Size of the partition when it was last measured [bytes]", lambda found: found.bytes),
     ("Boards", LONG, "Leaderboards of the partition [count]", lambda found: found.boards),
     ("Entries", LONG, "Entries of the partition's leaderboards [entries]", lambda found: found.entries),
     ("LogNext", LONG, "Log position of the next changes in the partition [count]", lambda found: found.log_next),
     ("FoldLagSeconds", DOUBLE, "Time for which changes in the partition have not been folded [seconds]",
-     lambda found: found.fold_lag_s),
+     lambda found: found.fold_lag_seconds),
 )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ async def manage_objects(
 ) -> AsyncIterator[ObjectTree]:
     """Provide the tree within the block, while a task takes snapshots of metrics and the channel listens."""
     settings = context.limits
-    history = MetricHistory(metrics.collect_counted, settings, monotonic=context.monotonic)
+    history = MetricHistory(metrics, settings, monotonic=context.monotonic)
 
     async def flush() -> int:
         await context.catalog.load(boards_max=settings.catalog_boards_max)
@@ -72,8 +72,8 @@ async def manage_objects(
 
     actions = {f"job.{name}": _job_action(getattr(context.controls, name)) for name in _JOB_OPERATIONS}
     channel = NodeChannel({**actions, "cache.flush": flush}, settings, metrics.node)
-    fixed = _Fixed(context, metrics, channel, history, version)
-    mapping = MetricMapping(context.store.dialect.name)
+    fixed = _Fixed(context, metrics, channel, version)
+    mapping = MetricMapping(context.store.dialect.name, metrics.totals)
     tree = ObjectTree(history, mapping, BoardObjects(context, refresh), fixed.objects, settings)
     ticking = asyncio.create_task(history.run(), name="rates")
     try:
@@ -93,11 +93,8 @@ def _job_action(do: Callable[[str], bool]) -> Callable[[str], Awaitable[bool | N
 class _Fixed:
     """Makes the objects that do not come from metrics: facts about the node and the store, operations."""
 
-    def __init__(
-        self, context: JobContext, metrics: Metrics, channel: NodeChannel, history: MetricHistory, version: str
-    ) -> None:
-        self._context, self._metrics, self._channel = context, metrics, channel
-        self._history, self._version = history, version
+    def __init__(self, context: JobContext, metrics: Metrics, channel: NodeChannel, version: str) -> None:
+        self._context, self._metrics, self._channel, self._version = context, metrics, channel, version
 
     def objects(self, mapped: Mapping[ObjectName, ManagedObject]) -> Iterable[ManagedObject]:
         """Yield the objects. Objects from metrics (`mapped`) with the same names are later merged with them."""
@@ -124,11 +121,11 @@ class _Fixed:
         rows: Rows = (
             ("Version", TEXT, "Version of the service", lambda _: self._version),
             ("UptimeSeconds", DOUBLE, "Time since the start of the first process [seconds]",
-             lambda now: max(0.0, time.time() - now.value("process_start_time_seconds"))),
+             lambda now: max(0.0, time.time() - now.process("process_start_time_seconds"))),
             ("CpuSeconds", DOUBLE, "Processor time of all processes [seconds]",
-             lambda now: now.value("process_cpu_seconds_total")),
+             lambda now: now.process("process_cpu_seconds_total")),
             ("Memory", COMPOSITE, "Memory of all processes [bytes]",
-             lambda now: {each: int(now.value(f"process_{each}_memory_bytes")) for each in ("resident", "virtual")}),
+             lambda now: {each: int(now.process(f"process_{each}_memory_bytes")) for each in ("resident", "virtual")}),
         )  # fmt: skip
         return ManagedObject(
             ObjectName.of(DOMAIN, type="Node"), "The processes of this node", attributes_of(rows),
@@ -137,7 +134,7 @@ class _Fixed:
 
     def _verdict(self) -> ManagedObject:
         def alerts_at(now: MetricsMoment) -> list[dict[str, Any]]:
-            return find_alerts(Figures(now, self._history.families, self._metrics))
+            return find_alerts(Figures(now))
 
         rows: Rows = (
             ("Alerts", LIST, "The alerts of docs/alerts.yml whose conditions hold, the most severe first [alerts]",
@@ -151,22 +148,15 @@ class _Fixed:
         )
 
     def _recent(self) -> ManagedObject:
-        def numbers_of(sample: str, **wanted: str) -> Callable[[MetricsMoment], list[tuple[float, float]]]:
-            def read(now: MetricsMoment) -> list[tuple[float, float]]:
-                labels = Figures(now, self._history.families, self._metrics).labels_of(sample, **wanted)
-                return now.list_numbers([(sample, each) for each in labels])
-
-            return read
-
-        text = "of the last quarter of an hour: pairs of an age in seconds and {}, oldest first"
+        text = "Snapshots of the last quarter of an hour: pairs of an age in seconds and"
         rows: Rows = (
-            ("Posts", LIST, f"Snapshots {text.format('all posts')} [posts]", numbers_of("rankcurve_posts_total")),
-            ("Requests", LIST, f"Snapshots {text.format('all requests')} [requests]",
-             numbers_of("rankcurve_requests_total")),
-            ("Failures", LIST, f"Snapshots {text.format('all requests that ended in 5xx')} [requests]",
-             numbers_of("rankcurve_requests_total", status="5")),
-            ("Cpu", LIST, f"Snapshots {text.format('processor time')} [seconds]",
-             numbers_of("process_cpu_seconds_total")),
+            ("Posts", LIST, f"{text} all posts, oldest first [posts]", lambda now: now.list_totals("rankcurve_posts")),
+            ("Requests", LIST, f"{text} all requests, oldest first [requests]",
+             lambda now: now.list_totals("rankcurve_requests")),
+            ("Failures", LIST, f"{text} all requests that ended in 5xx, oldest first [requests]",
+             lambda now: now.list_totals("rankcurve_requests", status="5")),
+            ("Cpu", LIST, f"{text} processor time, oldest first [seconds]",
+             lambda now: now.list_process("process_cpu_seconds_total")),
         )  # fmt: skip
         return ManagedObject(
             ObjectName.of(DOMAIN, type="Recent"), "Figures of the last quarter of an hour", attributes_of(rows),

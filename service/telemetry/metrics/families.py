@@ -24,6 +24,15 @@ class Family(NamedTuple):
     labels: Mapping[str, Sequence[str]] = {}
     bounds: Sequence[float] = ()  # the upper bounds of a histogram's buckets
 
+    @property
+    def is_gauge(self) -> bool:
+        return self.kind in ("gauge", "latest")
+
+    @property
+    def numbers_count(self) -> int:
+        """Return how many numbers a series has; see `numbers`."""
+        return 1 if self.kind == "counter" else len(self.bounds) + 2
+
 
 _OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
 _REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
@@ -141,8 +150,6 @@ FAMILIES: Sequence[Family] = (
            {"outcome": ("found", "released")}),
     Family("rankcurve_lease_peer_failures", "counter", "Failed reads of the journals of other stores"),
     Family("rankcurve_log_lines_dropped", "counter", "Log lines lost because the disk was too slow"),
+    # Only the supervisor of a node counts these.
+    Family("rankcurve_process_ends", "counter", "Processes of the node that ended, on request or not", {"work": ()}),
 )  # fmt: skip
-# Only the supervisor of a node counts these.
-PROCESS_ENDS = Family(
-    "rankcurve_process_ends", "counter", "Processes of the node that ended, on request or not", {"work": ()}
-)

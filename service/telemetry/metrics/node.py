@@ -1,9 +1,9 @@
 """Metrics of a node, which is all processes of one supervisor. Each process can show the metrics of the whole node.
 
-    process starts ──join──> counts in its files of the node's folder ──process ends──> leave: counts stay, no gauges
+    process starts ──join──> counts in its file of the node's folder ──process ends──> leave: counts stay, no gauges
 
-The kernel keeps the files when a process is killed. The counts of a process stay for as long as the node runs. Gauges
-describe the present, so the gauges of a process are removed when it ends.
+The kernel keeps the file when a process is killed. The counts of a process stay for as long as the node runs. Gauges
+describe the present, so those of a process count only while the node's folder has its process id.
 """
 
 import os
@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import Metric
-from prometheus_client.multiprocess import mark_process_dead
 
 # The folder in memory, which is used if the system has it. With files on a disk, a process would have to wait whenever
 # it changes a page that the system is writing to the disk at that moment.
@@ -30,6 +29,10 @@ class NodeMember(NamedTuple):
     folder: Path
     name: str
 
+    @property
+    def numbers_path(self) -> Path:
+        return self.folder / f"{self.name}.db"
+
 
 def make_folder() -> tempfile.TemporaryDirectory[str]:
     """Make a folder for a node's metrics. The folder is removed when the returned object is cleaned up."""
@@ -43,13 +46,17 @@ def write_pid(folder: Path, name: str) -> None:
 
 
 def leave_node(folder: Path, name: str) -> None:
-    """Remove the gauges of a process that has ended. Its counts stay."""
-    mark_process_dead(name, str(folder))  # type: ignore[no-untyped-call]
+    """Note that a process has ended. Its counts stay, and its gauges no longer count."""
     (folder / f"{name}{_PID_SUFFIX}").unlink(missing_ok=True)
 
 
-def add_up_processes(folder: Path) -> Iterable[Metric]:
-    """Return the library's metrics of processes, added up over the node. Of the start times, the earliest is kept."""
+def collect_processes(folder: Path | None) -> Iterable[Metric]:
+    """Return the library's metrics of processes: of this one, or added up over the node with this folder.
+
+    Of the start times, the earliest is kept.
+    """
+    if folder is None:
+        return ProcessCollector(registry=None).collect()
     sums: dict[str, Metric] = {}
     ended_s = 0.0
     for path in sorted(folder.glob(f"*{_PID_SUFFIX}")):

@@ -1,7 +1,13 @@
 """The numbers of one process, which every process of a node can read.
 
 The values of prometheus_client take locks and ask for the process id at each change, which takes several times as long.
-The files of a node have the library's format.
+
+A series is a family with values of its labels. It has a few numbers, side by side:
+
+    counter          the value
+    gauge, latest    the value, when it was set (Unix time; 0: the process does not report it)
+    summary          the sum of the values, their count
+    histogram        the sum of the values, the count of each bucket
 """
 
 import json
@@ -10,136 +16,102 @@ import struct
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
-from math import inf, nan
 from pathlib import Path
-
-from prometheus_client.utils import floatToGoString
 
 from storage.meter import Meter
 
-from .families import Family, FamilyKind
+from .families import Family
 
 # All routes with their statuses and buckets need far less. The file is sparse, so unused parts take no memory.
 FILE_BYTES = 4 * 1024 * 1024
-HEAD_BYTES = 8  # how many bytes are used, as an int, and padding
-_FILE_PREFIXES: Mapping[FamilyKind, str] = {
-    "counter": "counter",
-    "gauge": "gauge_livesum",
-    "latest": "gauge_livemostrecent",
-    "histogram": "histogram",
-    "summary": "summary",
-}
-_SUFFIXES: Mapping[FamilyKind, str] = {"counter": "_total", "histogram": "_sum", "summary": "_sum"}
-# The values of some samples, the index of a number (of a histogram or summary: of the sum), and for a histogram or
-# summary also the upper bounds of its buckets and the indexes of their counts.
-_Sample = tuple["memoryview[float]", int, Sequence[float], Sequence[int]]
+HEAD_BYTES = 8  # how many bytes are used
+_ENTRY = struct.Struct("ii")  # the lengths of a series' name, in bytes, and of its numbers
 
 
-def read_keys(content: mmap.mmap, start: int = HEAD_BYTES) -> Iterator[tuple[str, int, int]]:
-    """Yield each key from `start` on, the index of its value in 8-byte steps, and the offset behind the entry.
+def read_series(content: mmap.mmap, start: int = HEAD_BYTES) -> Iterator[tuple[list[str], int, int]]:
+    """Yield each series from `start` on: its family and label values, the index of its first number, and its end.
 
-    A key, padded with blanks, comes between its length and two floats: the value, and the time at which it was set.
+    The end is an offset in bytes, and the index counts steps of 8 bytes.
     """
-    used: int = struct.unpack_from("i", content)[0]
+    [used] = struct.unpack_from("q", content)
     while start < used:
-        length: int = struct.unpack_from("i", content, start)[0]
-        value_at = start + 4 + length + 8 - (length + 4) % 8
-        yield content[start + 4 : start + 4 + length].decode(), value_at // 8, value_at + 16
-        start = value_at + 16
+        name_bytes, count = _ENTRY.unpack_from(content, start)
+        numbers_at = start + _ENTRY.size + name_bytes
+        start = numbers_at + 8 * count
+        yield json.loads(content[numbers_at - name_bytes : numbers_at]), numbers_at // 8, start
 
 
-class Cells:
-    """Numbers with keys, in a file of the node's folder or in memory that no other process reads (`path` is None).
+class Numbers(Meter):
+    """The numbers of one process by family and label values. Values of labels are given in the family's order.
 
-    A process that replaces a killed one continues with the numbers in its file.
+    They are in a file, or in memory that no other process reads if `path` is None. A process that replaces a killed one
+    continues its counts.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, families: Sequence[Family], path: Path | None = None) -> None:
+        self._families = {family.name: family for family in families}
         if path is None:
             self.content = mmap.mmap(-1, FILE_BYTES)
         else:
             with path.open("a+b") as file:
                 file.truncate(FILE_BYTES)
                 self.content = mmap.mmap(file.fileno(), FILE_BYTES)
-        self.values = memoryview(self.content).cast("d")
-        self._used: int = struct.unpack_from("i", self.content)[0] or HEAD_BYTES
-        self._indexes = {key: index for key, index, _ in read_keys(self.content)}
-
-    def index_of(self, family: Family, sample: str, labels: Mapping[str, str]) -> int:
-        """Return the index at which the value of a metric's sample is stored. Add a place for a new sample.
-
-        Raises:
-            ValueError: no place is left in the file of values. That happens only if callers can choose labels.
-        """
-        key = json.dumps((family.name, sample, labels, family.documentation))
-        if key not in self._indexes:
-            encoded = key.encode()
-            padded = encoded + b" " * (8 - (len(encoded) + 4) % 8)
-            entry = struct.pack(f"i{len(padded)}sdd", len(encoded), padded, 0.0, 0.0)
-            end = self._used + len(entry)
-            if end > FILE_BYTES:
-                raise ValueError(f"more samples than a node's file holds: {sample} {dict(labels)}")
-            self.content[self._used : end] = entry
-            self._used = end
-            self.content[:4] = struct.pack("i", end)
-            self._indexes[key] = end // 8 - 2
-        return self._indexes[key]
-
-
-class Numbers(Meter):
-    """The numbers of one process by family and label values. Values of labels are given in the family's order.
-
-    With a folder, the numbers are in files that have the name of the process.
-    """
-
-    def __init__(self, families: Sequence[Family], folder: Path | None = None, process: str = "") -> None:
-        self._families = {family.name: family for family in families}
-        self.cells = {  # by how the names of their files begin
-            prefix: Cells(None if folder is None else folder / f"{prefix}_{process}.db")
-            for prefix in dict.fromkeys(_FILE_PREFIXES[family.kind] for family in families)
+        self._values = memoryview(self.content).cast("d")
+        # By family and label values, the index of the first number, and the bounds of the buckets.
+        self._series: dict[str, dict[tuple[str, ...], tuple[int, Sequence[float]]]] = {
+            name: {} for name in self._families
         }
-        self._samples: dict[str, dict[tuple[str, ...], _Sample]] = {name: {} for name in self._families}
+        self._end = HEAD_BYTES
+        for (name, *labels), index, end in read_series(self.content):
+            self._series[name][tuple(labels)], self._end = (index, self._families[name].bounds), end
         self._lock = threading.Lock()
-        for family in self._families.values():
+        for family in families:
+            if family.is_gauge:
+                self.clear(family.name)
             if family.kind != "latest":
-                for labels in product(*family.labels.values()):
-                    self._make_sample(family.name, labels)
+                for each in product(*family.labels.values()):
+                    (self.set if family.is_gauge else self.add)(family.name, 0, *each)
 
     def add(self, name: str, amount: float = 1, *labels: str) -> None:
-        values, index, _, _ = self._samples[name].get(labels) or self._make_sample(name, labels)
-        values[index] += amount
+        index, _ = self._series[name].get(labels) or self._add_series(name, labels)
+        self._values[index] += amount
 
     def add_from_any_thread(self, name: str, amount: float = 1, *labels: str) -> None:
         with self._lock:
-            values, index, _, _ = self._samples[name][labels]
-            values[index] += amount
+            self._values[self._series[name][labels][0]] += amount
 
     def set(self, name: str, value: float, *labels: str) -> None:
-        values, index, _, _ = self._samples[name].get(labels) or self._make_sample(name, labels)
-        values[index] = value
-        values[index + 1] = time.time()  # of a "latest" gauge, a node shows the value that was set last
+        index, _ = self._series[name].get(labels) or self._add_series(name, labels)
+        self._values[index] = value
+        self._values[index + 1] = time.time()
 
     def clear(self, name: str) -> None:
-        for values, index, _, _ in self._samples[name].values():
-            values[index] = nan
+        for index, _ in self._series[name].values():
+            self._values[index + 1] = 0
 
     def observe(self, name: str, value: float, *labels: str) -> None:
-        values, sum_index, bounds, counts = self._samples[name].get(labels) or self._make_sample(name, labels)
-        values[sum_index] += value
-        values[counts[bisect_left(bounds, value)]] += 1
+        index, bounds = self._series[name].get(labels) or self._add_series(name, labels)
+        self._values[index] += value
+        self._values[index + 1 + bisect_left(bounds, value)] += 1
 
-    def _make_sample(self, name: str, labels: tuple[str, ...]) -> _Sample:
+    def _add_series(self, name: str, labels: tuple[str, ...]) -> tuple[int, Sequence[float]]:
+        """Add a series, of which all numbers are 0.
+
+        Raises:
+            ValueError: no place is left in the file. That happens only if callers can choose labels.
+        """
         family = self._families[name]
-        cells, named = self.cells[_FILE_PREFIXES[family.kind]], dict(zip(family.labels, labels, strict=True))
-        counts = []
-        if family.kind == "histogram":
-            texts = [floatToGoString(bound) for bound in (*family.bounds, inf)]  # type: ignore[no-untyped-call]
-            counts = [cells.index_of(family, f"{name}_bucket", {**named, "le": text}) for text in texts]
-        elif family.kind == "summary":
-            counts = [cells.index_of(family, f"{name}_count", named)]
-        sample = name + _SUFFIXES.get(family.kind, "")
-        found = cells.values, cells.index_of(family, sample, named), family.bounds, counts
-        self._samples[name][labels] = found
+        assert len(labels) == len(family.labels), name
+        encoded = json.dumps([name, *labels]).encode()
+        encoded += b" " * (-len(encoded) % 8)
+        numbers_at = self._end + _ENTRY.size + len(encoded)
+        end = numbers_at + 8 * family.numbers_count
+        if end > FILE_BYTES:
+            raise ValueError(f"more series than a node's file holds: {name} {labels}")
+        self.content[self._end : numbers_at] = _ENTRY.pack(len(encoded), family.numbers_count) + encoded
+        self._end = end
+        self.content[:HEAD_BYTES] = struct.pack("q", end)
+        found = self._series[name][labels] = numbers_at // 8, family.bounds
         return found

@@ -5,7 +5,7 @@ Every figure has the label `partition`, also in a store with one partition. A st
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import structlog
@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from storage.errors import StorageError
 from storage.meter import Meter
-from storage.reads.partition_figures import PartitionFigures, find_away_partitions, read_partition_figures
+from storage.reads.partition_figures import find_away_partitions, read_partition_figures
 from storage.store import PartitionSize, Store
 
 log = structlog.get_logger(__name__)
@@ -27,43 +27,22 @@ class MeasuredPartition:
     """A partition as it was last measured. What was not measured yet is None."""
 
     reachable: bool = True
-    size: PartitionSize | None = None
-    figures: PartitionFigures | None = None
-    fold_lag_s: float | None = None
-
-    @property
-    def store_bytes(self) -> int | None:
-        return None if self.size is None else self.size.store_bytes
-
-    @property
-    def node(self) -> str | None:
-        return None if self.size is None else self.size.node
-
-    @property
-    def boards(self) -> int | None:
-        return None if self.figures is None else self.figures.boards
-
-    @property
-    def entries(self) -> int | None:
-        return None if self.figures is None else self.figures.entries
-
-    @property
-    def log_next(self) -> int | None:
-        return None if self.figures is None else self.figures.log_next
+    bytes: int | None = None
+    node: str | None = None
+    boards: int | None = None
+    entries: int | None = None
+    log_next: int | None = None
+    fold_lag_seconds: float | None = None
 
 
-_GAUGES: tuple[tuple[str, str, Callable[[MeasuredPartition], float | None]], ...] = (
-    ("reachable", "Whether the partition answered the last check: 1 or 0", lambda found: found.reachable),
-    ("bytes", "Size of the partition, its indexes included", lambda found: found.store_bytes),
-    ("boards", "Leaderboards of the partition", lambda found: found.boards),
-    ("entries", "Entries of the partition's leaderboards", lambda found: found.entries),
-    ("log_next", "Log position of the next changes in the partition", lambda found: found.log_next),
-    (
-        "fold_lag_seconds",
-        "Time for which changes in the partition have not been folded",
-        lambda found: found.fold_lag_s,
-    ),
-)
+_GAUGES = {  # by the fields that they show
+    "reachable": "Whether the partition answered the last check: 1 or 0",
+    "bytes": "Size of the partition, its indexes included",
+    "boards": "Leaderboards of the partition",
+    "entries": "Entries of the partition's leaderboards",
+    "log_next": "Log position of the next changes in the partition",
+    "fold_lag_seconds": "Time for which changes in the partition have not been folded",
+}
 
 
 class PartitionMetrics:
@@ -75,10 +54,10 @@ class PartitionMetrics:
         self._scans_at_s = 0.0  # when the next scan may begin, by the clock of the event loop
 
     def collect(self) -> Iterator[Metric]:
-        for name, text, read in _GAUGES:
+        for name, text in _GAUGES.items():
             family = GaugeMetricFamily(f"rankcurve_partition_{name}", text, labels=("partition",))
             for number, found in sorted(self.measured.items()):
-                if (value := read(found)) is not None:
+                if (value := getattr(found, name)) is not None:
                     family.add_metric((str(number),), value)
             yield family
 
@@ -89,7 +68,7 @@ class PartitionMetrics:
             if size.number not in self.measured:
                 self.measured[size.number] = MeasuredPartition()
                 self._meter.add("rankcurve_partition_posts_applied", 0, str(size.number))
-            self.measured[size.number].size = size
+            self.measured[size.number].bytes, self.measured[size.number].node = size.store_bytes, size.node
 
     async def measure(self, store: Store, *, wait_s_max: float) -> None:
         """Check which partitions answer within `wait_s_max`. If a scan is due, read the figures of those."""
@@ -120,6 +99,6 @@ class PartitionMetrics:
             except StorageError as error:
                 log.info("partition_figures_unknown", partition=number, detail=error.detail)
                 continue
-            found.figures = figures
+            found.boards, found.entries, found.log_next = figures.boards, figures.entries, figures.log_next
             folded_us = figures.folded_us
-            found.fold_lag_s = None if folded_us is None else max(0.0, time.time() - folded_us / 1e6)
+            found.fold_lag_seconds = None if folded_us is None else max(0.0, time.time() - folded_us / 1e6)

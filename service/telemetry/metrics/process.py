@@ -3,13 +3,12 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client import ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from .families import FAMILIES
-from .node import NodeMember, add_up_processes, write_pid
+from .node import NodeMember, collect_processes, write_pid
 from .numbers import Numbers
 from .partitions import PartitionMetrics
 from .totals import NodeFiles, Source, Totals
@@ -31,12 +30,12 @@ class Metrics(Collector):
         self._views: list[Callable[[], Iterable[Metric]]] = []
         if node is None:
             self.meter = Numbers(FAMILIES)
-            sources = [Source(prefix, cells.content) for prefix, cells in self.meter.cells.items()]
-            self._totals = Totals(lambda: sources, declared=FAMILIES)
+            sources = [Source(self.meter.content)]
+            self.totals = Totals(FAMILIES, lambda: sources)
         else:
-            write_pid(*node)
-            self.meter = Numbers(FAMILIES, *node)
-            self._totals = Totals(NodeFiles(node.folder).list_sources)
+            self.meter = Numbers(FAMILIES, node.numbers_path)
+            write_pid(*node)  # from now on the gauges count, so an earlier process' must be gone
+            self.totals = Totals(FAMILIES, NodeFiles(node.folder).list_sources)
         self.partitions = PartitionMetrics(self.meter)
 
     def make_request_timer(self, route: str) -> Callable[[int, float], None]:
@@ -69,16 +68,17 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric with its current values. In a process of a node, the counts are those of the node."""
-        yield from self.collect_counted()
+        yield from self._collect_processes()
+        yield from self.totals.collect()
         for view in self._views:
             yield from view()
 
-    def collect_counted(self) -> Iterator[Metric]:
-        """Yield the metrics of `collect` without the views, because some views read every curve."""
-        yield from (
-            ProcessCollector(registry=None).collect() if self.node is None else add_up_processes(self.node.folder)
-        )
-        yield from self._totals.collect()
+    def _collect_processes(self) -> Iterable[Metric]:
+        return collect_processes(None if self.node is None else self.node.folder)
+
+    def read_processes(self) -> dict[str, float]:
+        """Return the numbers that the system has of the processes, such as `process_cpu_seconds_total`."""
+        return {sample.name: sample.value for metric in self._collect_processes() for sample in metric.samples}
 
     def read_view(self, family: str, absent: float = 0.0) -> float:
         """Return the number that a view computes for a family without labels; `absent` if no view has the family."""

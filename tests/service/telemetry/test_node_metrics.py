@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import pytest
-from prometheus_client.mmap_dict import MmapedDict
-from prometheus_client.multiprocess import MultiProcessCollector
 
 from service.telemetry.metrics.families import Family
 from service.telemetry.metrics.node import SUPERVISOR, NodeMember, leave_node, write_pid
@@ -34,7 +32,6 @@ def test_counters_of_an_ended_process_stay_and_its_gauges_disappear(tmp_path: Pa
     assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 2
     assert found["rankcurve_write_conflicts_total", ()] == 2
     assert found["rankcurve_write_queue_posts", ()] == 4
-    files = set(tmp_path.iterdir())
     again = Metrics(NodeMember(tmp_path, "worker1"))
     again.make_request_timer("page")(200, 0.1)
     again.meter.add("rankcurve_write_conflicts")
@@ -42,8 +39,6 @@ def test_counters_of_an_ended_process_stay_and_its_gauges_disappear(tmp_path: Pa
     assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 3
     assert found["rankcurve_write_conflicts_total", ()] == 3
     assert found["rankcurve_write_queue_posts", ()] == 4
-    gauges = {"gauge_livesum_worker1.db", "gauge_livemostrecent_worker1.db"}
-    assert {path.name for path in set(tmp_path.iterdir()) - files} == gauges | {"worker1.pid"}
 
 
 def test_the_process_metrics_add_up_memory_and_files_of_all_processes(tmp_path: Path) -> None:
@@ -58,50 +53,42 @@ def test_the_process_metrics_add_up_memory_and_files_of_all_processes(tmp_path: 
     assert samples(metrics)["process_open_fds", ()] < both["process_open_fds", ()]
 
 
-def test_the_library_reads_our_files_and_a_new_process_finds_its_numbers(tmp_path: Path) -> None:
-    # The lengths of these keys give every remainder of a division by 8.
+def test_a_new_process_continues_the_counts_of_a_killed_one(tmp_path: Path) -> None:
     families = [Family("f" * number, "counter", "Help", {"label": ()}) for number in range(1, 20)]
-    numbers = Numbers(families, tmp_path, "a")
+    numbers = Numbers(families, tmp_path / "a.db")
     for number, family in enumerate(families, 1):
         numbers.add(family.name, number, "é" * number)
-    Numbers(families, tmp_path, "a").add("f", 10, "é")
-    path = tmp_path / "counter_a.db"
-    entries = MmapedDict.read_all_values_from_file(str(path))  # type: ignore[no-untyped-call]
-    assert sorted(value for _, value, _, _ in entries) == [*range(2, 12), 11, *range(12, 20)]
-    assert path.stat().st_size == FILE_BYTES
+    Numbers(families, tmp_path / "a.db").add("f", 10, "é")
+    found = by_sample(Totals(families, NodeFiles(tmp_path).list_sources).collect())
+    assert sorted(found.values()) == [*range(2, 12), 11, *range(12, 20)]
 
 
-def test_a_full_file_raises_an_error_that_names_the_sample(tmp_path: Path) -> None:
-    numbers = Numbers([Family("s", "counter", "Help", {"label": ()})], tmp_path, "a")
-    with pytest.raises(ValueError, match="more samples than a node's file holds: s_total"):
+def test_a_full_file_raises_an_error_that_names_the_series(tmp_path: Path) -> None:
+    numbers = Numbers([Family("s", "counter", "Help", {"label": ()})], tmp_path / "a.db")
+    with pytest.raises(ValueError, match="more series than a node's file holds: s"):
         numbers.add("s", 1, "x" * FILE_BYTES)
 
 
-def test_our_sums_equal_those_of_the_prometheus_library(tmp_path: Path) -> None:
+def test_the_sums_over_processes_are_what_one_process_would_have(tmp_path: Path) -> None:
     processes = [Metrics(NodeMember(tmp_path, f"worker{number}")) for number in range(3)]
-    for number, metrics in enumerate(processes):
-        for route in ("page", "post"):
-            metrics.make_request_timer(route)(200 + number, 0.001 * 10**number)
-        metrics.meter.observe("rankcurve_store_connection_wait_seconds", 0.1 * number, "default")
-        metrics.meter.observe("rankcurve_refresh_seconds", 0.1)
-        metrics.meter.set("rankcurve_write_queue_posts", number)
-    leave_node(tmp_path, "worker1")
-    library = MultiProcessCollector(None, str(tmp_path)).collect()  # type: ignore[no-untyped-call]
-    ours = Totals(NodeFiles(tmp_path).list_sources)
-    for _ in range(2):  # in the second round, the keys are already known and are not read again
-        found = [family for family in ours.collect() if family.samples]
-        assert {(each.name, each.type) for each in found} == {
-            (each.name, each.type) for each in library if each.samples
-        }
-        assert by_sample(found) == pytest.approx(by_sample(library))
-        processes[0].meter.add("rankcurve_reads", 1, "page", "count")
-        library = MultiProcessCollector(None, str(tmp_path)).collect()  # type: ignore[no-untyped-call]
+    alone = Metrics()
+    for _ in range(2):  # in the second round, the series are already known
+        for number, each in enumerate(processes):
+            for metrics in (each, alone):
+                for route in ("page", "post"):
+                    metrics.make_request_timer(route)(200 + 100 * number, 0.001 * 10**number)
+                metrics.meter.observe("rankcurve_store_connection_wait_seconds", 0.1 * number, "default")
+                metrics.meter.observe("rankcurve_write_batch_posts", number)
+                metrics.meter.set("rankcurve_write_queue_posts", 2 * number if metrics is each else 6)
+        assert by_sample(processes[0].totals.collect()) == pytest.approx(by_sample(alone.totals.collect()))
 
 
 def test_a_gauge_that_every_process_sets_has_the_newest_value(tmp_path: Path) -> None:
     family = Family("depth", "latest", "Help")
-    first, second = Numbers([family], tmp_path, "worker1"), Numbers([family], tmp_path, "worker2")
-    totals = Totals(NodeFiles(tmp_path).list_sources)
+    first, second = (Numbers([family], tmp_path / f"{name}.db") for name in ("worker1", "worker2"))
+    for name in ("worker1", "worker2"):
+        write_pid(tmp_path, name)
+    totals = Totals([family], NodeFiles(tmp_path).list_sources)
     first.set("depth", 3)
     for numbers, value in ((second, 5.0), (first, 4.0)):
         numbers.set("depth", value)

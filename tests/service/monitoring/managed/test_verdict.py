@@ -89,11 +89,11 @@ NODE = SimpleNamespace(rates_tick_s=5)
 def judge(metrics: Metrics, then: Callable[[], None] = lambda: None) -> list[str]:
     """Return the alerts that hold a minute after the first snapshot. `then` happens in between."""
     clock = [0.0]
-    history = MetricHistory(metrics.collect_counted, NODE, monotonic=lambda: clock[0])  # type: ignore[arg-type]
+    history = MetricHistory(metrics, NODE, monotonic=lambda: clock[0])  # type: ignore[arg-type]
     history.note_snapshot()
     clock[0] = 60.0
     then()
-    return [alert["Alert"] for alert in find_alerts(Figures(history.read_moment(), history.families, metrics))]
+    return [alert["Alert"] for alert in find_alerts(Figures(history.read_moment()))]
 
 
 def test_a_memcached_server_that_fails_is_an_alert() -> None:
