@@ -25,8 +25,11 @@ _HEAD = """<!doctype html>
 <meta name="color-scheme" content="light dark">
 <title>rankcurve API</title>
 <link rel="icon" href="/dashboard/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/dashboard/docs.css">
-<script src="/dashboard/docs.js"></script>
+<link rel="stylesheet" href="/dashboard/style.css">
+<link rel="stylesheet" href="/dashboard/parts.css">
+<link rel="stylesheet" href="/dashboard/api_page.css">
+<script src="/dashboard/theme.js"></script>
+<script type="module" src="/dashboard/api_page.js"></script>
 </head>
 <body>
 <a class="skip" href="#main">Skip to content</a>

@@ -30,8 +30,7 @@ from service.api import ROUTES
 from service.contract.problems import CODES, JSON_TYPE
 from service.health_routes import add_health_routes
 from service.http import openapi
-from service.monitoring.dashboard.joined_files import PAGE
-from service.monitoring.dashboard.views import DOCS
+from service.monitoring.dashboard.views import DOCS, PAGE
 
 HERE = Path(__file__).resolve().parent
 BASE = "http://127.0.0.1:8080"

@@ -3,8 +3,8 @@
 Every response tells the browser to block requests to other hosts, inline scripts, and frames around the page, because
 no page needs them. The dashboard shows names that owners chose, and such a name may contain an attack.
 
-The files are joined from the sources in `page/` and compressed once in each process, at the first request. A name from
-a request is only looked up in that list and never becomes part of a path.
+The files in `page/` are read and compressed once in each process, at the first request. A name from a request is only
+looked up in that list and never becomes part of a path.
 """
 
 import gzip
@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from service.contract.problems import ProblemError, clip_text
 from service.contract.routes import Call, Reply, Route, match_entity_tag
 
-from .joined_files import read_files
-
+PAGE = Path(__file__).parent / "page"
 INDEX = "index.html"
 DOCS = "docs.html"  # the page at `/docs`
 MEDIA_TYPES = {
@@ -48,7 +47,8 @@ class PageFile(NamedTuple):
 
 @cache
 def page_files() -> dict[str, PageFile]:
-    return {name: make_page_file(text.encode(), MEDIA_TYPES[Path(name).suffix]) for name, text in read_files().items()}
+    files = sorted(path for path in PAGE.iterdir() if path.is_file())
+    return {path.name: make_page_file(path.read_bytes(), MEDIA_TYPES[path.suffix]) for path in files}
 
 
 def make_page_file(content: bytes, media_type: str) -> PageFile:

@@ -60,7 +60,7 @@ def test_only_a_page_of_the_service_itself_may_change_anything(host: str) -> Non
     [
         ("GET", "/v1/leaderboards"), ("PUT", "/v1/leaderboards/b"), ("POST", "/v1/leaderboards/b/posts"), ("GET", "/"),
         ("GET", "/jolokia/exec/rankcurve:type=Cache/flush"), ("POST", "/jolokia"), ("GET", "/metrics"),
-        ("GET", "/openapi.json"), ("GET", "/dashboard/main.js"), ("GET", "/docs"), ("GET", "/healthz"),
+        ("GET", "/openapi.json"), ("GET", "/dashboard/dashboard.js"), ("GET", "/docs"), ("GET", "/healthz"),
     ],
 )  # fmt: skip
 async def test_a_rebound_name_reaches_nothing_of_an_open_service(service: Service, method: str, path: str) -> None:

@@ -13,16 +13,7 @@ from aiohttp import ClientSession
 from yarl import URL
 
 from service.contract.keys import make_api_key
-from service.monitoring.dashboard.joined_files import (
-    JOINED,
-    PAGE,
-    UNJOINED,
-    UnjoinableError,
-    join_modules,
-    order_modules,
-    read_files,
-)
-from service.monitoring.dashboard.views import DOCS, INDEX, MEDIA_TYPES, page_files
+from service.monitoring.dashboard.views import DOCS, INDEX, MEDIA_TYPES, PAGE, page_files
 from tests.service.contract.test_keys import row
 from tests.service.real_service import Service
 
@@ -46,47 +37,10 @@ def path_of(name: str) -> str:
     return {INDEX: "/", DOCS: "/docs"}.get(name, f"/dashboard/{name}")
 
 
-def test_every_source_is_part_of_a_file_with_a_known_media_type() -> None:
-    parts = set(UNJOINED)
-    for joined in JOINED.values():
-        parts |= {*joined.styles, *([joined.first, *order_modules(texts(), joined.main)] if joined.main else ())}
-    assert parts == texts().keys()
-    assert {Path(name).suffix for name in page_files()} <= MEDIA_TYPES.keys()
-
-
-MODULES = {
-    "main.js": 'import { one, two as second } from "./a.js";\nimport {\n  three,\n} from "./b.js";\nconst x = 1;\n',
-    "a.js": 'import { three } from "./b.js";\nexport const one = 1;\nexport async function two() {}\nclass x {}\n',
-    "b.js": "export function* three() {}\nexport class Four {}\nlet x = 2;\n",
-}
-
-
-def test_modules_are_joined_in_the_order_of_their_imports_with_names_of_their_own() -> None:
-    joined = join_modules(MODULES, "main.js")
-    assert order_modules(MODULES, "main.js") == ["b.js", "a.js", "main.js"]
-    assert 'const { one, two: second } = modules["a.js"];' in joined
-    assert "return { three, Four };" in joined
-    assert "return { one, two };" in joined
-    assert not re.search(r"^(import|export)", joined, re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        'import whole from "./b.js";', 'import * as b from "./b.js";', 'import "./b.js";', "export default 1;",
-        'export { three } from "./b.js";', "export let changing = 1;", 'const b = await import("./b.js");',
-        'import { one } from "./a.js";\n', 'import { five } from "./b.js";\n',
-    ],
-)  # fmt: skip
-def test_a_form_of_import_or_export_that_cannot_be_joined_is_refused(source: str) -> None:
-    with pytest.raises(UnjoinableError):
-        join_modules(MODULES | {"a.js": source}, "main.js")
-
-
 async def test_the_service_serves_every_file_unchanged_with_its_media_type(service: Service) -> None:
     for name, file in page_files().items():
         status, body, headers = await fetch_file(service, path_of(name), **PLAIN)
-        assert (status, body) == (200, read_files()[name].encode())
+        assert (status, body) == (200, (PAGE / name).read_bytes())
         assert headers["Content-Type"] == file.media_type == MEDIA_TYPES[Path(name).suffix]
         assert "Content-Encoding" not in headers
 
@@ -95,7 +49,7 @@ async def test_a_client_that_accepts_gzip_gets_the_same_file_compressed(service:
     for name in page_files():
         status, body, headers = await fetch_file(service, path_of(name), Accept_Encoding="br;q=1.0, gzip;q=0.8")
         assert (status, headers["Content-Encoding"], headers["Vary"]) == (200, "gzip", "Accept-Encoding")
-        assert gzip.decompress(body) == read_files()[name].encode()
+        assert gzip.decompress(body) == (PAGE / name).read_bytes()
 
 
 @pytest.mark.parametrize("accepted", ["gzip;q=0", "gzip; q=0.0, br", "br", "*", ""])
@@ -145,8 +99,8 @@ async def test_head_answers_the_headers_of_the_page_without_its_body(service: Se
     "path",
     [
         "/dashboard/views.py", "/dashboard/nothing.js", "/dashboard/%2e%2e%2f__init__.py", "/dashboard/..%2Ffiles.py",
-        "/dashboard/page%2Fmain.js", "/dashboard/main.js", "/dashboard/style.css", "/dashboard/",
-        "/dashboard", f"/dashboard/{INDEX}", f"/dashboard/{DOCS}", "/main.js",
+        "/dashboard/page%2Fdashboard.js", "/dashboard/views.js", "/dashboard/",
+        "/dashboard", f"/dashboard/{INDEX}", f"/dashboard/{DOCS}", "/dashboard.js",
     ],
 )  # fmt: skip
 async def test_no_file_but_those_of_the_page_is_served(service: Service, path: str) -> None:
@@ -200,20 +154,23 @@ def test_text_never_becomes_html_or_a_script() -> None:
     assert not inline.search(texts()[INDEX])
 
 
-def test_each_page_names_a_script_a_style_sheet_and_the_icon() -> None:
-    index, docs = (
-        set(re.findall(r'(?:href|src)="/dashboard/([\w.]+)"', text)) for text in (texts()[INDEX], texts()[DOCS])
-    )
-    assert index == {"dashboard.js", "dashboard.css", "icon.svg"}
-    assert docs == {"docs.js", "docs.css", "icon.svg"}
-    assert index | docs | {INDEX, DOCS} == page_files().keys()
+def names_in(page: str, form: str) -> set[str]:
+    return set(re.findall(rf'<{form}="/dashboard/([\w.]+)"', texts()[page]))
 
 
-def test_every_property_that_a_style_sheet_uses_is_declared() -> None:
-    for name, joined in JOINED.items():
-        sheet = "".join(texts()[style] for style in joined.styles)
-        used, declared = (set(re.findall(form, sheet)) for form in (r"var\((--[\w-]+)", r"(--[\w-]+):"))
-        assert (name, used - declared) == (name, set())
+def test_the_pages_name_every_file_and_preload_the_modules_that_are_imported() -> None:
+    imported = {name for text in texts().values() for name in re.findall(r'^import .* from "\./([\w.]+)";', text, re.M)}
+    imported |= {name for text in texts().values() for name in re.findall(r'^\} from "\./([\w.]+)";', text, re.M)}
+    assert names_in(INDEX, 'link rel="modulepreload" href') == imported
+    named = {name for page in (INDEX, DOCS) for name in names_in(page, r"[^>]*(?:href|src)")}
+    assert named | {INDEX, DOCS} == page_files().keys()
+
+
+@pytest.mark.parametrize("page", [INDEX, DOCS])
+def test_every_property_that_a_style_sheet_uses_is_declared(page: str) -> None:
+    sheet = "".join(texts()[name] for name in names_in(page, 'link rel="stylesheet" href'))
+    used, declared = (set(re.findall(form, sheet)) for form in (r"var\((--[\w-]+)", r"(--[\w-]+):"))
+    assert used <= declared
 
 
 def test_no_file_of_the_page_is_longer_than_400_lines() -> None:
