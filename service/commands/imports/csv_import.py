@@ -64,8 +64,8 @@ class CsvFile:
                 batches=read_batches(lines, rows, RecordReader(self, headings, fields, identity), job.batch),
             )
             concurrency = 1 if order_matters(board, fields) else job.concurrency
-            tally = await send_source(client, job, source, concurrency=concurrency)
-        if tally.rejected:
+            counts = await send_source(client, job, source, concurrency=concurrency)
+        if counts["rejected"]:
             typer.echo(advice_after_rejections(self.path, job.rejects), err=True)
             raise typer.Exit(1)
 

@@ -8,7 +8,6 @@ is copied byte for byte.
 import contextlib
 import csv
 import io
-import itertools
 import unicodedata
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -90,7 +89,9 @@ class RejectsFile:
     """
 
     def __init__(self, path: Path, heading: bytes, imported: Path | None) -> None:
-        refuse_shared_files(imported, path)
+        for written in (path, reasons_path(path)):
+            if imported is not None and written.exists() and written.samefile(imported):
+                raise UnusableSourceError(f"{written} is both the file to import and one to write; give another file")
         self._lines = 0
         with contextlib.ExitStack() as stack:
             self._records = stack.enter_context(path.open("wb"))
@@ -114,16 +115,3 @@ class RejectsFile:
             raw += b"\n"  # the last line of a file may lack its line end
         self._records.write(raw)
         self._lines += raw.count(b"\n")
-
-
-def refuse_shared_files(imported: Path | None, rejects: Path) -> None:
-    """Raise UnusableSourceError if two files of an import are the same."""
-    files = {"the file for rejects": rejects, "the file for their reasons": reasons_path(rejects)}
-    if imported is not None:
-        files = {"the file to import": imported, **files}
-    for (one, path), (other, other_path) in itertools.combinations(files.items(), 2):
-        same = path.resolve() == other_path.resolve()
-        with contextlib.suppress(OSError):  # a file that does not exist yet is none of the others
-            same = same or path.samefile(other_path)
-        if same:
-            raise UnusableSourceError(f"{other_path} is both {one} and {other}; give another file")

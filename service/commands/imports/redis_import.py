@@ -6,9 +6,11 @@ that changes meanwhile may be copied in its old form, so a second import is need
 
 import csv
 import unicodedata
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -25,7 +27,7 @@ from service.commands.imports.import_records import (
     owner_fault,
     rounded_text,
 )
-from service.commands.imports.sending import Job, Source, Tally, send_source
+from service.commands.imports.sending import Job, Source, count_records, send_source
 from service.commands.reading.ranks import first_ranked
 from service.commands.target import fail
 
@@ -60,22 +62,23 @@ class SortedSet:
                 encoding_errors="surrogateescape",
             ) as redis:
                 size = await count_members(redis, self.key)
-                tally = await self._copy(client, job, column, redis, size)
-                left = int(await redis.zcard(self.key))
+                counts = await self._copy(client, job, column, redis, size)
+                copied, left = count_records(counts), int(await redis.zcard(self.key))
         except (RedisError, ValueError) as cause:
             raise UnusableSourceError(f"{self._place()}: {cause}") from cause
-        if tally.rejected:
+        if counts["rejected"]:
             typer.echo(f"the rejected members are in {job.rejects or 'no file (--rejects FILE writes one)'}", err=True)
-        if max(tally.total(), left) < size:
+        if max(copied, left) < size:
             fail(
                 f"{self._place()} had {size:,} members when the copy began and has {left:,} now, so it was emptied, "
-                f"renamed or replaced meanwhile, and only {tally.total():,} members were read; copy it again"
+                f"renamed or replaced meanwhile, and only {copied:,} members were read; copy it again"
             )
-        if tally.rejected:
+        if counts["rejected"]:
             raise typer.Exit(1)
 
-    async def _copy(self, client: AsyncClient, job: Job, column: Column, redis: "Redis", size: int) -> Tally:
-        reader = MemberReader(column, job, "stats" if self.merge else "set")
+    async def _copy(self, client: AsyncClient, job: Job, column: Column, redis: "Redis", size: int) -> Counter[str]:
+        kind = "stats" if self.merge else "set"
+        read_post = partial(read_member, column=column, rounds=job.rounds, kind=kind)
         source = Source(
             line="member",
             heading=csv_record("member", "score"),
@@ -83,7 +86,7 @@ class SortedSet:
             advice=f"do the scores fit the column {column.name}?",
             size=size,
             path=None,
-            batches=scan_members(redis, self.key, reader, job.batch),
+            batches=scan_members(redis, self.key, read_post, job.batch),
         )
         return await send_source(client, job, source, concurrency=job.concurrency)
 
@@ -115,7 +118,9 @@ async def count_members(redis: "Redis", key: str) -> int:
     return int(await redis.zcard(key))
 
 
-async def scan_members(redis: "Redis", key: str, reader: "MemberReader", batch_posts: int) -> AsyncIterator[Batch]:
+async def scan_members(
+    redis: "Redis", key: str, read_post: Callable[[str, float], Outcome], batch_posts: int
+) -> AsyncIterator[Batch]:
     """Yield all members, in batches of about `batch_posts`. Redis chooses their exact size."""
     cursor, done = 0, 0
     while True:
@@ -125,7 +130,7 @@ async def scan_members(redis: "Redis", key: str, reader: "MemberReader", batch_p
         for member, score in found:
             done += 1
             owner, value = str(member), float(score)
-            outcome = twins.get(owner) or reader.read_post(owner, value)
+            outcome = twins.get(owner) or read_post(owner, value)
             records.append(Record(done, csv_record(owner, repr(value)), outcome))
         yield Batch(records, done)
         if int(cursor) == 0:
@@ -157,22 +162,17 @@ async def find_twins(redis: "Redis", key: str, members: Sequence[str]) -> dict[s
     }
 
 
-class MemberReader:
-    """Makes posts of members. `kind` is the member of a post that holds the score: `stats` or `set`."""
+def read_member(owner: str, score: float, *, column: Column, rounds: bool, kind: str) -> Outcome:
+    """Return the post of a member, or the reason why it is no post.
 
-    def __init__(self, column: Column, job: Job, kind: str) -> None:
-        self._column = column
-        self._rounds = job.rounds
-        self._kind = kind
-
-    def read_post(self, owner: str, score: float) -> Outcome:
-        """Return the post of a member, or the reason why it is no post."""
-        if reason := owner_fault(owner):
-            return reason
-        if (text := score_text(score)) is None:
-            return f"the score {score!r} is no finite number of at most {VALUE_LETTERS_MAX} digits"
-        nearest = rounded_text(text, self._column.scale) if self._rounds else None
-        return {"owner": owner, self._kind: {self._column.name: nearest or text}}, int(nearest is not None)
+    `kind` is the member of a post that holds the score: `stats` or `set`.
+    """
+    if reason := owner_fault(owner):
+        return reason
+    if (text := score_text(score)) is None:
+        return f"the score {score!r} is no finite number of at most {VALUE_LETTERS_MAX} digits"
+    nearest = rounded_text(text, column.scale) if rounds else None
+    return {"owner": owner, kind: {column.name: nearest or text}}, int(nearest is not None)
 
 
 def score_text(score: float) -> str | None:

@@ -4,11 +4,10 @@ Batches are sent several at the same time, and counted in the order of the sourc
 """
 
 import asyncio
-import contextlib
-import itertools
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from service.commands.target import fail
 
 SHOWN_REJECTIONS_MAX = 20
 TOO_FINE = "more digits after the point"  # part of the service's message about a value with too many digits
+OUTCOMES = ("accepted", "applied", "unchanged", "duplicate", "rejected")  # accepted: the post waits in the queue
 SendPosts = Callable[[Sequence[Post]], Coroutine[Any, Any, list[PostResult]]]  # returns one result for each post
 
 
@@ -60,66 +60,42 @@ class Source:
     batches: AsyncIterator[Batch]
 
 
-@dataclass(slots=True)
-class Tally:
-    applied: int = 0
-    unchanged: int = 0
-    duplicate: int = 0
-    rejected: int = 0
-    accepted: int = 0  # lines whose posts wait in the ingest queue
-    rounded: int = 0  # number of rounded values; a line may have several
+async def send_source(client: AsyncClient, job: Job, source: Source, *, concurrency: int) -> Counter[str]:
+    """Send all records, and report the rejected ones after each batch. Print a summary at the end.
 
-    def total(self) -> int:
-        return self.applied + self.unchanged + self.duplicate + self.rejected + self.accepted
-
-    def count_line(self, status: str) -> None:
-        """Count one line. A status that this command does not know counts as applied, since it was not rejected."""
-        known = status if status in ("unchanged", "duplicate", "rejected", "accepted") else "applied"
-        setattr(self, known, getattr(self, known) + 1)
-
-
-async def send_source(client: AsyncClient, job: Job, source: Source, *, concurrency: int) -> Tally:
-    """Send all records of a source, print a summary, and return what became of the records.
-
+    Return the number of records of each outcome, and that of rounded values as `rounded`.
     If too many records are rejected, this function ends the command. If the service fails, it says what to do, and
     raises the RankcurveError.
     """
-    began_s = time.monotonic()
-    tally = Tally()
-    rejects = RejectsFile(job.rejects, source.heading, source.path) if job.rejects else None
-    with rejects or contextlib.nullcontext():
+    began_s, counts = time.monotonic(), Counter[str]()
+    screen = Console(stderr=True, highlight=False)
+    send = partial(client.post, job.board, queued=job.queued, split=True, raise_rejected=False)
+    with ExitStack() as stack:
+        rejects = None
+        if job.rejects:
+            rejects = stack.enter_context(RejectsFile(job.rejects, source.heading, source.path))
+        bar = stack.enter_context(make_progress_bar(screen, source.line))
+        task = bar.add_task(f"import {job.board}", total=source.size, lines=0)
         try:
-            await send_records(client, job, source, tally, rejects, concurrency)
+            async with aclosing(send_batches(send, source.batches, concurrency=concurrency)) as sent:
+                async for batch, results in sent:
+                    for record, reason in count_results(batch, results, counts):
+                        if rejects:
+                            rejects.write_rejection(record, reason)
+                        show_rejection(screen, source, record, reason, counts["rejected"])
+                    bar.update(task, completed=batch.done, lines=count_records(counts))
+                    if counts["rejected"] > job.rejected_max:
+                        fail(
+                            f"stopped: {counts['rejected']:,} {source.line}s rejected (--rejected-max "
+                            f"{job.rejected_max}); {source.advice} If it is right, run again with a larger "
+                            "--rejected-max"
+                        )
         except RankcurveError as error:
             if may_succeed_later(error):
                 typer.echo(f"stopped; run the same command again: no {source.line} counts twice", err=True)
             raise
-    typer.echo(summary_text(tally, source.line, time.monotonic() - began_s))
-    return tally
-
-
-async def send_records(
-    client: AsyncClient, job: Job, source: Source, tally: Tally, rejects: RejectsFile | None, concurrency: int
-) -> None:
-    """Send all records, and report the rejected ones after each batch. End the command if too many are rejected."""
-    screen = Console(stderr=True, highlight=False)
-    shown = itertools.count(1)
-    send = partial(client.post, job.board, queued=job.queued, split=True, raise_rejected=False)
-    sending = contextlib.aclosing(send_batches(send, source.batches, concurrency=concurrency))
-    with make_progress_bar(screen, source.line) as bar:
-        task = bar.add_task(f"import {job.board}", total=source.size, lines=0)
-        async with sending as sent:
-            async for batch, results in sent:
-                for record, reason in count_results(batch, results, tally):
-                    if rejects:
-                        rejects.write_rejection(record, reason)
-                    show_rejection(screen, source, record, reason, next(shown))
-                bar.update(task, completed=batch.done, lines=tally.total())
-                if tally.rejected > job.rejected_max:
-                    fail(
-                        f"stopped: {tally.rejected:,} {source.line}s rejected (--rejected-max {job.rejected_max}); "
-                        f"{source.advice} If it is right, run again with a larger --rejected-max"
-                    )
+    typer.echo(summary_text(counts, source.line, time.monotonic() - began_s))
+    return counts
 
 
 async def send_batches(
@@ -149,21 +125,22 @@ async def send_batches(
         await asyncio.gather(*(task for _, task in flying), return_exceptions=True)
 
 
-def count_results(batch: Batch, results: list[PostResult], tally: Tally) -> Iterator[tuple[Record, str]]:
-    """Count the records of a batch, and yield the rejected ones with the reason."""
+def count_results(batch: Batch, results: list[PostResult], counts: Counter[str]) -> Iterator[tuple[Record, str]]:
+    """Count the records of a batch, and yield the rejected ones with the reason.
+
+    A status that this command does not know counts as applied, since it was not rejected.
+    """
     answers = iter(results)
     for record in batch.records:
-        reason = record.outcome
+        status, reason = "rejected", record.outcome
         if not isinstance(reason, str):
-            tally.rounded += reason[1]
+            counts["rounded"] += reason[1]
             result = next(answers)
-            tally.count_line(result.status)
-            if result.status != "rejected":
-                continue
+            status = result.status if result.status in OUTCOMES else "applied"
             reason = (result.error or Problem(code="rejected")).text()
-        else:
-            tally.count_line("rejected")
-        yield record, reason
+        counts[status] += 1
+        if status == "rejected":
+            yield record, reason
 
 
 def show_rejection(screen: Console, source: Source, record: Record, reason: str, number: int) -> None:
@@ -193,12 +170,14 @@ def make_progress_bar(screen: Console, line: str) -> Progress:
     )
 
 
-def summary_text(tally: Tally, line: str, seconds: float) -> str:
+def count_records(counts: Counter[str]) -> int:
+    return sum(counts[outcome] for outcome in OUTCOMES)
+
+
+def summary_text(counts: Counter[str], line: str, seconds: float) -> str:
     """Return one line with the counts of all outcomes, and the speed."""
-    stood = f"{tally.applied:,} applied, {tally.unchanged:,} unchanged, {tally.duplicate:,} duplicate"
-    if tally.accepted:
-        stood = f"{tally.accepted:,} accepted, {stood}"
-    total = tally.total()
+    shown = OUTCOMES if counts["accepted"] else OUTCOMES[1:]
+    total = count_records(counts)
     pace = f"{total:,} in {seconds:.1f} s, {total / max(seconds, 0.001):,.0f}/s"
-    rounded = f"; values rounded: {tally.rounded:,}" if tally.rounded else ""
-    return f"{total:,} {line}s: {stood}, {tally.rejected:,} rejected ({pace}){rounded}"
+    rounded = f"; values rounded: {counts['rounded']:,}" if counts["rounded"] else ""
+    return f"{total:,} {line}s: {', '.join(f'{counts[each]:,} {each}' for each in shown)} ({pace}){rounded}"
