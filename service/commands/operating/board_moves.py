@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from config import Settings
-from service.commands.operating.own_store import run_on_store
-from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
+from service.commands.operating.own_store import run_on_store, store_command
 from service.commands.target import BoardArgument
 
 if TYPE_CHECKING:
@@ -33,13 +32,8 @@ PROGRESS_S = 1.0
 LOCK_TIMEOUT_S_MAX = 1.0
 
 
-def move(
-    board: BoardArgument,
-    partition: TargetArgument,
-    store: StoreOption = None,
-    config: ConfigOption = None,
-    assignments: SetOption = None,
-) -> None:
+@store_command()
+def move(settings: Settings, board: BoardArgument, partition: TargetArgument) -> None:
     """Move a leaderboard to another partition of the store. The services may go on, and no post is lost.
 
     The rows are copied while posts go on. At the end posts to the leaderboard wait, usually for less than a second,
@@ -52,17 +46,11 @@ def move(
     """
     from storage.entries.board_copy import begin_copy
 
-    settings = read_settings({"store": store, "create_store": False}, assignments, config)
     _run(settings, board, lambda _store: partial(begin_copy, target=partition), f"is in partition {partition}")
 
 
-def split(
-    board: BoardArgument,
-    segments: SegmentsArgument,
-    store: StoreOption = None,
-    config: ConfigOption = None,
-    assignments: SetOption = None,
-) -> None:
+@store_command()
+def split(settings: Settings, board: BoardArgument, segments: SegmentsArgument) -> None:
     """Spread a leaderboard over another number of segments. The services may go on, and no post is lost.
 
     The rows are copied while posts go on, each to the segment of its owner. At the end posts to the leaderboard wait,
@@ -75,8 +63,6 @@ def split(
         rankcurve board split season 8 --store postgresql://USER@HOST/DATABASE
     """
     from storage.segments.board_split import begin_split
-
-    settings = read_settings({"store": store, "create_store": False}, assignments, config)
 
     def begin(opened: Store) -> BeginCopy:
         own_tables_max = settings.own_tables_max if opened.dialect.parses_schema else None

@@ -4,16 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from config import Settings
-from service.commands.target import fail
+from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
+from service.commands.target import fail, with_options
 from storage.errors import StorageError, StoreLockedError
 
 if TYPE_CHECKING:
     from storage.store import Store
 
 T = TypeVar("T")
+OPTIONS = tuple(
+    Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    for name, annotation in (("store", StoreOption), ("config", ConfigOption), ("assignments", SetOption))
+)
+
+
+def store_command(*, creates: bool | None = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command of a function whose first parameter is the settings. It takes --store, --config and --set.
+
+    `creates` says whether the store may be created; if it is None, the settings say so.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        def command(*, store: str | None, config: Path | None, assignments: list[str] | None, **arguments: Any) -> None:
+            function(read_settings({"store": store, "create_store": creates}, assignments, config), **arguments)
+
+        return with_options(command, function, OPTIONS, without="settings")
+
+    return decorate
 
 
 def run_on_store(

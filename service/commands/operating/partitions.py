@@ -14,8 +14,7 @@ import typer
 from config import Settings
 from config.masking import masked
 from service.commands.operating.board_moves import move
-from service.commands.operating.own_store import run_on_store
-from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
+from service.commands.operating.own_store import run_on_store, store_command
 from service.commands.tables import show_records
 from service.commands.target import JsonOption, fail
 from storage.errors import StoreExistsError, TooManyPartitionsError
@@ -40,13 +39,8 @@ partition_app = typer.Typer(
 
 
 @store_app.command("init")
-def init(
-    partitions: PartitionsOption = 1,
-    citus: CitusOption = False,
-    store: StoreOption = None,
-    config: ConfigOption = None,
-    assignments: SetOption = None,
-) -> None:
+@store_command(creates=True)
+def init(settings: Settings, partitions: PartitionsOption = 1, citus: CitusOption = False) -> None:
     """Create the tables of an empty store. Fail, and change nothing, if there is already a store.
 
     A service creates an ordinary store with one partition by itself. Only this command creates several partitions.
@@ -55,7 +49,6 @@ def init(
 
         rankcurve store init --partitions 4 --store postgresql://USER@HOST/DATABASE
     """
-    settings = read_settings({"store": store, "create_store": True}, assignments, config)
     if partitions > 1 or citus:
         refuse_one_file(settings)
     run_on_store(settings, partial(create_store, partitions=partitions, citus=citus, name=masked(settings.store)))
@@ -65,22 +58,20 @@ partition_app.command("move")(move)
 
 
 @partition_app.command("add")
-def add(store: StoreOption = None, config: ConfigOption = None, assignments: SetOption = None) -> None:
+@store_command(creates=None)
+def add(settings: Settings) -> None:
     """Add a partition to the store and print its number. The boards that exist stay where they are."""
-    settings = read_settings({"store": store}, assignments, config)
     refuse_one_file(settings)
     run_on_store(settings, add_partition)
 
 
 @partition_app.command("list")
-def list_partitions(
-    store: StoreOption = None, config: ConfigOption = None, assignments: SetOption = None, as_json: JsonOption = False
-) -> None:
+@store_command()
+def list_partitions(settings: Settings, as_json: JsonOption = False) -> None:
     """List the partitions with schema, boards, entries and bytes, and on Citus with the node that holds them.
 
     The figures of a partition that does not answer are left out.
     """
-    settings = read_settings({"store": store, "create_store": False}, assignments, config)
     records = run_on_store(settings, read_partitions)
     columns = {name: name for name in ("partition", "schema", "node", "boards", "entries", "bytes")}
     show_records(records, columns, as_json=as_json, numeric=("boards", "entries", "bytes"))

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.commands.operating.own_store import run_on_store
-from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
+from config import Settings
+from service.commands.operating.own_store import run_on_store, store_command
 from service.commands.target import BoardArgument, fail
 from storage.errors import NothingReplayedError, StorageError, StoreLockedError
 
@@ -39,9 +39,8 @@ SinceOption = Annotated[
 ]
 
 
-def backup(
-    file: FileArgument, store: StoreOption = None, config: ConfigOption = None, assignments: SetOption = None
-) -> None:
+@store_command(creates=None)
+def backup(settings: Settings, file: FileArgument) -> None:
     """Copy the SQLite store into a new FILE. The service may keep accepting posts. The store must be on this machine.
 
     The copy holds the store at one moment, with every post that was acknowledged before that moment. The command checks
@@ -53,7 +52,7 @@ def backup(
     """
     from storage.engines.sqlite_backup import back_up_store  # imported here: the other commands need no driver
 
-    database = file_of(store, assignments, config)
+    database = file_of(settings)
     begun_s = time.perf_counter()
     try:
         size_bytes = back_up_store(database, file)
@@ -62,13 +61,8 @@ def backup(
     typer.echo(f"{file}: {size_bytes:,} bytes in {time.perf_counter() - begun_s:.1f} s, sound")
 
 
-def restore(
-    file: FileArgument,
-    replace: ReplaceOption = False,
-    store: StoreOption = None,
-    config: ConfigOption = None,
-    assignments: SetOption = None,
-) -> None:
+@store_command(creates=None)
+def restore(settings: Settings, file: FileArgument, replace: ReplaceOption = False) -> None:
     """Replace the SQLite store with a backup. Stop the service first, and start it again afterwards.
 
     The command checks FILE first and leaves it unchanged. With --replace, an existing store is kept beside the new one,
@@ -76,7 +70,7 @@ def restore(
     """
     from storage.engines.sqlite_backup import restore_store as restore_file
 
-    database = file_of(store, assignments, config)
+    database = file_of(settings)
     try:
         aside = restore_file(file, database, replace=replace)
     except StoreLockedError as error:
@@ -89,19 +83,17 @@ def restore(
     )
 
 
-def file_of(store: str | None, assignments: list[str] | None, config: Path | None) -> Path:
+def file_of(settings: Settings) -> Path:
     """Return the path of the SQLite store in the settings. Exit with code 2 if the store is no file."""
     from service.stores import SQLITE_PREFIX, is_shared
 
-    settings = read_settings({"store": store}, assignments, config)
     if is_shared(settings.store):
         fail("use pg_dump or pg_basebackup for a PostgreSQL store; see docs/operating.md", code=2)
     return Path(settings.store.removeprefix(SQLITE_PREFIX))
 
 
-def rebuild(
-    board: BoardArgument, since: SinceOption = None, store: StoreOption = None, config: ConfigOption = None
-) -> None:
+@store_command()
+def rebuild(settings: Settings, board: BoardArgument, since: SinceOption = None) -> None:
     """Rebuild a leaderboard from the journal: every row becomes what it was after its last post.
 
     On SQLite stop the service first. On PostgreSQL posts to the board wait until the command ends. If a post that
@@ -111,7 +103,6 @@ def rebuild(
     To get a deleted leaderboard back, create it again with the same columns, find the `seq` of its first post with
     `rankcurve journal`, and rebuild it with --since.
     """
-    settings = read_settings({"store": store, "create_store": False}, None, config)
     begun_s = time.perf_counter()
     done = run_on_store(settings, partial(rebuild_on_store, board_id=board, since=since))
     seconds = time.perf_counter() - begun_s

@@ -17,14 +17,7 @@ from rankcurve import AsyncClient, OfflineCurve
 from rankcurve.answers import Audit, Board, Curve, Knot, Record, ValueAt
 from rankcurve.client import ranking_path
 
-from service.commands.reading.ranks import (
-    ColumnArgument,
-    ColumnOption,
-    ColumnsOption,
-    first_ranked,
-    named_column,
-    ranked_column,
-)
+from service.commands.reading.ranks import ColumnOption, ColumnsOption, first_ranked, ranked_column
 from service.commands.tables import show_json, show_table
 from service.commands.target import BoardArgument, JsonOption, fail, service_command
 
@@ -49,15 +42,12 @@ PlotOption = Annotated[
 OwnersOption = Annotated[
     int | None, typer.Option("--owners", "-n", min=1, help="Number of owners. Default: as many as the service allows.")
 ]
-# Older versions had `refresh BOARD COLUMN…` instead of --column. Scripts may still use that form.
-ColumnsArgument = Annotated[list[str] | None, typer.Argument(metavar="COLUMN…", hidden=True)]
 
 
 @service_command()
 async def curve(
     client: AsyncClient,
     board: BoardArgument,
-    column_argument: ColumnArgument = None,
     column: ColumnOption = None,
     plot: PlotOption = None,
     as_json: JsonOption = False,
@@ -66,7 +56,6 @@ async def curve(
 
     The JSON of `--json` is enough to rank offline (docs/curve.md).
     """
-    column = named_column(column_argument, column)
     if plot is not None and plot.suffix.lower() not in FORMATS:
         raise typer.BadParameter(f"{plot.name} should end in {' or '.join(FORMATS)}")
     held = await client.board(board)
@@ -177,14 +166,11 @@ def new_figure() -> Figure:
 async def refresh(
     client: AsyncClient,
     board: BoardArgument,
-    columns: ColumnsArgument = None,
     column: ColumnsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Refresh the curves of a leaderboard now instead of at the scheduled time (role `ops`)."""
-    if columns and column:
-        raise typer.BadParameter("name the columns once, with --column")
-    names = column or columns or (await client.board(board)).ranked_columns()
+    names = column or (await client.board(board)).ranked_columns()
     if not names:
         fail(f"{board} has no ranked column")
     done = [(name, await client.refresh_curve(board, name)) for name in names]
@@ -199,7 +185,6 @@ async def refresh(
 async def audit(
     client: AsyncClient,
     board: BoardArgument,
-    column_argument: ColumnArgument = None,
     column: ColumnOption = None,
     owners: OwnersOption = None,
     as_json: JsonOption = False,
@@ -208,7 +193,6 @@ async def audit(
 
     The exit code is 1 if a bracket was wrong.
     """
-    column = named_column(column_argument, column)
     name = await ranked_column(client, board, column)
     done = await client.audit_curve(board, name, owners=owners)
     if as_json:

@@ -14,8 +14,6 @@ from service.commands.target import BoardArgument, JsonOption, fail, service_com
 ColumnOption = Annotated[
     str | None, typer.Option("--column", "-c", help="Ranked column. Default: the board's first.", show_default=False)
 ]
-# Older versions had `top BOARD COLUMN` instead of --column. Scripts may still use that form.
-ColumnArgument = Annotated[str | None, typer.Argument(metavar="COLUMN", hidden=True)]
 OwnerArgument = Annotated[
     str | None,
     typer.Argument(
@@ -30,13 +28,6 @@ ColumnsOption = Annotated[
 ValuesOption = Annotated[
     list[str] | None, typer.Option("--value", help="Show the rank of this value instead of an owner's; repeatable.")
 ]
-
-
-def named_column(argument: str | None, option: str | None) -> str | None:
-    """Return the column, which may be named in one of two ways. Raises typer.BadParameter if both are used."""
-    if argument and option:
-        raise typer.BadParameter("name the column once, with --column")
-    return option or argument
 
 
 async def ranked_column(client: AsyncClient, board: str, column: str | None) -> str:
@@ -55,14 +46,12 @@ def first_ranked(name: str, board: Board) -> str:
 async def top(
     client: AsyncClient,
     board: BoardArgument,
-    column_argument: ColumnArgument = None,
     column: ColumnOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE_ENTRIES, help="Number of rows.")] = 10,
     from_rank: Annotated[int, typer.Option(min=1, help="Start at this row instead of the first.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Show the top of a ranking, or any other part of it. A rank like ~12345 is an estimate."""
-    column = named_column(column_argument, column)
     name = await ranked_column(client, board, column)
     page = await client.page(board, name, limit=limit, from_rank=from_rank if from_rank > 1 else None)
     if as_json:

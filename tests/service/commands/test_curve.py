@@ -45,7 +45,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 def test_the_summary_shows_the_method_of_the_curve_and_the_values_of_the_best(run: Run) -> None:
-    rows = [line.split() for line in run("curve", "b", "xp").stdout.splitlines()]
+    rows = [line.split() for line in run("curve", "b", "-c", "xp").stdout.splitlines()]
     assert rows[1][:4] == ["xp", "skip", str(OWNERS), str(OWNERS)]
     top = {" ".join(row[:-2]): row[-2:] for row in rows[4:]}
     assert top["top 1"] == [str((OWNERS - 1) ** 2), "exact"]
@@ -89,7 +89,7 @@ def test_the_rank_command_shows_the_points_missing_to_the_next_place(run: Run) -
 
 
 def test_a_client_can_rank_offline_with_the_json_of_the_command(run: Run) -> None:
-    document = json.loads(run("curve", "b", "lap", "--json").stdout)
+    document = json.loads(run("curve", "b", "-c", "lap", "--json").stdout)
     assert document["best"] == "low"
     assert rank_of(document, "100.50") == (1, 1, 1)
     assert rank_of(document, 103) == (28, 28, 28)
@@ -114,19 +114,19 @@ def test_the_same_curve_gives_an_identical_picture(tmp_path: Path) -> None:
 
 
 def test_a_picture_that_cannot_be_drawn_is_reported_in_one_line(run: Run, tmp_path: Path) -> None:
-    run("curve", "b", "xp", "--plot", "curve.pdf", code=2)
-    empty = run("curve", "empty", "xp", "--plot", str(tmp_path / "x.svg"), code=1)
+    run("curve", "b", "-c", "xp", "--plot", "curve.pdf", code=2)
+    empty = run("curve", "empty", "-c", "xp", "--plot", str(tmp_path / "x.svg"), code=1)
     assert empty.stderr == "error: the curve is of an empty column, so there is nothing to draw\n"
-    nowhere = run("curve", "b", "xp", "--plot", str(tmp_path / "none" / "x.svg"), code=1)
+    nowhere = run("curve", "b", "-c", "xp", "--plot", str(tmp_path / "none" / "x.svg"), code=1)
     assert nowhere.stderr.startswith("error: ")
-    assert run("curve", "none", "xp", code=1).stderr.startswith("error: unknown_board")
+    assert run("curve", "none", "-c", "xp", code=1).stderr.startswith("error: unknown_board")
 
 
 def test_the_command_without_matplotlib_says_what_to_install(serving: Process, tmp_path: Path) -> None:
     # If a module is None in sys.modules, an import of the module fails, as if the extra were not installed.
     program = "import sys; sys.modules['matplotlib'] = None; from service.cli import main; main()"
     path = str(tmp_path / "x.svg")
-    arguments = ["curve", "b", "xp", "--plot", path, "--url", serving.url]
+    arguments = ["curve", "b", "-c", "xp", "--plot", path, "--url", serving.url]
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments], env=environment(), capture_output=True, text=True, check=False
     )

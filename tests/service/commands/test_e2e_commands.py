@@ -164,9 +164,9 @@ def test_an_export_holds_the_whole_ranking_and_can_be_imported_again(small: Shel
 
 
 def test_top_and_rank_print_the_answers_of_the_service(small: Shell) -> None:
-    rows = [row[:3] for row in small.rows("top", "small", "xp", "-n", "3")]
+    rows = [row[:3] for row in small.rows("top", "small", "-c", "xp", "-n", "3")]
     assert rows == [["rank", "owner", "xp"], ["1", "p38", "19"], ["1", "p39", "19"], ["3", "p36", "18"]]
-    assert [row[:2] for row in small.rows("top", "small", "lap", "-n", "1", "--from-rank", "7")][1] == ["7", "p06"]
+    assert [row[:2] for row in small.rows("top", "small", "-clap", "-n", "1", "--from-rank", "7")][1] == ["7", "p06"]
     xp, lap = small.rows("rank", "small", "p10")[1:]
     assert xp[:5] == ["xp", "5", "29", "exact", "40"]
     assert lap[:5] == ["lap", "10.500", "11", "exact", "40"]
@@ -222,7 +222,7 @@ def test_posts_imported_into_the_queue_are_applied_and_the_queue_can_be_shown(sh
     while (state := json.loads(shell("queue", "show", "--json").stdout))["posts"]:
         assert time.monotonic() < deadline_s
     assert sum(shard["applied"] for shard in state["shards"]) >= 500
-    assert shell.rows("top", "queued", "xp")[1][1] == "p500"
+    assert shell.rows("top", "queued", "-c", "xp")[1][1] == "p500"
     shown = shell.rows("queue", "show")
     assert shown[0] == ["shard", "partition", "posts", "age", "s", "applied", "worker"]
     assert [row[0] for row in shown[1:-1]] == [*map(str, range(10)), "all"]

@@ -33,7 +33,7 @@ def test_top_marks_estimated_ranks_and_says_what_the_mark_means(fake: FakeServic
 
 
 def test_top_can_start_at_any_rank_and_print_json(fake: FakeService) -> None:
-    page = json.loads(run("top", "b", "xp", "--from-rank", "25", "--json", fake=fake).stdout)
+    page = json.loads(run("top", "b", "-c", "xp", "--from-rank", "25", "--json", fake=fake).stdout)
     assert [(entry["rank"], entry["owner"]) for entry in page["entries"]] == [(25, "p1"), (26, "p0")]
 
 
@@ -48,14 +48,6 @@ def test_every_command_takes_a_column_in_the_same_way(fake: FakeService, b: Fake
     asked = [path for _, path in fake.requests if "/rankings/wins" in path or "columns=wins" in path]
     assert len(asked) == 2
     assert "--column" in run(command, "--help").stdout
-
-
-def test_a_column_may_follow_the_board_and_is_named_once(fake: FakeService) -> None:
-    one, other = (run("top", "b", *words, "-n", "1", fake=fake).stdout for words in (("xp",), ("-c", "xp")))
-    assert one == other
-    twice = run("top", "b", "xp", "-c", "xp", fake=fake)
-    assert (twice.exit_code, "once" in twice.stderr) == (2, True)
-    run("refresh", "b", "xp", "-c", "xp", fake=fake, code=2)
 
 
 @pytest.mark.parametrize("owner", ["-5", "-1001234567890", "-5.25"])
@@ -104,15 +96,14 @@ def test_an_invalid_rank_command_exits_with_2(fake: FakeService, arguments: list
 def test_refresh_fits_every_ranked_column_unless_some_are_named(fake: FakeService) -> None:
     result = run("refresh", "b", fake=fake)
     assert [row[:4] for row in rows_of(result.stdout)[1:]] == [["xp", "skip", "26", "16"]]
-    run("refresh", "b", "one", "two", fake=fake, code=0)
     run("refresh", "b", "-c", "three", "-c", "four", fake=fake, code=0)
     asked = [path.split("/")[5] for method, path in fake.requests if method == "POST"]
-    assert asked == ["xp", "one", "two", "three", "four"]
+    assert asked == ["xp", "three", "four"]
 
 
 def test_refresh_without_a_job_process_says_what_to_start(fake: FakeService) -> None:
     fake.failures = [(503, {}, "no_job_process")]
-    result = run("refresh", "b", "xp", fake=fake, code=1)
+    result = run("refresh", "b", "-c", "xp", fake=fake, code=1)
     assert "--jobs embedded" in result.stderr
 
 

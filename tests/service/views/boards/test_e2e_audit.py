@@ -90,12 +90,12 @@ async def test_an_audit_that_cannot_run_is_refused_with_a_reason(service: Servic
 
 async def test_the_command_shows_the_audit(service: Service, tmp_path: Path) -> None:
     await fill(service)
-    done = await asyncio.to_thread(command_line, "audit", "b", "xp", "-n", "50", "--url", service.base, cwd=tmp_path)
+    done = await asyncio.to_thread(command_line, "audit", "b", "-cxp", "-n", "50", "--url", service.base, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     headings, row = (line.split() for line in done.stdout.splitlines())
     assert headings[:2] == ["column", "owners"]
     assert row[:2] == ["xp", "50"]
-    told = await asyncio.to_thread(command_line, "audit", "b", "xp", "--json", "--url", service.base, cwd=tmp_path)
+    told = await asyncio.to_thread(command_line, "audit", "b", "-cxp", "--json", "--url", service.base, cwd=tmp_path)
     assert json.loads(told.stdout)["brackets_broken"] == 0
 
 
