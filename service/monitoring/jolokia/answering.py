@@ -88,7 +88,7 @@ class JolokiaAgent:
         wanted_keys = sorted(key_list.split(","))
         listed: dict[str, dict[str, Any]] = {}
         for name in snapshot.list_names():
-            keys = name.canonical_key_list if naming else name.key_list
+            keys = name.key_list(canonical=naming)
             if domain in ("*", name.domain) and (key_list == "*" or sorted(keys.split(",")) == wanted_keys):
                 listed.setdefault(name.domain, {})[keys] = name
         if not listed and request.path:

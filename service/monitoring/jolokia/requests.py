@@ -8,14 +8,16 @@ a part.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from service.monitoring.managed.objects import ForbiddenError
 
 TYPES = ("read", "list", "search", "exec", "version")
 _OFF = ("notification", "config")
-_PART = re.compile(r"((?:[^!/]|!.)*)(/|$)", re.DOTALL)
-_ESCAPED = re.compile(r"!(.)", re.DOTALL)
+_TOKEN = re.compile(r"!.?|/|[^!/]+", re.DOTALL)
+_T = TypeVar("_T")
 _SPECIAL_ARGUMENTS = {"[null]": None, '""': ""}  # how a path writes null and the empty text
 
 
@@ -27,9 +29,8 @@ class UnsupportedTypeError(Exception):
     """The agent does not support the type of the request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
-    """Processing parameters, from the query and from the request's `config`."""
+class Parameters(msgspec.Struct, frozen=True, rename="camel"):
+    """Processing parameters, from the query and from the request's `config`. All others are ignored."""
 
     max_depth: int = 0  # 0 means no limit, also in the next two fields
     max_collection_size: int = 0
@@ -42,7 +43,17 @@ class Parameters:
     mime_type: str = "application/json"
 
 
-_USUAL = Parameters()
+class _Members(msgspec.Struct, frozen=True):
+    """The members of a request that this agent knows."""
+
+    type: str | None = None
+    mbean: str | None = None
+    attribute: str | list[str] | None = None
+    operation: str | None = None
+    arguments: Any = None
+    path: str | list[str | int] | None = None
+    target: Any = None
+    config: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +105,8 @@ def parse_json(body: Any, query: Mapping[str, str]) -> JolokiaRequest:
     Raises:
         BadRequestError, UnsupportedTypeError, ForbiddenError: see `parse_path`.
     """
-    if not isinstance(body, dict):
-        raise BadRequestError("a request is a JSON object")
-    config = body.get("config")
-    if not isinstance(config, dict | None):
-        raise BadRequestError("config is a JSON object")
-    return _request(body, parameters_of({**query, **(config or {})}))
+    config = body.get("config") if isinstance(body, dict) else None
+    return _request(body, parameters_of({**query, **config} if isinstance(config, dict) else query))
 
 
 def echo_of(body: Any) -> Any:
@@ -109,89 +116,49 @@ def echo_of(body: Any) -> Any:
     return body
 
 
-def _request(body: Mapping[str, Any], parameters: Parameters) -> JolokiaRequest:
-    kind = _text(body, "type").lower()
+def _request(body: Any, parameters: Parameters) -> JolokiaRequest:
+    members = _convert(body, _Members)
+    kind, mbean, operation = (members.type or "").lower(), members.mbean or "", members.operation or ""
     if kind == "write":
         raise ForbiddenError("Attributes can't be written here")
     if kind not in TYPES:
         reason = f"Requests of type {kind} are not supported" if kind in _OFF else f"No type with name '{kind}' exists"
         raise UnsupportedTypeError(reason)
-    if body.get("target") is not None:
+    if members.target is not None:
         raise UnsupportedTypeError("Requests to other agents (proxy mode) are not supported")
-    mbean = _text(body, "mbean")
-    operation = _text(body, "operation")
     if kind in ("read", "search", "exec") and not mbean:
         raise BadRequestError(f"No MBean is named in a {kind} request")
     if kind == "exec" and not operation:
         raise BadRequestError("No operation is named in an exec request")
-    attribute = body.get("attribute")
-    names = [] if attribute in (None, "") else attribute if isinstance(attribute, list) else [attribute]
-    arguments = body.get("arguments")
-    if not all(isinstance(name, str) for name in names):
-        raise BadRequestError("attribute is a name, a list of names, or null")
+    single = isinstance(members.attribute, str) and bool(members.attribute)
+    arguments, path = members.arguments, members.path or ()
     return JolokiaRequest(
         type=kind,
         echo=echo_of(dict(body)),
         parameters=parameters,
         mbean=mbean,
-        attributes=tuple(names),
-        single=isinstance(attribute, str) and bool(attribute),
+        attributes=[str(members.attribute)] if single else list(members.attribute or ()),
+        single=single,
         operation=operation,
         arguments=arguments if isinstance(arguments, list) else [] if arguments is None else [arguments],
-        path=_path(body.get("path")),
+        path=split_path(path.removeprefix("/")) if isinstance(path, str) else list(map(str, path)),
     )
-
-
-def _text(body: Mapping[str, Any], name: str) -> str:
-    value = body.get(name)
-    if not isinstance(value, str | None):
-        raise BadRequestError(f"{name} is text")
-    return value or ""
-
-
-def _path(value: Any) -> tuple[str, ...]:
-    """Return the parts of a path, which a request gives as a list or as one text with escapes."""
-    if value is None or value == "":
-        return ()
-    if isinstance(value, list):
-        return tuple(str(part) for part in value)
-    if not isinstance(value, str):
-        raise BadRequestError("path is text or a list of parts")
-    return tuple(split_path(value.removeprefix("/")))
 
 
 def parameters_of(given: Mapping[str, Any]) -> Parameters:
-    """Read the processing parameters that this agent knows, by the names of the protocol. Ignore all others.
+    """Read the processing parameters, by the names of the protocol.
 
     Raises:
-        BadRequestError: a parameter that must be a whole number is something else.
+        BadRequestError: a parameter has a wrong type.
     """
-    if not given:
-        return _USUAL
-    return Parameters(
-        max_depth=_whole(given, "maxDepth"),
-        max_collection_size=_whole(given, "maxCollectionSize"),
-        max_objects=_whole(given, "maxObjects"),
-        ignore_errors=_flag(given, "ignoreErrors", default=False),
-        canonical_naming=_flag(given, "canonicalNaming", default=True),
-        include_request=_flag(given, "includeRequest", default=True),
-        if_modified_since=_whole(given, "ifModifiedSince"),
-        serialize_long=str(given.get("serializeLong") or "number"),
-        mime_type="text/plain" if given.get("mimeType") == "text/plain" else "application/json",
-    )
+    return _convert({name: value for name, value in given.items() if value not in (None, "")}, Parameters)
 
 
-def _whole(given: Mapping[str, Any], name: str) -> int:
-    value = given.get(name)
+def _convert(value: Any, kind: type[_T]) -> _T:
     try:
-        return max(0, int(value)) if value not in (None, "") else 0
-    except (TypeError, ValueError):
-        raise BadRequestError(f"{name} is a whole number") from None
-
-
-def _flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
-    value = given.get(name)
-    return default if value is None else str(value).lower() == "true"
+        return msgspec.convert(value, kind, strict=kind is not Parameters)  # in a query, numbers and flags are text
+    except msgspec.ValidationError as error:
+        raise BadRequestError(str(error)) from error
 
 
 def escape(part: str) -> str:
@@ -203,13 +170,11 @@ def join_path(parts: Iterable[str]) -> str:
 
 
 def split_path(path: str) -> list[str]:
-    """Return the parts of a path; an empty path has none."""
-    parts, at = [], 0
-    while at < len(path):
-        found = _PART.match(path, at)
-        if found is None:  # the path ends with an exclamation mark that escapes nothing
-            parts.append(_ESCAPED.sub(r"\1", path[at:].removesuffix("!")))
-            break
-        parts.append(_ESCAPED.sub(r"\1", found[1]))
-        at = found.end()
-    return parts
+    """Return the parts of a path; an empty path has none, and neither has one after a final slash."""
+    parts = [""]
+    for token in _TOKEN.findall(path):
+        if token == "/":
+            parts.append("")
+        else:
+            parts[-1] += token.removeprefix("!")
+    return parts if parts[-1] else parts[:-1]

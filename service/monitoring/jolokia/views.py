@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import hdrs
 
 from service.contract.keys import ANYONE, Role
-from service.contract.problems import ProblemError
+from service.contract.problems import JSON_TYPE, ProblemError
 from service.contract.routes import Call, Reply, Route
 from service.http.foreign_pages import refuse_foreign_page
 
@@ -112,9 +112,10 @@ def _reply(answer: Any, query: Mapping[str, str], request: JolokiaRequest | None
 
 def _media_type(query: Mapping[str, str], request: JolokiaRequest | None = None) -> str:
     try:
-        return (parameters_of(query) if request is None else request.parameters).mime_type
+        wanted = (parameters_of(query) if request is None else request.parameters).mime_type
     except BadRequestError:
-        return "application/json"
+        wanted = JSON_TYPE
+    return wanted if wanted == "text/plain" else JSON_TYPE
 
 
 _DESCRIPTION = (

@@ -6,15 +6,16 @@ The order of keys does not matter. The canonical form of a name has its keys in 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 _QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "*": "\\*", "?": "\\?", "\n": "\\n"})
 _NEEDS_QUOTES = re.compile(r'[,=:"*?\n]')
 _ESCAPES = {"n": "\n", '"': '"', "\\": "\\", "*": "*", "?": "?"}
-# Matches one key and its value. The value is quoted, with escapes, or plain. Both forms may contain wildcards.
-_PROPERTY = re.compile(r'([^,=:*?"\n]+)=("(?:[^"\\\n]|\\[n"\\*?])*"|[^,=:"\n]+)(,|$)')
+# Matches a key and its value, or the wildcard of further properties. The value is quoted, with escapes, or plain. Both
+# forms may contain wildcards.
+_PROPERTY = re.compile(r'(?:(?P<key>[^,=:*?"\n]+)=(?P<value>"(?:[^"\\\n]|\\[n"\\*?])*"|[^,=:"\n]+)|\*)(?:,|$)')
 NAME_CHARS_MAX = 4096
 
 
@@ -46,24 +47,17 @@ class ObjectName:
         """Make a name from a domain, keys and plain values. Quote the values that need quotes."""
         return cls(domain, tuple((key, quote_value(value)) for key, value in properties.items()))
 
-    @cached_property
-    def key_list(self) -> str:
-        """Return the properties as text, in the order given."""
-        return self._joined(self.properties)
-
-    @cached_property
-    def canonical_key_list(self) -> str:
-        return self._joined(tuple(sorted(self.properties)))
-
-    def _joined(self, properties: tuple[tuple[str, str], ...]) -> str:
+    def key_list(self, *, canonical: bool = True) -> str:
+        """Return the properties as text, in alphabetical order or in the order given."""
+        properties = sorted(self.properties) if canonical else self.properties
         return ",".join([*(f"{key}={value}" for key, value in properties), *(["*"] if self.more else [])])
 
     @cached_property
     def canonical(self) -> str:
-        return f"{self.domain}:{self.canonical_key_list}"
+        return f"{self.domain}:{self.key_list()}"
 
     def text(self, *, canonical: bool = True) -> str:
-        return self.canonical if canonical else f"{self.domain}:{self.key_list}"
+        return self.canonical if canonical else f"{self.domain}:{self.key_list(canonical=False)}"
 
     @cached_property
     def values(self) -> Mapping[str, str]:
@@ -100,33 +94,20 @@ def parse_name(text: str) -> ObjectName:
         raise MalformedNameError(f"Invalid character in the domain: {text!r}")
     if not key_list:
         raise MalformedNameError(f"Key properties cannot be empty: {text}")
-    properties: list[tuple[str, str]] = []
-    more = False
-    for key, value in _parts(key_list, text):
-        if not key:
-            more = True
-        elif key in dict(properties):
-            raise MalformedNameError(f"Duplicate key `{key}`: {text}")
-        else:
-            properties.append((key, value))
-    return ObjectName(domain, tuple(properties), more)
-
-
-def _parts(key_list: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield the key and the value of each property. For the wildcard of further properties, yield two empty texts."""
+    properties: dict[str, str] = {}
     at, more = 0, False
-    while at < len(key_list):
-        if key_list.startswith("*", at) and key_list[at + 1 : at + 2] in ("", ",") and not more:
-            more = True
-            yield "", ""
-            at += 2
-        elif found := _PROPERTY.match(key_list, at):
-            yield found[1], found[2]
-            at = found.end()
-        else:
+    while at < len(key_list) or key_list.endswith(","):
+        found = _PROPERTY.match(key_list, at)
+        if found is None or (found["key"] is None and more):
             raise MalformedNameError(f"Invalid key properties: {text}")
-    if key_list.endswith(","):
-        raise MalformedNameError(f"Invalid key properties: {text}")
+        if found["key"] is None:
+            more = True
+        elif found["key"] in properties:
+            raise MalformedNameError(f"Duplicate key `{found['key']}`: {text}")
+        else:
+            properties[found["key"]] = found["value"]
+        at = found.end()
+    return ObjectName(domain, tuple(properties.items()), more)
 
 
 def _wild(text: str) -> bool:
