@@ -11,9 +11,8 @@ from service.contract.values import format_us
 from storage.records import Board
 
 from .history import MetricsMoment
-from .metric_mapping import DOMAIN
 from .object_names import ObjectName
-from .objects import BOOLEAN, DOUBLE, LIST, LONG, TEXT, ManagedObject, Operation, Rows, attributes_of
+from .objects import BOOLEAN, DOMAIN, DOUBLE, LIST, LONG, TEXT, ManagedObject, Operation, Rows, declare
 
 Refresh = Callable[[Board, int], Awaitable[float]]  # returns the duration of the refresh in seconds
 
@@ -70,12 +69,9 @@ class BoardObjects:
         board = self._catalog.find_known(values.get("name" if values.get("type") == "Board" else "board", ""))
         if board is None:
             return None
-        if name.canonical == _board_name(board).canonical:
-            return self._board(board)
         index = board.column_index.get(values.get("column", ""))
-        if index in board.sorted_indexes and name.canonical == _predictor_name(board, index).canonical:
-            return self._predictor(board, index)
-        return None
+        found = self._predictor(board, index) if index in board.sorted_indexes else self._board(board)
+        return found if found.name.canonical == name.canonical else None
 
     def _board(self, board: Board) -> ManagedObject:
         async def refresh() -> dict[str, float]:
@@ -83,13 +79,8 @@ class BoardObjects:
             return {names[index].name: await self._refresh(board, index) for index in board.sorted_indexes}
 
         text = "Refresh the curves of all ranked columns; returns the seconds that each took"
-        return ManagedObject(
-            _board_name(board),
-            "A leaderboard",
-            attributes_of(_BOARD, lambda _: board),
-            {"refresh": Operation(text, refresh)},
-            kind="rankcurve.Board",
-        )
+        operations = {"refresh": Operation(text, refresh)}
+        return declare("A leaderboard", _BOARD, operations, subject=lambda _: board, type="Board", name=board.id)
 
     def _predictor(self, board: Board, index: int) -> ManagedObject:
         seen: tuple[MetricsMoment, CurveState | None] | None = None
@@ -104,13 +95,12 @@ class BoardObjects:
         async def refresh() -> float:
             return await self._refresh(board, index)
 
-        return ManagedObject(
-            _predictor_name(board, index),
-            "The curve of a ranked column; null before the first fit",
-            attributes_of(_PREDICTOR, find_state),
-            {"refresh": Operation("Refresh the curve now; returns the seconds that it took", refresh, returns=DOUBLE)},
-            kind="rankcurve.Predictor",
-        )
+        text = "Refresh the curve now; returns the seconds that it took"
+        return declare(
+            "The curve of a ranked column; null before the first fit", _PREDICTOR,
+            {"refresh": Operation(text, refresh, returns=DOUBLE)}, subject=find_state,
+            type="Predictor", board=board.id, column=board.spec.columns[index].name,
+        )  # fmt: skip
 
 
 def _board_name(board: Board) -> ObjectName:

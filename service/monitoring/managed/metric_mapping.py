@@ -12,9 +12,8 @@ from service.telemetry.metrics.totals import Totals
 
 from .history import Labels, MetricsMoment
 from .object_names import ObjectName
-from .objects import COMPOSITE, DOUBLE, Attribute, ManagedObject
+from .objects import COMPOSITE, DOMAIN, DOUBLE, Attribute, ManagedObject
 
-DOMAIN = "rankcurve"
 _PREFIX = "rankcurve_"
 _ALL = "all"  # the name of the object for samples without the group's label
 _UNITS = ("seconds", "bytes", "ratio", "posts", "rows", "entries", "requests", "reads", "connections", "curves")

@@ -5,6 +5,7 @@ Operators get no documentation of an attribute except its description, which sta
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from .history import MetricsMoment
@@ -13,6 +14,7 @@ from .object_names import ObjectName
 LONG, DOUBLE, TEXT, BOOLEAN = "long", "double", "java.lang.String", "boolean"
 COMPOSITE, LIST = "javax.management.openmbean.CompositeData", "java.util.List"
 NOTHING = "void"
+DOMAIN = "rankcurve"
 
 
 class UnknownObjectError(Exception):
@@ -43,15 +45,6 @@ class Attribute:
 Rows = Sequence[tuple[str, str, str, Callable[[Any], Any]]]  # name, kind, description with unit, function that reads
 
 
-def attributes_of(rows: Rows, subject: Callable[[MetricsMoment], Any] = lambda now: now) -> dict[str, Attribute]:
-    """Return the attributes of a table by name. Their functions read the `subject`; all are null while it is None."""
-
-    def reader(read: Callable[[Any], Any]) -> Callable[[MetricsMoment], Any]:
-        return lambda now: None if (found := subject(now)) is None else read(found)
-
-    return {name: Attribute(kind, description, reader(read)) for name, kind, description, read in rows}
-
-
 @dataclass(frozen=True, slots=True)
 class Operation:
     """An action that operators start. It has no arguments."""
@@ -75,3 +68,24 @@ class ManagedObject:
     def type(self) -> str:
         """Return the type, by which the setting `managed_operations` names the object."""
         return self.name.values.get("type", "")
+
+
+def declare(
+    description: str,
+    rows: Rows,
+    operations: Mapping[str, Operation] = MappingProxyType({}),
+    *,
+    subject: Callable[[MetricsMoment], Any] = lambda now: now,
+    **properties: str,
+) -> ManagedObject:
+    """Return the object with these properties in its name, and the attributes of a table.
+
+    The functions of the table read the `subject`; all attributes are null while it is None.
+    """
+
+    def reader(read: Callable[[Any], Any]) -> Callable[[MetricsMoment], Any]:
+        return lambda now: None if (found := subject(now)) is None else read(found)
+
+    attributes = {name: Attribute(kind, about, reader(read)) for name, kind, about, read in rows}
+    name = ObjectName.of(DOMAIN, **properties)
+    return ManagedObject(name, description, attributes, operations, f"{DOMAIN}.{properties['type']}")

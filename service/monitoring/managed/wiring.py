@@ -7,32 +7,34 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
+from functools import partial
 
 from config.masking import masked
 from jobs.curves.refresh_requests import Refresher, refresh_board
 from jobs.job_context import JobContext
+from service.telemetry.metrics.partitions import MeasuredPartition
 from service.telemetry.metrics.process import Metrics
 from storage.records import Board
 
 from .boards import BoardObjects
 from .history import MetricHistory, MetricsMoment
-from .metric_mapping import DOMAIN, MetricMapping
+from .metric_mapping import MetricMapping
 from .node_channel import NodeChannel
 from .object_names import ObjectName
 from .objects import (
     BOOLEAN,
     COMPOSITE,
+    DOMAIN,
     DOUBLE,
     LIST,
     LONG,
     TEXT,
-    Attribute,
     ManagedObject,
     Operation,
     Rows,
     UnknownObjectError,
-    attributes_of,
+    declare,
 )
 from .tree import ObjectTree
 from .verdict import Figures, find_alerts
@@ -43,6 +45,44 @@ _JOB_OPERATIONS = {
     "resume": "Let the paused job continue; returns how many processes have it",
 }
 
+
+def _view(family: str) -> Callable[[MetricsMoment], float]:
+    # Call `read_view` only when an operator reads the attribute, because the call reads every curve.
+    return lambda now: now.metrics.read_view(family)
+
+
+def _find_partition(number: int, now: MetricsMoment) -> MeasuredPartition | None:
+    return now.metrics.partitions.measured.get(number)
+
+
+_NODE: Rows = (
+    ("UptimeSeconds", DOUBLE, "Time since the start of the first process [seconds]",
+     lambda now: max(0.0, time.time() - now.process("process_start_time_seconds"))),
+    ("CpuSeconds", DOUBLE, "Processor time of all processes [seconds]",
+     lambda now: now.process("process_cpu_seconds_total")),
+    ("Memory", COMPOSITE, "Memory of all processes [bytes]",
+     lambda now: {each: int(now.process(f"process_{each}_memory_bytes")) for each in ("resident", "virtual")}),
+)  # fmt: skip
+_VERDICT: Rows = (
+    ("Alerts", LIST, "The alerts of docs/alerts.yml whose conditions hold, the most severe first [alerts]",
+     lambda now: find_alerts(Figures(now))),
+)  # fmt: skip
+_SNAPSHOTS = "Snapshots of the last quarter of an hour: pairs of an age in seconds and {}, oldest first"
+_RECENT: Rows = (
+    ("Posts", LIST, f"{_SNAPSHOTS.format('all posts')} [posts]", lambda now: now.list_totals("rankcurve_posts")),
+    ("Requests", LIST, f"{_SNAPSHOTS.format('all requests')} [requests]",
+     lambda now: now.list_totals("rankcurve_requests")),
+    ("Failures", LIST, f"{_SNAPSHOTS.format('all requests that ended in 5xx')} [requests]",
+     lambda now: now.list_totals("rankcurve_requests", status="5")),
+    ("Cpu", LIST, f"{_SNAPSHOTS.format('processor time')} [seconds]",
+     lambda now: now.list_process("process_cpu_seconds_total")),
+)  # fmt: skip
+_CURVES: Rows = (
+    ("CurvesLive", DOUBLE, "Live curves in the answering process [count]", _view("rankcurve_curves_live")),
+    ("CurveAgeMax", DOUBLE, "Age of the oldest curve [seconds]", _view("rankcurve_curve_age_seconds_max")),
+    ("LiveLagMax", DOUBLE, "Longest time that a live curve is behind the posts [seconds]",
+     _view("rankcurve_live_lag_seconds_max")),
+)  # fmt: skip
 _PARTITION: Rows = (  # the functions read a `MeasuredPartition`
     ("Reachable", BOOLEAN, "True if the partition answered the last check", lambda found: found.reachable),
     ("Node", TEXT, "With Citus, the server of the partition, as host:port", lambda found: found.node),
@@ -72,7 +112,7 @@ async def manage_objects(
 
     actions = {f"job.{name}": _job_action(getattr(context.controls, name)) for name in _JOB_OPERATIONS}
     channel = NodeChannel({**actions, "cache.flush": flush}, settings, metrics.node)
-    fixed = _Fixed(context, metrics, channel, version)
+    fixed = _Fixed(context, channel, version)
     mapping = MetricMapping(context.store.dialect.name, metrics.totals)
     tree = ObjectTree(history, mapping, BoardObjects(context, refresh), fixed.objects, settings)
     ticking = asyncio.create_task(history.run(), name="rates")
@@ -93,121 +133,51 @@ def _job_action(do: Callable[[str], bool]) -> Callable[[str], Awaitable[bool | N
 class _Fixed:
     """Makes the objects that do not come from metrics: facts about the node and the store, operations."""
 
-    def __init__(self, context: JobContext, metrics: Metrics, channel: NodeChannel, version: str) -> None:
-        self._context, self._metrics, self._channel, self._version = context, metrics, channel, version
+    def __init__(self, context: JobContext, channel: NodeChannel, version: str) -> None:
+        self._context, self._channel, self._version = context, channel, version
 
     def objects(self, mapped: Mapping[ObjectName, ManagedObject]) -> Iterable[ManagedObject]:
         """Yield the objects. Objects from metrics (`mapped`) with the same names are later merged with them."""
-        yield self._node()
+        version: Rows = (("Version", TEXT, "Version of the service", lambda _: self._version),)
+        yield declare("The processes of this node", (*version, *_NODE), type="Node")
         yield self._store(mapped)
-        yield self._verdict()
-        yield self._recent()
+        yield declare("Whether the node is well", _VERDICT, type="Verdict")
+        yield declare("Figures of the last quarter of an hour", _RECENT, type="Recent")
         text = "Read every curve again in every process of the node; returns how many processes did"
-        yield ManagedObject(
-            ObjectName.of(DOMAIN, type="Cache"),
-            "The curves that ranks are read off, and memcached",
-            self._curves(),
-            {"flush": Operation(text, self._flush, LONG)},
-            kind="rankcurve.Cache",
+        curves: Rows = (
+            ("Curves", LONG, "Curves that the answering process holds [count]", lambda _: self._context.book.count),
         )
+        flush = {"flush": Operation(text, self._flush, LONG)}
+        yield declare("The curves that ranks are read off, and memcached", (*curves, *_CURVES), flush, type="Cache")
         for name, managed in mapped.items():
             if managed.type == "Partition":
-                yield self._partition(name)
+                number = name.values["number"]
+                yield declare(
+                    "A partition of the store; null until it was measured", _PARTITION, type="Partition", number=number,
+                    subject=partial(_find_partition, int(number)),
+                )  # fmt: skip
             if managed.type == "Job" and "Rounds" in managed.attributes:
-                operations = self._operations(name.values["name"])
-                yield ManagedObject(name, "A background job", {}, operations, kind="rankcurve.Job")
-
-    def _node(self) -> ManagedObject:
-        rows: Rows = (
-            ("Version", TEXT, "Version of the service", lambda _: self._version),
-            ("UptimeSeconds", DOUBLE, "Time since the start of the first process [seconds]",
-             lambda now: max(0.0, time.time() - now.process("process_start_time_seconds"))),
-            ("CpuSeconds", DOUBLE, "Processor time of all processes [seconds]",
-             lambda now: now.process("process_cpu_seconds_total")),
-            ("Memory", COMPOSITE, "Memory of all processes [bytes]",
-             lambda now: {each: int(now.process(f"process_{each}_memory_bytes")) for each in ("resident", "virtual")}),
-        )  # fmt: skip
-        return ManagedObject(
-            ObjectName.of(DOMAIN, type="Node"), "The processes of this node", attributes_of(rows),
-            kind="rankcurve.Node",
-        )  # fmt: skip
-
-    def _verdict(self) -> ManagedObject:
-        def alerts_at(now: MetricsMoment) -> list[dict[str, Any]]:
-            return find_alerts(Figures(now))
-
-        rows: Rows = (
-            ("Alerts", LIST, "The alerts of docs/alerts.yml whose conditions hold, the most severe first [alerts]",
-             alerts_at),
-        )  # fmt: skip
-        return ManagedObject(
-            ObjectName.of(DOMAIN, type="Verdict"),
-            "Whether the node is well",
-            attributes_of(rows),
-            kind="rankcurve.Verdict",
-        )
-
-    def _recent(self) -> ManagedObject:
-        text = "Snapshots of the last quarter of an hour: pairs of an age in seconds and"
-        rows: Rows = (
-            ("Posts", LIST, f"{text} all posts, oldest first [posts]", lambda now: now.list_totals("rankcurve_posts")),
-            ("Requests", LIST, f"{text} all requests, oldest first [requests]",
-             lambda now: now.list_totals("rankcurve_requests")),
-            ("Failures", LIST, f"{text} all requests that ended in 5xx, oldest first [requests]",
-             lambda now: now.list_totals("rankcurve_requests", status="5")),
-            ("Cpu", LIST, f"{text} processor time, oldest first [seconds]",
-             lambda now: now.list_process("process_cpu_seconds_total")),
-        )  # fmt: skip
-        return ManagedObject(
-            ObjectName.of(DOMAIN, type="Recent"), "Figures of the last quarter of an hour", attributes_of(rows),
-            kind="rankcurve.Recent",
-        )  # fmt: skip
-
-    def _viewed(self, family: str) -> Callable[[Any], float]:
-        # Call `read_view` only when an operator reads the attribute, because the call reads every curve.
-        return lambda _: self._metrics.read_view(family)
-
-    def _curves(self) -> dict[str, Attribute]:
-        viewed = self._viewed
-        rows: Rows = (
-            ("Curves", LONG, "Curves that the answering process holds [count]", lambda _: self._context.book.count),
-            ("CurvesLive", DOUBLE, "Live curves in the answering process [count]", viewed("rankcurve_curves_live")),
-            ("CurveAgeMax", DOUBLE, "Age of the oldest curve [seconds]", viewed("rankcurve_curve_age_seconds_max")),
-            ("LiveLagMax", DOUBLE, "Longest time that a live curve is behind the posts [seconds]",
-             viewed("rankcurve_live_lag_seconds_max")),
-        )  # fmt: skip
-        return attributes_of(rows)
+                job = name.values["name"]
+                yield declare("A background job", (), self._operations(job), type="Job", name=job)
 
     def _store(self, mapped: Mapping[ObjectName, ManagedObject]) -> ManagedObject:
-        store, viewed = self._context.store, self._viewed
+        store = self._context.store
         rows: Rows = (
             ("Url", TEXT, "Address of the store, without passwords", lambda _: masked(self._context.limits.store)),
             ("SizeBytes", DOUBLE, "Size of the store when it was last measured [bytes]",
-             viewed("rankcurve_store_bytes")),
+             _view("rankcurve_store_bytes")),
             ("SoleWriter", BOOLEAN, "True if no other process writes to the store", lambda _: store.sole_writer),
             ("WritesAtOnce", LONG, "Write transactions that may run at the same time [count]",
              lambda _: store.writes_at_once),
             ("DiskFreeBytes", DOUBLE, "Free space on the disk of the store when it was last measured [bytes]",
-             viewed("rankcurve_store_disk_free_bytes")),
+             _view("rankcurve_store_disk_free_bytes")),
         )  # fmt: skip
+        rows = rows if store.sole_writer else rows[:-1]  # only SQLite has a disk of its own
+        made = declare("The store, and the writing of posts to it", rows, type="Store", name=store.dialect.name)
         throttle = mapped.get(ObjectName.of(DOMAIN, type="Throttle"))
-        refused = {} if throttle is None else throttle.attributes
-        return ManagedObject(
-            ObjectName.of(DOMAIN, type="Store", name=store.dialect.name),
-            "The store, and the writing of posts to it",
-            {name: attribute for name, attribute in refused.items() if name.startswith("WriteRefused")}
-            | attributes_of(rows if store.sole_writer else rows[:-1]),  # only SQLite has a disk of its own
-            kind="rankcurve.Store",
-        )
-
-    def _partition(self, name: ObjectName) -> ManagedObject:
-        measured, number = self._metrics.partitions.measured, int(name.values["number"])
-        return ManagedObject(
-            name,
-            "A partition of the store; null until it was measured",
-            attributes_of(_PARTITION, lambda _: measured.get(number)),
-            kind="rankcurve.Partition",
-        )
+        attributes = {} if throttle is None else throttle.attributes
+        refused = {name: attribute for name, attribute in attributes.items() if name.startswith("WriteRefused")}
+        return replace(made, attributes={**refused, **made.attributes})
 
     def _operations(self, job: str) -> dict[str, Operation]:
         def operation_everywhere(action: str) -> Callable[[], Awaitable[int]]:
