@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from service.contract.problems import ProblemError, clip_text
 from service.contract.routes import Call, Reply, Route, match_entity_tag
+from service.http.compression import accepts_gzip
 
 PAGE = Path(__file__).parent / "page"
 INDEX = "index.html"
@@ -82,18 +83,9 @@ def reply_with(call: Call, file: PageFile) -> Reply:
     asked = call.request.headers
     if match_entity_tag(asked.get("If-None-Match", ""), file.etag):
         return Reply(None, status=304, headers=headers)
-    if not _takes_gzip(asked.get("Accept-Encoding", "")):
+    if not accepts_gzip(asked.get("Accept-Encoding", "")):
         return Reply(file.content, headers=headers, media_type=file.media_type)
     return Reply(file.compressed, headers={**headers, "Content-Encoding": "gzip"}, media_type=file.media_type)
-
-
-def _takes_gzip(accept_encoding: str) -> bool:
-    """Return whether a list such as `br;q=1.0, gzip` allows gzip. An entry `gzip;q=0` does not allow it."""
-    for each in accept_encoding.lower().split(","):
-        coding, _, weight = each.replace(" ", "").partition(";q=")
-        if coding == "gzip":
-            return weight.strip("0.") != "" or weight == ""
-    return False
 
 
 DASHBOARD = [
