@@ -10,7 +10,6 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -22,7 +21,7 @@ from service.telemetry.metrics.node import NodeMember
 from service.telemetry.metrics.process import Metrics
 from storage.errors import StorageError, StoreAwayError
 
-from .supervisor import Orders, Report, decode_orders, encode_line, stop_s_max
+from .supervisor import Report, decode_orders, encode_line, stop_s_max
 
 log = structlog.get_logger(__name__)
 ORDERS_DESCRIPTOR = 0
@@ -38,50 +37,47 @@ def main() -> None:
     # the interpreter exits.
     with open(ORDERS_DESCRIPTOR, "rb", buffering=0, closefd=False) as pipe:
         orders = decode_orders(pipe.readline())
-    _Worker(orders, lambda report: reports.write(encode_line(report) + b"\n")).run()
+    settings = Settings(**orders.settings)
 
+    def send_report(report: Report) -> None:
+        reports.write(encode_line(report) + b"\n")
 
-class _Worker:
-    def __init__(self, orders: Orders, send_report: Callable[[Report], object]) -> None:
-        self._orders, self._send_report = orders, send_report
-        self._settings = Settings(**orders.settings)
+    def report_ready(addresses: list[str]) -> None:
+        log.info("started", work=orders.work, addresses=addresses)
+        send_report(Report("ready"))
 
-    def run(self) -> None:
-        metrics = Metrics(NodeMember(Path(self._orders.folder), self._orders.name))
-        try:
-            run_process(self._settings, metrics, self._work, name=self._orders.name)
-        except StoreAwayError as error:
-            self._send_report(Report("away", str(error)))
-            sys.exit(1)
-        except (StorageError, ServiceError) as error:
-            self._send_report(Report("refused", str(error)))
-            sys.exit(1)
-        except OSError as error:
-            self._send_report(Report("refused", f"cannot serve on {self._settings.host}: {error.strerror or error}"))
-            sys.exit(1)
-
-    async def _work(self, settings: Settings, metrics: Metrics) -> None:
+    async def work(settings: Settings, metrics: Metrics) -> None:
         stop = watch_stop_signals(signal.SIGTERM)
-        self._end_with_supervisor(asyncio.get_running_loop(), stop)
-        serves = self._orders.work == "serve"
+        end_with_supervisor(asyncio.get_running_loop(), stop, orders.folder, stop_s_max(settings))
+        serves = orders.work == "serve"
         running = open_service(settings, metrics, reuse_port=True) if serves else open_jobs(settings, metrics)
-        await run_until_stopped(running, stop, self._report_ready)
+        await run_until_stopped(running, stop, report_ready)
 
-    def _report_ready(self, addresses: list[str]) -> None:
-        log.info("started", work=self._orders.work, addresses=addresses)
-        self._send_report(Report("ready"))
+    try:
+        run_process(settings, Metrics(NodeMember(Path(orders.folder), orders.name)), work, name=orders.name)
+        return
+    except StoreAwayError as error:
+        send_report(Report("away", str(error)))
+    except (StorageError, ServiceError) as error:
+        send_report(Report("refused", str(error)))
+    except OSError as error:
+        send_report(Report("refused", f"cannot serve on {settings.host}: {error.strerror or error}"))
+    sys.exit(1)
 
-    def _end_with_supervisor(self, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-        def watch() -> None:
-            os.read(ORDERS_DESCRIPTOR, 1)  # no more bytes are sent, so this call returns only when the supervisor ends
-            shutil.rmtree(self._orders.folder, ignore_errors=True)  # the supervisor has ended and can't do it
-            detail = "stopping, because without a supervisor nobody would replace or stop this process"
-            log.error("supervisor_gone", detail=detail)
-            loop.call_soon_threadsafe(stop.set)
-            threading.Event().wait(stop_s_max(self._settings))
-            os._exit(1)
 
-        threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()
+def end_with_supervisor(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, folder: str, stop_s_max: float) -> None:
+    """Set `stop` when the supervisor has ended. Exit without cleaning up if stopping takes longer than `stop_s_max`."""
+
+    def watch() -> None:
+        os.read(ORDERS_DESCRIPTOR, 1)  # no more bytes are sent, so this call returns only when the supervisor ends
+        shutil.rmtree(folder, ignore_errors=True)  # the supervisor has ended and can't do it
+        detail = "stopping, because without a supervisor nobody would replace or stop this process"
+        log.error("supervisor_gone", detail=detail)
+        loop.call_soon_threadsafe(stop.set)
+        threading.Event().wait(stop_s_max)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """`rankcurve board …`: create, list, show and delete leaderboards."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -73,13 +74,10 @@ def parse_column(text: str) -> dict[str, object]:
 
 def parse_number(option: str, text: str) -> object:
     """Return a whole number as an int, and a decimal as the text itself, so that no digit is lost."""
-    sign, digits = text[:1] == "-", text.removeprefix("-")
-    whole, _, fraction = digits.partition(".")
-    whole_number = "." not in digits
-    well_formed = len(text) <= 32 and digits.isascii() and whole.isdecimal() and (whole_number or fraction.isdecimal())
-    if not well_formed or (option == "scale" and (sign or not whole_number)):
+    form = r"[0-9]{1,32}" if option == "scale" else r"-?[0-9]{1,31}(\.[0-9]{1,31})?"
+    if not re.fullmatch(form, text):
         raise typer.BadParameter(f"{option}={text} is not a number that {option} accepts")
-    return int(text) if whole_number else text
+    return text if "." in text else int(text)
 
 
 @board_app.command("create")

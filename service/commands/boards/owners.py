@@ -10,15 +10,7 @@ from rankcurve.client import owner_path
 from rankcurve.errors import one_line
 
 from service.commands.tables import show_json
-from service.commands.target import (
-    DEFAULT_URL,
-    KeyOption,
-    NumbersAreArguments,
-    UrlOption,
-    call_service,
-    fail,
-    service_command,
-)
+from service.commands.target import NumbersAreArguments, fail, service_command
 
 owner_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True, help="Hide, show and erase owners; show profiles and posts."
@@ -48,20 +40,16 @@ async def show(client: AsyncClient, owner: OwnerArgument) -> None:
 
 
 @owner_app.command("erase", cls=NumbersAreArguments)
-def erase(
+@service_command()
+async def erase(
+    client: AsyncClient,
     owner: OwnerArgument,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
 ) -> None:
     """Erase an owner: all entries, the profile, and the name and posts in the journal (role `ops`)."""
     if not yes:
         typer.confirm(f"Erasing can't be undone. Erase {owner} everywhere?", abort=True)
-
-    async def action(client: AsyncClient) -> None:
-        say_changed(owner, "erased", await client.erase_owner(owner))
-
-    call_service(url, key, action)
+    say_changed(owner, "erased", await client.erase_owner(owner))
 
 
 @owner_app.command("posts", cls=NumbersAreArguments)
