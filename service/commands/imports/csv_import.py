@@ -51,7 +51,12 @@ class CsvFile:
             stream.seek(0)
             lines = Lines(stream)
             rows = csv.reader(lines, delimiter=self.delimiter)
-            headings = read_headings(self.path, rows)
+            try:
+                headings = [heading.strip() for heading in next(rows, [])]
+            except csv.Error as cause:
+                raise UnusableSourceError(f"{self.path}: the first line is not CSV: {cause}") from cause
+            if not headings:
+                raise UnusableSourceError(f"{self.path} is empty: the first line must hold the headings")
             fields = map_fields(board, job, self, headings)
             identity = import_identity(digest, self.owner_heading, fields, self.label)
             source = Source(
@@ -61,7 +66,9 @@ class CsvFile:
                 advice="is the mapping right? With another mapping, lines that were applied count again.",
                 size=self.path.stat().st_size,
                 path=self.path,
-                batches=read_batches(lines, rows, RecordReader(self, headings, fields, identity), job.batch),
+                batches=read_batches(
+                    lines, rows, RecordReader(headings, self.owner_heading, fields, identity), job.batch
+                ),
             )
             concurrency = 1 if order_matters(board, fields) else job.concurrency
             counts = await send_source(client, job, source, concurrency=concurrency)
@@ -76,8 +83,8 @@ class Field:
 
     column: str
     heading: str
-    text: bool = False
-    scale: int | None = None
+    text: bool
+    scale: int | None
 
 
 class Lines:
@@ -106,17 +113,6 @@ class Lines:
             yield text.decode("utf-8", "surrogateescape")
 
 
-def read_headings(path: Path, rows: Iterator[list[str]]) -> list[str]:
-    """Return the headings in the first record. Raises UnusableSourceError."""
-    try:
-        headings = next(rows, [])
-    except csv.Error as cause:
-        raise UnusableSourceError(f"{path}: the first line is not CSV: {cause}") from cause
-    if not headings:
-        raise UnusableSourceError(f"{path} is empty: the first line must hold the headings")
-    return [heading.strip() for heading in headings]
-
-
 def map_fields(board: Board, job: Job, file: CsvFile, headings: list[str]) -> tuple[Field, ...]:
     """Return the columns to feed, with their headings. Raises UnusableSourceError if they disagree."""
     columns = {each.name: each for each in board.columns}
@@ -127,18 +123,19 @@ def map_fields(board: Board, job: Job, file: CsvFile, headings: list[str]) -> tu
         raise UnusableSourceError(
             f"no heading is a column of {job.board} ({known}): map them with --column COLUMN=HEADING"
         )
-    for name, _ in pairs:
+    fields: dict[str, Field] = {}
+    for name, heading in pairs:
         if name not in columns:
             raise UnusableSourceError(f"{job.board} has no column {name!r}; it has {', '.join(columns)}")
-        if [each for each, _ in pairs].count(name) > 1:
+        if name in fields:
             raise UnusableSourceError(f"column {name} is mapped twice")
+        text = columns[name].type == "text"
+        fields[name] = Field(name, heading, text, columns[name].scale if job.rounds and not text else None)
     for heading in (file.owner_heading, *(heading for _, heading in pairs)):
         if headings.count(heading) != 1:
             what = "no" if heading not in headings else "more than one"
             raise UnusableSourceError(f"{file.path} has {what} heading {heading!r}; it has {', '.join(headings)}")
-    scales = {name: column.scale for name, column in columns.items() if job.rounds and column.type != "text"}
-    texts = {name for name, column in columns.items() if column.type == "text"}
-    return tuple(Field(name, heading, text=name in texts, scale=scales.get(name)) for name, heading in pairs)
+    return tuple(fields.values())
 
 
 def import_identity(digest: str, owner_heading: str, fields: Sequence[Field], label: str) -> str:
@@ -179,28 +176,28 @@ async def read_batches(
     yield Batch(records, lines.read_bytes)
 
 
+@dataclass(frozen=True, slots=True)
 class RecordReader:
     """Makes posts of the records of a file."""
 
-    def __init__(self, file: CsvFile, headings: list[str], fields: Sequence[Field], identity: str) -> None:
-        self._cells_count = len(headings)
-        self._owner_index = headings.index(file.owner_heading)
-        self._fields = [(each, headings.index(each.heading)) for each in fields]
-        self._prefix = f"import:{identity}:"
+    headings: Sequence[str]
+    owner_heading: str
+    fields: Sequence[Field]
+    identity: str
 
     def read_post(self, line: int, row: list[str]) -> Outcome | None:
         """Return the post of a record, or the reason why it is no post. For a blank line return None."""
         if not row:
             return None
-        if len(row) != self._cells_count:
-            return f"{len(row)} cells, but {self._cells_count} headings"
-        owner = row[self._owner_index]
-        if reason := owner_fault(owner):
+        if len(row) != len(self.headings):
+            return f"{len(row)} cells, but {len(self.headings)} headings"
+        cells = dict(zip(self.headings, row, strict=True))
+        if reason := owner_fault(owner := cells[self.owner_heading]):
             return reason
         stats: dict[str, str] = {}
         rounded = 0
-        for each, index in self._fields:
-            cell = row[index] if each.text else row[index].strip()
+        for each in self.fields:
+            cell = cells[each.heading] if each.text else cells[each.heading].strip()
             if not cell:
                 continue  # an empty cell means that the post has no value for this column
             if each.text and (reason := text_fault(cell)):
@@ -217,7 +214,7 @@ class RecordReader:
             stats[each.column] = cell
         if not stats:
             return "no value in any of the mapped columns"
-        post: Post = {"owner": owner, "stats": stats, "post_id": f"{self._prefix}{line}"}
+        post: Post = {"owner": owner, "stats": stats, "post_id": f"import:{self.identity}:{line}"}
         return post, rounded
 
 

@@ -6,7 +6,6 @@ that changes meanwhile may be copied in its old form, so a second import is need
 
 import csv
 import unicodedata
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -62,7 +61,18 @@ class SortedSet:
                 encoding_errors="surrogateescape",
             ) as redis:
                 size = await count_members(redis, self.key)
-                counts = await self._copy(client, job, column, redis, size)
+                kind = "stats" if self.merge else "set"
+                read_post = partial(read_member, column=column, rounds=job.rounds, kind=kind)
+                source = Source(
+                    line="member",
+                    heading=csv_record("member", "score"),
+                    name_record=lambda record: f"member {member_of(record.raw)!a}",
+                    advice=f"do the scores fit the column {column.name}?",
+                    size=size,
+                    path=None,
+                    batches=scan_members(redis, self.key, read_post, job.batch),
+                )
+                counts = await send_source(client, job, source, concurrency=job.concurrency)
                 copied, left = count_records(counts), int(await redis.zcard(self.key))
         except (RedisError, ValueError) as cause:
             raise UnusableSourceError(f"{self._place()}: {cause}") from cause
@@ -75,20 +85,6 @@ class SortedSet:
             )
         if counts["rejected"]:
             raise typer.Exit(1)
-
-    async def _copy(self, client: AsyncClient, job: Job, column: Column, redis: "Redis", size: int) -> Counter[str]:
-        kind = "stats" if self.merge else "set"
-        read_post = partial(read_member, column=column, rounds=job.rounds, kind=kind)
-        source = Source(
-            line="member",
-            heading=csv_record("member", "score"),
-            name_record=lambda record: f"member {member_of(record.raw)!a}",
-            advice=f"do the scores fit the column {column.name}?",
-            size=size,
-            path=None,
-            batches=scan_members(redis, self.key, read_post, job.batch),
-        )
-        return await send_source(client, job, source, concurrency=job.concurrency)
 
     def _place(self) -> str:
         """Return the address and the key, without user and password."""

@@ -99,7 +99,7 @@ def test_a_client_can_rank_offline_with_the_json_of_the_command(run: Run) -> Non
 def test_the_name_of_a_picture_decides_its_format(run: Run, tmp_path: Path, column: str) -> None:
     svg, png = tmp_path / "curve.svg", tmp_path / "curve.PNG"
     for path in (svg, png):
-        assert run("curve", "b", column, "--plot", str(path)).stdout == ""
+        assert run("curve", "b", "-c", column, "--plot", str(path)).stdout == ""
     assert ElementTree.parse(svg).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert png.read_bytes().startswith(PNG_START)
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import Result
 
-from service.commands.imports.csv_import import CsvFile, Field, Lines, RecordReader, read_batches
+from service.commands.imports.csv_import import Field, Lines, RecordReader, read_batches
 from service.commands.imports.import_records import owner_fault
 from tests.service.cli_fake_service import FakeBoard, FakeService, run
 
@@ -241,7 +241,7 @@ async def test_the_records_of_all_batches_are_the_bytes_of_the_file(
         records = csv.reader(lines)
         headings = next(records)
         heading = lines.take_record()
-        reader = RecordReader(CsvFile(path, "id", ",", ""), headings, [Field("tag", "tag", text=True)], "x")
+        reader = RecordReader(headings, "id", [Field("tag", "tag", text=True, scale=None)], "x")
         batches = [batch async for batch in read_batches(lines, records, reader, batch_posts)]
     assert [len(batch.records) for batch in batches[:-1]] == [batch_posts] * (len(batches) - 1)
     read = [record for batch in batches for record in batch.records]
