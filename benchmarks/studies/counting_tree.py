@@ -26,7 +26,7 @@ from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
 from service.stores import SQLITE_PREFIX, open_store
 from storage.boards.boards import find_board
 from storage.entries.entries import Entries
-from storage.entries.rankings import Ranking
+from storage.entries.row_rankings import RowRanking
 from storage.store import Program, Store
 from tests.predictor.quality import count_by_key
 from tests.servers import DURABLE, postgres
@@ -51,7 +51,7 @@ async def time_counts(store_url: str, rows: int) -> dict[int, tuple[float, float
 
 
 async def _time_counts(store: Store, entries: Entries, ascending: list[int], gap: int) -> tuple[float, float]:
-    ranking = entries.rankings[entries.board.column_index[COLUMN]]
+    ranking = entries.row_rankings[entries.board.column_index[COLUMN]]
     rng, took = random.Random(gap), list[float]()
     for _ in range(_COUNTS):
         start = rng.randrange(len(ascending) - gap)
@@ -60,7 +60,7 @@ async def _time_counts(store: Store, entries: Entries, ascending: list[int], gap
     return statistics.median(took), sorted(took)[len(took) * 99 // 100]
 
 
-def _timed(ranking: Ranking, least: str, past: str) -> Program[float]:
+def _timed(ranking: RowRanking, least: str, past: str) -> Program[float]:
     begun = time.perf_counter()
     yield from ranking.count_range(least=least, past=past)
     return 1000 * (time.perf_counter() - begun)

@@ -272,7 +272,7 @@ class Locator:
         starts: dict[int, CountStart] = {}
         for index in indexes:
             start = self.find_count_start(index, self._default_changes_max)
-            if start is not None and self.entries.rankings[index].gaps.passed_mark != start.mark:
+            if start is not None and self.entries.rankings[index].passed_mark != start.mark:
                 starts[index] = start
         return starts
 

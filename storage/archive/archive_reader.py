@@ -5,9 +5,8 @@ place stays empty, so nobody else's rank changes. Only reads of rows in order le
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 from predictor import Curve, decode_curve
 from querybuilder import INTEGER, Lock, asc, col, desc, param, select, update
@@ -17,6 +16,7 @@ from storage.entries.exact_ranks import CountStart, GapCount, count_of
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rankings import Neighbours, Ranking
 from storage.errors import ArchivedError
+from storage.log.cells import Padding
 from storage.log.log_record import ChangeKind
 from storage.records import INT64_MAX, Board, Entry
 from storage.schema.tables import ARCHIVE_BLOCKS
@@ -58,14 +58,9 @@ def find_last_block(board_key: int, section: int) -> Program[tuple[int, int, str
 
 class ArchivedRanking(Ranking):
     def __init__(self, board: Board, index: int) -> None:
-        super().__init__(board, index)
+        self.index, self.padding = index, Padding(board.spec, board.spec.columns[index])
+        self.timed, self.board_key = self.padding.timed, board.key
         self._closed_us, self._columns = board.closed_us, len(board.spec.columns)
-
-    def _needs_rows(self, *_arguments: Any, **_options: Any) -> Any:
-        """Raise `ArchivedError`: the rows were removed."""
-        raise ArchivedError
-
-    count_from_anchor = count_all_from_anchors = sample_row = sample_worst_row = tally_cells = _needs_rows
 
     def _tally_of(self, text: str) -> Program[tuple[int, TallyBlock] | None]:
         """Find the tally block that can hold a cell; return the number of entries before the block, and the block.
@@ -106,9 +101,6 @@ class ArchivedRanking(Ranking):
             return (yield from self._top())
         return shown
 
-    def _order(self, entry: Entry) -> tuple[int, str]:
-        return self.padding.key_of_cell(str(entry.cells[self.index])), entry.owner
-
     def count_better(self, cell: str) -> Program[int]:
         found = yield from self._tally_of(cell)
         return 0 if found is None else found[0] + found[1].count_better_than(self.padding.key_of_cell(cell))
@@ -117,6 +109,10 @@ class ArchivedRanking(Ranking):
         better_count = yield from self.count_better(cell)
         better_count = better_count if rows_max is None else min(rows_max, better_count)
         return count_of(better_count, self._closed_us or asked_us, changed_us=0)
+
+    def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
+        yield from ()
+        return None
 
     def count_range(self, *, least: str, past: str) -> Program[int]:
         return (yield from self._less_than(past)) - (yield from self._less_than(least))
@@ -172,18 +168,8 @@ class ArchivedRanking(Ranking):
         return None
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
-        return (yield from self.find_row_after_skip(rank - 1))
-
-    def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
-        """Skip rows from the top and return the next row's cell and owner, or None.
-
-        Below the archived top, `_AFTER_ALL` replaces the owner, who is unknown.
-
-        Raises:
-            ArchivedError: `below` is given, but an archive can only skip rows from the top.
-        """
-        if below is not None:
-            raise ArchivedError
+        """Return the cell and owner of a row. Below the archived top, `_AFTER_ALL` replaces the unknown owner."""
+        skip_rows = rank - 1
         if skip_rows >= (yield from self._total()):
             return None
         found = yield from self._tally_at(skip_rows)
@@ -201,7 +187,7 @@ class ArchivedRanking(Ranking):
 
     def find_worst_row(self) -> Program[tuple[str, str] | None]:
         total = yield from self._total()
-        return (yield from self.find_row_after_skip(total - 1)) if total else None
+        return (yield from self.find_row(None, total)) if total else None
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
         """Return the next better cell, with `_AFTER_ALL` in place of its owner, who is unknown."""
@@ -251,7 +237,7 @@ class ArchivedRanking(Ranking):
         for index, entry in enumerate(top):
             if self._is_at(entry, cell, owner):
                 return top, index
-        return top, sum(self._order(entry) < (key, owner) for entry in top)
+        return top, sum(self.order_of(entry) < (key, owner) for entry in top)
 
     def _is_at(self, entry: Entry, cell: str, owner: str) -> bool:
         return entry.owner == owner and entry.cells[self.index] == cell
@@ -265,7 +251,7 @@ class ArchivedRanking(Ranking):
 
 class ArchivedEntries(Entries):
     @cached_property
-    def rankings(self) -> dict[int, Ranking]:
+    def rankings(self) -> Mapping[int, Ranking]:
         return {index: ArchivedRanking(self.board, index) for index in self.board.sorted_indexes}
 
     def read_curve(self, column_index: int) -> Program[Curve | None]:

@@ -128,7 +128,7 @@ class ArchiveWriter:
         return found, place
 
     def _read_tally(self, index: int, place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
-        ranking = self.entries.rankings[index]
+        ranking = self.entries.row_rankings[index]
         rows = yield from ranking.tally_cells(self.limits.archive_step_rows, place.last or None)
         section, number, size = section_of(SectionKind.TALLY, index), place.number, self.limits.archive_block_rows
         blocks: list[DraftBlock] = []
@@ -141,7 +141,7 @@ class ArchiveWriter:
         return blocks, len(rows)
 
     def _read_top(self, index: int, _place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
-        entries = yield from self.entries.rankings[index].read_first_rows(self.limits.archive_top_rows)
+        entries = yield from self.entries.row_rankings[index].read_first_rows(self.limits.archive_top_rows)
         size = self.limits.archive_block_rows
         blocks: list[DraftBlock] = []
         for start in range(0, len(entries), size):
@@ -164,7 +164,7 @@ class ArchiveWriter:
     def _read_owners(self, place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
         entries = yield from self.entries.read_by_owner(place.last, self.limits.archive_step_rows)
         ties_before: dict[int, list[int]] = {}
-        for index, ranking in self.entries.rankings.items():
+        for index, ranking in self.entries.row_rankings.items():
             if ranking.timed and entries:
                 ties_before[index] = yield from self._count_ties_before(index, entries, place.last)
         size = self.limits.archive_block_rows
@@ -234,7 +234,7 @@ class ArchiveWriter:
 def build_exact_curve(entries: Entries, column_index: int) -> Program[Curve]:
     """Return the exact curve of a column with few entries on a closed board. Every value is a knot."""
     board = entries.board
-    ranking = entries.rankings[column_index]
+    ranking = entries.row_rankings[column_index]
     rows = yield from ranking.tally_cells(1 + board.spec.predictor.exact_top)
     knots, better_count = [], 0
     for cell, ties in rows:

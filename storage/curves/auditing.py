@@ -24,7 +24,7 @@ from predictor import AnyCurve, Curve, SummedCurve
 from querybuilder import col, length, param, select
 from storage.boards.totals import CHANGES, check_copy, find_totals
 from storage.entries.entries import Entries
-from storage.entries.rankings import Ranking
+from storage.entries.row_rankings import RowRanking
 from storage.log.cells import Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, change_log
 from storage.records import Board
@@ -121,7 +121,7 @@ def audit_curve(
         known.append(its)
     if not any(its.entries for its in known):
         return Audit("empty", curve)
-    rankings = [part.entries.rankings[column_index] for part in parts]
+    rankings = [part.entries.row_rankings[column_index] for part in parts]
     padding = rankings[0].padding
     # The database goes over these rows twice: to find the cells, and to count. So `rows` is half of the limit.
     rows_max = max(1, limits.audit_rows_max // 2 // len(parts))
@@ -152,7 +152,7 @@ def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Pr
     return None if since is None else _Known(totals.get(column_index, 0), *since)
 
 
-def _find_cells(ranking: Ranking, row_numbers: Iterable[int], is_late: Callable[[], bool]) -> Program[list[str]]:
+def _find_cells(ranking: RowRanking, row_numbers: Iterable[int], is_late: Callable[[], bool]) -> Program[list[str]]:
     """Return the cells of the rows with these ascending 0-based numbers, until it is late."""
     cells: list[str] = []
     past_rows = 0  # the number of rows up to the last tie of the last cell
@@ -171,7 +171,7 @@ def _find_cells(ranking: Ranking, row_numbers: Iterable[int], is_late: Callable[
 
 
 def _count_better_then(
-    ranking: Ranking, cells: Iterable[str], known: _Known, is_late: Callable[[], bool]
+    ranking: RowRanking, cells: Iterable[str], known: _Known, is_late: Callable[[], bool]
 ) -> Program[list[int]]:
     """Return how many entries were better than each of these cells at the curve's moment, best first, until it is late.
 
@@ -191,7 +191,7 @@ def _count_better_then(
     return counts
 
 
-def _count_between(ranking: Ranking, above: str | None, cell: str) -> Program[int]:
+def _count_between(ranking: RowRanking, above: str | None, cell: str) -> Program[int]:
     """Count the entries with the cell `above` (None: the top) and those between the two cells, without `cell`."""
     # The text of a cell followed by "0" sorts after the cell and before every larger cell.
     if ranking.padding.high:

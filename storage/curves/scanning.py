@@ -29,7 +29,7 @@ def scan_column(
     entries: Entries, column_index: int, limits: JobSettings, *, progress: Callable[[int], None] = lambda entries: None
 ) -> Program[Tally]:
     """Return the tally of a whole column. After every page, call `progress` with the number of entries on it."""
-    ranking = entries.rankings[column_index]
+    ranking = entries.row_rankings[column_index]
     key_of = ranking.padding.key_of_cell
     tallying = TallyBuilder(memory_values_max=limits.scan_memory_values_max)
     below: str | None = None

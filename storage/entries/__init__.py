@@ -9,7 +9,7 @@ Ranks, curves and the journal are computed from these.
 An owner's row on a board is either in the board's table or in the hidden table. `hidden_owners` draws how it moves.
 
 Statements are compiled once for all boards with the same table and columns, and bound on each call. The classes named
-`…Statements` hold them; `Entries` and `Ranking` bind them to one board.
+`…Statements` hold them; `Entries` and `RowRanking` bind them to one board.
 
-Begin with `entries.Entries`, then `rankings.Ranking`. `exact_ranks` explains how a rank is counted from a curve.
+Begin with `entries.Entries`, then `rankings.Ranking` and its implementation for rows, `row_rankings`. `exact_ranks` explains how a rank is counted from a curve.
 """

@@ -1,7 +1,7 @@
 """The statements for one board's rows by owner: reads, conditional writes, erasure, totals."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -38,7 +38,8 @@ from storage.records import Board, BoardSpec, Entry
 from storage.schema.tables import TOTALS
 from storage.store import Program
 
-from .rankings import Ranking, decode_entry
+from .rankings import Ranking
+from .row_rankings import RowRanking, decode_entry
 
 UPDATE_STATEMENTS_MAX = 256  # most compiled statements kept for a table; each is for one set of changed columns
 _ROW_ALIAS = "v"
@@ -184,9 +185,14 @@ class Entries:
         self._scope = scope_of(board)
 
     @cached_property
-    def rankings(self) -> dict[int, Ranking]:
+    def rankings(self) -> Mapping[int, Ranking]:
         """Return the rankings by column index. They are created on first use, because posts need none."""
-        return {index: Ranking(self.board, index) for index in self.board.sorted_indexes}
+        return self.row_rankings
+
+    @cached_property
+    def row_rankings(self) -> Mapping[int, RowRanking]:
+        """Return the rankings of the board's own rows, by column index."""
+        return {index: RowRanking(self.board, index) for index in self.board.sorted_indexes}
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         """Return the entries of these owners, by owner, in one statement. Owners without an entry are left out."""

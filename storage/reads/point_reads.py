@@ -14,7 +14,7 @@ from storage.boards.totals import ALL_ENTRIES, check_copy, read_totals, state_of
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.entries.entries import Entries, find_on_shared_tables
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCount
-from storage.entries.rankings import OwnersNeighbours, Ranking
+from storage.entries.row_rankings import OwnersNeighbours, RowRanking
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry
 from storage.segments.segment_reads import SegmentReads
@@ -149,7 +149,7 @@ class PointReads:
         if first.board.archived_us is not None:
             return [None] * len(asked)
         entries = self._boards.open_board(first.board)
-        ranking = entries.rankings[first.column_index]
+        ranking = entries.row_rankings[first.column_index]
         owners = [each.owner for each in asked]
         gap_rows_max = self._find_gap_rows_max()
         found = await self._store.for_board(first.board).read(
@@ -210,7 +210,7 @@ def _read_and_count(
     counts: dict[str, dict[int, GapCount | None]] = {owner: {} for owner in owners}
     rows_max = max(gap_rows_max // len(starts), min(gap_rows_max, SHORT_GAP_ROWS))
     for index, start in starts.items():
-        ranking = entries.rankings[index]
+        ranking = entries.row_rankings[index]
         cells = {
             owner: (cell, owner if ranking.timed else "")
             for owner, entry in found.items()
@@ -226,7 +226,7 @@ def _read_and_count(
 
 
 def _read_around(
-    ranking: Ranking, owners: Sequence[str], asked: _Around, gap_rows_max: int
+    ranking: RowRanking, owners: Sequence[str], asked: _Around, gap_rows_max: int
 ) -> Program[dict[int, OwnersNeighbours]]:
     found = yield from ranking.read_around_owners(owners, better_rows=asked.better_rows, worse_rows=asked.worse_rows)
     if asked.start is None:

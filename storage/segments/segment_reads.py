@@ -7,7 +7,8 @@ from typing import NamedTuple, TypeVar
 from storage.boards.totals import add_up_totals, check_copy, read_totals
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CellOf, CountStart, GapCount
-from storage.entries.rankings import Neighbours, OwnersNeighbours, Ranking, edge_of
+from storage.entries.rankings import Neighbours, edge_of
+from storage.entries.row_rankings import OwnersNeighbours, RowRanking
 from storage.records import Board
 from storage.store import Program, Store, read_single
 
@@ -50,7 +51,7 @@ class SegmentReads:
         """Count the entries better than each cell, in one statement for each segment."""
 
         async def ask(number: int, segment: Board, store: Store, entries: Entries) -> dict[CellOf, GapCount]:
-            ranking, its_start = entries.rankings[column_index], start.parts[number]
+            ranking, its_start = entries.row_rankings[column_index], start.parts[number]
             found = await read_single(store, lambda: ranking.gaps.count_better(its_start, cells))
             counts = {cell: count for cell, count in found.items() if count is not None}
             for cell in found.keys() - counts.keys():
@@ -74,7 +75,7 @@ class SegmentReads:
     ) -> dict[str, OwnersNeighbours]:
         """Return the rows around each owner that has a value in the column, and with `start` also counts.
 
-        `gap_rows_max`: see `Ranking.count_all_from_anchors`.
+        `gap_rows_max`: see `SegmentedRanking.choose_cells`.
         """
         merged = self._open_board(board).rankings[column_index]
         assert isinstance(merged, SegmentedRanking)
@@ -85,7 +86,7 @@ class SegmentReads:
         counted = [] if start is None else merged.choose_cells(start, set(cells.values()), gap_rows_max)
 
         async def ask(number: int, segment: Board, store: Store, entries: Entries) -> _Read:
-            ranking = entries.rankings[column_index]
+            ranking = entries.row_rankings[column_index]
 
             def program() -> Program[_Read]:
                 around = yield from ranking.read_around_places(places, better_rows=better_rows, worse_rows=worse_rows)
@@ -116,7 +117,7 @@ class SegmentReads:
         places = [edge_of(near, merged.index) for near in edges]
 
         async def ask(_number: int, _segment: Board, store: Store, entries: Entries) -> list[int]:
-            ranking = entries.rankings[merged.index]
+            ranking = entries.row_rankings[merged.index]
             return await read_single(store, lambda: ranking.count_ties_before(places))
 
         if edges:
@@ -135,7 +136,7 @@ class SegmentReads:
         return [place for places in await self._each(board, ask) for place in places]
 
 
-async def _count_alone(store: Store, board: Board, ranking: Ranking, start: CountStart, cell: CellOf) -> GapCount:
+async def _count_alone(store: Store, board: Board, ranking: RowRanking, start: CountStart, cell: CellOf) -> GapCount:
     """Count a cell that the log could not confirm among others: alone, or else from the top."""
     text, owner = cell
     alone = await read_single(store, lambda: ranking.count_from_anchor(start, text, owner=owner))

@@ -5,7 +5,7 @@ segment one statement of the page's size.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import TypeVar
@@ -13,11 +13,13 @@ from typing import TypeVar
 from storage.boards.totals import add_up_totals, check_copy
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CellOf, CountStart, GapCount
-from storage.entries.rankings import ANCHORS_MAX, Neighbours, Ranking, Sample, edge_of
+from storage.entries.rankings import Neighbours, Ranking, edge_of
+from storage.entries.row_rankings import ANCHORS_MAX
 from storage.errors import ArchivedError
+from storage.log.cells import Padding
 from storage.log.change_log import change_log
 from storage.records import Board, Entry
-from storage.store import Program, Rows, in_partition
+from storage.store import Program, in_partition
 
 WALK_ROWS = 500  # how many rows a walk reads from each segment at once
 # Texts that sort after every owner, and before every owner.
@@ -30,9 +32,9 @@ class SegmentedRanking(Ranking):
     """Programs that read one ranked column of all segments. Run them for any partition."""
 
     def __init__(self, board: Board, index: int, parts: Sequence[Ranking]) -> None:
-        super().__init__(board, index)
-        self._board = board
-        self._parts = parts
+        self.index, self.padding = index, Padding(board.spec, board.spec.columns[index])
+        self.timed, self.board_key = self.padding.timed, board.key
+        self._board, self._parts = board, parts
 
     def _each(self, ask: Callable[[Ranking], Program[T]]) -> Program[list[T]]:
         """Run a program of every segment in its partition, and return the results in the order of the segments."""
@@ -43,9 +45,6 @@ class SegmentedRanking(Ranking):
 
     def keeps_all_rows(self) -> Program[bool]:
         return all((yield from self._each(lambda part: part.keeps_all_rows())))
-
-    def _order(self, entry: Entry) -> tuple[int, str]:
-        return self.padding.key_of_cell(str(entry.cells[self.index])), entry.owner
 
     def count_better(self, cell: str) -> Program[int]:
         return sum((yield from self._each(lambda part: part.count_better(cell))))
@@ -66,41 +65,24 @@ class SegmentedRanking(Ranking):
         return sum([before for before, _ in found]), sum([unknown for _, unknown in found])
 
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
-        """Count the entries better than a cell in every segment, each from its own knot.
-
-        Return None if the log of a segment cannot confirm a knot's count.
-        """
-        return (yield from self._count_all(start, [(cell, owner)]))[cell, owner]
-
-    def count_all_from_anchors(
-        self, start: CountStart, cells: Iterable[CellOf], gap_rows_max: int
-    ) -> Program[dict[CellOf, GapCount | None]]:
-        """Count as `Ranking.count_all_from_anchors` does, where the gaps of all segments together are short enough."""
-        asked = self.choose_cells(start, cells, gap_rows_max)
-        return (yield from self._count_all(start, asked)) if asked else {}
+        """Count the entries better than a cell in every segment, each from its own knot."""
+        counts = []
+        for segment, part, its_start in zip(self._board.segments, self._parts, start.parts, strict=True):
+            counting = part.count_from_anchor(its_start, cell, owner=owner)
+            if (count := (yield from in_partition(segment.partition, counting))) is None:
+                return None
+            check_copy(segment, count.totals)
+            counts.append(count)
+        return add_up_counts(counts)
 
     def choose_cells(self, start: CountStart, cells: Iterable[CellOf], gap_rows_max: int) -> list[CellOf]:
-        """Return the cells that `count_all_from_anchors` counts."""
+        """Return the cells near the top, and those whose gaps in all segments together are short enough to count in."""
         chosen = []
         for cell, owner in cells:
             gap = start.curve.find_gap(self.padding.key_of_cell(cell))
-            if gap.better_count < self._exact_top or 0 < gap.rows <= gap_rows_max:
+            if gap.better_count < self._board.spec.predictor.exact_top or 0 < gap.rows <= gap_rows_max:
                 chosen.append((cell, owner))
         return chosen
-
-    def _count_all(self, start: CountStart, cells: Sequence[CellOf]) -> Program[dict[CellOf, GapCount | None]]:
-        counts: dict[CellOf, list[GapCount | None]] = {cell: [] for cell in cells}
-        for segment, part, its_start in zip(self._board.segments, self._parts, start.parts, strict=True):
-            counted = yield from in_partition(segment.partition, part.gaps.count_better(its_start, cells))
-            for cell, count in counted.items():
-                if count is not None:
-                    check_copy(segment, count.totals)
-                counts[cell].append(count)
-        added: dict[CellOf, GapCount | None] = {}
-        for cell, theirs in counts.items():
-            found = [count for count in theirs if count is not None]
-            added[cell] = add_up_counts(found) if len(found) == len(theirs) else None
-        return added
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the `rank`-th row, or None if the ranking has fewer rows.
@@ -122,7 +104,7 @@ class SegmentedRanking(Ranking):
 
     def _find_archived_row(self, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell of the `rank`-th row. An archive counts all cells, but keeps the owners of few rows."""
-        firsts = yield from self._each(lambda part: part.find_row_after_skip(0))
+        firsts = yield from self._each(lambda part: part.find_row(None, 1))
         best = [self.padding.key_of_cell(row[0]) for row in firsts if row is not None]
         worst = yield from self.find_worst_row()
         if worst is None or rank > (yield from self.count_better(worst[0])) + (yield from self.count_tied(worst[0]))[0]:
@@ -153,10 +135,6 @@ class SegmentedRanking(Ranking):
             sought = max(1, sought - (counted.better_count - rank + 1))  # entries came since the fits
         return None, rank - 1
 
-    def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
-        """Skip rows from the top, or below a cell, and return the next row's cell and owner, or None."""
-        return (yield from self._walk(None if below is None else (below, AFTER_ALL_OWNERS), skip_rows))
-
     def _walk(self, place: tuple[str, str] | None, skip_rows: int) -> Program[tuple[str, str] | None]:
         """Skip rows after a place (None: from the top), and return the next row's cell and owner, or None."""
         rows = yield from (
@@ -170,26 +148,6 @@ class SegmentedRanking(Ranking):
             rows = yield from self.read_rows_after(str(last.cells[self.index]), last.owner, WALK_ROWS)
         row = rows[skip_rows]
         return str(row.cells[self.index]), row.owner
-
-    def sample_row(self, skip_rows: int, below: str | None = None) -> Program[Sample | None]:
-        landed = yield from self.find_row_after_skip(skip_rows, below)
-        return (yield from self._sample(landed))
-
-    def sample_worst_row(self) -> Program[Sample | None]:
-        return (yield from self._sample((yield from self.find_worst_row())))
-
-    def _sample(self, landed: tuple[str, str] | None) -> Program[Sample | None]:
-        if landed is None:
-            return None
-        ties, before = yield from self.count_tied(*landed)
-        return Sample(landed[0], before, ties)
-
-    def tally_cells(self, limit: int, below: str | None = None) -> Program[Rows]:
-        tallies: dict[str, int] = {}
-        for rows in (yield from self._each(lambda part: part.tally_cells(limit, below))):
-            for cell, entries in rows:
-                tallies[cell] = tallies.get(cell, 0) + entries
-        return [[cell, tallies[cell]] for cell in sorted(tallies, key=self.padding.key_of_cell)[:limit]]
 
     def find_worst_row(self) -> Program[tuple[str, str] | None]:
         found = [row for row in (yield from self._each(lambda part: part.find_worst_row())) if row is not None]
@@ -215,15 +173,15 @@ class SegmentedRanking(Ranking):
         ends = []
         for segment, part, rows in zip(self._board.segments, self._parts, found, strict=True):
             if rows and len(rows) < limit and not (yield from in_partition(segment.partition, part.keeps_all_rows())):
-                ends.append(self._order(rows[-1]))
+                ends.append(self.order_of(rows[-1]))
         merged = self._merge(found, limit)
-        return [row for row in merged if self._order(row) <= min(ends)] if ends else merged
+        return [row for row in merged if self.order_of(row) <= min(ends)] if ends else merged
 
     def _merge(self, found: Iterable[list[Entry]], limit: int) -> list[Entry]:
-        return list(islice(heapq.merge(*found, key=self._order), limit))
+        return list(islice(heapq.merge(*found, key=self.order_of), limit))
 
     def _last(self, found: Iterable[list[Entry]], limit: int) -> list[Entry]:
-        merged = list(heapq.merge(*found, key=self._order))
+        merged = list(heapq.merge(*found, key=self.order_of))
         return merged[max(0, len(merged) - limit) :]
 
     def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
@@ -283,7 +241,7 @@ class SegmentedEntries(Entries):
         self._parts = parts
 
     @cached_property
-    def rankings(self) -> dict[int, Ranking]:
+    def rankings(self) -> Mapping[int, Ranking]:
         return {
             index: SegmentedRanking(self.board, index, [part.rankings[index] for part in self._parts])
             for index in self.board.sorted_indexes

@@ -322,7 +322,7 @@ def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int
     Return (from, to, entries) for each part. A part includes its `from`, and only the last part includes its `to`.
     There are fewer than `buckets` parts if fewer values lie between the smallest and the largest value.
     """
-    best = yield from ranking.find_row_after_skip(0)
+    best = yield from ranking.find_row(None, 1)
     worst = yield from ranking.find_worst_row()
     if best is None or worst is None:
         return []

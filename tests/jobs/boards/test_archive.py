@@ -201,8 +201,6 @@ async def test_an_archive_refuses_to_list_rows_beyond_its_top(world: World) -> N
     for asked in (
         lambda: ranking.read_rows_after(*place, 3),
         lambda: ranking.read_rows_around(*deep, better_rows=2, worse_rows=2),
-        lambda: ranking.tally_cells(3),
-        lambda: ranking.sample_worst_row(),
     ):
         with pytest.raises(ArchivedError):
             await world.store.read(asked)

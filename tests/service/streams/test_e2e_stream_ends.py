@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storage.entries.rankings import Ranking
+from storage.entries.row_rankings import RowRanking
 from storage.store import Program
 from tests.service.closing import close_as_of
 from tests.service.event_stream import events_of
@@ -69,13 +69,13 @@ async def test_the_rank_of_a_moved_owner_is_counted_from_a_knot_and_not_from_the
     await service.restart(jobs="embedded")
     await service.refresh("s", "xp")
     counts: list[str] = []
-    from_top = Ranking.count_better
+    from_top = RowRanking.count_better
 
-    def counted(ranking: Ranking, cell: str) -> Program[int]:
+    def counted(ranking: RowRanking, cell: str) -> Program[int]:
         counts.append(cell)
         return from_top(ranking, cell)
 
-    monkeypatch.setattr(Ranking, "count_better", counted)
+    monkeypatch.setattr(RowRanking, "count_better", counted)
     async with events_of(service.base, "/v1/leaderboards/s/stream?column=xp&owner=o010") as stream:
         assert (await stream.expect_event("position")).data["rank"] == 290
         await service.post_xp("s", o020=7)

@@ -259,7 +259,7 @@ async def test_ranking_statements_seek_and_never_sort(
     await deployment.apply(
         *(deployment.post(f"o{index}", part(board, {"xp": index % 7, "lap": index})) for index in range(50))
     )
-    ranking = deployment.entries(board).rankings[1]
+    ranking = deployment.entries(board).row_rankings[1]
     cell = ranking.padding.pad(3, deployment.clock())
     programs: list[Program[Any]] = [
         ranking.count_better(cell),

@@ -37,7 +37,7 @@ async def fill(deployment: Deployment, board: Board, rng: random.Random, posts: 
     await deployment.apply(*(random_post(deployment, board, rng) for _ in range(posts)))
 
 
-def compare_counts(ranking: Ranking, fitted: CountStart, probe: str, owner: str) -> Program[None]:
+def compare_counts(ranking: RowRanking, fitted: CountStart, probe: str, owner: str) -> Program[None]:
     found = yield from ranking.count_from_anchor(fitted, probe, owner=owner)
     assert found is not None
     better_count = yield from ranking.count_better(probe)
@@ -47,7 +47,7 @@ def compare_counts(ranking: Ranking, fitted: CountStart, probe: str, owner: str)
 
 async def check_all(deployment: Deployment, board: Board, index: int, fitted: CountStart) -> int:
     """Compare the counts of every row, and of values without a row, with plain counts. Return the number of rows."""
-    ranking = deployment.entries(board).rankings[index]
+    ranking = deployment.entries(board).row_rankings[index]
 
     def program() -> Program[int]:
         rows = yield from ranking.read_first_rows(1_000)
@@ -96,7 +96,7 @@ async def test_a_short_count_from_an_empty_curve_counts_all_that_came_since(depl
 
 
 async def asked(deployment: Deployment, board: Board, start: CountStart) -> int | None:
-    ranking = deployment.entries(board).rankings[1]
+    ranking = deployment.entries(board).row_rankings[1]
     found = await deployment.store.read(lambda: ranking.count_from_anchor(start, ranking.padding.pad(0)))
     return None if found is None else found.better_count
 
@@ -110,7 +110,7 @@ async def test_counts_of_many_cells_share_a_bound_on_changes(
     await fill(deployment, board, rng)
     fitted = await fit(deployment, board, 1)
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in OWNERS[:30]))
-    ranking = deployment.entries(board).rankings[1]
+    ranking = deployment.entries(board).row_rankings[1]
     cells = [(ranking.padding.pad(value), "") for value in (-20, -5, 0, 5, 20)]
 
     def count(changes_max: int) -> Program[list[int | None]]:
@@ -177,7 +177,7 @@ async def compare_while_writing(
                     raise
 
     writing = [asyncio.create_task(write(each, number)) for number, each in enumerate(writers)]
-    ranking = reader.entries(board).rankings[1]
+    ranking = reader.entries(board).row_rankings[1]
     rng = random.Random(1)
     try:
         for number in range(rounds):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.entries.rankings import Ranking
+from storage.entries.row_rankings import RowRanking
 from storage.records import INT64_MAX, Best, Board, ColumnSpec, Entry, Ties
 from storage.store import Program, in_partition
 from tests.storage.deployment import NOW_US, Deployment, Session, counter, ranked
@@ -59,7 +59,7 @@ class Compared:
     def __init__(self, deployment: Deployment, board: Board, case: Case) -> None:
         self.deployment, self.board, self.case = deployment, board, case
         self.entries = deployment.entries(board)
-        self.ranking: Ranking = self.entries.rankings[1]
+        self.ranking: RowRanking = self.entries.row_rankings[1]
         self.order = rank_rows(board.spec, 1, case.rows)
 
     async def fill(self) -> None:
