@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from config.settings import ReadingSettings
 from predictor import AnyCurve, SummedCurve
 from service.contract.queries import RankMode
@@ -29,7 +31,6 @@ from storage.entries.entries import Entries
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
 from storage.entries.rankings import Ranking
 from storage.errors import StoreDamagedError
-from storage.log.cells import TIME_DIGITS
 from storage.log.change_log import date_snapshot
 from storage.reads.point_reads import NO_STARTS, EntryRead, PointReads
 from storage.records import Board, ColumnKind
@@ -50,7 +51,7 @@ class WantedRank(NamedTuple):
     owner: str | None
 
 
-class LocatedRank(NamedTuple):
+class LocatedRank(msgspec.Struct, frozen=True, gc=False):
     rank: int
     low: int
     high: int
@@ -62,27 +63,6 @@ class LocatedRank(NamedTuple):
     def exact(self) -> bool:
         """Return whether the bracket contains no other rank."""
         return self.low == self.high
-
-
-def locate_by_curve(curve: AnyCurve, ranking: Ranking, wanted: WantedRank) -> LocatedRank:
-    key = ranking.padding.key_of_cell(wanted.cell)
-    rank, low, high, _ = curve.locate(key)
-    if ranking.timed and wanted.owner is not None:
-        # Owners who reached the same value in the same microsecond are ordered by the code points of their names. The
-        # curve does not know this order, so the bracket covers the ranks of all these owners.
-        ties = curve.ties_at(key)
-        high = high + ties - 1 if ties else max(high, curve.locate(key + 1).high - 1)
-    return LocatedRank(rank, low, high, "knot" if low == high else "curve", curve.as_of_us, curve)
-
-
-class _Column(NamedTuple):
-    """The facts about a ranked column that are needed to make a position. Each locator looks them up once."""
-
-    name: str
-    scale: int
-    offset: int
-    high: bool
-    timed: bool
 
 
 class _CellForm(NamedTuple):
@@ -108,23 +88,19 @@ class Locator:
         board = self.board = entries.board
         self.entries = entries
         self._store, self._book, self._limits, self._crowd, self.now_us = store, book, limits, crowd, now_us
-        self._reads = reads
+        self._reads, self._rankings = reads, entries.rankings
         # An archive counts every rank exactly, as of the time when the board was closed. So no curve is used.
         self._archived = board.archived_us is not None
         self._has_archive = board.has_archived_part  # the archive of a segment can't count from a knot either
         self._exact_top = board.spec.predictor.exact_top
         self.short_gap_rows = min(limits.exact_gap_rows_max, SHORT_GAP_ROWS)
         self._default_changes_max = min(limits.exact_changes_max, DEFAULT_CHANGES_MAX)
-        self._columns: dict[int, _Column] = {}
-        for index, ranking in entries.rankings.items():
-            column, padding = board.spec.columns[index], ranking.padding
-            self._columns[index] = _Column(column.name, column.scale, padding.offset, padding.high, ranking.timed)
         self._cells = [self._cell_form(index) for index in range(len(board.spec.columns))]
-        self._ranked_indexes = {column.name: index for index, column in self._columns.items()}
+        self._ranked_indexes = {board.spec.columns[index].name: index for index in board.sorted_indexes}
 
     def _cell_form(self, index: int) -> _CellForm:
         column = self.board.spec.columns[index]
-        ranking = self.entries.rankings.get(index)
+        ranking = self._rankings.get(index)
         scale = 0 if column.kind is ColumnKind.TEXT else column.scale
         if ranking is None:
             return _CellForm(column.name, None, None, scale)
@@ -156,48 +132,22 @@ class Locator:
         """Return the position of an owner's cell that `read` counted, or else the position that the curve gives it.
 
         Return None if the caller must use `find_positions`. `starts`: those that `read` got.
-
-        Nearly every request for a position is answered here. For speed, this function does the work of
-        `locate_without_count` and `make_position`. Without a count, it handles only columns in which equal values share
-        a rank.
         """
-        column, count = self._columns[column_index], read.counts.get(column_index)
-        method: RankMethod
+        count = read.counts.get(column_index)
         if count is not None:
-            total = count.totals.get(column_index, 0)
-            rank = low = high = 1 + count.better_count + count.ties_before
-            method, as_of_us = "gap" if count.from_anchor else "count", count.asked_us
-            if count.changed_us > as_of_us:
-                as_of_us = date_snapshot(count.changed_us, as_of_us, self.now_us)
-            text = int(cell[:-TIME_DIGITS] if column.timed else cell)
-        else:
-            curve = None if self._archived else self._book.find_curve(self.board, column_index)
-            if curve is None or column.timed or mode == "exact":
-                return None
-            text = int(cell)
-            key = -text if column.high else text
-            rank, low, high, method = curve.locate(key)
-            if mode == "auto" and (column_index not in starts or column_index in read.counts):  # no count was possible
-                # The read of an owner's segment never counts, so here is where the room for a count is looked at.
-                gap_rows_max = self.find_gap_rows_max(1) if self.board.segments else self.short_gap_rows
-                short = low != high and self._is_short(curve, column_index, key, gap_rows_max)
-                if short or low <= self._exact_top:
-                    return None
-            # An estimate reads no other segment than the owner's, so the total is the curve's, too.
-            total = curve.total if self.board.segments else read.totals.get(column_index, 0)
-            as_of_us = curve.as_of_us
-        return Position(
-            column=column.name,
-            value=to_wire_number(text - column.offset, column.scale),
-            rank=rank,
-            low=low,
-            high=high,
-            exact=low == high,
-            method=method,
-            total=total,
-            percentile=percentile(rank, total),
-            as_of=_as_of(as_of_us),
-        )
+            return self._make_position(column_index, cell, self.locate_by_count(count), count.totals)
+        padding = self._rankings[column_index].padding
+        if padding.timed:
+            return None
+        if column_index in starts and column_index not in read.counts:
+            mode = "estimate"  # the read found that the curve knows the rank exactly, or that the gap is too long
+        totals, gap_rows_max = read.totals, self.short_gap_rows
+        if self.board.segments:
+            # The read of an owner's segment never counts, so here is where the room for a count is looked at. An
+            # estimate reads no other segment than the owner's, so the total is the curve's, too.
+            totals, gap_rows_max = self.count_by_curves([column_index]), self.find_gap_rows_max(1)
+        located = self._locate_by_curve(column_index, padding.key_of_cell(cell), False, mode, gap_rows_max)
+        return None if located is None else self._make_position(column_index, cell, located, totals)
 
     def find_curve(self, index: int) -> AnyCurve | None:
         return None if self._archived else self._book.find_curve(self.board, index)
@@ -222,19 +172,27 @@ class Locator:
 
         `gap_rows_max`: see `find_gap_rows_max`.
         """
-        if mode == "exact":
-            return None
-        curve = self.find_curve(wanted.column_index)
+        padding = self._rankings[wanted.column_index].padding
+        key, tied_owner = padding.key_of_cell(wanted.cell), padding.timed and wanted.owner is not None
+        return self._locate_by_curve(wanted.column_index, key, tied_owner, mode, gap_rows_max)
+
+    def _locate_by_curve(
+        self, index: int, key: int, tied_owner: bool, mode: RankMode, gap_rows_max: int
+    ) -> LocatedRank | None:
+        curve = None if mode == "exact" or self._archived else self._book.find_curve(self.board, index)
         if curve is None:
             return None
-        located = locate_by_curve(curve, self.entries.rankings[wanted.column_index], wanted)
-        if mode == "estimate":
-            return located
-        if located.low <= self._exact_top:
+        rank, low, high, method = curve.locate(key)
+        if tied_owner:
+            # Owners who reached the same value in the same microsecond are ordered by the code points of their names.
+            # The curve does not know this order, so the bracket covers the ranks of all these owners.
+            ties = curve.ties_at(key)
+            high = high + ties - 1 if ties else max(high, curve.locate(key + 1).high - 1)
+            method = "knot" if low == high else "curve"
+        near_top = low <= self._exact_top
+        if mode == "auto" and (near_top or (low != high and self._is_short(curve, index, key, gap_rows_max))):
             return None
-        key = self.entries.rankings[wanted.column_index].padding.key_of_cell(wanted.cell)
-        short = not located.exact and self._is_short(curve, wanted.column_index, key, gap_rows_max)
-        return None if short else located
+        return LocatedRank(rank, low, high, method, curve.as_of_us, curve)
 
     def _is_short(self, curve: AnyCurve, column_index: int, key: int, gap_rows_max: int) -> bool:
         """Return whether a count from the anchor knot is possible and reads at most `gap_rows_max` rows."""
@@ -272,7 +230,7 @@ class Locator:
         starts: dict[int, CountStart] = {}
         for index in indexes:
             start = self.find_count_start(index, self._default_changes_max)
-            if start is not None and self.entries.rankings[index].passed_mark != start.mark:
+            if start is not None and self._rankings[index].passed_mark != start.mark:
                 starts[index] = start
         return starts
 
@@ -283,7 +241,7 @@ class Locator:
         start = starts.get(wanted.column_index)
         if start is None:
             return mode == "exact" or self.find_curve(wanted.column_index) is None
-        key = self.entries.rankings[wanted.column_index].padding.key_of_cell(wanted.cell)
+        key = self._rankings[wanted.column_index].padding.key_of_cell(wanted.cell)
         return start.curve.find_gap(key).rows > self._limits.light_read_rows_max
 
     def locate_rank(
@@ -299,39 +257,41 @@ class Locator:
         self, wanted: WantedRank, mode: RankMode, starts: CountStarts, asked_us: int
     ) -> Program[LocatedRank]:
         """Count a rank. `starts` and `asked_us` were taken before the read began."""
-        ranking, owner = self.entries.rankings[wanted.column_index], self._owner_among_ties(wanted)
+        ranking, owner = self._rankings[wanted.column_index], self._owner_among_ties(wanted)
         start = starts.get(wanted.column_index)
         if start is not None:
             found = yield from ranking.count_from_anchor(start, wanted.cell, owner=owner)
             if found is not None:
                 return self.locate_by_count(found)
-        curve = None if mode == "exact" else self.find_curve(wanted.column_index)
-        rows_max = None if curve is None else max(1, self._exact_top) * COUNT_SLACK
+        estimate = None if mode == "exact" else self.locate_without_count(wanted, "estimate", 0)
+        rows_max = None if estimate is None else max(1, self._exact_top) * COUNT_SLACK
         found = yield from ranking.count_from_top(wanted.cell, rows_max, asked_us)
-        if curve is not None and rows_max is not None and found.better_count >= rows_max:
-            return locate_by_curve(curve, ranking, wanted)
+        if estimate is not None and rows_max is not None and found.better_count >= rows_max:
+            return estimate
         before, unknown = (yield from ranking.bound_ties_before(wanted.cell, owner)) if owner else (0, 0)
-        located = self.locate_by_count(found._replace(ties_before=before))
-        return located._replace(high=located.high + unknown)
+        return self.locate_by_count(found._replace(ties_before=before), unknown)
 
-    def locate_by_count(self, found: GapCount) -> LocatedRank:
+    def locate_by_count(self, found: GapCount, unknown_ties: int = 0) -> LocatedRank:
         """Return the rank that a count found, as of a time at which its snapshot was the current state.
 
+        `unknown_ties`: how many equal cells may or may not stand before the owner's.
         Segments have snapshots of their own. So their sum is as of the time before the first snapshot, and its bracket
         covers what was posted since then.
         """
         rank = 1 + found.better_count + found.ties_before
-        method: RankMethod = "gap" if found.from_anchor else "count"
+        low, high, as_of_us = rank, rank + unknown_ties, found.asked_us
         if found.is_sum:
-            return LocatedRank(rank, max(1, rank - found.late), rank + found.late, method, found.asked_us)
-        return LocatedRank(rank, rank, rank, method, date_snapshot(found.changed_us, found.asked_us, self.now_us))
+            low, high = max(1, low - found.late), high + found.late
+        elif found.changed_us > as_of_us:
+            as_of_us = date_snapshot(found.changed_us, as_of_us, self.now_us)
+        return LocatedRank(rank, low, high, "gap" if found.from_anchor else "count", as_of_us)
 
     def _owner_among_ties(self, wanted: WantedRank) -> str:
         """Return the owner if a count must find the owner's place among equal cells, else an empty text.
 
         If equal values share a rank, counting the equal cells is not necessary and may take long.
         """
-        return wanted.owner or "" if self._columns[wanted.column_index].timed else ""
+        return wanted.owner or "" if self._rankings[wanted.column_index].timed else ""
 
     async def find_positions(
         self, wanted: Sequence[WantedRank], mode: RankMode, totals: dict[int, int] | None = None
@@ -367,7 +327,7 @@ class Locator:
             (each,) = wanted
             if self.board.segments:
                 return await self._count_in_segments(each, starts[each.column_index])
-            count = self.entries.rankings[each.column_index].count_from_anchor
+            count = self._rankings[each.column_index].count_from_anchor
             start, owner = starts[each.column_index], self._owner_among_ties(each)
             alone = await read_single(self._store, lambda: count(start, each.cell, owner=owner))
             if alone is not None:
@@ -392,20 +352,23 @@ class Locator:
         found = await self._reads.count_in_segments(self.board, wanted.column_index, cell, start)
         return [self.locate_by_count(found)], found.totals
 
-    def make_position(self, wanted: WantedRank, located: LocatedRank, totals: dict[int, int]) -> Position:
-        column = self.board.spec.columns[wanted.column_index]
-        total = totals.get(wanted.column_index, 0)
-        value = self.entries.rankings[wanted.column_index].padding.decode_value(wanted.cell)
+    def make_position(self, wanted: WantedRank, located: LocatedRank, totals: Mapping[int, int]) -> Position:
+        return self._make_position(wanted.column_index, wanted.cell, located, totals)
+
+    def _make_position(self, index: int, cell: str, located: LocatedRank, totals: Mapping[int, int]) -> Position:
+        name, offset, width, scale = self._cells[index]
+        value = int(cell if width is None else cell[:width]) - (offset or 0)
+        total, rank, low, high = totals.get(index, 0), located.rank, located.low, located.high
         return Position(
-            column=column.name,
-            value=to_wire_number(value, column.scale),
-            rank=located.rank,
-            low=located.low,
-            high=located.high,
-            exact=located.low == located.high,
+            column=name,
+            value=value if scale == 0 else to_wire_number(value, scale),
+            rank=rank,
+            low=low,
+            high=high,
+            exact=low == high,
             method=located.method,
             total=total,
-            percentile=percentile(located.rank, total),
+            percentile=percentile(rank, total),
             as_of=_as_of(located.as_of_us),
         )
 
@@ -430,9 +393,9 @@ _as_of = lru_cache(maxsize=1024)(format_us)  # all ranks from one curve show the
 
 def percentile(rank: int, total: int) -> float:
     """Return 100 * (total - rank) / (total - 1), limited to 0 … 100, with three decimals; 100 if total <= 1."""
-    if total <= 1:
+    if rank <= 1 or total <= 1:
         return 100.0
-    return round(min(100.0, max(0.0, 100 * (total - rank) / (total - 1))), 3)
+    return round(100 * (total - rank) / (total - 1), 3) if rank < total else 0.0
 
 
 def read_board_totals(board: Board) -> Program[dict[int, int]]:

@@ -8,8 +8,8 @@ for ever stays frozen. The jobs in `jobs.boards` run the steps; this room holds 
 The most important rule: every step is one short transaction, which first reads what is left to do. Therefore a job may
 be late, be killed at any point, or run twice without harm.
 
-Once a board is archived, `ArchivedEntries` and `ArchivedRanking` take the place of `Entries` and `RowRanking`. They offer
-the same methods, so most readers treat all boards alike. A read that needs the removed rows raises `ArchivedError`.
+Once a board is archived, `ArchivedEntries` and `ArchivedRanking` take the place of `Entries` and `RowRanking`. Most
+readers treat all boards alike. A read that needs the removed rows raises `ArchivedError`.
 
 This room may import `entries`, `log`, `boards`, `schema`, the modules at the root of `storage`, and `predictor` for the
 curves. It must not import the room `curves`. Begin with `board_closing`, then `blocks`, `archive_writer` and

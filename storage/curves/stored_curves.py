@@ -106,12 +106,21 @@ class CurveBook:
 
         For a board with segments, return the sum of their curves, or None if one of them has none.
         """
-        if board.segments:
-            parts = [self.find_part_curve(segment, column_index) for segment in board.segments]
-            if None in parts:
-                return None
-            return SummedCurve(parts, self._count_later(board, column_index, parts))  # type: ignore[arg-type]
-        return self.find_part_curve(board, column_index)
+        if not board.segments:
+            served = self._find_in_use(board, column_index)
+            return None if served is None else served.curve
+        parts = [self.find_part_curve(segment, column_index) for segment in board.segments]
+        if None in parts:
+            return None
+        return SummedCurve(parts, self._count_later(board, column_index, parts))  # type: ignore[arg-type]
+
+    def _find_in_use(self, board: Board, column_index: int) -> ServedCurve | None:
+        """Return the live form of the column's curve if there is one, or else the curve. Its mark may be missing."""
+        slot = board.key, column_index
+        served = self._live.get(slot) or self._served.get(slot)
+        if served is None or served.epoch != board.epoch or served.partition != board.partition:
+            return None
+        return served
 
     def _count_later(self, board: Board, column_index: int, parts: Sequence[RankCurve]) -> int:
         """Return at most how many changes the curves of segments count that are later than the earliest curve."""
@@ -129,37 +138,33 @@ class CurveBook:
 
     def find_part_curve(self, board: Board, column_index: int) -> RankCurve | None:
         """Return the same curve as `find_curve` for a board without segments."""
-        slot = board.key, column_index
-        served = self._live.get(slot) or self._served.get(slot)
-        return served.curve if served is not None and _is_of(served, board) else None
+        served = self._find_in_use(board, column_index)
+        return None if served is None else served.curve
 
     def find_served(self, board: Board, column_index: int) -> ServedCurve | None:
         """Return the same curve as `find_curve`, with its version and the mark of the changes that it counts."""
-        served = self._served.get((board.key, column_index))
-        return self._as_it_is(served) if served is not None and _is_of(served, board) else None
+        served = self._find_in_use(board, column_index)
+        return None if served is None else self._with_mark(served)
 
     def is_current(self, board: Board, column_index: int, curve: AnyCurve, totals: Mapping[int, int]) -> bool:
         """Return whether a snapshot with these totals of the board has exactly the entries that the curve counts.
 
         For a sum of curves return False, because the snapshots of segments may be of different moments.
         """
-        slot = board.key, column_index
-        served = self._live.get(slot) or self._served.get(slot)
+        served = self._find_in_use(board, column_index)
         return served is not None and served.curve is curve and served.changes == totals.get(CHANGES, 0)
 
     def find_curve_and_mark(self, board: Board, column_index: int) -> tuple[RankCurve, int | None] | None:
         """Return the same curve as `find_curve`, with the mark of the changes that it counts, or None."""
-        slot = board.key, column_index
-        live = self._live.get(slot)
-        served = live or self._served.get(slot)
-        if served is None or not _is_of(served, board):
-            return None
-        mark = served.mark
-        return served.curve, self._polled[served.partition].mark if live is not None and mark is None else mark
+        served = self._find_in_use(board, column_index)
+        return None if served is None else (served.curve, self._find_mark(served))
 
-    def _as_it_is(self, served: ServedCurve) -> ServedCurve:
-        live = self._live.get(served.slot)
-        return served if live is None else replace(live, mark=live.mark or self._polled[live.partition].mark)
+    def _find_mark(self, served: ServedCurve) -> int | None:
+        """Return the mark of a curve in use. A live curve that folds still change has the mark of the last fold."""
+        return self._polled[served.partition].mark if served.mark is None and served.live_version else served.mark
+
+    def _with_mark(self, served: ServedCurve) -> ServedCurve:
+        return replace(served, mark=self._find_mark(served)) if served.live_version else served
 
     @contextmanager
     def remember_forgotten(self) -> Iterator[None]:
@@ -222,7 +227,7 @@ class CurveBook:
         return len(self._served)
 
     def list_served(self) -> list[ServedCurve]:
-        return [self._as_it_is(served) for served in self._served.values()]
+        return [self._with_mark(self._live.get(slot, served)) for slot, served in self._served.items()]
 
     async def poll(self, partition: int | None = None) -> int:
         """Load and serve the curves that other processes stored since the last poll, in one partition or in all.
@@ -359,11 +364,6 @@ class CurveBook:
             else:
                 found[one] = curve
         return found
-
-
-def _is_of(served: ServedCurve, board: Board) -> bool:
-    """Return whether a curve is of the board's current epoch and partition."""
-    return served.epoch == board.epoch and served.partition == board.partition
 
 
 def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) -> dict[ListedCurve, Curve | None]:

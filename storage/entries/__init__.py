@@ -11,5 +11,6 @@ An owner's row on a board is either in the board's table or in the hidden table.
 Statements are compiled once for all boards with the same table and columns, and bound on each call. The classes named
 `…Statements` hold them; `Entries` and `RowRanking` bind them to one board.
 
-Begin with `entries.Entries`, then `rankings.Ranking` and its implementation for rows, `row_rankings`. `exact_ranks` explains how a rank is counted from a curve.
+Begin with `entries.Entries`, then `rankings.Ranking`, which `row_rankings` implements by reading rows. `exact_ranks`
+explains how a rank is counted from a curve.
 """
