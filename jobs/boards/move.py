@@ -112,7 +112,7 @@ class BoardMove:
         source = self._store.for_board(copy.board)
         self._marks[number] = await source.read(change_log.take_mark)
         if copy.rows:
-            async for copied in self._copy_pages(source, copy.rows[0], copy.write_rows):
+            async for copied in self._copy_pages(source, copy.rows[0], partial(copy.write_owners, ())):
                 self.counts.rows += copied
                 self._report(self.counts)
         async for copied in self._copy_pages(source, copy.post_ids, copy.write_post_ids):

@@ -1,25 +1,33 @@
 """Programs that copy a board to another partition while posts to the board go on. `jobs.boards.move` runs them.
 
-The switch is one transaction. It holds back posts to the board, catches up a last time, changes the catalog and clears
-the source. So before it nothing refers to the copy, and afterwards nothing refers to the source. Posts that waited find
-their table or their copy of the board outdated, and are applied again in the target.
+    step                          posts go to    the copy in the target
+    begin_copy                    source         empty; the lease keeps other moves away
+    read_page, write_owners       source         rows and post ids as they were when their pages were read
+    read_changes, write_changes   source         lacks only the posts of the last moments; repeated until it does
+    switch, one transaction       nobody         complete; the catalog refers to it, and the source is cleared
+      done                        target
+      failed                      source         changes are read again, or remove_copy
 
-The change log says which rows to copy again: those of the owners in the bundles that were logged since the last mark.
-A transaction stores the same time in its bundle and with its post ids, so the bundles also say which post ids are new.
-An erased owner has no name in the log. If the log has such a change, all rows of the copy are compared with the source.
+So before the switch nothing refers to the copy, and afterwards nothing refers to the source. Posts that waited find
+their table or their copy of the board outdated, and are applied again in the target. `storage.segments.board_split`
+does the same with other targets.
 
 The most important rule: the switch copies nothing that an earlier transaction can still change. The locks on the
 catalog's row and on the table of rows make it wait for all such transactions.
 
-The log stays in the source, and so does the history of the board. The journal merges it with the log of the target.
-The statements of the copy run in this process, because a statement reads the tables of one partition only. A store with
-several partitions is on PostgreSQL, so no statement here has to be one of SQLite.
+- Which rows to copy again: those of the owners in the bundles of the change log since the last mark.
+- Which post ids are new: a transaction stores the same time in its bundle and with its post ids.
+- An erased owner has no name in the log. If the log has such a change, all rows of the copy are compared.
+- The log stays in the source, and so does the history of the board. The journal merges it with the log of the target.
+- A statement reads the tables of one partition only, so this process carries the rows. A store with several partitions
+  is on PostgreSQL, so no statement here has to be one of SQLite.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from querybuilder import (
     ASC,
@@ -33,12 +41,11 @@ from querybuilder import (
     drop_table,
     hold_table,
     insert,
-    not_,
     param,
     seek,
     select,
 )
-from storage.boards.boards import clear_partition, find_same_board, lock_standalone_board, store_columns
+from storage.boards.boards import clear_partition, find_board, lock_standalone_board, store_columns
 from storage.boards.row_tables import Layout, columns_of, create_row_table, define_row_table, layout_of, scope_of
 from storage.boards.shared_tables import POST_IDS_KEY, find_or_create_table, note_dropped_rows
 from storage.boards.totals import state_of
@@ -118,8 +125,8 @@ class TableCopy:
         return row[len(self._scope) :][: len(self._keys)]
 
     def write_rows(self, rows: Rows) -> Program[None]:
-        if rows:
-            yield self._write.bind(rows=[tuple(row) for row in rows])
+        for some in _chunks(rows):
+            yield self._write.bind(rows=[tuple(row) for row in some])
 
 
 class RowsCopy(TableCopy):
@@ -131,8 +138,10 @@ class RowsCopy(TableCopy):
         self._by_owners = self._rows.where(theirs).prepared()
         copied = select(owner).from_(there.table).where(*there.scope(), owner.gt(param("after")))
         self._copied = copied.order_by(asc(owner)).limit(PAGE_ROWS).packed().prepared()
-        lost = delete(there.table).where(*there.scope(), theirs, not_(owner.in_(param("kept"))))
-        self._remove = lost.prepared()
+        self._remove = delete(there.table).where(*there.scope(), theirs).prepared()
+
+    def owner_of(self, row: Row) -> str:
+        return str(self.key_of(row)[0])
 
     def list_copied(self, after: str) -> Program[list[str]]:
         """Return the next owners that have a row in the target."""
@@ -144,19 +153,17 @@ class RowsCopy(TableCopy):
             rows += yield self._by_owners.bind(owners=some, **self._scope)
         return rows
 
-    def write_owners(self, owners: Sequence[str], rows: Rows) -> Program[None]:
-        """Give these owners these rows, and remove the rows of the other owners in the list."""
-        there = {self.key_of(row)[0]: row for row in rows}
-        for some in _chunks(owners):
-            kept = [owner for owner in some if owner in there]
-            yield from self.write_rows([there[owner] for owner in kept])
-            if len(kept) < len(some):
-                yield self._remove.bind(owners=some, kept=kept, **self._scope)
+    def write_owners(self, owners: Iterable[str], rows: Rows) -> Program[None]:
+        """Write these rows, and remove the rows of those owners in the list who have none of them."""
+        yield from self.write_rows(rows)
+        kept = set(map(self.owner_of, rows))
+        for some in _chunks([owner for owner in owners if owner not in kept]):
+            yield self._remove.bind(owners=some, **self._scope)
 
 
-def _chunks(owners: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(owners), PAGE_ROWS):
-        yield owners[start : start + PAGE_ROWS]
+def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), PAGE_ROWS):
+        yield items[start : start + PAGE_ROWS]
 
 
 class BoardChanges(NamedTuple):
@@ -182,22 +189,24 @@ class BoardCopy:
         self.rows: list[RowsCopy] = []  # for each target; empty: the board has an archive instead of rows
         if board.archived_us is None:
             self.rows = [RowsCopy(layout_of(board), layout_of(target), scope_of(board)) for target in targets]
-        self.post_ids, *self._small = (self._copy_table(table) for table in (POST_IDS, *_SMALL_TABLES))
+        self.post_ids = self._copy_table(POST_IDS)
+        self._small = {name: self._copy_table(name) for name in _SMALL_TABLES}
 
     def _copy_table(self, table: str) -> TableCopy:
         return TableCopy(TABLES[table], TABLES[table], {"board_key": self.board.key})
 
-    def _share(self, items: Iterable[T], owner_of: Callable[[T], str]) -> list[list[T]]:
+    def share(self, items: Iterable[T], owner_of: Callable[[T], str]) -> list[list[T]]:
         """Return what belongs to each target, by the owners."""
         shares: list[list[T]] = [[] for _ in self.targets]
         for item in items:
             shares[segment_of(owner_of(item), len(shares))].append(item)
         return shares
 
-    def write_rows(self, rows: Rows) -> Program[None]:
-        shares = self._share(rows, lambda row: str(self.rows[0].key_of(row)[0]))
-        for target, table, theirs in zip(self.targets, self.rows, shares, strict=True):
-            yield from in_partition(target.partition, table.write_rows(theirs))
+    def write_owners(self, owners: Sequence[str], rows: Rows) -> Program[None]:
+        """Write these rows, and remove the rows of those owners in the list who have none of them."""
+        shares = zip(self.share(owners, str), self.share(rows, self.rows[0].owner_of), strict=True)
+        for target, table, (theirs, their_rows) in zip(self.targets, self.rows, shares, strict=True):
+            yield from in_partition(target.partition, table.write_owners(theirs, their_rows))
 
     def write_post_ids(self, rows: Rows) -> Program[None]:
         """Copy post ids to every target, because the hash of an owner does not tell the owner's segment."""
@@ -234,69 +243,56 @@ class BoardCopy:
 
     def write_changes(self, changes: BoardChanges) -> Program[None]:
         """Copy changes to the targets."""
-        yield from self.write_owners(changes.owners, changes.rows)
+        if self.rows:
+            yield from self.write_owners(changes.owners, changes.rows)
         yield from self.write_post_ids(changes.post_ids)
 
-    def write_owners(self, owners: Sequence[str], rows: Rows) -> Program[None]:
-        """Give these owners these rows, and remove the rows of the other owners in the list."""
-        if not self.rows:
-            return
-        names = self._share(owners, str)
-        shares = self._share(rows, lambda row: str(self.rows[0].key_of(row)[0]))
-        for target, table, theirs, their_rows in zip(self.targets, self.rows, names, shares, strict=True):
-            if theirs:
-                yield from in_partition(target.partition, table.write_owners(theirs, their_rows))
-
-    def catch_up(self, mark: int, count: Callable[[Sequence[str], int], Program[None]] | None = None) -> Program[None]:
-        """Hold back posts, and copy what is left. See `BoardCopies.switch`.
-
-        `count` is called with the owners whose entries change, and with -1 before the change and 1 after it.
-        """
-        board, source = self.board, self.board.partition
+    def hold_source(self, mark: int) -> Program[BoardChanges]:
+        """Hold back posts, and return what is left to copy. See `BoardCopies.switch`."""
+        source = self.board.partition
         if self.rows:
-            yield hold_table(layout_of(board).table).bind().at(source)
+            yield hold_table(layout_of(self.board).table).bind().at(source)
         found = yield from in_partition(source, self.read_changes(mark))
         if found.more or found.erased:
             raise LostRaceError("too much has changed since the rows were copied")
-        if count is not None:
-            yield from count(found.owners, -1)
-        yield from self.write_changes(found)
-        if count is not None:
-            yield from count(found.owners, 1)
+        return found
 
-    def copy_small_tables(self, names: Collection[str]) -> Program[None]:
-        """Copy the board's rows of these tables. `CURVES` and `TOTALS` are only copied to a single target."""
-        for name, table in zip(_SMALL_TABLES, self._small, strict=True):
-            if name in names:
-                yield from self._copy_small_table(name, table)
-
-    def _copy_small_table(self, name: str, table: TableCopy) -> Program[None]:
-        after: Row | None = ()
+    def copy_small_table(self, name: str) -> Program[None]:
+        """Copy the board's rows of one of `_SMALL_TABLES`. Curves and totals can only be copied to a single target."""
+        table, after = self._small[name], _BEGINNING
         while after is not None:
             rows, after = yield from in_partition(self.board.partition, table.read_page(after))
-            shares = self._share(rows, lambda row: str(row[1])) if name == HIDDEN_ENTRIES else [rows]
+            shares = self.share(rows, lambda row: str(row[1])) if name == HIDDEN_ENTRIES else [rows]
             for target, theirs in zip(self.targets, shares, strict=True):
-                if name == HIDDEN_ENTRIES:
-                    yield from in_partition(target.partition, _hold_marks([row[1] for row in theirs]))
-                if name == CURVES:
-                    theirs = yield from in_partition(target.partition, _number_curves(theirs))
-                theirs = [(target.key, *row[1:]) for row in theirs]
-                yield from in_partition(target.partition, table.write_rows(theirs))
+                yield from in_partition(target.partition, self._write_small_rows(name, target, theirs))
+
+    def _write_small_rows(self, name: str, target: Board, rows: Rows) -> Program[None]:
+        if name == HIDDEN_ENTRIES:
+            yield from _hold_marks([row[1] for row in rows])
+        if name == CURVES:
+            rows = yield from _number_curves(rows)
+        yield from self._small[name].write_rows([(target.key, *row[1:]) for row in rows])
 
 
-class BoardCopies(Protocol):
-    """The copies of all segments of a board, or the copy of a board, that one transaction begins to use."""
+class BoardCopies(ABC):
+    """The copies of all segments of a board, or the copy of a board, that one transaction begins to use.
 
-    copies: Sequence[BoardCopy]
+    Run the programs for `CONTROL`.
+    """
+
+    def __init__(self, board: Board, copies: Sequence[BoardCopy], targets: Sequence[Board]) -> None:
+        self.board, self.copies, self.targets = board, copies, tuple(targets)
 
     def list_left_behind(self) -> list[tuple[int, int, int]]:
         """Return the partitions and the rows that `sweep_rows` has to delete there before rows are copied to them."""
+        return []
 
     def count_targets(self) -> Program[None]:
         """Count in the targets, which nobody else changes, what `switch` needs."""
+        yield from ()
 
     def switch(self, marks: Sequence[int], *, released: Program[None]) -> Program[None]:
-        """Hold back posts, copy what is left, and let the board begin in the targets. Run this for `CONTROL`.
+        """Hold back posts, copy what is left, and let the board begin in the targets.
 
         `released` gives the lease back in the same transaction.
 
@@ -305,24 +301,46 @@ class BoardCopies(Protocol):
             BoardChangedError: the board is not the one of which the rows were copied.
             JournalIncompleteError: changes were pruned from the log.
         """
+        now = yield from find_board(self.board.id, lock=Lock.UPDATE, queued=True)
+        if [*map(_shape_of, now.parts)] != [*map(_shape_of, self.board.parts)]:
+            raise BoardChangedError
+        begun_us = yield from self._replace_source(now, marks)
+        yield from released
+        # Readers of streams then look for the board in the catalog. The log comes last, because of its counter.
+        yield from journal.log_event(self.board, ChangeKind.MOVED, begun_us)
+
+    @abstractmethod
+    def _replace_source(self, now: Board, marks: Sequence[int]) -> Program[int]:
+        """Copy what is left, clear the source, and let the catalog refer to the targets. Return the time."""
 
     def remove_copy(self, released: Program[None]) -> Program[None]:
-        """Remove the copy, unless the board has begun there. Run this for `CONTROL`. `released` gives the lease back.
+        """Remove the copy, unless the board has begun there. `released` gives the lease back.
 
         Raises:
             LeaseLostError: another process has the lease, and needs its copy.
         """
+        try:
+            if self.has_begun((yield from find_board(self.board.id, lock=Lock.UPDATE))):
+                return
+        except UnknownBoardError:
+            pass
+        yield from released
+        yield from self._remove_targets()
+
+    @abstractmethod
+    def _remove_targets(self) -> Program[None]: ...
 
     def has_begun(self, board: Board) -> bool:
         """Return whether this board uses the copy."""
+        return [*map(_place_of, board.parts)] == [*map(_place_of, self.targets)]
 
 
 class BoardMoveCopy(BoardCopies):
     """Programs that move one board to another partition."""
 
     def __init__(self, board: Board, moved: Board) -> None:
-        self.board, self.moved = board, moved
-        self.copies = [BoardCopy(board, [moved])]
+        super().__init__(board, [BoardCopy(board, [moved])], [moved])
+        self.moved = moved
 
     def list_left_behind(self) -> list[tuple[int, int, int]]:
         notes = [(POST_IDS_KEY, self.moved.key)]
@@ -332,40 +350,22 @@ class BoardMoveCopy(BoardCopies):
 
     def note_left_behind(self) -> Program[None]:
         """Let `sweep_rows` delete in the target what a copy may have left there."""
-        for _, table_key, rows_key in self.list_left_behind():
-            yield from note_dropped_rows(table_key, rows_key)
+        for partition, table_key, rows_key in self.list_left_behind():
+            yield from in_partition(partition, note_dropped_rows(table_key, rows_key))
 
-    def count_targets(self) -> Program[None]:
-        yield from ()
+    def _replace_source(self, now: Board, marks: Sequence[int]) -> Program[int]:
+        moved, [copy] = self.moved, self.copies
+        yield from copy.write_changes((yield from copy.hold_source(marks[0])))
+        for name in _SMALL_TABLES:
+            yield from copy.copy_small_table(name)
+        yield from store_columns(now, partition=moved.partition, table_key=moved.table_key, rows_key=moved.rows_key)
+        yield from in_partition(now.partition, clear_partition(now))
+        return (yield from store_clock())
 
-    def switch(self, marks: Sequence[int], *, released: Program[None]) -> Program[None]:
-        board, moved, [copy] = self.board, self.moved, self.copies
-        now = yield from find_same_board(board, lock=Lock.UPDATE, queued=True)
-        if shape_of(now) != shape_of(board):
-            raise BoardChangedError
-        yield from copy.catch_up(marks[0])
-        yield from copy.copy_small_tables(_SMALL_TABLES)
-        yield from store_columns(board, partition=moved.partition, table_key=moved.table_key, rows_key=moved.rows_key)
-        yield from in_partition(board.partition, clear_partition(board))
-        yield from released
-        # Readers of streams then look for the board in the catalog. The log comes last, because of its counter.
-        yield from journal.log_event(board, ChangeKind.MOVED, (yield from store_clock()))
-
-    def remove_copy(self, released: Program[None]) -> Program[None]:
-        moved = self.moved
-        try:
-            board = yield from find_same_board(moved, lock=Lock.UPDATE)
-        except UnknownBoardError:
-            board = None
-        if board is not None and self.has_begun(board):
-            return
-        yield from released
-        if self.copies[0].rows and moved.table_key is None:
-            yield drop_table(layout_of(moved).table, if_exists=True).bind().at(moved.partition)
-        yield from in_partition(moved.partition, self.note_left_behind())
-
-    def has_begun(self, board: Board) -> bool:
-        return (board.key, board.partition) == (self.moved.key, self.moved.partition)
+    def _remove_targets(self) -> Program[None]:
+        if self.copies[0].rows and self.moved.table_key is None:
+            yield drop_table(layout_of(self.moved).table, if_exists=True).bind().at(self.moved.partition)
+        yield from self.note_left_behind()
 
 
 def begin_copy(
@@ -400,7 +400,7 @@ def begin_copy(
             yield drop_table(layout_of(moved).table, if_exists=True).bind().at(partition)
         yield from in_partition(target, create_row_table(layout_of(moved)))
     copy = BoardMoveCopy(board, moved)
-    yield from in_partition(target, copy.note_left_behind())
+    yield from copy.note_left_behind()
     return copy, lease
 
 
@@ -438,11 +438,16 @@ def _number_curves(rows: Rows) -> Program[Rows]:
     return numbered
 
 
-def shape_of(board: Board) -> tuple[int, int, int, int | None]:
+def _shape_of(board: Board) -> tuple[int, int, int, int | None]:
     """Return what changes if rows are removed or get another form."""
     return board.key, state_of(board), board.rows_key, board.table_key
 
 
+def _place_of(board: Board) -> tuple[int, int]:
+    return board.key, board.partition
+
+
+_BEGINNING: Row | None = ()  # the first page of `TableCopy.read_page` begins after this key
 _SMALL_TABLES = (HIDDEN_ENTRIES, CURVES, TOTALS, ARCHIVE_BLOCKS)
 _BUNDLES = (
     select(POSITION, col("updated_at"), col("owners"))

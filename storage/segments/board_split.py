@@ -23,7 +23,6 @@ from storage.boards.boards import (
     choose_partitions,
     clear_partition,
     encode_spec,
-    find_board,
     find_gone_segments,
     insert_segment,
     lock_standalone_board,
@@ -31,22 +30,14 @@ from storage.boards.boards import (
 )
 from storage.boards.row_tables import layout_of
 from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_states
-from storage.entries.board_copy import MOVE_WORK, BoardCopies, BoardCopy, RowsCopy, shape_of
+from storage.entries.board_copy import MOVE_WORK, BoardChanges, BoardCopies, BoardCopy, RowsCopy
 from storage.entries.entries import add_totals
-from storage.errors import (
-    ArchivedError,
-    BoardChangedError,
-    PeriodClosedError,
-    SpecConflictError,
-    UnknownBoardError,
-)
+from storage.errors import ArchivedError, BoardChangedError, PeriodClosedError, SpecConflictError
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLease, WorkLeases
-from storage.log import journal
-from storage.log.log_record import ChangeKind
-from storage.records import Board, TableSharing, segment_of
+from storage.records import Board, TableSharing
 from storage.schema.tables import BOARDS, HIDDEN_ENTRIES
-from storage.store import Program, Row, in_partition
+from storage.store import Program, in_partition
 
 _Counts = dict[int, int]  # by column index and `ALL_ENTRIES`
 
@@ -55,80 +46,61 @@ class BoardSplitCopy(BoardCopies):
     """Programs that spread one board over new segments."""
 
     def __init__(self, board: Board, segments: Sequence[Board]) -> None:
-        self.board, self.segments = board, tuple(segments)
-        self.copies = [BoardCopy(part, segments, sources=len(board.parts)) for part in board.parts]
+        copies = [BoardCopy(part, segments, sources=len(board.parts)) for part in board.parts]
+        super().__init__(board, copies, segments)
         self._counted: dict[int, _Counts] = {}
-
-    def list_left_behind(self) -> list[tuple[int, int, int]]:
-        return []  # each split fills new tables
 
     def count_targets(self) -> Program[None]:
         indexes = self.board.sorted_indexes
-        for segment in self.segments:
+        for segment in self.targets:
             layout = layout_of(segment)
             counts = [count(), *(count_if(col(layout.columns[index].name).not_null()) for index in indexes)]
             [row] = yield select(*counts).from_(layout.table).bind().at(segment.partition)
             self._counted[segment.key] = dict(zip((ALL_ENTRIES, *indexes), map(int, row), strict=True))
 
-    def switch(self, marks: Sequence[int], *, released: Program[None]) -> Program[None]:
-        board = self.board
-        now = yield from find_board(board.id, lock=Lock.UPDATE, queued=True)
-        if [*map(shape_of, now.parts)] != [*map(shape_of, board.parts)] or now.has_closed_part:
+    def _replace_source(self, now: Board, marks: Sequence[int]) -> Program[int]:
+        if now.has_closed_part:
             raise BoardChangedError
         counted = {key: dict(counts) for key, counts in self._counted.items()}
         for copy, mark in zip(self.copies, marks, strict=True):
-            yield from copy.catch_up(mark, lambda owners, sign: self._count(owners, sign, counted))
-            yield from copy.copy_small_tables((HIDDEN_ENTRIES,))
-        totals = yield from find_totals_of([board])
-        counted[self.segments[0].key][CHANGES] = totals[board.key].get(CHANGES, 0)  # the content stays the same
+            found = yield from copy.hold_source(mark)
+            yield from self._count_changes(copy, found, counted)
+            yield from copy.write_changes(found)
+            yield from copy.copy_small_table(HIDDEN_ENTRIES)
+        totals = yield from find_totals_of([now])
+        counted[self.targets[0].key][CHANGES] = totals[now.key].get(CHANGES, 0)  # the content stays the same
         begun_us = yield from store_clock()
-        yield from self._replace_parts(now, begun_us)
-        yield from store_states(self.segments)
-        for segment in self.segments:
+        yield from self._begin_segments(now, begun_us)
+        yield from store_states(self.targets)
+        for segment in self.targets:
             yield from in_partition(segment.partition, add_totals({segment.key: counted[segment.key]}))
-        yield from released
-        # Readers of streams then look for the board in the catalog. The log comes last, because of its counter.
-        yield from journal.log_event(board, ChangeKind.MOVED, begun_us)
+        return begun_us
 
-    def _count(self, owners: Sequence[str], sign: int, counted: dict[int, _Counts]) -> Program[None]:
-        """Add the entries that these owners have in the targets to the counts, or subtract them."""
-        for number, segment in enumerate(self.segments):
-            theirs = [owner for owner in owners if segment_of(owner, len(self.segments)) == number]
-            layout = layout_of(segment)
-            reading = RowsCopy(layout, layout, {}).read_owners(theirs)
-            for row in (yield from in_partition(segment.partition, reading)):
-                _add_row(counted[segment.key], row, sign)
+    def _count_changes(self, copy: BoardCopy, found: BoardChanges, counted: dict[int, _Counts]) -> Program[None]:
+        """Subtract the entries that the changes replace in the targets, and add those that they write."""
+        shares = zip(copy.share(found.owners, str), copy.share(found.rows, copy.rows[0].owner_of), strict=True)
+        for segment, (owners, rows) in zip(self.targets, shares, strict=True):
+            layout, counts = layout_of(segment), counted[segment.key]
+            replaced = yield from in_partition(segment.partition, RowsCopy(layout, layout, {}).read_owners(owners))
+            for row, sign in [*((row, -1) for row in replaced), *((row, 1) for row in rows)]:
+                _, _, *cells = row
+                counts[ALL_ENTRIES] += sign
+                for index in self.board.sorted_indexes:
+                    counts[index] += sign * (cells[index] is not None)
 
-    def _replace_parts(self, now: Board, begun_us: int) -> Program[None]:
+    def _begin_segments(self, now: Board, begun_us: int) -> Program[None]:
         """Retire the earlier segments, or the table of the board, and let the new segments begin."""
         for part in now.parts:
             yield from in_partition(part.partition, clear_partition(part))
             if part.segment_of is not None:
                 yield from store_columns(part, segment=RETIRED - part.segment, due_at=None, archived_at=begun_us)
-        spec = replace(now.spec, segments=len(self.segments))
+        spec = replace(now.spec, segments=len(self.targets))
         yield from store_columns(now, spec=encode_spec(spec), segment=WHOLE, due_at=None)
-        for segment in self.segments:
+        for segment in self.targets:
             yield from store_columns(segment, segment=segment.segment, due_at=now.closes_us)
 
-    def remove_copy(self, released: Program[None]) -> Program[None]:
-        try:
-            board = yield from find_board(self.board.id, lock=Lock.UPDATE)
-        except UnknownBoardError:
-            board = None
-        if board is not None and self.has_begun(board):
-            return
-        yield from released
-        yield from _remove_segments(self.segments)
-
-    def has_begun(self, board: Board) -> bool:
-        return [part.key for part in board.segments] == [segment.key for segment in self.segments]
-
-
-def _add_row(counts: _Counts, row: Row, sign: int) -> None:
-    _, _, *cells = row
-    counts[ALL_ENTRIES] += sign
-    for index in counts.keys() - {ALL_ENTRIES, CHANGES}:
-        counts[index] += sign * (cells[index] is not None)
+    def _remove_targets(self) -> Program[None]:
+        yield from _remove_segments(self.targets)
 
 
 def _remove_segments(segments: Iterable[Board]) -> Program[None]:
