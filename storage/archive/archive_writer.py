@@ -18,18 +18,19 @@ from typing import NamedTuple
 
 from config.settings import JobSettings
 from predictor import Curve, Knot, encode_curve
-from querybuilder import Bound, Lock, Prepared, col, count_if, delete, insert, param, select
-from storage.boards.boards import drop_rows, find_same_board, note_archived_segment, store_columns
+from querybuilder import Bound, Lock, Prepared, col, count_if, insert, param, select
+from storage.boards.board_removal import delete_of_boards, drop_rows
+from storage.boards.boards import find_same_board, store_columns
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
 from storage.boards.totals import CHANGES, find_totals, store_states
 from storage.entries.entries import Entries
 from storage.records import Board, Entry
-from storage.schema.tables import ARCHIVE_BLOCKS, CURVES
+from storage.schema.tables import ARCHIVE_BLOCKS, CURVES, REFRESH_REQUESTS
 from storage.store import Program
 
 from .archive_reader import find_last_block
 from .blocks import HEAD, OWNERS, Rows, SectionKind, TallyBlock, encode_rows, encode_tally, section_of
-from .board_closing import ClosingStage
+from .board_closing import ClosingStage, note_archived_segment
 
 
 class ArchiveProgress(NamedTuple):
@@ -93,7 +94,7 @@ class ArchiveWriter:
         self.changes = yield from self._changes_now()
         head = yield from find_last_block(key, HEAD)
         if head is None or head[1] != self.changes:
-            yield self._clear()
+            yield from delete_of_boards([ARCHIVE_BLOCKS], [self.board])
             yield self._write(ArchiveBlock(HEAD, 0, self.changes, "", ""))
         self.progress = ArchiveProgress()
         for index, part in reversed(list(enumerate(self._parts()))):
@@ -189,10 +190,6 @@ class ArchiveWriter:
                 passed[cell] += 1
         return ties_before
 
-    def _clear(self) -> Bound:
-        written = delete(ARCHIVE_BLOCKS).where(col("board_key").eq(param("key")))
-        return written.bind(key=self.board.key)
-
     def encode_blocks(self, found: Sequence[DraftBlock]) -> list[ArchiveBlock]:
         """Encode the documents of blocks. This is CPU work: run it in another thread."""
         return [block._replace(document=encode()) for block, encode in found]
@@ -227,6 +224,7 @@ class ArchiveWriter:
         yield from store_columns(board, archived_at=now_us, stage=int(ClosingStage.ARCHIVED), due_at=None)
         yield from note_archived_segment(board, now_us)
         yield from drop_rows(board)
+        yield from delete_of_boards([REFRESH_REQUESTS], [board])
         yield from store_states([archived])
         return archived
 

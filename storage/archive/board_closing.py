@@ -7,8 +7,8 @@ check at a wrong time does no harm.
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
-from querybuilder import Lock, asc, col, param, select, update
-from storage.boards.boards import COLUMNS, decode_board, find_same_board
+from querybuilder import Lock, asc, col, count, param, select, update
+from storage.boards.boards import COLUMNS, decode_board, find_same_board, read_boards
 from storage.boards.families import lock_family_by_key
 from storage.boards.family_ids import parse_board_id
 from storage.boards.totals import find_totals_of
@@ -71,14 +71,9 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
 def _shut(keys: Sequence[int], now_us: int) -> Program[list[Board]]:
     # Check the closing time again: the end of a season may have been moved since the board was read.
     open_ones = col("stage").eq(int(ClosingStage.OPEN)), col("closes_at").le(param("now_us"))
-    rows = yield (
-        update(BOARDS)
-        .set(closed_at=param("now_us"), stage=int(ClosingStage.SHUT), due_at=0)
-        .where(col("board_key").in_(param("keys")), *open_ones)
-        .returning(*COLUMNS)
-        .bind(keys=list(keys), now_us=now_us)
-    )
-    return [decode_board(row) for row in rows]
+    closing = update(BOARDS).set(closed_at=param("now_us"), stage=int(ClosingStage.SHUT), due_at=0)
+    closing = closing.where(col("board_key").in_(param("keys")), *open_ones)
+    return (yield from read_boards(closing.returning(*COLUMNS).bind(keys=list(keys), now_us=now_us)))
 
 
 def list_columns_to_fit(board: Board, totals: dict[int, int]) -> list[int]:
@@ -111,6 +106,21 @@ def select_boards_to_archive(boards: Iterable[Board], *, now_us: int) -> Program
         else:
             yield from set_due_time(board, at_us=due_us)
     return found
+
+
+def note_archived_segment(segment: Board, now_us: int) -> Program[None]:
+    """After a segment was archived, mark its board as archived too if no segment has rows any more."""
+    if segment.segment_of is None:
+        return
+    its_board, rows_left = col("board_key").eq(param("key")), col("archived_at").is_null()
+    # Segments that are archived at the same time wait for each other here.
+    yield select(col("board_key")).from_(BOARDS).where(its_board).locked(Lock.UPDATE).bind(key=segment.segment_of)
+    among = col("segment_of").eq(param("key")), col("segment").ge(0), rows_left
+    [[left]] = yield select(count()).from_(BOARDS).where(*among).bind(key=segment.segment_of)
+    if not left:
+        yield (
+            update(BOARDS).set(archived_at=param("now_us")).where(its_board).bind(key=segment.segment_of, now_us=now_us)
+        )
 
 
 def set_due_time(board: Board, *, at_us: int | None) -> Program[None]:

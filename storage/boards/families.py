@@ -48,18 +48,18 @@ from storage.schema.tables import (
 )
 from storage.store import Program, Row, Store, in_partition
 
+from .board_changes import find_added_columns
+from .board_creation import check_board_limits, choose_partitions
+from .board_removal import delete_of_boards, delete_refresh_leases
 from .boards import (
+    BOARD_ROWS,
     COLUMNS,
     FAMILY_SPECS,
-    check_board_limits,
-    choose_partitions,
-    decode_board,
     decode_spec,
-    delete_refresh_leases,
     encode_spec,
-    find_added_columns,
     find_boards_by_id,
     list_boards,
+    read_boards,
 )
 from .family_ids import is_listed, parse_board_id
 from .row_tables import Layout, add_columns, columns_of, create_row_table, entries_table, layout_of, shared_table
@@ -209,9 +209,8 @@ def _delete_family(family: Family, boards: Sequence[Board]) -> Program[None]:
         yield drop_table(layout.table).bind()
     yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).bind(key=family.key)
     yield from note_dropped_rows(POST_IDS_KEY, family.key)
-    for table in (TOTALS, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES):
-        theirs = col("board_key").in_(param("keys"))
-        yield delete(table).where(theirs).bind(keys=[board.key for board in boards])
+    tables = (TOTALS, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES)
+    yield from delete_of_boards(tables, boards)
     yield from delete_refresh_leases(boards)  # after the totals, as in `hold_epoch`
     for table in (BOARDS, FAMILIES):
         yield delete(table).where(col("family_key").eq(param("key"))).bind(key=family.key)
@@ -294,15 +293,9 @@ def _make(family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[N
         key = last - index
         numbers = key, now_us, 1, table_key, key if shared else 0, family.key, family.partition
         rows.append((*numbers, new.id, text, new.shelf, closes_us, closes_us))
-    made = yield (
-        insert(BOARDS)
-        .rows(param("rows"), **{name: TABLES[BOARDS].kinds[name] for name in _NEW_ROW})
-        .on_conflict("id")
-        .do_nothing()
-        .returning(*COLUMNS)
-        .bind(rows=rows)
-    )
-    boards = list(map(decode_board, made))
+    making = insert(BOARDS).rows(param("rows"), **{name: TABLES[BOARDS].kinds[name] for name in _NEW_ROW})
+    making = making.on_conflict("id").do_nothing()
+    boards = yield from read_boards(making.returning(*COLUMNS).bind(rows=rows))
     yield from store_states(boards)
     if not shared:
         for board in boards:
@@ -317,14 +310,9 @@ def list_boards_on_shelf(
     Return only boards whose id is greater than `after`. `names` is the list of facets, sorted. `values` holds the
     wanted values of some or all of these facets.
     """
-    found = select(*COLUMNS).from_(BOARDS).where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
-    rows = yield (
-        found.where(col("id").gt(param("after")), *_facets_in_id(names, values))
-        .order_by(asc(col("id")))
-        .limit(limit)
-        .bind(key=family.key, shelf=shelf, after=after)
-    )
-    return [decode_board(row) for row in rows]
+    found = BOARD_ROWS.where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
+    found = found.where(col("id").gt(param("after")), *_facets_in_id(names, values)).order_by(asc(col("id")))
+    return (yield from read_boards(found.limit(limit).bind(key=family.key, shelf=shelf, after=after)))
 
 
 def _facets_in_id(names: Sequence[str], values: Mapping[str, str]) -> Iterator[Condition]:
@@ -344,8 +332,7 @@ def _facets_in_id(names: Sequence[str], values: Mapping[str, str]) -> Iterator[C
 
 
 def _boards(family: Family) -> Program[list[Board]]:
-    rows = yield select(*COLUMNS).from_(BOARDS).where(col("family_key").eq(param("key"))).bind(key=family.key)
-    return [decode_board(row) for row in rows]
+    return (yield from read_boards(BOARD_ROWS.where(col("family_key").eq(param("key"))).bind(key=family.key)))
 
 
 class FamilyCatalog:

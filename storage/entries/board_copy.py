@@ -45,7 +45,8 @@ from querybuilder import (
     seek,
     select,
 )
-from storage.boards.boards import clear_partition, find_board, lock_standalone_board, store_columns
+from storage.boards.board_removal import clear_partition
+from storage.boards.boards import find_board, lock_standalone_board, store_columns
 from storage.boards.row_tables import Layout, columns_of, create_row_table, define_row_table, layout_of, scope_of
 from storage.boards.shared_tables import POST_IDS_KEY, find_or_create_table, note_dropped_rows
 from storage.boards.totals import state_of

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from querybuilder import Lock
-from storage.boards.boards import find_board, find_keys_ever, remove_rows
+from storage.boards.board_removal import remove_rows
+from storage.boards.boards import find_board, find_keys_ever
 from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_states
 from storage.errors import ArchivedError, JournalIncompleteError, NothingReplayedError
 from storage.log import journal, partition_journal

@@ -16,7 +16,8 @@ deletion wants the posts before it too.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from storage.boards.boards import begin_epoch, find_keys_ever
+from storage.boards.board_removal import begin_epoch
+from storage.boards.boards import find_keys_ever
 from storage.boards.totals import store_states
 from storage.entries.entries import Entries
 from storage.entries.hidden_owners import hidden_statements

@@ -14,17 +14,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from querybuilder import Lock, col, count, count_if, delete, drop_table, select
+from storage.boards.board_creation import check_board_limits, check_segments, choose_partitions, insert_segment
+from storage.boards.board_removal import clear_partition
 from storage.boards.boards import (
     PENDING,
     RETIRED,
     WHOLE,
-    check_board_limits,
-    check_segments,
-    choose_partitions,
-    clear_partition,
     encode_spec,
     find_gone_segments,
-    insert_segment,
     lock_standalone_board,
     store_columns,
 )

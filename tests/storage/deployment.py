@@ -15,7 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from config.settings import PostingSettings
 from predictor import Curve
 from querybuilder import asc, col, select
-from storage.boards.boards import change_board, create_board, delete_board, find_board, reset_board
+from storage.boards.board_changes import change_board
+from storage.boards.board_creation import create_board
+from storage.boards.board_removal import delete_board, reset_board
+from storage.boards.boards import find_board
 from storage.boards.catalog import Catalog
 from storage.boards.families import NewBoard, make_boards, put_family
 from storage.boards.row_tables import layout_of, scope_of

@@ -21,14 +21,10 @@ from service.contract.responses.boards import (
 )
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, parse_decimal, to_micros, to_wire_number
-from storage.boards.boards import (
-    change_board,
-    create_board,
-    delete_board,
-    find_gone_segments,
-    list_boards,
-    reset_board,
-)
+from storage.boards.board_changes import change_board
+from storage.boards.board_creation import create_board
+from storage.boards.board_removal import delete_board, reset_board
+from storage.boards.boards import find_gone_segments, list_boards
 from storage.boards.closed_boards import is_closed
 from storage.boards.families import find_families_by_key
 from storage.boards.totals import ALL_ENTRIES, find_totals_of

@@ -11,7 +11,8 @@ from jobs.curves.fold import RESOURCE, Counting, FoldJob
 from jobs.ownership import JOB_WORK, HeldLease
 from predictor import Curve
 from querybuilder import update
-from storage.boards.boards import change_board, create_board
+from storage.boards.board_changes import change_board
+from storage.boards.board_creation import create_board
 from storage.curves.folding import FoldBacklog
 from storage.curves.live_counts import counted_fits, counts_of, find_fold_state
 from storage.errors import LeaseLostError, LostRaceError, StoreBusyError

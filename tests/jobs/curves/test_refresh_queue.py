@@ -9,7 +9,7 @@ from jobs.curves.refresh_requests import Refreshed
 from jobs.errors import NoJobProcessError, TooManyRefreshRequestsError
 from jobs.wiring import Jobs
 from predictor import Curve
-from storage.boards.boards import delete_board, reset_board
+from storage.boards.board_removal import delete_board, reset_board
 from storage.errors import StoreBusyError, UnknownBoardError
 from storage.records import Board
 from tests.jobs.world import World, within

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from storage.boards.boards import create_board, list_boards
+from storage.boards.board_creation import create_board
+from storage.boards.boards import list_boards
 from storage.boards.catalog import Catalog
 from storage.boards.families import delete_family
 from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError

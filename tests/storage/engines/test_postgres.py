@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 
 from querybuilder import INTEGER, TEXT, col, count, param, rows, select
-from storage.boards.boards import change_board
+from storage.boards.board_changes import change_board
 from storage.boards.row_tables import entries_table
 from storage.boards.totals import ALL_ENTRIES
 from storage.engines.postgres import PostgresStore

@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 
 from querybuilder import BadValueError, UnboundParameterError, col, delete, insert, param, select
-from storage.boards.boards import create_board, list_boards
+from storage.boards.board_creation import create_board
+from storage.boards.boards import list_boards
 from storage.errors import StorageError, StoreBusyError
 from storage.records import Board
 from storage.schema.tables import BOARDS, META

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from storage.boards.boards import change_board
+from storage.boards.board_changes import change_board
 from storage.records import Season
 from tests.service.cli_fake_service import run
 from tests.service.closing import close_as_of

@@ -1,0 +1,127 @@
+"""Changes boards: new columns, another predictor, other times. A change never reinterprets what posts have stored."""
+
+from dataclasses import replace
+
+from querybuilder import Lock, rename_table
+from storage.errors import SpecConflictError
+from storage.records import Board, BoardSpec, ColumnSpec, Season
+from storage.store import Program, in_partition
+
+from .boards import encode_spec, lock_standalone_board, store_columns, times_of
+from .row_tables import add_columns, layout_of
+from .shared_tables import widen_table
+from .totals import store_states
+
+
+def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:
+    """Add the new columns of `wanted` to a board, and give the board the predictor and the season of `wanted`.
+
+    Everything else in `wanted` must be the same as in the stored spec.
+
+    Raises:
+        UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
+        SpecConflictError: the change would reinterpret or drop stored values; or `_check_times` refuses the season; or
+            the board is closed, and `wanted` has new columns.
+    """
+    board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE)
+    added = find_added_columns(board.spec, wanted)
+    _check_times(board, wanted.season, now_us=now_us)
+    columns = board.spec.columns + added
+    spec = replace(board.spec, columns=columns, predictor=wanted.predictor, season=wanted.season)
+    if spec == board.spec:
+        return board
+    if added and board.has_closed_part:
+        raise SpecConflictError("the leaderboard is closed, so no column can be added", pointer="/columns")
+    closes_us = times_of(spec.season)["closes_at"]
+    changed = replace(board, spec=spec, closes_us=closes_us)
+    if board.segments:
+        of_segment = replace(spec, segments=1)
+        segments = [replace(each, spec=of_segment, closes_us=closes_us) for each in board.segments]
+        changed = replace(changed, segments=tuple(segments))
+        yield from store_columns(board, spec=encode_spec(spec), **times_of(spec.season))
+    parts = []
+    for part in changed.parts:
+        yield from _change_part(part, len(board.spec.columns))
+        begins = board.spec.season is None and spec.season is not None and part.table_key is None
+        parts.append((yield from _rename_own_table(part)) if begins else part)
+    changed = replace(changed, segments=tuple(parts)) if changed.segments else parts[0]
+    yield from store_states(changed.parts)
+    return changed
+
+
+def _rename_own_table(board: Board) -> Program[Board]:
+    """Rename the table of a board, so that every process reads the board from the catalog before its next post."""
+    renamed = replace(board, rows_key=board.rows_key + 1)
+    yield rename_table(layout_of(board).table, layout_of(renamed).table).bind().at(board.partition)
+    yield from store_columns(board, rows_key=renamed.rows_key)
+    return renamed
+
+
+def _change_part(changed: Board, columns_before: int) -> Program[None]:
+    layout = layout_of(changed)
+    new = layout.columns[columns_before:]
+    widened = add_columns(layout, new) if changed.table_key is None else widen_table(changed.table_key, new)
+    yield from in_partition(changed.partition, widened)
+    values: dict[str, int | str | None] = {"spec": encode_spec(changed.spec)}
+    if changed.archived_us is None:  # the closing job checks the board when it closes, or now if it is closed
+        values |= {**times_of(changed.spec.season), "due_at": changed.closes_us if changed.closed_us is None else 0}
+    yield from store_columns(changed, **values)
+
+
+def _check_times(board: Board, wanted: Season | None, *, now_us: int) -> None:
+    """Raise `SpecConflictError` if the times of a board outside a family may not become those of `wanted`.
+
+    A time may change only if every earlier decision to take or refuse a post stays right. Once a board has opened, its
+    opening time stays. A closed board stays closed. An open board gets an end, or another one, only in the future.
+    """
+    stored = board.spec.season
+    if wanted == stored:
+        return
+    if wanted is None:
+        raise SpecConflictError("a leaderboard's times can't be removed", pointer="/closes_at")
+    if stored is None:
+        stored = Season(None, None, wanted.grace_seconds, None)
+    if wanted.opens_us != stored.opens_us:
+        for opens_us in (stored.opens_us, wanted.opens_us):
+            if opens_us is None or opens_us <= now_us:
+                detail = "opens_at can change only before the leaderboard opens, and only to a later time than now"
+                raise SpecConflictError(detail, pointer="/opens_at")
+    if (wanted.ends_us, wanted.grace_seconds) == (stored.ends_us, stored.grace_seconds):
+        return
+    if board.has_closed_part or _is_over(stored.closes_us, now_us):
+        raise SpecConflictError("the leaderboard is closed", pointer="/closes_at")
+    if wanted.ends_us != stored.ends_us and _is_over(wanted.ends_us, now_us):
+        raise SpecConflictError(
+            "the new end has passed: posts after it may already have been counted", pointer="/closes_at"
+        )
+    if _is_over(wanted.closes_us, now_us):
+        detail = "the new time of grace has passed: posts after it may already have been counted"
+        raise SpecConflictError(detail, pointer="/grace_seconds")
+
+
+def _is_over(time_us: int | None, now_us: int) -> bool:
+    return time_us is not None and time_us < now_us
+
+
+def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
+    """Return the new columns of `wanted`. Raise `SpecConflictError` if it would reinterpret or drop stored values."""
+    if wanted.segments != stored.segments:
+        detail = f"segments is {stored.segments}; `rankcurve board split` changes it"
+        raise SpecConflictError(detail, pointer="/segments")
+    if wanted.table is not stored.table:
+        raise SpecConflictError(f"table is {stored.table.value!r} and can't be changed", pointer="/table")
+    if wanted.ties is not stored.ties:
+        detail = f"ties is {stored.ties.value!r} and can't be changed: it is part of every stored value"
+        raise SpecConflictError(detail, pointer="/ties")
+    by_name = {column.name: (index, column) for index, column in enumerate(wanted.columns)}
+    for column in stored.columns:
+        if column.name not in by_name:
+            raise SpecConflictError(f"column {column.name!r} exists and can't be removed", pointer="/columns")
+        index, found = by_name[column.name]
+        if found != column:
+            raise SpecConflictError(
+                f"column {column.name!r} exists with other attributes, and its stored values can't be reinterpreted",
+                pointer=f"/columns/{index}",
+            )
+    names = {column.name for column in stored.columns}
+    return tuple(column for column in wanted.columns if column.name not in names)
