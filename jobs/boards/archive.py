@@ -6,27 +6,16 @@ No transaction stays open while blocks are encoded. The second transaction write
 """
 
 import asyncio
-from dataclasses import dataclass
 
 import structlog
 
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease
-from storage.archive.archive_writer import ArchiveBlock, ArchiveWriter
+from storage.archive.archive_writer import ArchiveWriter
 from storage.records import Board
 from storage.store import Program
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True)
-class _Written:
-    owners: int = 0
-    stored_bytes: int = 0
-
-    def add(self, blocks: list[ArchiveBlock]) -> None:
-        self.owners += sum(block.entries for block in blocks if block.section < 0)
-        self.stored_bytes += sum(len(block.document) for block in blocks)
 
 
 class Archiver:
@@ -34,7 +23,7 @@ class Archiver:
         self._store, self._catalog, self._open_boards = context.store, context.catalog, context.open_boards
         self._limits, self._meter = context.limits, context.meter
         self._under_way: ArchiveWriter | None = None
-        self._written = _Written()
+        self._owners = self._stored_bytes = 0  # of the current archive, as far as this process has written it
 
     @property
     def board(self) -> Board | None:
@@ -45,7 +34,7 @@ class Archiver:
         entries = self._open_boards.open_board(board)
         archiving = ArchiveWriter(entries, self._limits)
         await self._store.for_board(board).write(lambda: held.renew_and(archiving.begin_or_resume()))
-        self._under_way, self._written = archiving, _Written()
+        self._under_way, self._owners, self._stored_bytes = archiving, 0, 0
 
     def pause_archive(self) -> None:
         """Stop writing the current archive; the next `begin` for its board continues it."""
@@ -73,9 +62,9 @@ class Archiver:
             return stored, (yield from archiving.finish(now_us)) if stored and whole else None
 
         stored, archived = await store.write(program)
-        self._written.add(blocks)
+        owners = self._owners = self._owners + sum(block.entries for block in blocks if block.section < 0)
+        stored_bytes = self._stored_bytes = self._stored_bytes + sum(len(block.document) for block in blocks)
         if archived is not None:
-            owners, stored_bytes = self._written.owners, self._written.stored_bytes
             self._catalog.keep_board(archived)
             self._meter.add("rankcurve_boards_archived")
             self._meter.add("rankcurve_archive_owners", owners)

@@ -76,16 +76,16 @@ class ArchivedRanking(Ranking):
     def _in(self, kind: SectionKind) -> dict[str, int]:
         return {"board_key": self.board_key, "section": section_of(kind, self.index)}
 
-    def _total(self) -> Program[int]:
-        last = yield from find_last_block(self.board_key, section_of(SectionKind.TALLY, self.index))
+    def _count(self, kind: SectionKind) -> Program[int]:
+        """Return the number of entries in a section: of the whole column, or of the archived top."""
+        last = yield from find_last_block(self.board_key, section_of(kind, self.index))
         return 0 if last is None else last[0] + last[1]
+
+    def _total(self) -> Program[int]:
+        return self._count(SectionKind.TALLY)
 
     def keeps_all_rows(self) -> Program[bool]:
-        return (yield from self._count_kept()) == (yield from self._total())
-
-    def _count_kept(self) -> Program[int]:
-        last = yield from find_last_block(self.board_key, section_of(SectionKind.TOP, self.index))
-        return 0 if last is None else last[0] + last[1]
+        return (yield from self._count(SectionKind.TOP)) == (yield from self._total())
 
     def _kept(self, rows_max: int = INT64_MAX) -> Program[list[Entry]]:
         """Return at least the first `rows_max` rows of the archived top, with the empty places of erased owners."""
@@ -244,7 +244,7 @@ class ArchivedRanking(Ranking):
 
     def _check_end(self) -> Program[None]:
         """Raise `ArchivedError` if the ranking had more rows than the archive keeps in its top."""
-        kept = yield from self._count_kept()
+        kept = yield from self._count(SectionKind.TOP)
         if kept < (yield from self._total()):
             raise ArchivedError(f"the leaderboard was archived with its first {kept} rows by this column")
 

@@ -143,13 +143,20 @@ class ArchiveWriter:
 
     def _read_top(self, index: int, _place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
         entries = yield from self.entries.row_rankings[index].read_first_rows(self.limits.archive_top_rows)
+        return self._cut_rows(section_of(SectionKind.TOP, index), 0, entries, {}), len(entries)
+
+    def _cut_rows(
+        self, section: int, number: int, entries: list[Entry], ties_before: dict[int, list[int]]
+    ) -> list[DraftBlock]:
+        """Return the blocks of rows, of which the first is the entry `number` of the section."""
         size = self.limits.archive_block_rows
         blocks: list[DraftBlock] = []
         for start in range(0, len(entries), size):
-            rows = Rows(entries[start : start + size], {})
-            block = ArchiveBlock(section_of(SectionKind.TOP, index), start, len(rows.entries), "", "")
-            blocks.append((block, partial(encode_rows, rows)))
-        return blocks, len(entries)
+            some = entries[start : start + size]
+            rows = Rows(some, {index: before[start : start + size] for index, before in ties_before.items()})
+            first, last = (some[0].owner, some[-1].owner) if section == OWNERS else ("", "")
+            blocks.append((ArchiveBlock(section, number + start, len(some), first, last), partial(encode_rows, rows)))
+        return blocks
 
     def _read_curve(self, index: int, _place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
         """Read the last curve of the column, or make an exact one if the column has so few entries."""
@@ -168,14 +175,7 @@ class ArchiveWriter:
         for index, ranking in self.entries.row_rankings.items():
             if ranking.timed and entries:
                 ties_before[index] = yield from self._count_ties_before(index, entries, place.last)
-        size = self.limits.archive_block_rows
-        blocks: list[DraftBlock] = []
-        for start in range(0, len(entries), size):
-            some = entries[start : start + size]
-            rows = Rows(some, {index: before[start : start + size] for index, before in ties_before.items()})
-            block = ArchiveBlock(OWNERS, place.number + start, len(some), some[0].owner, some[-1].owner)
-            blocks.append((block, partial(encode_rows, rows)))
-        return blocks, len(entries)
+        return self._cut_rows(OWNERS, place.number, entries, ties_before), len(entries)
 
     def _count_ties_before(self, index: int, entries: list[Entry], after: str) -> Program[list[int]]:
         """Count, for each of these rows, which follow the owner `after`, the rows with its cell that rank before it."""

@@ -13,5 +13,5 @@ outdated, it raises `BoardChangedError`, and the caller reads the board again.
 This room may import `schema` and the modules at the root of `storage`, but not its neighbours `engines` and `leases`.
 Begin with `boards`, which finds boards. `board_creation`, `board_changes`, `closed_boards` and `board_removal` follow
 the life of a board. Then read `row_tables` (where rows are), `families` and `family_ids`, then `catalog`. `totals`
-counts entries, and tells whether a copy of a board is outdated. `shared_tables` deals with stores that have many boards.
+counts entries, and tells whether a copy of a board is outdated. `shared_tables` is for stores that have many boards.
 """

@@ -76,7 +76,6 @@ class _Polled:
     live_version: int = 0  # of the newest live counts
     mark: int = 0  # all live counts include the changes up to this mark
     as_of: AsOf = field(default_factory=lambda: AsOf(0))
-    unmatched: dict[Slot, StoredCounts] = field(default_factory=dict)  # the curves of these counts are not served yet
     # Always locked in this order:
     polling_live: asyncio.Lock = field(default_factory=asyncio.Lock)
     polling: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -247,7 +246,6 @@ class CurveBook:
                 for served in [each for each in self._served.values() if each.partition == polled.partition]:
                     del self._served[served.slot]
                     self._live.pop(served.slot, None)
-                polled.unmatched.clear()
                 polled.version = polled.live_version = 0
                 await self._poll(polled)
             await self._poll_live(polled)
@@ -296,20 +294,19 @@ class CurveBook:
                 return 0
             if now.version < polled.live_version:  # the store was restored from a backup
                 self._stop_all(polled.partition)
-            waiting = polled.unmatched | {one.slot: one for one in counts}
-            if any(one.curve_version > polled.version for one in waiting.values()):
+            if any(one.curve_version > polled.version for one in counts):
                 await self.poll(polled.partition)
-            fits = {slot: served.fit for slot in waiting if (served := self._find_in(polled, slot)) is not None}
-            built = await asyncio.to_thread(_build_all, list(waiting.values()), fits, polled.as_of) if waiting else {}
-            polled.unmatched = {}
+            slots = [one.slot for one in counts]
+            fits = {slot: served.fit for slot in slots if (served := self._find_in(polled, slot)) is not None}
+            built = await asyncio.to_thread(_build_all, counts, fits, polled.as_of) if counts else {}
             # Curves that are about to be replaced keep their time and mark. A reader on another thread never sees a
             # curve with the time or the mark of another state.
-            for slot in waiting:
+            for slot in slots:
                 if self._find_in(polled, slot) is not None:
                     self._stop(slot)
             polled.as_of.us, polled.mark, polled.live_version = now.as_of_us, now.mark, now.version
-            for slot, one in waiting.items():
-                self._take_over(polled, one, fits.get(slot), built.get(slot))
+            for one in counts:
+                self._take_over(polled, one, fits.get(one.slot), built.get(one.slot))
             return len(counts)
 
     def _find_in(self, polled: _Polled, slot: Slot) -> ServedCurve | None:
@@ -319,22 +316,22 @@ class CurveBook:
     def _take_over(self, polled: _Polled, counts: StoredCounts, fit: Curve | None, live: LiveCurve | None) -> None:
         """Serve the new live curve, or only the fit if there are no live counts.
 
-        If the counts belong to a newer curve than the served one, later folds no longer change the served live curve.
+        If the counts belong to another curve than the served one, later folds no longer change the served live curve.
         """
         slot, served = counts.slot, self._find_in(polled, counts.slot)
-        if served is None or served.version < counts.curve_version or served.curve is not fit:
-            if served is not None or counts.curve_version > polled.version:
-                polled.unmatched[slot] = counts  # kept until this process serves the curve of these counts
-        elif (served.version, served.epoch) == (counts.curve_version, counts.epoch):
-            self._live.pop(slot, None)
-            if live is not None:
-                served = self._live[slot] = replace(
-                    served, curve=live, mark=None, live_version=counts.version, changes=counts.changes
-                )
-            elif counts.document:
-                self._meter.add("rankcurve_curves_corrupt")
-                log.warning("live_counts_corrupt", board_key=slot[0], column_index=slot[1])
-            self._note_state(served)
+        if served is None or served.curve is not fit:
+            return  # meanwhile, this process serves another curve
+        if (served.version, served.epoch) != (counts.curve_version, counts.epoch):
+            return
+        self._live.pop(slot, None)
+        if live is not None:
+            served = self._live[slot] = replace(
+                served, curve=live, mark=None, live_version=counts.version, changes=counts.changes
+            )
+        elif counts.document:
+            self._meter.add("rankcurve_curves_corrupt")
+            log.warning("live_counts_corrupt", board_key=slot[0], column_index=slot[1])
+        self._note_state(served)
 
     def _stop(self, slot: Slot) -> None:
         """Stop a live curve: later folds do not change it, and it keeps the present mark."""
