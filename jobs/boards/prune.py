@@ -6,6 +6,7 @@ So pruning never uses the writer for more than half of the time.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -41,7 +42,7 @@ class PruneJob:
         self._ownership, self._meter = Ownership(context), context.meter
         self._ages_s = ages_s
         self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
-        self._unread_from = unread_from
+        self._unread_from, self._rows_max = unread_from, context.limits.prune_rows_max
 
     async def run_forever(self) -> None:
         await self._ownership.run_rounds(
@@ -85,8 +86,7 @@ class PruneJob:
             self._meter.clear("rankcurve_change_log_age_seconds")
 
     async def prune_post_ids(self) -> int:
-        before_us = self._now_us() - round(self._limits.post_id_retention_s * 1e6)
-        rows_max = self._limits.prune_rows_max
+        before_us, rows_max = self._find_start(self._limits.post_id_retention_s), self._rows_max
         # If a step leaves old ids, it has deleted more than `rows_max` rows. Fewer rows mean that no old id is left.
         return await self._in_steps(lambda: prune_ids(before_us=before_us, rows_max=rows_max), rows_max + 1)
 
@@ -96,35 +96,32 @@ class PruneJob:
         Changes that are not folded yet are kept for twice the retention. So the change log is bounded even if no
         process folds any more. A process that folds later detects that changes are missing.
         """
-        now_us, kept_us = self._now_us(), round(self._limits.change_log_retention_s * 1e6)
-        rows_max = self._limits.prune_rows_max
+        kept_s, rows_max = self._limits.change_log_retention_s, self._rows_max
+        before_us, long_before_us = self._find_start(kept_s), self._find_start(2 * kept_s)
 
         def step() -> Program[int]:
             unread_from = yield from self._unread_from()
-            gone = yield from change_log.prune(before_us=now_us - kept_us, keep_from=unread_from, rows_max=rows_max)
+            gone = yield from change_log.prune(before_us=before_us, keep_from=unread_from, rows_max=rows_max)
             if gone or unread_from is None:
                 return gone
-            return (yield from change_log.prune(before_us=now_us - 2 * kept_us, keep_from=None, rows_max=rows_max))
+            return (yield from change_log.prune(before_us=long_before_us, keep_from=None, rows_max=rows_max))
 
         return await self._in_steps(step, 1)
 
     async def prune_rejected(self) -> int:
         """Delete rejections past their retention, and all but the newest `rejected_posts_max`; return their number."""
-        before_us = self._now_us() - round(self._limits.rejected_post_retention_s * 1e6)
-        rows_max = self._limits.prune_rows_max
-        keep = self._limits.rejected_posts_max
-        return await self._in_steps(lambda: prune_rejected(before_us=before_us, keep=keep, rows_max=rows_max), rows_max)
+        before_us, keep = self._find_start(self._limits.rejected_post_retention_s), self._limits.rejected_posts_max
+        pruning = partial(prune_rejected, before_us=before_us, keep=keep, rows_max=self._rows_max)
+        return await self._in_steps(pruning, self._rows_max)
 
     async def blank_erased(self) -> int:
         """Remove the cells of erased owners from the change log; return the number of changed bundles.
 
         A change keeps its cells until it is older than `erased_cells_s` and will not be folded any more.
         """
-        before_us = self._now_us() - round(self._limits.erased_cells_s * 1e6)
-        rows_max = self._limits.prune_rows_max
-        return await self._in_steps(
-            lambda: erasure_statements.blank_cells(before_us=before_us, rows_max=rows_max), rows_max
-        )
+        before_us = self._find_start(self._limits.erased_cells_s)
+        blanking = partial(erasure_statements.blank_cells, before_us=before_us, rows_max=self._rows_max)
+        return await self._in_steps(blanking, self._rows_max)
 
     async def make_blocks(self) -> int:
         """Add complete blocks to the index that finds logged changes by owner; return the number of new blocks."""
@@ -132,15 +129,18 @@ class PruneJob:
         await self._store.write(owner_blocks.prune)
         while (block := await self._store.read(owner_blocks.build_next_block, heavy=True)) is not None:
             started = self._monotonic()
-            await self._store.write(lambda block=block: owner_blocks.store_block(block))  # type: ignore[misc]
+            await self._store.write(partial(owner_blocks.store_block, block))
             made += 1
             await self._sleep(self._monotonic() - started)
         return made
 
     async def sweep_tables(self) -> int:
         """Delete the rows that deleted or emptied boards left in shared tables; return the number of deleted rows."""
-        rows_max = self._limits.prune_rows_max
-        return await self._in_steps(lambda: sweep_rows(rows_max=rows_max), 1)
+        return await self._in_steps(partial(sweep_rows, rows_max=self._rows_max), 1)
+
+    def _find_start(self, retention_s: float) -> int:
+        """Return the time before which everything is past its retention, in microseconds."""
+        return self._now_us() - round(retention_s * 1e6)
 
     async def _in_steps(self, step: Callable[[], Program[int]], rows_full: int) -> int:
         """Run up to `prune_steps_max` steps, until one deletes fewer than `rows_full` rows."""

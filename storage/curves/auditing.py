@@ -145,11 +145,25 @@ def audit_curve(
 
 def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Program[_Known | None]:
     """Return the entries of a part and its changes since the curve's moment; None: these are unknown or too many."""
-    board = part.entries.board
+    board, served = part.entries.board, part.served
     totals = (yield from find_totals([board.key]))[board.key]
     check_copy(board, totals)
-    since = yield from _read_changes_since(board, column_index, part.served, totals.get(CHANGES, 0), limits)
-    return None if since is None else _Known(totals.get(column_index, 0), *since)
+    entries = totals.get(column_index, 0)
+    if isinstance(served.curve, Curve):
+        stored = (yield from find_listed_curves([board.key])).get((board.key, column_index))
+        if stored is not None and (stored.version, stored.changes) == (served.version, totals.get(CHANGES, 0)):
+            return _Known(entries, (), ())
+    if served.mark is None:
+        return None
+    pruned_before = yield from change_log.find_pruned_position()
+    if not pruned_before <= served.mark <= (yield from change_log.take_mark()):
+        return None  # the changes were pruned, or the store was restored from a backup
+    rows = yield _CHANGES_AFTER.bind(key=board.key, limit=limits.audit_changes_max + 1, mark=served.mark)
+    if len(rows) > limits.audit_changes_max:
+        return None
+    pieces = [(piece, len(piece) >> 1) for (piece,) in rows]
+    came, went = [piece[half:] for piece, half in pieces], [piece[:half] for piece, half in pieces]
+    return _Known(entries, _sorted_keys(board, column_index, came), _sorted_keys(board, column_index, went))
 
 
 def _find_cells(ranking: RowRanking, row_numbers: Iterable[int], is_late: Callable[[], bool]) -> Program[list[str]]:
@@ -197,27 +211,6 @@ def _count_between(ranking: RowRanking, above: str | None, cell: str) -> Program
     if ranking.padding.high:
         return (yield from ranking.count_range(least=cell + "0", past=":" if above is None else above + "0"))
     return (yield from ranking.count_range(least=above or "", past=cell))
-
-
-def _read_changes_since(
-    board: Board, column_index: int, served: ServedCurve, changes: int, limits: JobSettings
-) -> Program[tuple[list[int], list[int]] | None]:
-    """Return the sorted keys that came and that went since the curve's moment; None: some are unknown or too many."""
-    if isinstance(served.curve, Curve):
-        stored = (yield from find_listed_curves([board.key])).get((board.key, column_index))
-        if stored is not None and (stored.version, stored.changes) == (served.version, changes):
-            return [], []
-    if served.mark is None:
-        return None
-    pruned_before = yield from change_log.find_pruned_position()
-    if not pruned_before <= served.mark <= (yield from change_log.take_mark()):
-        return None  # the changes were pruned, or the store was restored from a backup
-    rows = yield _CHANGES_AFTER.bind(key=board.key, limit=limits.audit_changes_max + 1, mark=served.mark)
-    if len(rows) > limits.audit_changes_max:
-        return None
-    pieces = [(piece, len(piece) >> 1) for (piece,) in rows]
-    came, went = [piece[half:] for piece, half in pieces], [piece[:half] for piece, half in pieces]
-    return _sorted_keys(board, column_index, came), _sorted_keys(board, column_index, went)
 
 
 def _sorted_keys(board: Board, column_index: int, texts: Iterable[str]) -> list[int]:

@@ -264,12 +264,19 @@ def log_ranking_changes(changes: Iterable[RankingChange], *, now_us: int) -> Pro
     return state
 
 
-def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict[int, Entry]]:
-    """Return the owner's entries by board key. All boards have to be in shared tables; each table costs a statement."""
-    tables: dict[TableRows, dict[int, int]] = defaultdict(dict)  # board keys, by table and by rows key
-    for entries in boards:
-        tables[entries.table][entries.board.rows_key] = entries.board.key
+def find_on_boards(boards: Iterable[Entries], owner: str) -> Program[dict[int, Entry]]:
+    """Return the owner's entries by board key. Each shared table costs a statement, and so does each other board.
+
+    A board that was deleted may have left its rows in a shared table.
+    """
+    tables: dict[TableRows, dict[int, int]] = defaultdict(dict)  # board keys, by shared table and by rows key
     found: dict[int, Entry] = {}
+    for entries in boards:
+        board = entries.board
+        if board.table_key is not None and board.archived_us is None:
+            tables[entries.table][board.rows_key] = board.key
+        elif (entry := (yield from entries.find_entries([owner])).get(owner)) is not None:
+            found[board.key] = entry
     for table, by_rows_key in tables.items():
         rows = yield table._on_boards.bind(keys=list(by_rows_key), owner=owner)
         found |= {by_rows_key[row[0]]: decode_entry(row[1:]) for row in rows}
@@ -277,17 +284,13 @@ def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict
 
 
 def find_on_tables(boards: Sequence[Entries], owner: str) -> Program[dict[int, Entry]]:
-    """Return the owner's entries by board key. Each shared table costs a statement, and each table of a board's own.
+    """Do what `find_on_boards` does, and check the copies of the boards that have an entry.
 
     Raises:
         UnknownBoardError, BoardChangedError: a board with an entry was deleted, or the copy of it is outdated.
     """
-    shared = [entries for entries in boards if entries.board.table_key is not None]
-    found = yield from find_on_shared_tables(shared, owner)
-    for entries in boards:
-        if entries.board.table_key is None and (entry := (yield from entries.find_entries([owner])).get(owner)):
-            found[entries.board.key] = entry
-    totals = yield from find_totals(list(found))  # a deleted board may have left its rows in a shared table
+    found = yield from find_on_boards(boards, owner)
+    totals = yield from find_totals(list(found))
     for entries in boards:
         if entries.board.key in found:
             check_copy(entries.board, totals[entries.board.key])

@@ -57,9 +57,6 @@ class OwnerRow:
     is_hidden: bool
 
 
-_ERASED = (0, None, False)
-
-
 def rebuild_board(*, board_id: str) -> Program[RebuildCounts]:
     """Rebuild the board's rows from the journal. Memory use grows with the number of owners.
 
@@ -143,7 +140,7 @@ class JournalPages:
 
 def _last(row: JournalRow, posted: ChangeRecord, reader: RowReader) -> OwnerRow:
     if posted.kind not in _SEEN and posted.kind not in _UNSEEN:
-        return OwnerRow(*_ERASED)
+        return OwnerRow(0, None, False)
     version = row.at_us if posted.version is None else posted.version
     return OwnerRow(version, reader.cells_after(row, posted), posted.kind in _UNSEEN)
 
@@ -188,10 +185,10 @@ def _store_rows(entries: Entries, owners: Mapping[str, OwnerRow], changes: int, 
     entries_before = done.entries
     counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.board.sorted_indexes, 0)}
     for page in _pages(owners):
-        seen = [
-            Entry(owner, last.updated_at_us, last.cells) for owner, last in page if last.cells and not last.is_hidden
-        ]
-        unseen = [Entry(owner, last.updated_at_us, last.cells) for owner, last in page if last.cells and last.is_hidden]
+        seen, unseen = list[Entry](), list[Entry]()
+        for owner, last in page:
+            if last.cells:
+                (unseen if last.is_hidden else seen).append(Entry(owner, last.updated_at_us, last.cells))
         if seen:
             yield from entries.table.insert_rows([(entries.board.rows_key, entry) for entry in seen])
         if unseen:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from storage.boards.totals import ALL_ENTRIES, check_copy, read_totals, state_of
 from storage.coalesce import Crowd, StoreCoalescers
-from storage.entries.entries import Entries, find_on_shared_tables
+from storage.entries.entries import Entries, find_on_boards
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCount
 from storage.entries.row_rankings import OwnersNeighbours, RowRanking
 from storage.reads.open_boards import OpenBoards
@@ -186,19 +186,7 @@ def read_owner_on_boards(boards: Sequence[Entries], owner: str) -> Program[list[
         UnknownBoardError, BoardChangedError: see `read_totals`.
     """
     totals = yield from read_totals([entries.board for entries in boards])
-    found: dict[int, Entry] = {}
-    own: dict[int, Entries] = {}
-    shared: list[Entries] = []
-    for entries in boards:
-        board = entries.board
-        if board.table_key is not None and board.archived_us is None:
-            shared.append(entries)
-        elif totals[board.key].get(ALL_ENTRIES):
-            own[board.key] = entries
-    for key, entries in own.items():
-        if (entry := (yield from entries.find_entries([owner])).get(owner)) is not None:
-            found[key] = entry
-    found |= yield from find_on_shared_tables(shared, owner)
+    found = yield from find_on_boards([each for each in boards if totals[each.board.key].get(ALL_ENTRIES)], owner)
     return [EntryRead(found.get(entries.board.key), totals[entries.board.key], {}) for entries in boards]
 
 
