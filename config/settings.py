@@ -337,7 +337,7 @@ class JobSettings(_Group):
     """The background jobs."""
 
     curve_poll_s: float = _number(2, 0.05, 2, "s")
-    """Time between two looks for new curves and, in a job process, for refresh requests."""
+    """Time between two looks of a job process for refresh requests, and for boards that other processes created."""
     fold_interval_s: float = _number(0.5, 0.01, 1, "s")
     """Time between two runs of the folding job, which counts new changes into the live counts of curves."""
     fold_lag_rows_max: int = _number(500_000, 1, 100_000_000, "changes")
@@ -373,7 +373,7 @@ class JobSettings(_Group):
 
     # Constants, because no operator needs to turn them:
     curve_poll_rows_max: ClassVar[int] = 100  # maximum number of curves that one step of a look for new curves reads
-    live_poll_s: ClassVar[float] = 0.5  # time between two looks for live counts that were folded
+    live_poll_s: ClassVar[float] = 0.5  # time between two looks for new curves and for live counts that were folded
     fold_rows_max: ClassVar[int] = 5_000  # maximum number of changes that one statement of the folding job reads
     fold_load_ratio: ClassVar[float] = 0.5  # largest part of its time that the folding job may be at work
     fold_curves_max: ClassVar[int] = 10_000  # curves of a partition that the folding job keeps decoded in memory

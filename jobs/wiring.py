@@ -155,13 +155,8 @@ def start_watch(context: JobContext) -> Runner:
 
 
 def _start_polls(runner: Runner, context: JobContext, partition: int) -> None:
-    limits, book = context.limits, context.book
-    for job, poll, interval_s in (
-        ("watch", book.poll, limits.curve_poll_s),
-        ("live watch", book.poll_live, limits.live_poll_s),
-    ):
-        watching = partial(watch_curves, partial(poll, partition), interval_s, context.make_sleep(job))
-        runner.start(f"{job} {partition}", watching, job=job)
+    poll, sleep = partial(context.book.poll, partition), context.make_sleep("watch")
+    runner.start(f"watch {partition}", partial(watch_curves, poll, context.limits.live_poll_s, sleep), job="watch")
 
 
 def start_by_partition(runner: Runner, context: JobContext, start: Callable[[int], None]) -> None:

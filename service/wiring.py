@@ -203,7 +203,6 @@ async def _load_curves(store: Store, book: CurveBook) -> None:
     for partition in range(store.partitions):
         try:
             await book.poll(partition)
-            await book.poll_live(partition)
         except StoreBusyError as error:
             log.warning("curves_not_loaded", partition=partition, detail=error.detail)
 

@@ -215,7 +215,7 @@ class FoldJob:
             version = counts[-1].version if counts else before.version if before else 0
             folded = FoldState(found.mark, as_of_us, version)
             await self._store.write(lambda: held.renew_and(store_folded(folded, counts)))
-            await self._book.poll_live(self._partition)
+            await self._book.poll(self._partition)
         self._meter.add("rankcurve_changes_folded", found.rows)
         self._meter.add("rankcurve_live_counts_void", counting.void)
         self._meter.observe("rankcurve_fold_seconds", self._monotonic() - started)

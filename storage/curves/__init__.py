@@ -3,7 +3,7 @@
 A curve maps the values of one ranked column to ranks, so that a rank can be read without counting.
 
     sampling or scanning ──> stored_curves.store_curve ──> the table of curves ──poll──> CurveBook ──> ranks
-    change log ──> folding ──> live_counts ──> the table of live counts ────poll_live──────┘
+    change log ──> folding ──> live_counts ──> the table of live counts ──────poll───────┘
     refresh_requests: an operator asks for a new curve through any process, a job process makes it
     auditing: counts random entries and compares them with a curve
 

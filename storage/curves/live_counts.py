@@ -91,16 +91,15 @@ def store_folded(now: FoldState, counts: Iterable[StoredCounts]) -> Program[None
     yield _SET_STATE.bind(position=now.mark, as_of=now.as_of_us, version=now.version)
 
 
-def counts_after(version: int) -> Program[tuple[FoldState | None, list[StoredCounts]]]:
-    """Return the mark and the documents newer than a version, oldest first.
+def counts_after(version: int, now: FoldState) -> Program[list[StoredCounts]]:
+    """Return the documents newer than a version, oldest first. `now`: the state of folding in this snapshot.
 
     If the store was restored from a backup, its documents may have lower versions. Then return all documents.
     """
-    now = yield from find_fold_state()
-    if now is None or now.version == version:
-        return now, []
+    if now.version == version:
+        return []
     rows = yield _COUNTS_AFTER.bind(version=version if version < now.version else 0)
-    return now, [StoredCounts(*row) for row in rows]
+    return [StoredCounts(*row) for row in rows]
 
 
 def counts_of(board_keys: Sequence[int]) -> Program[list[StoredCounts]]:

@@ -1,7 +1,7 @@
 """Stored curves: a job stores a curve under a new version, and every process loads and decodes it.
 
-    poll ──> the table's list of newer versions ──> contents from memcached, else from the table ──> served
-    poll_live ──> newer live counts and their mark ──> the same curves, kept live
+    poll ─┬─> the table's list of newer versions ──> contents from memcached, else from the table ──> served
+          └─> newer live counts and their mark, from the same snapshot ──> the same curves, kept live
 
 Each partition of the store has its own tables, versions and marks, so a process polls each partition separately.
 Corrupt curves and corrupt live counts are ignored, and each is reported to the meter.
@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field, replace
+from typing import NamedTuple
 
 import structlog
 
@@ -27,16 +28,16 @@ from predictor import (
     decode_curve,
     encode_curve,
 )
-from querybuilder import Lock, asc, col, insert, param, select
+from querybuilder import Lock, asc, col, insert, max_, param, select
 from storage.boards.totals import CHANGES, hold_epoch
 from storage.errors import UnknownBoardError
 from storage.meter import NO_METER, Meter
 from storage.records import Board
 from storage.schema.sequences import take_number
-from storage.schema.tables import CURVES
+from storage.schema.tables import CURVES, LIVE_MARK
 from storage.store import Program, Store
 
-from .live_counts import StoredCounts, counts_after
+from .live_counts import FoldState, StoredCounts, counts_after
 from .shared_curves import ListedCurve, SharedCurves, Slot
 
 log = structlog.get_logger(__name__)
@@ -76,8 +77,6 @@ class _Polled:
     live_version: int = 0  # of the newest live counts
     mark: int = 0  # all live counts include the changes up to this mark
     as_of: AsOf = field(default_factory=lambda: AsOf(0))
-    # Always locked in this order:
-    polling_live: asyncio.Lock = field(default_factory=asyncio.Lock)
     polling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -229,9 +228,9 @@ class CurveBook:
         return [self._with_mark(self._live.get(slot, served)) for slot, served in self._served.items()]
 
     async def poll(self, partition: int | None = None) -> int:
-        """Load and serve the curves that other processes stored since the last poll, in one partition or in all.
+        """Load what other processes stored since the last poll, in one partition or in all: curves and live counts.
 
-        Return how many were loaded.
+        Return how many curves were loaded.
         """
         taken = 0
         for polled in self._choose(partition):
@@ -242,13 +241,12 @@ class CurveBook:
     async def reread(self) -> int:
         """Drop all curves and read them anew; return how many are served afterwards. Meanwhile, ranks are counted."""
         for polled in self._choose(None):
-            async with polled.polling_live, polled.polling:
+            async with polled.polling:
                 for served in [each for each in self._served.values() if each.partition == polled.partition]:
                     del self._served[served.slot]
                     self._live.pop(served.slot, None)
                 polled.version = polled.live_version = 0
                 await self._poll(polled)
-            await self._poll_live(polled)
         return len(self._served)
 
     def _choose(self, partition: int | None) -> list[_Polled]:
@@ -260,54 +258,48 @@ class CurveBook:
         return [self._polled[each] for each in chosen]
 
     async def _poll(self, polled: _Polled) -> int:
-        taken = 0
+        taken, rows_max = 0, self._poll_rows_max
         while True:
             with self.remember_forgotten():
-                listed = await polled.store.read(lambda: curves_after(polled.version, self._poll_rows_max))
-                wanted = [one for one in listed if self._is_newer(one.slot, polled.partition, one.version)]
-                before = {one.slot: self._served.get(one.slot) for one in wanted}
-                curves = await self._contents(wanted, polled.store) if wanted else {}
-                for one, curve in curves.items():
-                    marks = one.mark, one.changes
-                    read = ServedCurve(*one.slot, one.epoch, one.version, curve, *marks, partition=polled.partition)
-                    current = self._served.get(one.slot)
-                    if current is None or current is before[one.slot] or current.partition == polled.partition:
-                        self.serve_curve(read)
-                    # Otherwise the board has moved meanwhile, and the curve of its new partition is served already.
-            if listed:
-                polled.version = max(polled.version, listed[-1].version)
-            taken += len(curves)
-            if len(listed) < self._poll_rows_max:
-                return taken
+                found = await polled.store.read(lambda: _read_news(polled.version, polled.live_version, rows_max))
+                taken += await self._take_curves(polled, found.curves)
+            if len(found.curves) < rows_max:
+                break
+        if found.folded is not None:
+            await self._take_counts(polled, found.folded, found.counts)
+        return taken
 
-    async def poll_live(self, partition: int | None = None) -> int:
-        """Load the live counts that were folded since the last poll, in one partition or in all.
+    async def _take_curves(self, polled: _Polled, listed: Sequence[ListedCurve]) -> int:
+        """Load and serve these curves. Return how many were loaded."""
+        wanted = [one for one in listed if self._is_newer(one.slot, polled.partition, one.version)]
+        before = {one.slot: self._served.get(one.slot) for one in wanted}
+        curves = await self._contents(wanted, polled.store) if wanted else {}
+        for one, curve in curves.items():
+            marks = one.mark, one.changes
+            read = ServedCurve(*one.slot, one.epoch, one.version, curve, *marks, partition=polled.partition)
+            current = self._served.get(one.slot)
+            if current is None or current is before[one.slot] or current.partition == polled.partition:
+                self.serve_curve(read)
+            # Otherwise the board has moved meanwhile, and the curve of its new partition is served already.
+        if listed:
+            polled.version = max(polled.version, listed[-1].version)
+        return len(curves)
 
-        Return how many curves have new live counts.
-        """
-        return sum([await self._poll_live(polled) for polled in self._choose(partition)])
-
-    async def _poll_live(self, polled: _Polled) -> int:
-        async with polled.polling_live:
-            now, counts = await polled.store.read(lambda: counts_after(polled.live_version))
-            if now is None:
-                return 0
-            if now.version < polled.live_version:  # the store was restored from a backup
-                self._stop_all(polled.partition)
-            if any(one.curve_version > polled.version for one in counts):
-                await self.poll(polled.partition)
-            slots = [one.slot for one in counts]
-            fits = {slot: served.fit for slot in slots if (served := self._find_in(polled, slot)) is not None}
-            built = await asyncio.to_thread(_build_all, counts, fits, polled.as_of) if counts else {}
-            # Curves that are about to be replaced keep their time and mark. A reader on another thread never sees a
-            # curve with the time or the mark of another state.
-            for slot in slots:
-                if self._find_in(polled, slot) is not None:
-                    self._stop(slot)
-            polled.as_of.us, polled.mark, polled.live_version = now.as_of_us, now.mark, now.version
-            for one in counts:
-                self._take_over(polled, one, fits.get(one.slot), built.get(one.slot))
-            return len(counts)
+    async def _take_counts(self, polled: _Polled, now: FoldState, counts: Sequence[StoredCounts]) -> None:
+        """Serve live curves with these counts. Give all live curves the time and the mark of the last fold."""
+        if now.version < polled.live_version:  # the store was restored from a backup
+            self._stop_all(polled.partition)
+        slots = [one.slot for one in counts]
+        fits = {slot: served.fit for slot in slots if (served := self._find_in(polled, slot)) is not None}
+        built = await asyncio.to_thread(_build_all, counts, fits, polled.as_of) if counts else {}
+        # Curves that are about to be replaced keep their time and mark. A reader on another thread never sees a curve
+        # with the time or the mark of another state.
+        for slot in slots:
+            if self._find_in(polled, slot) is not None:
+                self._stop(slot)
+        polled.as_of.us, polled.mark, polled.live_version = now.as_of_us, now.mark, now.version
+        for one in counts:
+            self._take_over(polled, one, fits.get(one.slot), built.get(one.slot))
 
     def _find_in(self, polled: _Polled, slot: Slot) -> ServedCurve | None:
         served = self._served.get(slot)
@@ -361,6 +353,23 @@ class CurveBook:
             else:
                 found[one] = curve
         return found
+
+
+class _News(NamedTuple):
+    """What one snapshot holds of newer curves and live counts."""
+
+    curves: list[ListedCurve]  # oldest first
+    folded: FoldState | None  # None before the first fold
+    counts: list[StoredCounts]
+
+
+def _read_news(version: int, live_version: int, limit: int) -> Program[_News]:
+    """Read up to `limit` curves after a version, and if that is all of them, the live counts after `live_version`."""
+    [[newest, *state]] = yield _NEWEST.bind()
+    listed = (yield from curves_after(version, limit)) if newest is not None and newest > version else []
+    folded = None if state[0] is None else FoldState(*state)
+    counts = (yield from counts_after(live_version, folded)) if folded is not None and len(listed) < limit else []
+    return _News(listed, folded, counts)
 
 
 def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) -> dict[ListedCurve, Curve | None]:
@@ -434,6 +443,8 @@ _CURVES_AFTER = (
     .packed()
     .prepared()
 )
+_FOLDED = (select(col(name)).from_(LIVE_MARK).scalar() for name in ("position", "as_of", "version"))
+_NEWEST = select(max_(col("version")), *_FOLDED).from_(CURVES).prepared()
 _CURVES_OF_BOARDS = _CURVES.where(col("board_key").in_(param("keys"))).packed().prepared()
 
 

@@ -114,7 +114,7 @@ async def await_live_curves(service: Service) -> None:
     book = service.context.curves.book
     async with asyncio.timeout(WAIT_S):
         while not all(served.live_version for served in book.list_served()):
-            await book.poll_live()
+            await book.poll()
 
 
 @pytest.fixture

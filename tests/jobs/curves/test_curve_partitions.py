@@ -126,14 +126,14 @@ async def test_posts_in_two_partitions_are_folded_and_two_processes_see_both(wor
             await post_to_all(world, boards, seed)
             assert await first.fold() > 0
             assert await last.fold() > 0
-            await front.book.poll_live()
+            await front.book.poll()
             for process in (world, front):
                 for board in boards:
                     await assert_live(process, board)
         world.advance(5)
         await post_to_all(world, boards[1:], 9)
         await last.fold()
-        await front.book.poll_live()
+        await front.book.poll()
     for process in (world, front):
         live = [process.served(board).curve for board in boards]
         assert [isinstance(curve, LiveCurve) for curve in live] == [True, True]

@@ -147,14 +147,14 @@ async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
     async with fold_board(world) as (board, folding):
         await change_entries(world, board, 1)
         await folding.fold()
-        await front.book.poll_live()  # the first poll reads the curve with its live counts
+        await front.book.poll()  # the first poll reads the curve with its live counts
         before = await assert_live(front, board)
         world.advance(5)
         await change_entries(world, board, 2)
         await folding.fold()
         assert front.book.find_curve(board, 0) is before
         assert before.as_of_us < world.deployment.clock.now_us
-        await front.book.poll_live()
+        await front.book.poll()
         after = await assert_live(front, board)
     assert after is not before
     assert after.as_of_us == world.deployment.clock.now_us

@@ -34,7 +34,6 @@ CLASSES = ("2xx", "4xx", "5xx")
 SHARDS = 10  # the default number of shards of the ingest queue
 JOBS = (
     "refresh", "prune", "audit", "fold", "close", "demands", "drain", "size workers", "liberate", "balance", "watch",
-    "live watch",
 )  # fmt: skip
 XP = {"name": "xp", "merge": "sum"}
 METHODS = ("PUT", "POST", "GET", "DELETE")

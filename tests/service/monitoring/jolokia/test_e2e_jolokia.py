@@ -259,7 +259,7 @@ async def test_any_worker_answers_for_the_node_and_operations_reach_all_of_it(st
     for number in range(20):
         async with Caller(node.url) as caller:
             await caller.post("b", {"owner": f"p{number}", "stats": {"xp": 1}})
-    pause = "/exec/rankcurve:type=Job,name=live watch/pause"
+    pause = "/exec/rankcurve:type=Job,name=watch/pause"
     applied = "/read/rankcurve:type=Store,name=postgres/Posts/outcome/applied"
     recent = "/read/rankcurve:type=Recent/Posts"  # the last number is the current one
     for _ in range(6):  # the kernel chooses which worker gets each connection, so try several connections
@@ -269,16 +269,15 @@ async def test_any_worker_answers_for_the_node_and_operations_reach_all_of_it(st
             async with asyncio.timeout(SNAPSHOT_S_MAX):
                 while 20 not in [count for _, count in (await get_value(caller, recent))[:-1]]:
                     pass  # wait until this worker has a snapshot of its metrics that counts the posts
-            # The job `prune` runs only in the job process. The job `live watch` runs in the job process and in both
-            # workers.
+            # The job `prune` runs only in the job process. The job `watch` runs in the job process and in both workers.
             assert await get_value(caller, "/exec/rankcurve:type=Job,name=prune/run") == 1
-            assert (await get_envelope(caller, pause.replace(" ", "%20")))["value"] == 3
-            paused = await get_envelope(caller, "/read/rankcurve:type=Job,name=live%20watch/Paused")
+            assert (await get_envelope(caller, pause))["value"] == 3
+            paused = await get_envelope(caller, "/read/rankcurve:type=Job,name=watch/Paused")
             assert paused["value"] == 3
             assert await get_value(caller, "/exec/rankcurve:type=Cache/flush") == 3
             assert await get_value(caller, "/exec/rankcurve:type=Predictor,board=b,column=xp/refresh") > 0
     async with Caller(node.url) as caller:
-        assert (await get_envelope(caller, pause.replace(" ", "%20").replace("pause", "resume")))["value"] == 3
+        assert (await get_envelope(caller, pause.replace("pause", "resume")))["value"] == 3
 
 
 async def test_other_requests_are_answered_during_a_big_bulk(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
