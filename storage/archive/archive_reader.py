@@ -261,8 +261,7 @@ class ArchivedEntries(Entries):
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         """Return the entries of these owners, by owner. Owners who are currently hidden are left out."""
-        unseen = yield from _hidden_of(owners)
-        return (yield from self._kept([owner for owner in owners if owner not in unseen]))
+        return (yield from self._find_kept(owners, hidden=False))
 
     def read_by_owner(self, after: str, limit: int) -> Program[list[Entry]]:
         found: list[Entry] = []
@@ -278,10 +277,11 @@ class ArchivedEntries(Entries):
         return found[:limit]
 
     def of_hidden(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
-        unseen = yield from _hidden_of(owners)
-        return (yield from self._kept([owner for owner in owners if owner in unseen]))
+        return (yield from self._find_kept(owners, hidden=True))
 
-    def _kept(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
+    def _find_kept(self, owners: Sequence[str], *, hidden: bool) -> Program[dict[str, Entry]]:
+        unseen = yield from _hidden_of(owners)
+        owners = [owner for owner in owners if (owner in unseen) is hidden]
         if not owners:
             return {}
         key, columns = self.board.key, len(self.board.spec.columns)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from querybuilder import (
+    Bound,
     Condition,
     Lock,
     all_of,
@@ -106,9 +107,9 @@ def put_family(
         SpecConflictError: the family exists in another partition; or the change would reinterpret or drop stored
             values; or an existing board outside the new family has an id that looks like one of the family's ids.
     """
-    rows = yield _by_id.locked(Lock.UPDATE).bind(id=family_id)
-    if rows:
-        stored = _family(rows[0])
+    found = yield from _read_families(_by_id.locked(Lock.UPDATE).bind(id=family_id))
+    if found:
+        [stored] = found
         if partition not in (None, stored.partition):
             detail = f"the family is in partition {stored.partition}, and the leaderboards of a family can't be moved"
             raise SpecConflictError(detail, pointer="/partition")
@@ -170,13 +171,9 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
 def _close_earlier(family: Family, seconds: int) -> Program[None]:
     """Make a family's open boards close `seconds` earlier. The closing job closes those whose new time has passed."""
     still_open = col("closes_at").not_null(), col("closed_at").is_null()
-    sooner = -seconds * 1_000_000
-    yield (
-        update(BOARDS)
-        .set(closes_at=plus(col("closes_at"), sooner), due_at=plus(col("closes_at"), sooner))
-        .where(col("family_key").eq(param("key")), *still_open)
-        .bind(key=family.key)
-    )
+    sooner = plus(col("closes_at"), -seconds * 1_000_000)
+    closing = update(BOARDS).set(closes_at=sooner, due_at=sooner)
+    yield closing.where(col("family_key").eq(param("key")), *still_open).bind(key=family.key)
 
 
 def _change_boards(family: Family, spec: BoardSpec) -> Program[None]:
@@ -218,34 +215,38 @@ def _delete_family(family: Family, boards: Sequence[Board]) -> Program[None]:
 
 def find_family(family_id: str, *, lock: Lock | None = None) -> Program[Family]:
     """Return the family with that id, or raise `UnknownFamilyError`. With `lock`, lock its row."""
-    rows = yield _by_id.locked(lock).bind(id=family_id)
-    if not rows:
+    found = yield from _read_families(_by_id.locked(lock).bind(id=family_id))
+    if not found:
         raise UnknownFamilyError(f"no family {family_id!r}")
-    return _family(rows[0])
+    return found[0]
+
+
+def _read_families(query: Bound) -> Program[list[Family]]:
+    return [_family(row) for row in (yield query)]
 
 
 def find_families_by_key(family_keys: Iterable[int]) -> Program[dict[int, Family]]:
     """Return the families with these keys, by key, as they are stored now. Leave out keys that no family has."""
-    rows = yield _FAMILIES_BY_KEY.bind(keys=list(family_keys))
-    return {row[0]: _family(row) for row in rows}
+    found = yield from _read_families(_FAMILIES_BY_KEY.bind(keys=list(family_keys)))
+    return {family.key: family for family in found}
 
 
-_by_id = select(*_COLUMNS).from_(FAMILIES).where(col("id").eq(param("id")))
-_FAMILIES_BY_KEY = select(*_COLUMNS).from_(FAMILIES).where(col("family_key").in_(param("keys"))).packed().prepared()
+_families = select(*_COLUMNS).from_(FAMILIES)
+_by_id = _families.where(col("id").eq(param("id")))
+_FAMILIES_BY_KEY = _families.where(col("family_key").in_(param("keys"))).packed().prepared()
 
 
 def lock_family_by_key(family_key: int, *, lock: Lock) -> Program[Family | None]:
     """Lock the row of the family with that key and return the family, or None if it was deleted."""
-    found = select(*_COLUMNS).from_(FAMILIES).where(col("family_key").eq(param("key"))).locked(lock)
-    rows = yield found.bind(key=family_key)
-    return _family(rows[0]) if rows else None
+    locked = _families.where(col("family_key").eq(param("key"))).locked(lock)
+    found = yield from _read_families(locked.bind(key=family_key))
+    return found[0] if found else None
 
 
 def list_families(*, after: str, limit: int) -> Program[list[Family]]:
     """Return families with an id greater than `after`, ordered by id."""
-    found = select(*_COLUMNS).from_(FAMILIES).where(col("id").gt(after)).order_by(asc(col("id"))).limit(limit)
-    rows = yield found.bind()
-    return [_family(row) for row in rows]
+    listed = _families.where(col("id").gt(after)).order_by(asc(col("id"))).limit(limit)
+    return (yield from _read_families(listed.bind()))
 
 
 def count_boards(family: Family) -> Program[int]:

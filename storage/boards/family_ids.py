@@ -67,13 +67,17 @@ def board_id(family: str, period_id: str, facets: Sequence[tuple[str, str]] = ()
 
 def parse_board_id(text: str) -> FamilyBoardId | None:
     """Return the parts of a board's id, or None if no family could have such a board."""
-    family, colon, rest = text.partition(":")
-    period_id, faceted, listed = rest.partition(":")
-    period = parse_period(period_id) if colon else None
-    if period is None or not is_family_id(family):
-        return None
+    parts = _split(text)
+    period = None if parts is None else parse_period(parts[1])
+    return None if parts is None or period is None else FamilyBoardId(parts[0], period, parts[2])
+
+
+def _split(text: str) -> tuple[str, str, tuple[tuple[str, str], ...]] | None:
+    """Return a family, a text in the place of a period, and facets; None if the family or the facets are invalid."""
+    family, _, rest = text.partition(":")
+    period, faceted, listed = rest.partition(":")
     facets = _parse_facets(listed) if faceted else ()
-    return None if facets is None else FamilyBoardId(family, period, facets)
+    return None if facets is None or not is_family_id(family) else (family, period, facets)
 
 
 def _parse_facets(listed: str) -> tuple[tuple[str, str], ...] | None:
@@ -96,12 +100,8 @@ def has_alias(text: str) -> bool:
 
 def parse_aliased_id(text: str) -> AliasedBoardId | None:
     """Return the parts of a text that names a family's board by an alias, or None if the text does not."""
-    if not has_alias(text):
-        return None
-    family, _, rest = text.partition(":")
-    alias, faceted, listed = rest.partition(":")
-    facets = _parse_facets(listed) if faceted else ()
-    return None if facets is None or not is_family_id(family) else AliasedBoardId(family, alias, facets)
+    parts = _split(text) if has_alias(text) else None
+    return None if parts is None else AliasedBoardId(*parts)
 
 
 def resolve_alias(spec: FamilySpec, named: AliasedBoardId, now_us: int) -> str:
