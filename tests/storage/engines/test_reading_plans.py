@@ -13,7 +13,7 @@ from storage.engines import sqlite
 from storage.engines.postgres_connection import PostgresConnection
 from storage.entries.entries import add_totals
 from storage.entries.exact_ranks import CountStart
-from storage.entries.rankings import Ranking
+from storage.entries.row_rankings import RowRanking
 from storage.records import Best, Board, Entry, PostStatus, TableSharing, Ties
 from storage.schema.tables import POST_IDS
 from storage.store import Program, Rows, Store, read_single

@@ -8,7 +8,7 @@ import pytest
 from storage.boards.totals import find_totals
 from storage.entries import exact_ranks
 from storage.entries.exact_ranks import CountStart
-from storage.entries.rankings import Ranking
+from storage.entries.row_rankings import RowRanking
 from storage.records import Best, Board, ColumnSpec, Post, Ties
 from storage.store import Program
 from tests.storage.deployment import Deployment, counter, part, ranked, spec
@@ -142,7 +142,7 @@ async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(d
     await fill(deployment, board, rng, posts=30)
     since = [bundle for bundle in await deployment.read_log() if bundle.position >= fitted.mark]
     logged = sum(bool(change.next) for bundle in since for change in bundle.changes())
-    gaps = deployment.entries(board).rankings[1].gaps
+    gaps = deployment.entries(board).row_rankings[1].gaps
     assert await asked(deployment, board, fitted._replace(changes_max=logged)) is not None
     assert gaps.passed_mark != fitted.mark
     assert await asked(deployment, board, fitted._replace(changes_max=logged - 1)) is None, "too many changes"
