@@ -139,11 +139,9 @@ async def test_the_next_poll_repeats_one_that_failed_between_list_and_contents(d
     await store_new_curve(deployment, board, 0, 10)
 
     class FailsOnce(MeddlingStore):
-        reads = 0
-
         async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-            self.reads += 1
-            if self.reads == 2:
+            if self.reads == 1:
+                self.reads += 1
                 raise StoreBusyError
             return await super().read(program, heavy=heavy)
 
