@@ -79,8 +79,7 @@ def fill_pools(store_url: str, pools: dict[str, int]) -> None:
 async def _fill(store_url: str, sizes: dict[str, int]) -> None:
     store = await open_store(load({"store": store_url, "statement_timeout_s": 3_600}, {}))
     try:
-        dialect = store.dialect
-        await store.write(lambda: create_schema(dialect))
+        await store.write(create_schema)
         _, *indexes = RESOURCE_TABLES
         for name in ("lease_resources_holder", "lease_resources_free", "lease_resources_leased"):
             await run_statement(store, drop_index(name, LEASE_RESOURCES))

@@ -237,7 +237,7 @@ async def run_world(folder: Path, *, balanced: bool) -> Totals:
     settings = load({"store": f"{SQLITE_PREFIX}{folder}/{'balanced' if balanced else 'static'}.db"}, {})
     store = await open_store(settings)
     try:
-        await store.write(lambda: create_schema(store.dialect))
+        await store.write(create_schema)
         return await World(store, settings, balanced=balanced).run()
     finally:
         await store.close()

@@ -130,15 +130,11 @@ class SummedCurve:
         return Drift(bound, bracket, gap_rows)
 
     @cached_property
-    def _certificate(self) -> float | None:
+    def certificate(self) -> float | None:
+        """Return the worst relative rank error that is possible, or None if the fit of a part measured no errors."""
         if any(part.certificate is None for part in self.parts):
             return None
         return self.estimate_drift(1).bound
-
-    @property
-    def certificate(self) -> float | None:
-        """Return the worst relative rank error that is possible, or None if the fit of a part measured no errors."""
-        return self._certificate
 
 
 def _ends(part: RankCurve) -> tuple[int, int] | None:

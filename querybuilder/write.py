@@ -1,6 +1,6 @@
 """Insert, conditional upsert, update and delete. Inserts and updates take one row or a batch of rows.
 
-An update or delete without a condition needs `everything()`, so no statement changes every row by mistake.
+An update or delete needs a condition, so no statement changes every row by mistake.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ class Change(Query):
     def returning(self, *outputs: Operand | Aliased) -> Self:
         """Make the statement return columns of the changed rows. With `from_rows`, write col("owner", table)."""
         return replace(self, outputs=as_outputs(outputs))
+
+    def _where(self, out: Rendering) -> str:
+        if not self.conditions:
+            raise IncompleteQueryError(f"the {type(self).__name__.lower()} needs where()")
+        return render_where(out, self.conditions)
 
     def _returning(self, out: Rendering) -> str:
         return f" RETURNING {render_outputs(out, self.outputs)}" if self.outputs else ""
@@ -143,24 +148,7 @@ class Insert(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class ExistingRows(Change):
-    """The common base of updates and deletes."""
-
-    _: KW_ONLY
-    all_rows: bool = False
-
-    def everything(self) -> Self:
-        return replace(self, all_rows=True)
-
-    def _where(self, out: Rendering) -> str:
-        if bool(self.conditions) == self.all_rows:
-            what = type(self).__name__.lower()
-            raise IncompleteQueryError(f"the {what} needs either where() or everything(), and not both")
-        return render_where(out, self.conditions)
-
-
-@dataclass(frozen=True, slots=True)
-class Update(ExistingRows):
+class Update(Change):
     assignments: Assignments = ()
     bulk: Rows | None = None
 
@@ -177,11 +165,10 @@ class Update(ExistingRows):
         sql = f"UPDATE {out.table(self.table)} SET {_assignments(out, self.assignments)}"
         if self.bulk is not None:
             sql += " FROM " + self.bulk.render(out)
-        sql += self._where(out)
-        return sql + self._returning(out)
+        return sql + self._where(out) + self._returning(out)
 
 
-class Delete(ExistingRows):
+class Delete(Change):
     __slots__ = ()
 
     def render(self, out: Rendering) -> str:

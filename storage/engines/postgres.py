@@ -140,8 +140,8 @@ class PostgresStore:
         self._lay_out(layout)
         if distributed:
             await self._distribute()
-        made = partial(create_schema_apart, schema_of=layout.schema_named, distributed=distributed)
-        return await self.write(lambda: made(self.dialect, partitions))
+        made = partial(create_schema_apart, partitions, schema_of=layout.schema_named, distributed=distributed)
+        return await self.write(made)
 
     async def add_partition(self, fill: Callable[[int], Program[None]]) -> int:
         """Add a partition with a schema of its own and return its number. `fill` writes what every partition holds.

@@ -38,10 +38,9 @@ class ReplicaFirst:
         *,
         lag_s_max: float,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        on_fallback: Callable[[], None] = lambda: None,
     ) -> None:
         self._primary, self._replica = primary, replica
-        self._lag_s_max, self._sleep, self._on_fallback = lag_s_max, sleep, on_fallback
+        self._lag_s_max, self._sleep = lag_s_max, sleep
         self.dialect, self.sole_writer, self.writes_at_once = primary.dialect, False, primary.writes_at_once
         self.damaged = primary.damaged
         self._views: dict[PostgresStore, ReplicaFirst] = {primary: self}
@@ -74,7 +73,6 @@ class ReplicaFirst:
         except StoreBusyError as error:
             detail = error.detail
         log.warning("replica_passed_over", detail=detail)
-        self._on_fallback()
         return await self._primary.read(program, heavy=True)
 
     async def _caught_up(self, position: str) -> bool:

@@ -63,7 +63,6 @@ BLOCKS_MIN = 50  # fewest blocks of each shard that a round of several posts may
 class DrainedRound:
     posts: dict[int, int]  # number of posts by shard of the partition
     statuses: Counter[str]  # number of posts by status; a post counts once for each of its boards
-    rows: int  # rows written
     races: int  # lost races
     oldest_us: int  # the time at which the oldest post of the round was accepted
     more: bool
@@ -154,8 +153,7 @@ class Drainer:
             statuses = Counter(part.status.value for parts in result.outcomes for part in parts)
             statuses[PostStatus.REJECTED.value] += len(batch.refusals)
             oldest_us = min(piece.head.queued_at_us for piece in batch.pieces)
-            posts, rows = batch.count_by_shard(), result.rows_written
-            return DrainedRound(posts, statuses, rows, races, oldest_us, batch.more, result.applied)
+            return DrainedRound(batch.count_by_shard(), statuses, races, oldest_us, batch.more, result.applied)
         raise RacesLostError(f"posts could not be applied in {self._limits.write_attempts_max} attempts")
 
     def _read(self, shards: list[int], posts_max: int) -> Program[_Batch]:

@@ -39,7 +39,7 @@ _PARTITIONS = "partitions"
 async def prepare_store(store: Store) -> str:
     """Create the schema of a new store, and return the store's secret salt (hex). Raises what `create_schema` does."""
     salt = await store.read(find_salt) if is_apart(store.dialect) else None  # a command has created such a store
-    return await store.write(lambda: create_schema(store.dialect)) if salt is None else salt
+    return await store.write(create_schema) if salt is None else salt
 
 
 def is_apart(dialect: Dialect) -> bool:
@@ -47,7 +47,7 @@ def is_apart(dialect: Dialect) -> bool:
     return dialect.schema_of(META) is not None
 
 
-def create_schema(dialect: Dialect, *, if_missing: bool = True) -> Program[str]:
+def create_schema(*, if_missing: bool = True) -> Program[str]:
     """Create all tables of a store with one partition, unless there is a store.
 
     Return the store's secret salt (hex), which the creation draws.
@@ -68,9 +68,7 @@ def create_schema(dialect: Dialect, *, if_missing: bool = True) -> Program[str]:
     return salt
 
 
-def create_schema_apart(
-    dialect: Dialect, partitions: int, *, schema_of: Callable[[int], str], distributed: bool
-) -> Program[str]:
+def create_schema_apart(partitions: int, *, schema_of: Callable[[int], str], distributed: bool) -> Program[str]:
     """Create a store whose partitions all have database schemas of their own, with the names that `schema_of` gives.
 
     Return the store's secret salt (hex). `distributed`: Citus puts each schema on one of its nodes.

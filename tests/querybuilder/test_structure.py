@@ -116,7 +116,7 @@ def every_construct(names: Sequence[str], constants: Sequence[str | int | bytes]
         bulk.on_conflict(a).do_update(where=col(b, table).le(excluded(b)), **{c: plus(col(c, table), x)}),
         insert(table).values(**{a: x, b: y}).on_conflict(a, b).do_nothing().returning(col(c), lit(z).as_(other)),
         update(table).set(**{a: x}).from_rows(other, param("rows"), **cells).where(col(b, table).eq(col(b, other))),
-        update(table).set(**{a: plus(col(a), y)}).everything().returning(col(b, table)),
+        update(table).set(**{a: plus(col(a), y)}).where(all_of()).returning(col(b, table)),
         delete(table).where(col(a).in_(select(col(b)).from_(table).limit(1))),
         create_table(table).column(a, TEXT).column(b, INTEGER, default=7).primary_key(a, b).clustered(),
         create_index(other, table, desc(col(a)), asc(col(b)), where=col(c).not_null(), unique=True),

@@ -95,7 +95,7 @@ async def create_store(store: Store, *, partitions: int, citus: bool, name: str)
                 fail("the database has no extension citus: run CREATE EXTENSION citus in it first")
             await store.create_apart(partitions, distributed=citus)
         else:
-            await store.write(lambda: create_schema(store.dialect, if_missing=False))
+            await store.write(lambda: create_schema(if_missing=False))
     except StoreExistsError:
         fail(f"{name}: there is already a store, and nothing was changed")
     typer.echo(f"created {name} with {'1 partition' if partitions == 1 else f'{partitions} partitions'}")

@@ -10,7 +10,7 @@ import pytest
 from jobs.curves.fold import RESOURCE, Counting, FoldJob
 from jobs.ownership import JOB_WORK, HeldLease
 from predictor import Curve
-from querybuilder import update
+from querybuilder import all_of, update
 from storage.boards.board_changes import change_board
 from storage.boards.board_creation import create_board
 from storage.curves.folding import FoldBacklog
@@ -206,7 +206,7 @@ async def test_a_curve_whose_changes_were_pruned_has_no_live_counts_until_its_ne
         mark = await world.store.read(change_log.take_mark)
 
         def pruned() -> Program[None]:
-            yield update(LOG_COUNTER).set(pruned_before=mark).everything().bind()
+            yield update(LOG_COUNTER).set(pruned_before=mark).where(all_of()).bind()
 
         await world.store.write(pruned)
         await folding.fold()
@@ -234,7 +234,7 @@ async def test_the_fold_starts_again_on_a_store_whose_numbers_went_back(world: W
         await folding.fold()
 
         def restored() -> Program[None]:
-            yield update(LIVE_MARK).set(position=2**60).everything().bind()
+            yield update(LIVE_MARK).set(position=2**60).where(all_of()).bind()
 
         await world.store.write(restored)
         await folding.fold()

@@ -120,7 +120,7 @@ async def test_processes_that_create_equal_boards_and_columns_at_once_create_the
 
 async def test_processes_that_migrate_at_once_agree_on_one_salt(place: str) -> None:
     stores = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(4)]
-    salts = await asyncio.gather(*(store.write(lambda: create_schema(stores[0].dialect)) for store in stores))
+    salts = await asyncio.gather(*(store.write(create_schema) for store in stores))
     assert len(set(salts)) == 1
     for store in stores:
         await store.close()

@@ -52,20 +52,20 @@ class Sampled:
 async def open_stores(stack: AsyncExitStack, primary_url: str, replica_url: str, *, lag_s_max: float = 5.0) -> Sampled:
     heard = {"replica": 0, "primary": 0}
 
-    class Replica(Meter):
+    class HeavyReads(Meter):
+        def __init__(self, server: str) -> None:
+            self._server = server
+
         def set(self, name: str, value: float, *labels: str) -> None:
             # Long reads come one after the other, so each of them sets the gauge to 1 once.
-            heard["replica"] += name == "rankcurve_store_connections_lent" and "heavy" in labels and value > 0
+            heard[self._server] += name == "rankcurve_store_connections_lent" and "heavy" in labels and value > 0
 
-    def passed_over() -> None:
-        heard["primary"] += 1
-
-    primary = await PostgresStore.open(primary_url, POSTGRES_LIMITS)
+    primary = await PostgresStore.open(primary_url, POSTGRES_LIMITS, meter=HeavyReads("primary"))
     stack.push_async_callback(primary.close)
     replica = await PostgresStore.open(
-        replica_url, POSTGRES_LIMITS.model_copy(update={"store_attempts_max": 2}), meter=Replica()
+        replica_url, POSTGRES_LIMITS.model_copy(update={"store_attempts_max": 2}), meter=HeavyReads("replica")
     )
-    store = ReplicaFirst(primary, replica, lag_s_max=lag_s_max, on_fallback=passed_over)
+    store = ReplicaFirst(primary, replica, lag_s_max=lag_s_max)
     stack.push_async_callback(store.close)
     return Sampled(await Deployment.on(primary), store, heard)
 

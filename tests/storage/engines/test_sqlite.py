@@ -162,7 +162,7 @@ async def test_a_checkpoint_that_comes_due_during_closing_raises_nothing(path: P
     troubles: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
     store = await SqliteStore.open(path, SQLITE_LIMITS.model_copy(update={"checkpoint_after_s": 0}))
-    writing = asyncio.create_task(store.write(lambda: create_schema(store.dialect)))
+    writing = asyncio.create_task(store.write(create_schema))
     await asyncio.sleep(0)
     await store.close()
     await writing
@@ -194,7 +194,7 @@ async def test_a_checkpoint_copies_the_log_while_a_transaction_is_open(opened: S
         assert ends.wait(60)
         yield from ()
 
-    await opened.write(lambda: create_schema(opened.dialect))
+    await opened.write(create_schema)
     size_before = size_of(path)
     writing = asyncio.create_task(opened.write(held))
     await begun.wait()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from querybuilder import lit, update
+from querybuilder import all_of, lit, update
 from storage.boards.row_tables import layout_of
 from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import LostRaceError
@@ -31,7 +31,7 @@ async def test_a_column_that_did_not_change_is_not_written(deployment: Deploymen
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "lap": 60, "shots": 3, "clan": "red"})))
     *_, shots, clan = [column.name for column in layout_of(board).columns]
     # A group that wrote all columns would overwrite these values with the values that it read earlier.
-    elsewhere = update(layout_of(board).table).set(**{shots: lit(33), clan: lit("blue")}).everything()
+    elsewhere = update(layout_of(board).table).set(**{shots: lit(33), clan: lit("blue")}).where(all_of())
     deployment.store = MeddlingStore(deployment.store, [elsewhere.bind()], before_statement=2)
     post = deployment.post("ada", part(board, {"xp": 1, "lap": 70, "shots": 0, "clan": "red"}))
     assert (await deployment.apply_one(post)).stats == [6, 60, 3, "red"]

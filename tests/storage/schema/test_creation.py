@@ -16,7 +16,7 @@ from tests.storage.meddling import run_query
 
 
 async def created(store: Store) -> str:
-    return await store.write(lambda: create_schema(store.dialect))
+    return await store.write(create_schema)
 
 
 async def meta(store: Store) -> dict[str, str]:
@@ -68,7 +68,7 @@ async def test_each_sequence_counts_from_one_by_itself(deployment: Deployment) -
 async def test_a_creation_that_needs_an_empty_store_changes_nothing_in_another(store: Store) -> None:
     salt = await created(store)
     with pytest.raises(StoreExistsError):
-        await store.write(lambda: create_schema(store.dialect, if_missing=False))
+        await store.write(lambda: create_schema(if_missing=False))
     assert (await meta(store))["salt"] == salt
 
 
