@@ -11,7 +11,7 @@ other's rows or lose races to each other.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -23,8 +23,6 @@ STEPPED_OVER_MAX = 1_000  # most requests that `take_group` passes over, because
 # Turns of the event loop before a group is taken. Each turn reads every socket with a post, so callers that were just
 # answered and post again join the group. An idle event loop makes these turns immediately.
 GATHER_TURNS = 4
-
-W = TypeVar("W")
 
 
 class WaitingRequest(msgspec.Struct, eq=False):
@@ -121,43 +119,40 @@ def _owners(waiting: WaitingRequest) -> set[str]:
     return waiting.owners
 
 
-class WaitTimer(Generic[W]):
-    """One timer that calls `expire` with every item whose future is not done `wait_s` seconds after the item was added.
+class WaitTimer:
+    """One timer that calls `expire` with every request that is not done `wait_s` seconds after it was added.
 
-    All items may wait equally long, so only the first item has to be checked. A timer for each request would take 2 %
+    All requests may wait equally long, so only the first one has to be checked. A timer for each request would take 2 %
     of the time of a small request.
     """
 
-    def __init__(self, wait_s: float, expire: Callable[[W], None]) -> None:
+    def __init__(self, wait_s: float, expire: Callable[[WaitingRequest], None]) -> None:
         self._wait_s, self._expire = wait_s, expire
-        self._items: deque[tuple[float, asyncio.Future[Any], W]] = deque()
+        self._requests: deque[tuple[float, WaitingRequest]] = deque()  # each with the time at which its wait ends
         self._timer: asyncio.TimerHandle | None = None
 
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def add_waiting(self, waiting: W, done: asyncio.Future[Any]) -> None:
-        self._drop_done()  # keeps the queue short: afterwards, its first item still waits
-        loop = done.get_loop()
-        self._items.append((loop.time() + self._wait_s, done, waiting))
+    def add_waiting(self, waiting: WaitingRequest) -> None:
+        self._drop_done()  # keeps the queue short: afterwards, its first request still waits
+        loop = waiting.done.get_loop()
+        self._requests.append((loop.time() + self._wait_s, waiting))
         if self._timer is None:
             self._timer = loop.call_later(self._wait_s, self._expire_due, loop)
 
     def _drop_done(self) -> None:
-        items = self._items
-        while items and items[0][1].done():
-            items.popleft()
+        requests = self._requests
+        while requests and requests[0][1].done.done():
+            requests.popleft()
 
     def _expire_due(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         self._drop_done()
-        while self._items and self._items[0][0] <= loop.time():
-            self._expire(self._items.popleft()[2])
+        while self._requests and self._requests[0][0] <= loop.time():
+            self._expire(self._requests.popleft()[1])
             self._drop_done()
-        if self._items:
-            self._timer = loop.call_at(self._items[0][0], self._expire_due, loop)
+        if self._requests:
+            self._timer = loop.call_at(self._requests[0][0], self._expire_due, loop)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._items.clear()
+        self._requests.clear()

@@ -88,7 +88,7 @@ class Writer:
         self._begun: asyncio.Event | None = None
         self._siblings = [] if siblings is None else siblings
         self._siblings.append(self)
-        self._expiry: WaitTimer[WaitingRequest] = WaitTimer(limits.post_wait_s_max, self._expire)
+        self._expiry = WaitTimer(limits.post_wait_s_max, self._expire)
         self._wake = asyncio.Event()  # set when a request was added, a group has ended, or the writer closes
         self._closing = False
         self._task: asyncio.Task[None] | None = None
@@ -125,7 +125,7 @@ class Writer:
         self._wake.set()  # `_run` reports the depth of the queue once for all requests of a turn of the event loop
         # The caller waits for a bare future, and one timer for all callers ends the wait. asyncio's timeout and shield
         # together would take a tenth of the time of a single post.
-        self._expiry.add_waiting(waiting, waiting.done)
+        self._expiry.add_waiting(waiting)
         try:
             return await waiting.done  # type: ignore[no-any-return]
         except asyncio.CancelledError:
