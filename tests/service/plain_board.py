@@ -126,7 +126,10 @@ def random_board(rng: random.Random, ties: str) -> PlainBoard:
 
 
 def random_posts(rng: random.Random, board: PlainBoard, owners: int, posts: int) -> list[dict[str, Any]]:
-    """Make random posts and apply them to the plain board. Return the posts in the form that callers send."""
+    """Make random posts and apply them to the plain board. Return the posts in the form that callers send.
+
+    One post in ten overwrites values instead of merging.
+    """
     names = [*NAMES, *(f"p{index}" for index in range(owners - len(NAMES)))]
     wire = []
     for _ in range(posts):
@@ -136,10 +139,10 @@ def random_posts(rng: random.Random, board: PlainBoard, owners: int, posts: int)
         for column in chosen:
             share = 300 if column.merge == "sum" and column.sorted else 1
             stats[column.name] = rng.randint(column.least // share, min(column.most, 10**6) // share)
-        at_us = EPOCH_US + rng.randrange(40) * 1_000_000
-        board.post(owner, stats, at_us)
+        at_us, overwrites = EPOCH_US + rng.randrange(40) * 1_000_000, rng.random() < 0.1
+        board.post(owner, stats, at_us, overwrite=overwrites)
         texts = {name: board.column(name).text(value) for name, value in stats.items()}
-        wire.append({"owner": owner, "stats": texts, "at": _at(at_us)})
+        wire.append({"owner": owner, "set" if overwrites else "stats": texts, "at": _at(at_us)})
     return wire
 
 

@@ -60,7 +60,6 @@ class Caller:
     def __init__(self, base: str, key: str | None = None) -> None:
         self.base = base
         self.headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self.segments = 1  # of each board with a table of its own that the caller creates
         self._session: ClientSession | None = None
 
     async def __aenter__(self) -> Caller:
@@ -77,8 +76,6 @@ class Caller:
         """Send one request. If `body` is bytes, send it unchanged. Otherwise send it as JSON."""
         assert self._session is not None
         sent = {**self.headers, **(headers or {})}
-        if self.segments > 1 and method == "PUT" and isinstance(body, dict) and _has_own_table(path, body):
-            body = {"segments": self.segments, **body}
         if body is not None:
             sent.setdefault("Content-Type", "application/json")
         data = body if isinstance(body, bytes | None) else json.dumps(body, default=str).encode()
@@ -143,12 +140,9 @@ class Caller:
         samples = [sample for family in families for sample in family.samples]
         return {(one.name, *(value for _, value in sorted(one.labels.items()))): one.value for one in samples}
 
-    async def wait_folded(self, board: str, *columns: str, now: datetime | None = None) -> dict[str, Any]:
-        """Wait until the curves of these columns count all acknowledged posts. Return the state of each curve.
-
-        `now` is the current time by the clock of the service.
-        """
-        now = now or datetime.now(UTC)
+    async def wait_folded(self, board: str, *columns: str) -> dict[str, Any]:
+        """Wait until the curves of these columns count all acknowledged posts. Return the state of each curve."""
+        now = datetime.now(UTC)
         async with asyncio.timeout(WAIT_S):
             while True:
                 curves: dict[str, Any] = (await self.get(f"/v1/leaderboards/{board}"))["curves"]
@@ -160,10 +154,6 @@ class Caller:
         """Refresh the curves of these columns, and wait until the new curves are fitted."""
         for column in columns:
             await self.must("POST", f"/v1/leaderboards/{board}/rankings/{column}/refresh")
-
-
-def _has_own_table(path: str, body: Mapping[str, Any]) -> bool:
-    return path.startswith("/v1/leaderboards/") and path.count("/") == 3 and body.get("table", "own") == "own"
 
 
 def without(answer: Any, *names: str) -> Any:
