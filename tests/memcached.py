@@ -59,13 +59,6 @@ class OpenMemcached(MemcachedServer):
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
 
 class LyingServer:
     """A server that answers everything it receives with the same bytes. It waits `pause_s` seconds before each byte."""

@@ -17,6 +17,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 HOST = "127.0.0.1"
 READY_S = 60.0
@@ -195,7 +196,10 @@ class PostgresServer:
 
 
 class LocalServer(ABC):
-    """A server of one process that listens on a free port. Subclasses name the program and its arguments."""
+    """A server of one process that listens on a free port, within its `with` block.
+
+    Subclasses name the program and its arguments.
+    """
 
     name: str
     package: str
@@ -216,17 +220,34 @@ class LocalServer(ABC):
     def arguments(self) -> list[str]: ...
 
     def start(self) -> None:
-        self._process = subprocess.Popen(
-            [str(self._program), *self.arguments(), *self._words],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        # GOMAXPROCS is for Prometheus, which would take all processors for itself.
+        with (self._folder.path / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(self._program), *self.arguments(), *self._words], stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=log, start_new_session=True, env={**os.environ, "GOMAXPROCS": "1"},
+            )  # fmt: skip
         (self._folder.path / "pid").write_text(f"{self._process.pid}\n")
         until = time.monotonic() + READY_S
         while True:
             with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), timeout=1):
                 return
             if time.monotonic() > until or ended(self._process):
-                raise RuntimeError(f"{self.name} did not start")
+                raise RuntimeError(f"{self.name} did not start: {self.log[-1000:]}")
+
+    @property
+    def log(self) -> str:
+        return (self._folder.path / "log").read_text(errors="replace")
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.remove()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the server. SIGSTOP freezes the server, and SIGCONT lets it continue.

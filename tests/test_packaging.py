@@ -179,9 +179,8 @@ def foreign(tmp_path: Path) -> Path:
 @pytest.fixture
 def serving(installed: Environment, tmp_path: Path) -> Iterator[Process]:
     """Run the installed service on SQLite, in an empty folder."""
-    process = Process(tmp_path, program=(installed.rankcurve,), variables=plain_variables()).ready()
-    yield process
-    process.discard()
+    with Process(tmp_path, program=(installed.rankcurve,), variables=plain_variables()) as process:
+        yield process
 
 
 def test_the_wheel_of_the_service_has_its_packages_with_their_data_and_the_entry_point(wheels: dict[str, Path]) -> None:
@@ -265,11 +264,8 @@ def test_a_child_process_ignores_foreign_packages_of_the_same_names(foreign: Pat
 
 def test_one_process_serves_beside_foreign_packages(installed: Environment, foreign: Path) -> None:
     variables = plain_variables(PYTHONPATH=str(foreign))
-    process = Process(foreign, program=(installed.rankcurve,), variables=variables)
-    try:
-        assert process.ready().end() == 0
-    finally:
-        process.discard()
+    with Process(foreign, program=(installed.rankcurve,), variables=variables) as process:
+        assert process.end() == 0
 
 
 async def test_several_processes_serve_beside_foreign_packages(
@@ -278,11 +274,8 @@ async def test_several_processes_serve_beside_foreign_packages(
     variables = plain_variables(PYTHONPATH=str(foreign))
     async with fresh_store(postgres_url) as store:
         words = ("--workers", "2", "--store", store)
-        process = Process(foreign, *words, program=(installed.rankcurve,), variables=variables)
-        try:
-            assert process.ready().end() == 0
-        finally:
-            process.discard()
+        with Process(foreign, *words, program=(installed.rankcurve,), variables=variables) as process:
+            assert process.end() == 0
 
 
 def test_the_typescript_client_is_built_without_the_packages_of_the_development(tmp_path: Path) -> None:

@@ -55,19 +55,12 @@ def follow(page: str, folder: Path, environment: dict[str, str]) -> int:
 @pytest.fixture
 async def old_stores(environment: dict[str, str], postgres_url: str) -> AsyncIterator[None]:
     """Start the Redis, and make the database, from which `migrating.md` moves leaderboards."""
-    server = RedisServer()
     async with fresh_schema(postgres_url) as url:
-        server.start()
         database, _, schema = url.partition("?search_path=")
-        environment |= {"REDIS": f"redis://{server.address}", "DATABASE": database}
-        environment["PGOPTIONS"] = f"-c search_path={schema}"
-        yield
-        server.remove()
-
-
-@pytest.mark.usefixtures("old_stores")
-def test_the_page_about_migrating_does_what_it_shows(tmp_path: Path, environment: dict[str, str]) -> None:
-    do_page("migrating.md", 6, tmp_path, environment)
+        with RedisServer() as server:
+            environment |= {"REDIS": f"redis://{server.address}", "DATABASE": database}
+            environment["PGOPTIONS"] = f"-c search_path={schema}"
+            yield
 
 
 def test_every_request_and_call_in_the_table_of_commands_finds_what_it_asks_for(
@@ -77,39 +70,35 @@ def test_every_request_and_call_in_the_table_of_commands_finds_what_it_asks_for(
         r"^\| `[^|]+ \| (.+) \| (.+) \|$", (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     spec = {"columns": [{"name": "xp", "sorted": True, "merge": "max"}]}
-    process = Process(tmp_path, "--port", environment["RANKCURVE_PORT"])
-    try:
-        with Client(process.ready().url) as client, httpx.Client(base_url=process.url) as http:
-            client.create_board("arena", spec)
-            client.post("arena", [{"owner": owner, "stats": {"xp": 120}} for owner in ("ada", "bob")])
-            done = 0
-            for requests, calls in rows:
-                for path in re.findall(r"`GET …(/\S+)`", requests):
-                    path = path.replace("/leaderboards/{board}", "").format(owner="ada", column="xp")
-                    answer = http.get(f"/v1/leaderboards/arena{path}")
-                    assert answer.status_code == 200, answer.text
-                    done += 1
-                for call in re.findall(r"`client\.([^`…]+)`", calls):
-                    eval(f"client.{call}", {"client": client})
-                    done += 1
-    finally:
-        process.discard()
+    with (
+        Process(tmp_path, "--port", environment["RANKCURVE_PORT"]) as process,
+        Client(process.url) as client,
+        httpx.Client(base_url=process.url) as http,
+    ):
+        client.create_board("arena", spec)
+        client.post("arena", [{"owner": owner, "stats": {"xp": 120}} for owner in ("ada", "bob")])
+        done = 0
+        for requests, calls in rows:
+            for path in re.findall(r"`GET …(/\S+)`", requests):
+                path = path.replace("/leaderboards/{board}", "").format(owner="ada", column="xp")
+                answer = http.get(f"/v1/leaderboards/arena{path}")
+                assert answer.status_code == 200, answer.text
+                done += 1
+            for call in re.findall(r"`client\.([^`…]+)`", calls):
+                eval(f"client.{call}", {"client": client})
+                done += 1
     assert done > len(rows)
 
 
-@pytest.mark.parametrize(("page", "outputs"), [("tutorial.md", 9), ("how_to.md", 8)])
-def test_a_page_does_what_it_shows(page: str, outputs: int, tmp_path: Path, environment: dict[str, str]) -> None:
-    do_page(page, outputs, tmp_path, environment)
-
-
-def do_page(page: str, outputs: int, tmp_path: Path, environment: dict[str, str]) -> None:
+@pytest.mark.parametrize(("page", "outputs"), [("tutorial.md", 9), ("how_to.md", 8), ("migrating.md", 6)])
+def test_a_page_does_what_it_shows(
+    page: str, outputs: int, tmp_path: Path, environment: dict[str, str], request: pytest.FixtureRequest
+) -> None:
     """Follow a page with a new service, and check that `outputs` outputs were compared."""
+    if page == "migrating.md":
+        request.getfixturevalue("old_stores")
     assert shutil.which("curl"), "apt-get install curl"
     folder = tmp_path / "empty"
     folder.mkdir()
-    process = Process(tmp_path, "--port", environment["RANKCURVE_PORT"])
-    try:
-        process.ready()
+    with Process(tmp_path, "--port", environment["RANKCURVE_PORT"]):
         assert follow(page, folder, environment) == outputs
-    finally:
-        process.discard()

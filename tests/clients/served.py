@@ -1,6 +1,6 @@
 """Serve one web application on a free port, for the tests of clients."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,15 @@ def problem_answer(code: str, *, pointer: str | None = None, **headers: str) -> 
     document: dict[str, Any] = {"type": TYPE_PREFIX + code, "title": title, "status": status, "code": code}
     document["errors"] = [] if pointer is None else [{"pointer": pointer, "detail": "no"}]
     return web.json_response(document, status=status, content_type=PROBLEM_TYPE, headers=headers)
+
+
+@asynccontextmanager
+async def serving_handler(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    """Let one handler answer every request."""
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", handler)
+    async with serving_app(app) as url:
+        yield url
 
 
 @asynccontextmanager

@@ -58,8 +58,7 @@ async def test_the_web_page_shows_ranks_and_follows_the_game(
     async with Service(tmp_path, **open_to_pages).running() as service:
         await service.board("arena", {"name": "xp", "merge": "sum"})
         await service.post_xp("arena", **{f"p{index}": 100 - index for index in range(20)})
-        key = (await service.must("POST", "/v1/keys", {"name": "match server", "role": "ops"}))["key"]
-        service.headers = {"Authorization": f"Bearer {key}"}
+        await service.create_first_key()
         folders = {"/clients/typescript/dist": dist, "/examples": EXAMPLES}
         async with serving_site(folders) as site, open_page(chromium_address) as page:
             await page.goto(f"{site}/examples/web_page.html?service={service.base}&me=p15&friends=p1,p2")

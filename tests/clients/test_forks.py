@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from rankcurve import AsyncClient, UnexpectedAnswerError
 
-from tests.clients.served import serving_app
+from tests.clients.served import serving_handler
 from tests.service.real_service import WAIT_S, Service
 
 # Runs `work(number)` in the parent and in three children at the same time, and prints what each of them returned.
@@ -132,9 +132,7 @@ async def test_an_answer_about_another_owner_is_an_error() -> None:
         entry = {"owner": "other", "updated_at": "2026-11-20T10:00:00Z", "stats": {}, "positions": []}
         return web.json_response(entry | {"results": [{"owner": "other", "status": "applied"}]})
 
-    app = web.Application()
-    app.router.add_route("*", "/{tail:.*}", answer)
-    async with serving_app(app) as url, AsyncClient(url) as client:
+    async with serving_handler(answer) as url, AsyncClient(url) as client:
         for ask in (
             lambda: client.entry("b", "ada"),
             lambda: client.positions("b", "ada"),

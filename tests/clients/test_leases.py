@@ -220,29 +220,6 @@ async def test_a_lease_of_a_missing_service_is_unreachable(fake: FakeLeases) -> 
             await get_resource(make_leases(client, fake), fake)
 
 
-async def test_a_held_lease_is_extended_and_then_given_back(fake: FakeLeases) -> None:
-    async with AsyncClient(fake.url, pause=no_pause) as client:
-        async with client.leases("eu", monotonic=fake.monotonic, now=fake.now).hold(
-            "acme", "numbers", "k", lease_s=0.01
-        ) as lease:
-            until_s = lease.good_until_s
-            for _ in range(3):
-                await fake.arrivals.get()
-            assert lease.lost is None
-        assert lease.good_until_s == until_s, "the clock of the test stands still"
-    assert fake.given_back == ["k"]
-
-
-async def test_a_held_lease_that_is_refused_says_so(fake: FakeLeases) -> None:
-    async with AsyncClient(fake.url, pause=no_pause) as client:
-        leases = client.leases("eu", monotonic=fake.monotonic, now=fake.now)
-        async with leases.hold("acme", "numbers", "k", lease_s=0.01) as lease:
-            await fake.arrivals.get()
-            fake.statuses = [409]
-            await fake.arrivals.get()
-    assert isinstance(lease.lost, NoResourceAvailableError)
-
-
 @asynccontextmanager
 async def holding(fake: FakeLeases, **options: Any) -> AsyncIterator[Lease]:
     """Hold a lease of 20 ms on the clock of the test, which stands still, so it is extended every 10 ms."""
@@ -251,6 +228,23 @@ async def holding(fake: FakeLeases, **options: Any) -> AsyncIterator[Lease]:
         async with leases.hold("acme", "numbers", "k", **{"lease_s": 0.02, **options}) as lease:
             await fake.arrivals.get()
             yield lease
+
+
+async def test_a_held_lease_is_extended_and_then_given_back(fake: FakeLeases) -> None:
+    async with holding(fake) as lease:
+        until_s = lease.good_until_s
+        for _ in range(2):
+            await fake.arrivals.get()
+        assert lease.lost is None
+    assert lease.good_until_s == until_s, "the clock of the test stands still"
+    assert fake.given_back == ["k"]
+
+
+async def test_a_held_lease_that_is_refused_says_so(fake: FakeLeases) -> None:
+    async with holding(fake) as lease:
+        fake.statuses = [409]
+        await fake.arrivals.get()
+    assert isinstance(lease.lost, NoResourceAvailableError)
 
 
 async def test_the_service_computes_the_end_of_a_held_lease(fake: FakeLeases) -> None:

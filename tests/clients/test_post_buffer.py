@@ -23,7 +23,7 @@ from rankcurve.errors import BufferFullError, ForbiddenError, UnknownBoardError,
 from rankcurve.post_buffer import BUFFER_RETRIES
 
 from service.contract.problems import CODES
-from tests.clients.served import problem_answer, serving_app
+from tests.clients.served import problem_answer, serving_handler
 from tests.servers import free_port
 from tests.service.real_service import Service
 
@@ -45,6 +45,7 @@ class FakePosts:
         self.url = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        assert (request.method, request.path) == ("POST", TARGET)
         posts = (await request.json())["posts"]
         self.sizes.append(len(posts))
         self.arrivals.put_nowait(None)
@@ -85,9 +86,8 @@ class FakePosts:
 
 @asynccontextmanager
 async def fake_posts() -> AsyncIterator[FakePosts]:
-    made, app = FakePosts(), web.Application()
-    app.router.add_post(TARGET, made.answer)
-    async with serving_app(app) as made.url:
+    made = FakePosts()
+    async with serving_handler(made.answer) as made.url:
         yield made
 
 

@@ -263,6 +263,7 @@ async def test_offline_ranks_equal_those_of_the_service_for_100_000_values(servi
         for column, scale, most in (("xp", 0, 400_000), ("lap", 3, 100_000)):
             await client.refresh_curve("b", column)
             curve = await client.curve("b", column)
+            # Values of the board, values between them, and values beyond both ends.
             values = [Decimal(rng.randrange(most)).scaleb(-scale) for _ in range(25_000)]
             for first in range(0, len(values), 1_000):
                 asked = values[first : first + 1_000]

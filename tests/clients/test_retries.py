@@ -25,7 +25,7 @@ from rankcurve.answers import Record, decode
 from rankcurve.errors import BadRequestError, NoJobProcessError, PostsRejectedError, QueueFullError, refusal_of
 
 from service.contract.problems import CODES
-from tests.clients.served import problem_answer, serving_app
+from tests.clients.served import problem_answer, serving_handler
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Start = Callable[[Handler], Awaitable[str]]
@@ -36,13 +36,7 @@ QUICK = {"attempts_max": 3, "before_first_answer": False}
 async def start() -> AsyncIterator[Start]:
     """Yield a function that starts a server and returns its address. One handler answers requests to every path."""
     async with AsyncExitStack() as stack:
-
-        async def serve(handler: Handler) -> str:
-            app = web.Application()
-            app.router.add_route("*", "/{tail:.*}", handler)
-            return await stack.enter_async_context(serving_app(app))
-
-        yield serve
+        yield lambda handler: stack.enter_async_context(serving_handler(handler))
 
 
 class Pauses:

@@ -33,8 +33,7 @@ async def game(tmp_path: Path) -> AsyncIterator[Service]:
             posts = [{"owner": f"p{index}", "stats": {"xp": value(index)}} for index in range(OWNERS)]
             await service.post(board, *posts)
             await service.refresh(board, "xp")
-        key = (await service.must("POST", "/v1/keys", {"name": "match server", "role": "ops"}))["key"]
-        service.headers = {"Authorization": f"Bearer {key}"}
+        await service.create_first_key()
         yield service
 
 
@@ -75,35 +74,22 @@ async def test_a_program_in_node_reads_posts_follows_and_ranks_offline(dist: Pat
         assert len(found["offline"][board]) == 300
         assert found["offline"][board] == found["service"][board], board
         assert found["renewed"][board] is False
-
-
-async def test_a_post_whose_answers_are_lost_counts_once(dist: Path, game: Service) -> None:
-    found = await run_session(dist, game)
+    assert found["badKeys"] == [[True, False]] * 4, "a key that can't be sent is refused at once, and not shown"
+    check_streams(found)
+    assert found["one"] == ["applied"], "one post needs no list"
+    # The answers to some tries were lost, and the posts count once.
     assert (found["tries"], [each["status"] for each in found["posted"]]) == (4, ["duplicate"])
     assert (await game.get("/v1/leaderboards/high/entries/new"))["stats"] == {"xp": 5}
     assert found["many"] == 1_500
     assert (await game.get("/v1/leaderboards/high/entries/often"))["stats"] == {"xp": 1_500}
 
 
-async def test_one_post_needs_no_list(dist: Path, game: Service) -> None:
-    assert (await run_session(dist, game))["one"] == ["applied"]
-
-
-async def test_a_key_or_an_address_that_can_not_be_sent_is_refused_when_the_client_is_made_and_not_shown(
-    dist: Path, game: Service
-) -> None:
-    assert (await run_session(dist, game))["badKeys"] == [[True, False]] * 4
-
-
-async def test_nonsense_on_a_stream_is_an_error_of_the_client_or_a_bounded_pause(dist: Path, game: Service) -> None:
-    assert (await run_session(dist, game))["nonsense"] == [["RankcurveError", 0]] * 3 + [["ApiError", 1]] * 2
-
-
-async def test_a_stream_that_breaks_goes_on_where_it_stopped(dist: Path, game: Service) -> None:
-    found = await run_session(dist, game)
+def check_streams(found: dict[str, Any]) -> None:
+    """Check that a stream that breaks goes on where it stopped, and that nonsense is an error or a bounded pause."""
     first, second = found["events"]
     assert (first["event"], second["event"], second["data"]["rank"]) == ("position", "position", 1)
     assert (found["opened"], found["resumedAt"]) == (2, first["id"])
+    assert found["nonsense"] == [["RankcurveError", 0]] * 3 + [["ApiError", 1]] * 2
 
 
 async def test_a_page_of_another_site_reads_and_follows_without_a_key(

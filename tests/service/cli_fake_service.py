@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -258,3 +259,9 @@ def run_at(url: str, *arguments: str, code: int = 0, typed: str | None = None) -
     assert result.exit_code == code, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
     return result
+
+
+def make_key(folder: Path, role: str, name: str = "somebody") -> str:
+    """Create an API key in the SQLite store of a folder, as an operator does. Return the text of the key."""
+    words = ("keys", "create", name, "--role", role, "--store", f"sqlite:///{folder}/rankcurve.db")
+    return run(*words, code=0).stdout.strip()

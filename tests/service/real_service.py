@@ -59,7 +59,7 @@ class Caller:
 
     def __init__(self, base: str, key: str | None = None) -> None:
         self.base = base
-        self.headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self.headers = bearer(key) if key else {}
         self._session: ClientSession | None = None
 
     async def __aenter__(self) -> Caller:
@@ -134,6 +134,12 @@ class Caller:
         body = {"columns": [{"sorted": True, "merge": "last", **column} for column in columns], **spec}
         return await self.must("PUT", f"/v1/leaderboards/{board}", {**body, "predictor": predictor})
 
+    async def create_first_key(self) -> str:
+        """Create the first key, and send it with every later request of this caller. Return the key's text."""
+        key: str = (await self.must("POST", "/v1/keys", {"name": "operator", "role": "ops"}))["key"]
+        self.headers = bearer(key)
+        return key
+
     async def figures(self) -> Figures:
         """Return the value of every Prometheus metric, by the metric's name and its label values, sorted by label."""
         families = text_string_to_metric_families((await self.call("GET", "/metrics")).body.decode())
@@ -150,10 +156,20 @@ class Caller:
                 if all(each and each["live"] and datetime.fromisoformat(each["as_of"]) >= now for each in states):
                     return curves
 
+    async def wait_applied(self) -> None:
+        """Wait until no queued post waits any more."""
+        async with asyncio.timeout(WAIT_S):
+            while (await self.get("/v1/queue"))["posts"]:
+                pass
+
     async def refresh(self, board: str, *columns: str) -> None:
         """Refresh the curves of these columns, and wait until the new curves are fitted."""
         for column in columns:
             await self.must("POST", f"/v1/leaderboards/{board}/rankings/{column}/refresh")
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
 
 
 def without(answer: Any, *names: str) -> Any:
@@ -200,6 +216,10 @@ class Service(Caller):
         self.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
         await self._stack.enter_async_context(self)
 
+    @property
+    def port(self) -> int:
+        return int(self.base.rpartition(":")[2])
+
     def keep_busy(self) -> None:
         """Be so busy with reads from now on that the process counts no default rank."""
         self.context.ranks.crowd.enter(2 * self.context.settings.crowd_min)
@@ -225,7 +245,8 @@ class Service(Caller):
 class Process:
     """A process that runs `rankcurve serve` on a free port, or another long command.
 
-    `lines` has its parsed log lines. Without `variables`, the process has the environment of the tests.
+    `lines` has its parsed log lines. Without `variables`, the process has the environment of the tests. A `with` block
+    begins when the process serves, and kills it at the end.
     """
 
     def __init__(
@@ -292,6 +313,16 @@ class Process:
         if self.process.poll() is None:
             self.end(signal.SIGKILL)
 
+    def __enter__(self) -> Process:
+        try:
+            return self.ready()
+        except BaseException:
+            self.discard()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
 
 Spawn = Callable[..., Process]  # starts a process that is stopped at the end of the test
 
@@ -311,9 +342,3 @@ def command_line(*arguments: str, cwd: Path, code: int | None = None) -> subproc
     done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
     assert code in (None, done.returncode), done.stderr
     return done
-
-
-def make_key(folder: Path, role: str, name: str = "somebody") -> str:
-    """Create an API key in the SQLite store of a folder, as an operator does. Return the text of the key."""
-    words = ("keys", "create", name, "--role", role, "--store", "sqlite:///rankcurve.db")
-    return command_line(*words, cwd=folder, code=0).stdout.strip()

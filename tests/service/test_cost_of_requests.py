@@ -153,7 +153,7 @@ async def _measure(folder: Path) -> dict[str, Cost]:
         await service.start()
         found = {}
         for name, make in _REQUESTS.items():
-            client = await asyncio.to_thread(Client, int(service.base.rpartition(":")[2]))
+            client = await asyncio.to_thread(Client, service.port)
             requests = [make(number) for number in range(WARM_UP + ROUNDS * REQUESTS)]
             await asyncio.to_thread(_send, client, requests[:WARM_UP])
             rounds = [await _count(counts, client, requests[WARM_UP + each :: ROUNDS]) for each in range(ROUNDS)]

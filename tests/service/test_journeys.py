@@ -131,8 +131,7 @@ async def service(trace: Trace, tmp_path: Path) -> AsyncIterator[Service]:
     The service is busy, so it reads ranks off the curve, except in gaps with at most one entry.
     """
     async with Service(tmp_path).running() as made:
-        key = await made.must("POST", "/v1/keys", {"name": "game", "role": "ops"})
-        made.headers = {"Authorization": f"Bearer {key['key']}"}
+        await made.create_first_key()
         await made.board("b", {"name": "score"}, predictor={"exact_top": 1, "samples": 20})
         await made.post("b", *({"owner": f"o{i}", "stats": {"score": i * i}} for i in range(1_000)))
         await made.refresh("b", "score")

@@ -8,7 +8,7 @@ from aiohttp import web
 from jobs.leases.peers import PeerUnavailableError
 from service.lease_peers import open_peer_reader
 from storage.leases.lease_journal import PublishedLeaseEvent
-from tests.clients.served import serving_app
+from tests.clients.served import serving_handler
 from tests.servers import free_port
 
 LINE = (
@@ -33,9 +33,7 @@ class FakePeer:
 @pytest.fixture
 async def peer() -> AsyncIterator[FakePeer]:
     made = FakePeer()
-    app = web.Application()
-    app.router.add_get("/v1/leases/journal", made.serve)
-    async with serving_app(app) as url:
+    async with serving_handler(made.serve) as url:
         made.address = url.removeprefix("http://")
         yield made
 
@@ -46,6 +44,7 @@ async def test_the_reader_sends_the_key_in_the_address_of_a_peer(peer: FakePeer)
     times_us = (1_795_255_200_000_001, 1_795_258_800_000_000)
     assert events == [PublishedLeaseEvent(7, "acme", "numbers", "acquired", "a", "k", "eu", 3, *times_us)]
     [request] = peer.asked
+    assert request.path == "/v1/leases/journal"
     assert dict(request.query) == {"after": "5", "limit": "10"}
     assert request.headers["Authorization"] == "Bearer secret"
 

@@ -1,9 +1,14 @@
 """Provide a small context and a few routes, so that tests of the HTTP layer need no store."""
 
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from aiohttp import web
+
 from config.settings import Settings
+from service.app import make_server
 from service.contract.keys import KeyRing, Role
 from service.contract.post_bodies import PostTarget, parse_posts
 from service.contract.problems import ProblemError
@@ -134,3 +139,15 @@ ROUTES = [
     route("POST", "entries/lookup", lookup, Role.READER, "lookup", "Reading", body=Lookup, response=LookupAnswer),
     route("GET", "rankings/{column}", page, Role.READER, "page", "Reading", **PAGE),
 ]
+
+
+@asynccontextmanager
+async def serving_toy(
+    context: ToyContext, routes: Sequence[Route] = ROUTES, *, shutdown_s: float = 60
+) -> AsyncIterator[int]:
+    """Serve routes on a free port, which is yielded, by the runner of `serve`. aiohttp's own would cancel handlers."""
+    runner = web.ServerRunner(make_server(routes, context), shutdown_timeout=shutdown_s)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield runner.addresses[0][1]
+    await runner.cleanup()

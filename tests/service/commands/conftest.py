@@ -19,9 +19,8 @@ def fake() -> Iterator[FakeService]:
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """Start a service that all tests of a module share. Each test uses boards, owners or lease clients of its own."""
-    process = Process(tmp_path_factory.mktemp("serving")).ready()
-    yield process
-    process.discard()
+    with Process(tmp_path_factory.mktemp("serving")) as process:
+        yield process
 
 
 @pytest.fixture

@@ -31,17 +31,16 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     Board `b` has entries, and board `empty` has none.
     """
     folder = tmp_path_factory.mktemp("serving")
-    process = Process(folder).ready()
-    for board in ("b", "empty"):
-        run_at(process.url, "board", "create", board, "-c", "xp:last:high", "-c", "lap:min:low:scale=2")
-    lines = [f"p{i},{i * i},{100 + i % 7}.5" for i in range(OWNERS)]
-    (folder / "b.csv").write_text("\n".join(("id,xp,lap", *lines)) + "\n")
-    columns = ("--column", "xp=xp", "--column", "lap=lap")
-    run_at(process.url, "import", "b", str(folder / "b.csv"), "--owner-column", "id", *columns)
-    for board in ("b", "empty"):
-        run_at(process.url, "refresh", board)
-    yield process
-    process.discard()
+    with Process(folder) as process:
+        for board in ("b", "empty"):
+            run_at(process.url, "board", "create", board, "-c", "xp:last:high", "-c", "lap:min:low:scale=2")
+        lines = [f"p{i},{i * i},{100 + i % 7}.5" for i in range(OWNERS)]
+        (folder / "b.csv").write_text("\n".join(("id,xp,lap", *lines)) + "\n")
+        columns = ("--column", "xp=xp", "--column", "lap=lap")
+        run_at(process.url, "import", "b", str(folder / "b.csv"), "--owner-column", "id", *columns)
+        for board in ("b", "empty"):
+            run_at(process.url, "refresh", board)
+        yield process
 
 
 def test_the_summary_shows_the_method_of_the_curve_and_the_values_of_the_best(run: Run) -> None:

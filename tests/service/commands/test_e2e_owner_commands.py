@@ -12,19 +12,27 @@ from urllib.request import Request, urlopen
 import pytest
 from typer.testing import Result
 
+from tests.service.cli_fake_service import run as run_here
 from tests.service.cli_fake_service import run_at
-from tests.service.real_service import WAIT_S, Process, Spawn, command_line, environment
+from tests.service.real_service import WAIT_S, Process, Spawn, environment
 
 Run = Callable[..., Result]
 
 
+SPEC = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]}
+
+
 @pytest.fixture
-def serving(tmp_path: Path) -> Iterator[Process]:
-    process = Process(tmp_path).ready()
-    call(process, "PUT", "/v1/leaderboards/b", {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]})
+def board(serving: Process) -> Iterator[Process]:
+    """Return the service with a new board `b`."""
+    make_board(serving)
+    yield serving
+    call(serving, "DELETE", "/v1/leaderboards/b")
+
+
+def make_board(process: Process) -> None:
+    call(process, "PUT", "/v1/leaderboards/b", SPEC)
     post(process, ada=30, bob=20, cleo=10)
-    yield process
-    process.discard()
 
 
 def call(process: Process, method: str, path: str, body: object = None) -> Any:
@@ -44,15 +52,15 @@ def top(process: Process) -> list[str]:
     return [entry["owner"] for entry in call(process, "GET", "/v1/leaderboards/b/rankings/xp")["entries"]]
 
 
-def test_an_operator_hides_shows_and_erases_an_owner(serving: Process, run: Run) -> None:
+def test_an_operator_hides_shows_and_erases_an_owner(board: Process, run: Run) -> None:
     run("owner", "hide", "bob")
-    assert top(serving) == ["ada", "cleo"]
+    assert top(board) == ["ada", "cleo"]
     run("owner", "show", "bob")
-    assert top(serving) == ["ada", "bob", "cleo"]
+    assert top(board) == ["ada", "bob", "cleo"]
     run("owner", "erase", "bob", code=1, typed="n\n")
-    assert top(serving) == ["ada", "bob", "cleo"]
+    assert top(board) == ["ada", "bob", "cleo"]
     run("owner", "erase", "bob", "--yes")
-    assert top(serving) == ["ada", "cleo"]
+    assert top(board) == ["ada", "cleo"]
 
 
 ID = "letters, digits and ._:=,@+- of ASCII, a letter or digit first"
@@ -73,6 +81,7 @@ TIME = "a time such as 2026-12-31T23:00:00Z"
         ("family board g --period week --at tomorrow", f"at takes {TIME}, not 'tomorrow'"),
     ],
 )
+@pytest.mark.usefixtures("board")
 def test_a_wrong_name_or_time_is_explained_once_and_in_words(run: Run, words: str, message: str) -> None:
     told = run(*words.split(), code=1).stderr
     assert message in told
@@ -93,8 +102,8 @@ def test_the_fastest_lap_leads_a_board_that_was_created_as_min_and_is_closed_at_
 
 
 @pytest.mark.parametrize("words", ["hide", "show", "erase --yes"])
-def test_a_change_of_an_owner_without_entries_comes_with_a_warning(serving: Process, run: Run, words: str) -> None:
-    post(serving, dan=5)
+def test_a_change_of_an_owner_without_entries_comes_with_a_warning(board: Process, run: Run, words: str) -> None:
+    post(board, dan=5)
     for owner, warns in (("nobody-at-all", True), ("dan", words == "show"), ("dan", words != "hide")):
         told = run("owner", *words.split(), owner, code=0).stderr
         assert told.startswith(f"{owner} is ")
@@ -108,46 +117,46 @@ def test_a_profile_is_stored_and_printed(run: Run) -> None:
     run("owner", "profile", "ada", "{", code=1)
 
 
-def test_the_journal_and_the_posts_of_an_owner_are_printed_line_by_line(serving: Process, run: Run) -> None:
-    post(serving, ada=5)
-    lines = [json.loads(line) for line in run("journal").stdout.splitlines()]
+def test_the_journal_and_the_posts_of_an_owner_are_printed_line_by_line(board: Process, run: Run) -> None:
+    post(board, ada=5)
+    lines = [json.loads(line) for line in run("journal").stdout.splitlines()][-4:]
     assert [line["owner"] for line in lines] == ["ada", "bob", "cleo", "ada"]
     rest = run("journal", "--after", str(lines[2]["seq"])).stdout.splitlines()
     assert [json.loads(line)["stats"] for line in rest] == [{"xp": 5}]
-    [newest, first] = [json.loads(line) for line in run("owner", "posts", "ada").stdout.splitlines()]
+    [newest, first, *_] = [json.loads(line) for line in run("owner", "posts", "ada").stdout.splitlines()]
     assert [newest["stats"], first["stats"]] == [{"xp": 5}, {"xp": 30}]
     assert [json.loads(run("owner", "posts", "ada", "-n", "1").stdout)] == [newest]
 
 
-def test_each_event_of_a_stream_is_printed_at_once(serving: Process) -> None:
-    words = [sys.executable, "-m", "service.cli", "stream", "b", "xp", "--top", "1", "--url", serving.url]
+def test_each_event_of_a_stream_is_printed_at_once(board: Process) -> None:
+    words = [sys.executable, "-m", "service.cli", "stream", "b", "xp", "--top", "1", "--url", board.url]
     unbuffered = {**environment(), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=unbuffered) as following:
         assert following.stdout is not None
         first = json.loads(following.stdout.readline())
-        post(serving, bob=90)
+        post(board, bob=90)
         second = json.loads(following.stdout.readline())
         following.terminate()
     assert [event["data"]["entries"][0]["owner"] for event in (first, second)] == ["ada", "bob"]
     assert second["id"] > first["id"]
 
 
-def test_a_board_can_be_rebuilt_only_while_no_service_runs(serving: Process) -> None:
+def test_a_board_can_be_rebuilt_only_while_no_service_runs(spawn: Spawn) -> None:
+    serving = spawn().ready()
+    make_board(serving)
     before = call(serving, "GET", "/v1/leaderboards/b/rankings/xp")["entries"]
-    folder = serving.folder
-    refused = command_line("rebuild", "b", "--store", serving.store, cwd=folder, code=1)
+    refused = run_here("rebuild", "b", "--store", serving.store, code=1)
     assert "stop the service first" in refused.stderr
     assert serving.end() == 0
-    done = command_line("rebuild", "b", "--store", serving.store, cwd=folder, code=0)
+    done = run_here("rebuild", "b", "--store", serving.store, code=0)
     assert "3 entries before, 3 now" in done.stdout
-    command_line("rebuild", "no", "--store", serving.store, cwd=folder, code=1)
-    again = Process(folder).ready()
+    run_here("rebuild", "no", "--store", serving.store, code=1)
+    again = spawn().ready()
     assert call(again, "GET", "/v1/leaderboards/b/rankings/xp")["entries"] == before
-    again.discard()
 
 
 def test_a_rebuild_creates_no_store(tmp_path: Path) -> None:
-    refused = command_line("rebuild", "b", "--store", f"sqlite:///{tmp_path}/typo/rankcurve.db", cwd=tmp_path, code=1)
+    refused = run_here("rebuild", "b", "--store", f"sqlite:///{tmp_path}/typo/rankcurve.db", code=1)
     assert f"there is no store at {tmp_path}/typo/rankcurve.db" in refused.stderr
     assert not list(tmp_path.iterdir())
 
@@ -174,10 +183,10 @@ def test_a_deleted_and_recreated_board_can_be_rebuilt_from_the_journal(
     call(serving, "DELETE", "/v1/leaderboards/b")
     call(serving, "PUT", "/v1/leaderboards/b", spec)
     assert serving.end() == 0
-    nothing = command_line("rebuild", "b", "--store", store, cwd=tmp_path, code=1)
+    nothing = run_here("rebuild", "b", "--store", store, code=1)
     [begin] = re.findall(r"--since (\S+)", nothing.stderr)
     assert begin == str(first) or isinstance(first, str), "several partitions have several cursors for one place"
-    done = command_line("rebuild", "b", "--since", begin, "--store", store, cwd=tmp_path, code=0)
+    done = run_here("rebuild", "b", "--since", begin, "--store", store, code=0)
     assert "0 entries before, 5 now" in done.stdout
     again = spawn("--store", store).ready()
     assert call(again, "GET", "/v1/leaderboards/b/rankings/xp")["entries"] == before

@@ -1,8 +1,6 @@
 """Test `rankcurve top`, `rank`, `refresh` and `export` over HTTP."""
 
-import csv
 import importlib.metadata
-import io
 import json
 from pathlib import Path
 
@@ -105,22 +103,6 @@ def test_refresh_without_a_job_process_says_what_to_start(fake: FakeService) -> 
     fake.failures = [(503, {}, "no_job_process")]
     result = run("refresh", "b", "-c", "xp", fake=fake, code=1)
     assert "--jobs embedded" in result.stderr
-
-
-def test_export_writes_the_whole_ranking_as_csv(fake: FakeService) -> None:
-    result = run("export", "b", "--page", "7", fake=fake, code=0)
-    rows = list(csv.DictReader(io.StringIO(result.stdout)))
-    assert list(rows[0]) == ["rank", "owner", "shots", "xp", "tag", "updated_at"]
-    assert [row["owner"] for row in rows] == ["[red]x", *(f"p{i}" for i in reversed(range(25)))]
-    assert (rows[0]["shots"], rows[1]["shots"], rows[1]["tag"]) == ("3", "", "a,b")
-    assert "26 entries of b, ranked by xp" in result.stderr
-
-
-def test_export_writes_ndjson_to_a_file(fake: FakeService, tmp_path: Path) -> None:
-    path = tmp_path / "out.ndjson"
-    run("export", "b", "--format", "ndjson", "-o", str(path), fake=fake, code=0)
-    entries = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [entry["rank"] for entry in entries] == list(range(1, 27))
 
 
 def test_export_reports_an_unwritable_file_in_one_line(fake: FakeService, tmp_path: Path) -> None:

@@ -24,10 +24,8 @@ Run = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def redis_server() -> Iterator[RedisServer]:
-    server = RedisServer()
-    server.start()
-    yield server
-    server.remove()
+    with RedisServer() as server:
+        yield server
 
 
 @pytest.fixture

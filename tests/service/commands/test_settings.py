@@ -49,19 +49,6 @@ def test_every_kind_of_process_has_an_option_for_memcached_servers(
     assert "HOST:PORT" in refused.stderr
 
 
-def test_backup_and_restore_take_settings_like_serve(tmp_path: Path) -> None:
-    store = tmp_path / "kept.db"
-    run("keys", "create", "me", "--role", "ops", "--store", f"sqlite:///{store}", code=0)
-    config = tmp_path / "r.toml"
-    config.write_text(f'store = "sqlite:///{store}"\n')
-    copy, other = tmp_path / "copy.db", tmp_path / "other.db"
-    run("backup", str(copy), "--config", str(config), code=0)
-    run("backup", str(tmp_path / "copy2.db"), "--set", f"store=sqlite:///{store}", code=0)
-    done = run("restore", str(copy), "--config", str(config), "--set", f"store=sqlite:///{other}")
-    assert (done.exit_code, other.exists()) == (0, True), done.output
-    run("backup", str(tmp_path / "copy3.db"), "--set", "nope=1", code=2)
-
-
 def test_all_bad_settings_are_listed_at_once(served: list[Settings], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANKCURVE_PORT", "many")
     result = run("serve", "--set", "nope=1", "--set", "queue_posts_max=0")

@@ -161,7 +161,7 @@ VALID_OWNERS = ("x" * 128, "é" * 128, "o'; DROP TABLE x;--", "a/b", "{x}", "\u2
     ("parse", "valid", "invalid"),
     [
         (parse_owner, VALID_OWNERS, INVALID_OWNERS),
-        (parse_board_id, ("f:2018-W49:org=1,x=a@b+c",), ("", "-a", "b'", "a/b", "a" * 129, "é", "a\n")),
+        (parse_board_id, ("f:2018-W49:org=1,x=a@b+c", "a" * 128), ("", "-a", "b'", "a/b", "a" * 129, "é", "a\n")),
         (parse_board_id, (LONG_ID, LONG_ALIAS), (LONG_ID.replace("W", ""), LONG_ALIAS.replace("this", "next"))),
         (parse_column, ("time_to_complete",), ("", "Xp", "1a", "_a", "a-b", "a" * 49, "xp\n")),
         (parse_post_id, ("x" * 200,), ("", "x" * 201, "a\0")),

@@ -8,9 +8,10 @@ import pytest
 
 from service.contract.keys import Role
 from service.contract.routes import Route
+from tests.service.cli_fake_service import make_key, run
 from tests.service.every_route import BODIES, NAMES, QUERIES
 from tests.service.openapi_checks import ROUTE_TABLE
-from tests.service.real_service import Service, Spawn, command_line, environment, make_key
+from tests.service.real_service import Service, Spawn, bearer, command_line, environment
 
 ROLES = ("reader", "writer", "ops")
 
@@ -22,7 +23,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
     made = {role: make_key(folder, role, f"my {role}") for role in ROLES}
     made["revoked"] = make_key(folder, "ops")
     key_id = made["revoked"].split("_")[1]
-    command_line("keys", "revoke", key_id, "--store", "sqlite:///rankcurve.db", cwd=folder, code=0)
+    run("keys", "revoke", key_id, "--store", f"sqlite:///{folder}/rankcurve.db", code=0)
     return folder, made
 
 
@@ -43,7 +44,7 @@ async def test_every_route_accepts_its_role_and_higher_ones(closed: Service, key
     for route in ROUTE_TABLE:
         body = BODIES.get(route.view)
         for role, key in keys[1].items():
-            answer = await closed.call(route.method, path_of(route), body, {"Authorization": f"Bearer {key}"})
+            answer = await closed.call(route.method, path_of(route), body, bearer(key))
             if route.role is None:
                 assert answer.status == 200
             elif role == "revoked":
@@ -66,7 +67,7 @@ async def test_every_route_but_health_is_401_without_a_known_key(closed: Service
 
 
 async def test_setting_a_value_needs_the_role_ops(closed: Service, keys: tuple[Path, dict[str, str]]) -> None:
-    ops, writer = ({"Authorization": f"Bearer {keys[1][role]}"} for role in ("ops", "writer"))
+    ops, writer = (bearer(keys[1][role]) for role in ("ops", "writer"))
     await closed.call("PUT", "/v1/leaderboards/s", BODIES["put_board"], ops)
     path, body = "/v1/leaderboards/s/posts", {"owner": "a", "set": {"xp": 5}}
     assert await closed.refused("POST", path, body, **writer) == (403, "forbidden")
@@ -90,7 +91,7 @@ async def test_an_unknown_path_or_method_is_answered_with_a_problem(service: Ser
 
 def test_keys_are_stored_hashed_and_listed_without_their_text(keys: tuple[Path, dict[str, str]]) -> None:
     folder, made = keys
-    listed = command_line("keys", "list", "--store", "sqlite:///rankcurve.db", cwd=folder).stdout
+    listed = run("keys", "list", "--store", f"sqlite:///{folder}/rankcurve.db").stdout
     assert all(f"my {role}" in listed for role in ROLES)
     content = b"".join(path.read_bytes() for path in folder.iterdir())
     for key in made.values():
@@ -101,12 +102,10 @@ def test_keys_are_stored_hashed_and_listed_without_their_text(keys: tuple[Path, 
 
 
 def test_a_service_without_keys_listens_on_loopback_only_and_says_so(spawn: Spawn, tmp_path: Path) -> None:
-    for place in ("sqlite:///x.db", "sqlite:///data/x.db"):
-        for more in ((), ("--set", "anonymous_role=reader")):
-            words = ("serve", "--host", "0.0.0.0", "--port", "0", "--store", place, *more)
-            refused = command_line(*words, cwd=tmp_path, code=1)
-            [line] = refused.stderr.splitlines()
-            assert "loopback" in line
+    for place, more in (("sqlite:///x.db", ()), ("sqlite:///data/x.db", ("--set", "anonymous_role=reader"))):
+        words = ("serve", "--host", "0.0.0.0", "--port", "0", "--store", place, *more)
+        [line] = command_line(*words, cwd=tmp_path, code=1).stderr.splitlines()
+        assert "loopback" in line
     assert list(tmp_path.iterdir()) == [], "it refuses before it creates a store"
     assert spawn().await_line("open_to_this_machine")["level"] == "warning"
 
@@ -133,7 +132,7 @@ def test_variables_of_kubernetes_do_not_end_the_start_and_are_logged_in_one_line
 def test_a_service_with_a_key_listens_anywhere_and_owns_its_file(spawn: Spawn, tmp_path: Path) -> None:
     make_key(tmp_path, "ops")
     process = spawn("--host", "0.0.0.0").ready()
-    refused = command_line("keys", "create", "second", "--role", "ops", "--store", process.store, cwd=tmp_path, code=1)
+    refused = run("keys", "create", "second", "--role", "ops", "--store", process.store, code=1)
     assert (refused.stdout, refused.stderr.count("\n")) == ("", 1)
     assert f"process {process.process.pid} owns" in refused.stderr
     assert all(line["event"] != "open_to_this_machine" for line in process.lines)

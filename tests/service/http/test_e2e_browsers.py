@@ -11,9 +11,10 @@ import pytest
 from aiohttp import ClientSession
 
 from service.contract.keys import Role
+from tests.service.cli_fake_service import make_key
 from tests.service.every_route import BODIES, NAMES, QUERIES
 from tests.service.openapi_checks import ROUTE_TABLE
-from tests.service.real_service import WAIT_S, Service, make_key
+from tests.service.real_service import WAIT_S, Service, bearer
 
 GAME = "https://game.example"
 B = "/v1/leaderboards/b"
@@ -49,10 +50,10 @@ async def test_an_unknown_key_is_refused_where_no_key_is_accepted(game: Service)
 async def test_callers_without_a_key_have_a_rate(tmp_path: Path, game: Service) -> None:
     rates = {"anonymous_reads_per_s": 0.001, "anonymous_reads_burst": 2}
     await game.stop()
-    key = make_key(tmp_path, "reader")
+    key = await asyncio.to_thread(make_key, tmp_path, "reader")
     async with Service(tmp_path, anonymous_role="reader", **rates).running() as slow:
         assert [(await slow.call("GET", f"{B}/entries/o1")).status for _ in range(3)] == [200, 200, 429]
-        answer = await slow.call("GET", f"{B}/entries/o1", headers={"Authorization": f"Bearer {key}"})
+        answer = await slow.call("GET", f"{B}/entries/o1", headers=bearer(key))
         assert answer.status == 200
     await game.restart()
 

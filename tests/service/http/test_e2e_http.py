@@ -8,6 +8,7 @@ import pytest
 
 from storage.posting.waiting_posts import GATHER_TURNS
 from storage.records import BoardPost, ColumnChange, Post
+from tests.service.raw_connection import exchange
 from tests.service.real_service import Service
 
 B = "/v1/leaderboards/b"
@@ -15,13 +16,7 @@ B = "/v1/leaderboards/b"
 
 async def send_requests(service: Service, *requests: str) -> bytes:
     """Send requests on one connection. Return all bytes that the service sends until it closes the connection."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(service.base.rpartition(":")[2]))
-    writer.write("".join(requests).encode())
-    await writer.drain()
-    async with asyncio.timeout(60):
-        answer = await reader.read()
-    writer.close()
-    return answer
+    return await exchange(service.port, "".join(requests).encode())
 
 
 def request_text(path: str, *headers: str, method: str = "GET", version: str = "1.1") -> str:
@@ -172,7 +167,7 @@ async def test_no_answer_names_the_software_that_made_it(b: Service) -> None:
     texts = [request_text(path, method=method) for path in paths for method in ("GET", "HEAD")]
     texts += [request_text(f"{B}/stream?column=xp"), request_text("/healthz", version="1.0"), "garbage\r\n\r\n"]
     for text in texts:
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(b.base.rpartition(":")[2]))
+        reader, writer = await asyncio.open_connection("127.0.0.1", b.port)
         writer.write(text.encode())
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         writer.close()
@@ -200,8 +195,7 @@ async def test_unread_answers_delay_the_further_requests_of_their_connection(ser
     await service.board("b", {"name": "xp"})
     await service.post("b", *({"owner": f"owner-{i:06}", "stats": {"xp": i}} for i in range(400)))
     page = b"GET /v1/leaderboards/b/rankings/xp?limit=400 HTTP/1.1\r\nHost: localhost\r\n\r\n"  # each answer has 50 kB
-    port = int(service.base.rpartition(":")[2])
-    _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+    _, writer = await asyncio.open_connection("127.0.0.1", service.port, limit=1024)
     writer.write(page * 2000)
 
     def answered() -> float:
@@ -231,14 +225,3 @@ async def test_no_row_around_an_owner_has_a_rank_past_the_ends_of_the_board(serv
         assert 1 <= min(ranks) <= max(ranks) <= page["total"]
         assert page["next"] is not None or ranks[-1] == page["total"]
         assert page["prev"] is not None or ranks[0] == 1
-
-
-async def test_a_row_is_exact_only_at_the_rank_that_the_curve_gave_it(service: Service) -> None:
-    await service.board("b", {"name": "xp"}, predictor={"samples": 100, "exact_top": 0})
-    await service.post("b", *({"owner": f"o{i:02}", "stats": {"xp": 100 - i}} for i in range(10)))
-    await service.refresh("b", "xp")
-    await service.post("b", *({"owner": f"n{i:02}", "stats": {"xp": 1000 + i}} for i in range(10)))
-    page = await service.get("/v1/leaderboards/b/entries/o02/around?column=xp&better=5&worse=1")
-    own = next(entry for entry in page["entries"] if entry["owner"] == "o02")
-    # The rank was 3 when the curve was fitted and is 13 now. Only the current rank may be called exact.
-    assert own["rank"] == 13 or not own["exact"]

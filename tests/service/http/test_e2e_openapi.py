@@ -3,14 +3,16 @@
 All checks of Schemathesis are on. `schemathesis.toml` and `openapi_rules` name the few exceptions with their reasons.
 """
 
+import asyncio
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.service.cli_fake_service import make_key
 from tests.service.openapi_checks import DOCUMENT
 from tests.service.openapi_store import fill
-from tests.service.real_service import ROOT, Caller, Process, Spawn, environment, make_key
+from tests.service.real_service import ROOT, Caller, Process, Spawn, environment
 
 CONFIG = ROOT / "tests/service/schemathesis.toml"
 RUN_S_MAX = 600  # a run usually takes about 15 s on one core
@@ -37,7 +39,7 @@ def check_clean(done: subprocess.CompletedProcess[str]) -> None:
 
 
 async def test_a_service_with_keys_does_what_its_document_says(spawn: Spawn, tmp_path: Path) -> None:
-    key = make_key(tmp_path, "ops")
+    key = await asyncio.to_thread(make_key, tmp_path, "ops")
     service = spawn(*BOUNDS).ready()
     async with Caller(service.url, key) as caller:
         await fill(caller)

@@ -1,15 +1,13 @@
 """Test that a service without API keys refuses web pages from other origins, and pages that use DNS rebinding."""
 
-import asyncio
-import re
-
 import pytest
 
 from service.contract.keys import make_api_key
 from service.contract.problems import ProblemError
 from service.http.foreign_pages import refuse_foreign_page
 from tests.service.contract.test_keys import row
-from tests.service.real_service import Service
+from tests.service.raw_connection import exchange
+from tests.service.real_service import Service, bearer
 
 LOOPBACK = ["localhost", "LocalHost:8080", "localhost.", "localhost.:80", "127.0.0.1", "127.0.0.1:8080", "127.8.9.1:1"]
 LOOPBACK += ["[::1]", "[::1]:8080", "[0:0:0:0:0:0:0:1]:8080", "localhost:"]
@@ -64,12 +62,11 @@ def test_only_a_page_of_the_service_itself_may_change_anything(host: str) -> Non
     ],
 )  # fmt: skip
 async def test_a_rebound_name_reaches_nothing_of_an_open_service(service: Service, method: str, path: str) -> None:
-    port = service.base.rpartition(":")[2]
-    assert await service.refused(method, path, Host=f"rebound.example:{port}") == (403, "host_not_allowed")
+    assert await service.refused(method, path, Host=f"rebound.example:{service.port}") == (403, "host_not_allowed")
     assert await service.refused(method, path, Host="localhost", Origin="http://evil.example") == (403, "forbidden")
     key = make_api_key()
     service.context.keyring.replace_keys([row(key, "ops")])
-    service.headers["Authorization"] = f"Bearer {key.text}"
+    service.headers = bearer(key.text)
     answer = await service.call(method, path, headers={"Host": "boards.example", "Origin": "http://evil.example"})
     assert answer.status != 403
 
@@ -83,7 +80,4 @@ async def test_a_page_from_another_local_port_may_operate_nothing(service: Servi
 
 
 async def test_an_old_client_without_a_host_is_answered(service: Service) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(service.base.rpartition(":")[2]))
-    writer.write(b"GET /v1/leaderboards HTTP/1.0\r\n\r\n")
-    assert re.match(rb"HTTP/1.0 200 ", await reader.read())
-    writer.close()
+    assert (await exchange(service.port, b"GET /v1/leaderboards HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.0 200 ")

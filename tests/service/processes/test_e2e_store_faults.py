@@ -2,10 +2,7 @@
 
 import asyncio
 import json
-import shlex
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ import pytest
 
 from storage.engines import brief_reads
 from storage.engines.sqlite import SqliteStore
-from tests.service.real_service import WAIT_S, Caller, Service, Spawn, command_line, environment
+from tests.service.real_service import WAIT_S, Caller, Service, Spawn, command_line
 from tests.storage.damage import grow_by, spoil_table
 
 SERVE = ("serve", "--port", "0", "--store", "sqlite:///data/rankcurve.db")
@@ -177,15 +174,6 @@ async def test_a_damaged_row_of_the_catalog_ends_the_start_with_one_sentence(tmp
     assert "restore a backup" in line
 
 
-async def test_an_empty_file_beside_a_write_ahead_log_ends_the_start_and_keeps_the_log(tmp_path: Path) -> None:
-    (tmp_path / "rankcurve.db").touch()
-    (tmp_path / "rankcurve.db-wal").write_bytes(b"posts")
-    refused = command_line("serve", "--port", "0", "--store", "sqlite:///rankcurve.db", cwd=tmp_path, code=1)
-    [line] = refused.stderr.splitlines()
-    assert "rankcurve.db is empty, but rankcurve.db-wal holds 5 bytes of posts" in line
-    assert (tmp_path / "rankcurve.db-wal").read_bytes() == b"posts"
-
-
 async def test_a_service_on_a_full_disk_answers_posts_with_507_and_still_reads(tmp_path: Path) -> None:
     async with Service(tmp_path).running() as service:
         await create_two_boards(service)
@@ -201,12 +189,3 @@ async def test_a_service_on_a_full_disk_answers_posts_with_507_and_still_reads(t
         assert (await service.call("GET", "/readyz")).status == 200
         await grow_by(store, pages=10_000)
         await service.must("POST", "/v1/leaderboards/whole/posts", posts)
-
-
-def test_a_start_on_a_full_disk_says_that_the_disk_is_full(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--store", "sqlite:///rankcurve.db"]
-    limited = f"ulimit -f 16; exec {shlex.join(words)}"
-    refused = subprocess.run(["bash", "-c", limited], cwd=tmp_path, env=environment(), capture_output=True, text=True)
-    assert refused.returncode == 1
-    [line] = [line for line in refused.stderr.splitlines() if not line.startswith("{")]
-    assert line.startswith("error: rankcurve.db: the disk is full")

@@ -120,8 +120,7 @@ async def test_each_partition_is_a_managed_object(service: Service, store_url: s
 async def test_queued_posts_count_in_their_partition(service: Service) -> None:
     posts = {"posts": [{"owner": owner, "stats": {"xp": 1}} for owner in ("ada", "eve")]}
     await service.must("POST", "/v1/leaderboards/b0/posts?mode=queued", posts)
-    while (await service.get("/v1/queue"))["posts"]:
-        pass
+    await service.wait_applied()
     assert (await service.figures())["rankcurve_partition_posts_applied_total", "0"] == 2
 
 

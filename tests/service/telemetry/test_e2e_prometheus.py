@@ -4,7 +4,6 @@ Test metric names, series, alert rules, and every panel of the dashboard.
 """
 
 import json
-import os
 import re
 import subprocess
 import time
@@ -12,13 +11,12 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import ClientSession
 
 from tests.memcached import OpenMemcached
-from tests.servers import HOST, READY_S, Folder, ended, free_port, program
+from tests.servers import READY_S, LocalServer, ended, program
 from tests.service.real_service import Caller, Spawn
 
 PACKAGE = "prometheus"
@@ -30,8 +28,6 @@ global:
 rule_files: [{rules}]
 scrape_configs:
   - job_name: rankcurve
-    authorization:
-      credentials: "{key}"
     static_configs:
       - targets: ["{target}"]
 """
@@ -42,47 +38,34 @@ def promtool(*words: str, standard_input: str = "") -> subprocess.CompletedProce
     return subprocess.run(command, input=standard_input, capture_output=True, text=True, timeout=READY_S)
 
 
-class Prometheus:
+class Prometheus(LocalServer):
     """A Prometheus that scrapes one target; inside its `with` block it is ready."""
 
-    def __init__(self, target: str, *, rules: Path, key: str = "") -> None:
-        self._program = program("prometheus", PACKAGE)
-        self._folder = Folder("rankcurve-prometheus-", "pid", user=None, last_signal="KILL")
-        self._port = free_port()
-        config = self._folder.path / "prometheus.yml"
-        config.write_text(_CONFIG.format(rules=json.dumps(str(rules)), target=target, key=key))
-        self._process: subprocess.Popen[bytes] | None = None
+    name = "prometheus"
+    package = PACKAGE
 
-    def __enter__(self) -> Self:
-        folder = self._folder.path
-        self._process = subprocess.Popen(
-            [str(self._program), f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-             f"--web.listen-address={HOST}:{self._port}", "--log.level=warn"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=(folder / "log").open("wb"),
-            start_new_session=True, env={**os.environ, "GOMAXPROCS": "1"},
-        )  # fmt: skip
-        (folder / "pid").write_text(f"{self._process.pid}\n")
+    def __init__(self, target: str, *, rules: Path) -> None:
+        super().__init__()
+        self._config = self._folder.path / "prometheus.yml"
+        self._config.write_text(_CONFIG.format(rules=json.dumps(str(rules)), target=target))
+
+    def arguments(self) -> list[str]:
+        data = f"--storage.tsdb.path={self._folder.path / 'data'}"
+        return [f"--config.file={self._config}", data, f"--web.listen-address={self.address}", "--log.level=warn"]
+
+    def start(self) -> None:
+        super().start()
         self.wait(lambda: self.value("up") == 1.0)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-        self._folder.remove()
 
     def wait(self, condition: Callable[[], bool]) -> None:
         until = time.monotonic() + READY_S
         while not condition():
-            log = (self._folder.path / "log").read_text(errors="replace")[-2000:]
-            assert not ended(self._process), f"Prometheus ended: {log}"
-            assert time.monotonic() < until, f"the condition never held: {log}"
+            assert not ended(self._process), f"Prometheus ended: {self.log[-2000:]}"
+            assert time.monotonic() < until, f"the condition never held: {self.log[-2000:]}"
 
     def ask(self, path: str, **query: str) -> Any:
         """Send a GET to the API of Prometheus; return the data of the answer. Fail if Prometheus reports an error."""
-        url = f"http://{HOST}:{self._port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         with urllib.request.urlopen(url, timeout=READY_S) as answer:
             found = json.load(answer)
         assert found["status"] == "success", found

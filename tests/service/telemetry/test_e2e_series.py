@@ -22,7 +22,7 @@ from storage.schema.tables import BOARDS
 from storage.store import StoreSize
 from tests.memcached import OpenMemcached
 from tests.service.every_route import BODIES, KEY, NAMES, QUERIES
-from tests.service.real_service import Caller, Service, Spawn
+from tests.service.real_service import Caller, Service, Spawn, bearer
 
 SERIES_MAX = 500
 LIST = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -133,8 +133,7 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
     async with Service(folder, store=url).running() as service:
         await service.board("b", XP)
         await service.board("b0", XP, table="shared")
-        operator = await service.must("POST", "/v1/keys", KEY)
-        service.headers = {"Authorization": f"Bearer {operator['key']}"}
+        operator = await service.create_first_key()
         other = await service.must("POST", "/v1/keys", KEY)
         schema = service.context.store.dialect.schema_of(BOARDS)
     connection = await asyncpg.connect(url)
@@ -148,7 +147,7 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
         records=((10**6 + number, 10**6 + number, f"b{number}", *copy) for number in range(1, boards - 1)),
     )
     await connection.close()
-    return operator["key"], other["id"]
+    return operator, other["id"]
 
 
 async def send_request(session: ClientSession, base: str, route: Route, key_id: str, *, sane: bool) -> int:
@@ -190,15 +189,14 @@ async def use_the_queue(base: str, key: str) -> None:
         await caller.board("queued", {"name": "xp", "merge": "sum"})
         posts = [{"owner": f"p{number}", "stats": {"xp": 1}} for number in range(200)]
         await caller.must("POST", "/v1/leaderboards/queued/posts?mode=queued", {"posts": posts})
-        while (await caller.get("/v1/queue"))["posts"]:
-            pass
+        await caller.wait_applied()
 
 
 async def test_every_route_on_ten_thousand_boards_stays_within_the_bound(
     tmp_path: Path, store_url: str, cache: OpenMemcached, spawn: Spawn
 ) -> None:
     key, key_id = await make_boards(tmp_path, store_url, 10_000)
-    headers = {"Authorization": f"Bearer {key}"}
+    headers = bearer(key)
     node = spawn("--store", store_url, "--workers", "2", "--set", f"memcached_servers={cache.address}").ready()
     statuses = await use_everything(node.url, headers, key_id)
     failed = {view: found for view, found in statuses.items() if not any(status < 300 for status in found)}

@@ -1,19 +1,18 @@
 """Test that spans of requests and of background work reach an OpenTelemetry collector, in the caller's trace."""
 
-import queue
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from config import Settings
 from service.telemetry.tracing import TracingMissingError, make_tracer
+from tests.clients.served import serving_handler
 from tests.service.real_service import ROOT, Service, environment
 
 XP = {"name": "xp", "merge": "sum"}
@@ -24,44 +23,24 @@ class Collector:
     """A fake OTLP endpoint that keeps the received spans."""
 
     def __init__(self) -> None:
-        bodies: queue.Queue[bytes] = queue.Queue()
+        self.url = ""
+        self.spans: list[Span] = []
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.path == "/v1/traces":
-                    bodies.put(body)
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *arguments: object) -> None:
-                pass
-
-        self._bodies = bodies
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1/traces"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def spans(self) -> list[Span]:
-        found: list[Span] = []
-        while not self._bodies.empty():
-            for resource in ExportTraceServiceRequest.FromString(self._bodies.get()).resource_spans:
-                told = [(each.key, each.value.string_value) for each in resource.resource.attributes]
-                assert ("service.name", "rankcurve") in told
-                found += [span for scope in resource.scope_spans for span in scope.spans]
-        return found
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    async def answer(self, request: web.Request) -> web.Response:
+        assert (request.method, request.path) == ("POST", "/v1/traces")
+        for resource in ExportTraceServiceRequest.FromString(await request.read()).resource_spans:
+            told = [(each.key, each.value.string_value) for each in resource.resource.attributes]
+            assert ("service.name", "rankcurve") in told
+            self.spans += [span for scope in resource.scope_spans for span in scope.spans]
+        return web.Response()
 
 
 @pytest.fixture
-def collector() -> Iterator[Collector]:
+async def collector() -> AsyncIterator[Collector]:
     made = Collector()
-    yield made
-    made.close()
+    async with serving_handler(made.answer) as url:
+        made.url = f"{url}/v1/traces"
+        yield made
 
 
 async def test_a_refresh_has_a_span_below_its_request_in_the_callers_trace(
@@ -75,7 +54,7 @@ async def test_a_refresh_has_a_span_below_its_request_in_the_callers_trace(
         assert answer.status == 200
         await service.call("GET", "/v1/leaderboards/nobody", headers={"traceparent": f"00-{TRACE}-{PARENT}-00"})
     # Only traces that the caller marked as sampled have spans.
-    spans = {span.name: span for span in collector.spans()}
+    spans = {span.name: span for span in collector.spans}
     assert spans.keys() == {"POST /v1/leaderboards/{board}/rankings/{column}/refresh", "refresh"}
     request = spans["POST /v1/leaderboards/{board}/rankings/{column}/refresh"]
     assert (request.trace_id.hex(), request.parent_span_id.hex()) == (TRACE, PARENT)
@@ -89,7 +68,7 @@ async def test_a_refresh_has_a_span_below_its_request_in_the_callers_trace(
 async def test_without_a_callers_trace_a_share_of_requests_starts_one(collector: Collector, tmp_path: Path) -> None:
     async with Service(tmp_path, tracing_url=collector.url, tracing_ratio=1).running() as service:
         await service.call("GET", "/v1/leaderboards/nobody")
-    [span] = collector.spans()
+    [span] = collector.spans
     assert (span.name, span.parent_span_id) == ("GET /v1/leaderboards/{board}", b"")
 
 

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from jobs.request_origin import REQUEST_ID
-from service.app import make_server
 from service.contract.keys import KeyRing, NewApiKey, make_api_key
 from service.contract.routes import Call, Route
 from service.telemetry.logs import LineWriter, RequestLog, configure_logging
 from storage.coalesce import Coalescer
 from tests.service.contract.test_keys import row
-from tests.service.real_service import Service
-from tests.service.toy import ROUTES, ToyContext, key_limits
+from tests.service.raw_connection import exchange
+from tests.service.real_service import Service, bearer
+from tests.service.toy import ROUTES, ToyContext, key_limits, serving_toy
 
 pytestmark = pytest.mark.usefixtures("logging_as_before")
 B = "/v1/leaderboards/b"
@@ -48,13 +48,11 @@ class Toy:
     @asynccontextmanager
     async def serve(self, routes: list[Route] = ROUTES, *, shutdown_s: float = 60) -> AsyncIterator[Toy]:
         """Run the service inside the `with` block. After the block, every log line is written."""
-        runner = web.ServerRunner(make_server(routes, self.context), shutdown_timeout=shutdown_s)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        self.port = runner.addresses[0][1]
-        async with ClientSession() as self._session:
+        async with (
+            ClientSession() as self._session,
+            serving_toy(self.context, routes, shutdown_s=shutdown_s) as self.port,
+        ):
             yield self
-            await runner.cleanup()
         self._writer.close()
 
     async def call(self, method: str, path: str, *, data: Any = None, headers: Any = None) -> int:
@@ -62,13 +60,6 @@ class Toy:
         async with self._session.request(method, url, data=data, headers=headers) as answer:
             await answer.read()
             return answer.status
-
-    async def send_bytes(self, sent: bytes) -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(sent)
-        answer = await reader.read()
-        writer.close()
-        return answer
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -102,13 +93,12 @@ async def test_every_failed_request_has_one_line_with_its_ids(method: str, path:
 
 async def test_each_unauthorized_or_unreadable_request_has_a_line() -> None:
     key = make_api_key()
-    bearer = {"Authorization": f"Bearer {key.text}"}
     async with Toy(keys=[key]).serve() as toy:
         assert await toy.call("GET", f"{B}/entries/a") == 401
         assert await toy.call("GET", f"{B}/entries/a", headers={"Authorization": "Bearer rk_0_wrong"}) == 401
-        assert await toy.call("DELETE", f"{B}/entries/a", headers=bearer) == 403
-        assert b" 400 " in await toy.send_bytes(f"GET / HTTP/1.1\r\nAuthorization Bearer {key.text}\r\n\r\n".encode())
-        assert b" 400 " in await toy.send_bytes(f"GET / HTTP/1.1\r\nX: {key.text * 1000}\r\n\r\n".encode())
+        assert await toy.call("DELETE", f"{B}/entries/a", headers=bearer(key.text)) == 403
+        for line in (f"Authorization Bearer {key.text}", f"X: {key.text * 1000}"):
+            assert b" 400 " in await exchange(toy.port, f"GET / HTTP/1.1\r\n{line}\r\n\r\n".encode())
     assert [line["status"] for line in toy.lines] == [401, 401, 403, 400, 400]
     assert [line["key"] for line in toy.lines] == ["-", "-", key.id, "-", "-"]
     assert key.text not in toy.stream.getvalue()
@@ -122,7 +112,7 @@ async def test_each_refused_body_has_a_line() -> None:
         assert await toy.call("POST", f"{B}/posts", data=b"{}", headers={"Content-Type": "image/png"}) == 415
         assert await toy.call("POST", f"{B}/posts", data=b"{", headers=JSON) == 400
         late = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{{"
-        assert b" 408 " in await toy.send_bytes(late.encode())
+        assert b" 408 " in await exchange(toy.port, late.encode())
         statuses = [await toy.call("GET", f"{B}/entries/a") for _ in range(4)]
     assert statuses == [200, 200, 200, 429]
     assert [line["status"] for line in toy.requests] == [413, 415, 400, 408, 429]
@@ -194,7 +184,7 @@ def test_no_line_holds_data_of_callers_and_no_caller_can_forge_a_line(
 
     async def run() -> Toy:
         async with Toy(sample_ratio=1).serve() as toy:
-            headers = {"Authorization": f"Bearer {secret}", "traceparent": f"{secret}"}
+            headers = bearer(secret) | {"traceparent": secret}
             body = json.dumps({"owner": marked[0], "stats": {"xp": marked[2], "key": secret}}).encode()
             sent = _escaped(marked[0])
             await toy.call("GET", f"{B}/entries/{sent}?key={secret}&{_escaped(marked[2])}=1", headers=headers)
@@ -203,7 +193,7 @@ def test_no_line_holds_data_of_callers_and_no_caller_can_forge_a_line(
             await toy.call("POST", f"{B}/posts", data=body, headers=headers)
             await toy.call("GET", f"/v1/leaderboards/{secret}/rankings/xp", headers=headers)
             hostile = request_id.encode().replace(b"\r", b"").replace(b"\n", b"")
-            await toy.send_bytes(b"GET %b/entries/a HTTP/1.0\r\nX-Request-Id: %b\r\n\r\n" % (B.encode(), hostile))
+            await exchange(toy.port, b"GET %b/entries/a HTTP/1.0\r\nX-Request-Id: %b\r\n\r\n" % (B.encode(), hostile))
         return toy
 
     toy = asyncio.run(run())

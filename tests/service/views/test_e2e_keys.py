@@ -4,7 +4,7 @@ A test repeats a request until the answer changes, up to a time limit. No test w
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ import pytest
 
 from service.http.key_watch import KEY_POLL_INTERVAL_S, KeyWatch
 from storage.boards.api_keys import StoredKey
+from tests.service.cli_fake_service import run
 from tests.service.event_stream import events_of
-from tests.service.real_service import Caller, Service, Spawn, command_line
+from tests.service.real_service import Caller, Service, Spawn, bearer
 
 XP = {"name": "xp", "merge": "sum"}
 BOARDS = "/v1/leaderboards"
@@ -27,10 +28,6 @@ WAIT_S = 60.0
 async def service(either_store: dict[str, Any], tmp_path: Path) -> AsyncIterator[Service]:
     async with Service(tmp_path, **either_store).running() as made:
         yield made
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
 
 
 async def create_key(service: Caller, role: str, name: str = "somebody") -> tuple[str, str]:
@@ -182,19 +179,14 @@ async def test_a_poll_that_finds_no_change_reads_no_key(service: Service, monkey
     assert read == [1]
 
 
-def keys_command(folder: Path) -> Callable[..., Awaitable[tuple[int, str, str]]]:
-    """Return a function that runs `rankcurve keys`. It returns the exit code, the output and the error output."""
-
-    async def command(*words: str) -> tuple[int, str, str]:
-        done = await asyncio.to_thread(command_line, "keys", *words, cwd=folder)
-        return done.returncode, done.stdout.strip(), done.stderr.strip()
-
-    return command
+async def command(*words: str) -> tuple[int, str, str]:
+    """Run `rankcurve keys`. Return the exit code, the output and the error output."""
+    done = await asyncio.to_thread(run, "keys", *words)
+    return done.exit_code, done.stdout.strip(), done.stderr.strip()
 
 
-async def test_every_worker_obeys_keys_made_on_the_command_line(store_url: str, spawn: Spawn, tmp_path: Path) -> None:
+async def test_every_worker_obeys_keys_made_on_the_command_line(store_url: str, spawn: Spawn) -> None:
     node = await asyncio.to_thread(spawn("--store", store_url, "--workers", "2").ready)
-    command = keys_command(tmp_path)
     code, first, said = await command("create", "me", "--role", "ops", "--store", store_url)
     assert code == 0, said
     closed: set[str] = set()
@@ -219,9 +211,8 @@ async def test_every_worker_obeys_keys_made_on_the_command_line(store_url: str, 
     assert (await command("list", "--url", node.url, "--key", reader))[0] == 1
 
 
-async def test_on_sqlite_the_command_line_manages_keys_through_a_running_service(spawn: Spawn, tmp_path: Path) -> None:
+async def test_on_sqlite_the_command_line_manages_keys_through_a_running_service(spawn: Spawn) -> None:
     process = await asyncio.to_thread(spawn().ready)
-    command = keys_command(tmp_path)
     code, first, _ = await command("create", "me", "--role", "ops", "--url", process.url)
     assert code == 0
     async with Caller(process.url, first) as caller:

@@ -84,12 +84,8 @@ async def test_every_answer_is_that_of_one_board(service: Service) -> None:
 
 async def test_pages_meet_every_entry_once_and_owners_leave_every_segment(service: Service) -> None:
     await fill(service)
-    walked, path = [], "/v1/leaderboards/four/rankings/xp?limit=7"
-    while path:
-        page = await service.get(path)
-        walked += [entry["owner"] for entry in page["entries"]]
-        path = page["next"] and f"/v1/leaderboards/four/rankings/xp?limit=7&cursor={page['next']}"
-    assert sorted(walked) == OWNERS
+    pages = service.pages("/v1/leaderboards/four/rankings/xp?limit=7")
+    assert sorted([entry["owner"] async for page in pages for entry in page["entries"]]) == OWNERS
     for owner in OWNERS[:8]:
         assert (await service.call("DELETE", f"/v1/leaderboards/four/entries/{owner}")).status == 204
         assert (await service.call("DELETE", f"/v1/leaderboards/one/entries/{owner}")).status == 204

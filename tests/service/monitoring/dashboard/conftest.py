@@ -17,13 +17,9 @@ from tests.service.real_service import Process
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """Start a node without keys that has boards of all kinds, and estimated ranks. All tests share this node."""
-    process = Process(tmp_path_factory.mktemp("dashboard"), "--set", "exact_gap_rows_max=0")
-    try:
-        process.ready()
+    with Process(tmp_path_factory.mktemp("dashboard"), "--set", "exact_gap_rows_max=0") as process:
         asyncio.run(fill(process.url))
         yield process
-    finally:
-        process.discard()
 
 
 @pytest.fixture

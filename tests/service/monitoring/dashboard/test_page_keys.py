@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import pytest
 
 from tests.browser import Page
+from tests.service.cli_fake_service import make_key
 from tests.service.monitoring.dashboard.shown_node import LAP, XP
-from tests.service.real_service import Caller, Process, make_key
+from tests.service.real_service import Caller, Process
 
 ASKED = "!document.querySelector('#key-panel').hidden && document.activeElement.id === 'key-input'"
 
@@ -37,13 +38,9 @@ async def fill(url: str, key: str) -> None:
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
     folder = tmp_path_factory.mktemp("closed")
     keys = {role: make_key(folder, role) for role in ("reader", "ops")}
-    process = Process(folder)
-    try:
-        process.ready()
+    with Process(folder) as process:
         asyncio.run(fill(process.url, keys["ops"]))
         yield Closed(process.url, **keys)
-    finally:
-        process.discard()
 
 
 async def enter_key(page: Page, key: str) -> None:

@@ -91,8 +91,10 @@ async def test_a_client_with_the_current_file_is_answered_304(service: Service) 
 
 
 async def test_head_answers_the_headers_of_the_page_without_its_body(service: Service) -> None:
-    status, body, headers = await fetch_file(service, "/", "HEAD")
-    assert (status, body, headers["Content-Type"]) == (200, b"", "text/html; charset=utf-8")
+    for path in ("/", "/docs"):
+        status, body, headers = await fetch_file(service, path, "HEAD")
+        assert (status, body, headers["Content-Type"]) == (200, b"", "text/html; charset=utf-8")
+        assert await service.refused("POST", path) == (405, "method_not_allowed")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ async def test_head_answers_the_headers_of_the_page_without_its_body(service: Se
     [
         "/dashboard/views.py", "/dashboard/nothing.js", "/dashboard/%2e%2e%2f__init__.py", "/dashboard/..%2Ffiles.py",
         "/dashboard/page%2Fdashboard.js", "/dashboard/views.js", "/dashboard/",
-        "/dashboard", f"/dashboard/{INDEX}", f"/dashboard/{DOCS}", "/dashboard.js",
+        "/dashboard", f"/dashboard/{INDEX}", f"/dashboard/{DOCS}", "/dashboard.js", "/docs/",
     ],
 )  # fmt: skip
 async def test_no_file_but_those_of_the_page_is_served(service: Service, path: str) -> None:
@@ -127,7 +129,8 @@ async def test_the_paths_of_a_switched_off_dashboard_are_unknown(tmp_path: Path)
 async def test_the_page_itself_needs_no_key(service: Service) -> None:
     key = make_api_key()
     service.context.keyring.replace_keys([row(key, "reader")])
-    assert await service.refused("GET", "/v1/leaderboards") == (401, "unauthorized")
+    for path in ("/v1/leaderboards", "/openapi.json"):
+        assert await service.refused("GET", path) == (401, "unauthorized")
     for name in page_files():
         assert (await fetch_file(service, path_of(name)))[0] == 200
 

@@ -1,7 +1,6 @@
 """Test that a real service answers every request of the Jolokia protocol, in every form that Jolokia clients send."""
 
 import asyncio
-import base64
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from aiohttp import ClientSession
 
 from service.monitoring.jolokia import views
-from tests.service.real_service import Caller, Service, Spawn, make_key
+from tests.service.real_service import Caller, Service, Spawn
 
 SNAPSHOT_S_MAX = 60.0
 XP = {"name": "xp", "merge": "sum"}
@@ -238,18 +237,6 @@ async def test_a_page_of_another_site_reaches_nothing_on_a_service_without_keys(
     answer = await service.call("GET", path, headers={"Sec-Fetch-Site": "same-origin"})
     assert answer.status == 200
     assert not any(name.startswith("Access-Control") for name in answer.headers)
-
-
-async def test_only_operators_may_call_and_may_send_their_key_as_bearer_or_basic(tmp_path: Path, spawn: Spawn) -> None:
-    ops, reader = (make_key(tmp_path, role) for role in ("ops", "reader"))
-    process = spawn().ready()
-    basic = base64.b64encode(f"anyone:{ops}".encode()).decode()
-    async with Caller(process.url) as caller:
-        assert await caller.refused("GET", "/jolokia/version") == (401, "unauthorized")
-        assert await caller.refused("GET", "/jolokia/version", Authorization=f"Bearer {reader}") == (403, "forbidden")
-        for header in (f"Bearer {ops}", f"Basic {basic}"):
-            answer = await caller.call("GET", "/jolokia/version", headers={"Authorization": header})
-            assert answer.body["status"] == 200
 
 
 async def test_any_worker_answers_for_the_node_and_operations_reach_all_of_it(store_url: str, spawn: Spawn) -> None:

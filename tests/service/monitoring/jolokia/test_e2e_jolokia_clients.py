@@ -12,7 +12,8 @@ import pytest
 from aiohttp import ClientSession
 
 from tests.installed_clients import CLIENTS, javascript_modules, node, python_modules
-from tests.service.real_service import WAIT_S, Process, Service, make_key
+from tests.service.cli_fake_service import make_key
+from tests.service.real_service import WAIT_S, Process, Service, bearer
 
 NODE = "rankcurve:type=Node"
 XP = {"name": "xp", "merge": "sum"}
@@ -23,11 +24,8 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
     """Start a service that requires a key. Yield the service's address and an operator's key."""
     folder = tmp_path_factory.mktemp("closed")
     key = make_key(folder, "ops")
-    process = Process(folder)
-    try:
-        yield process.ready().url, key
-    finally:
-        process.discard()
+    with Process(folder) as process:
+        yield process.url, key
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +33,7 @@ def by_javascript(closed: tuple[str, str]) -> dict[str, Any]:
     """Send all requests of the test by jolokia.js, with Basic authentication. Return the answers."""
     url, key = closed
     spec = json.dumps({"columns": [{"sorted": True, **XP}]}).encode()
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    headers = bearer(key) | {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{url}/v1/leaderboards/week:1,x", spec, headers, method="PUT")
     urllib.request.urlopen(request, timeout=WAIT_S).close()
     command = [str(node()), str(CLIENTS / "every_operation.mjs"), f"{url}/jolokia", "anyone", key]

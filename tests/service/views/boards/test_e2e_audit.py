@@ -1,18 +1,15 @@
 """Test an operator's audit over HTTP and from the command line, and the metrics of audits."""
 
 import asyncio
-import json
-from pathlib import Path
 
 import pytest
 from rankcurve.answers import Audit as AuditAnswer
 
-from jobs.curves.audit import Auditor
 from predictor import Curve, Knot
 from service.commands.reading.curves import show_audit
-from storage.curves.auditing import Audit
 from storage.curves.stored_curves import ServedCurve, store_curve
-from tests.service.real_service import WAIT_S, Service, command_line
+from tests.service.cli_fake_service import run_at
+from tests.service.real_service import Service
 
 B = "/v1/leaderboards/b"
 AUDIT = f"{B}/rankings/xp/audit"
@@ -66,16 +63,6 @@ async def test_an_audit_of_a_wrong_curve_raises_the_alarm(service: Service) -> N
     assert figures["rankcurve_audit_certificate_ratio_count",] == 100
 
 
-async def test_the_job_audits_curves_without_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Service(tmp_path, audit_interval_s=0.02).running() as service:
-        audits: asyncio.Queue[Audit] = asyncio.Queue()
-        monkeypatch.setattr(Auditor, "_report_audit", lambda _, found: audits.put_nowait(found))
-        await fill(service)
-        async with asyncio.timeout(WAIT_S):
-            found = await audits.get()
-        assert (found.outcome, len(found.compared), found.broken) == ("compared", 100, [])
-
-
 async def test_an_audit_that_cannot_run_is_refused_with_a_reason(service: Service) -> None:
     await fill(service)
     assert await service.refused("POST", f"{B}/rankings/kills/audit") == (404, "no_curve")
@@ -88,22 +75,10 @@ async def test_an_audit_that_cannot_run_is_refused_with_a_reason(service: Servic
     assert (empty["outcome"], empty["owners"], empty["worst_error"]) == ("empty", 0, None)
 
 
-async def test_the_command_shows_the_audit(service: Service, tmp_path: Path) -> None:
-    await fill(service)
-    done = await asyncio.to_thread(command_line, "audit", "b", "-cxp", "-n", "50", "--url", service.base, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    headings, row = (line.split() for line in done.stdout.splitlines())
-    assert headings[:2] == ["column", "owners"]
-    assert row[:2] == ["xp", "50"]
-    told = await asyncio.to_thread(command_line, "audit", "b", "-cxp", "--json", "--url", service.base, cwd=tmp_path)
-    assert json.loads(told.stdout)["brackets_broken"] == 0
-
-
-async def test_the_command_fails_if_a_bracket_was_wrong(service: Service, tmp_path: Path) -> None:
+async def test_the_command_fails_if_a_bracket_was_wrong(service: Service) -> None:
     await fill(service)
     await store_wrong_curve(service)
-    done = await asyncio.to_thread(command_line, "audit", "b", "--url", service.base, cwd=tmp_path)
-    assert done.returncode == 1
+    done = await asyncio.to_thread(run_at, service.base, "audit", "b", code=1)
     assert "certificates were wrong" in done.stderr
     assert ["value", "true", "rank", "said", "between"] in [line.split() for line in done.stdout.splitlines()]
 

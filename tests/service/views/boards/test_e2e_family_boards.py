@@ -15,7 +15,6 @@ from tests.service.views.boards.test_e2e_histories import Played, path
 F = "/v1/families/game"
 NOW = datetime(2037, 3, 27, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=3 * 366)
-YEARS_S = 10 * 366 * 86_400
 SPEC: dict[str, Any] = {
     "columns": [
         {"name": "xp", "sorted": True, "merge": "sum"},
@@ -54,32 +53,6 @@ async def read_closed(service: Played, period: str, at: datetime) -> tuple[bool 
     return told["period"]["closed"], (await service.get(path(told["board"])))["closed"]
 
 
-async def test_an_operator_loads_the_past_of_a_family_under_a_long_grace_and_shortens_it(service: Played) -> None:
-    history = f"{F}/owners/ada/history?period=month&column=xp&limit=60"
-    [late] = await post(service, xp("ada", 1, LONG_AGO))
-    assert statuses(late) == ["applied", "rejected", "rejected"], "rejected after the usual grace"
-    await service.must("DELETE", F)
-    await service.must("PUT", F, {**SPEC, "grace_seconds": YEARS_S})
-    [loaded, other] = await post(service, xp("ada", 5, LONG_AGO), xp("bob", 7, LONG_AGO))
-    assert statuses(loaded) == statuses(other) == ["applied"] * 3
-    assert (await service.get(history))["history"] == [], "nothing is closed yet"
-    assert await read_closed(service, "month", LONG_AGO) == (False, False)
-    answer = await service.must("PUT", F, {**SPEC, "grace_seconds": 3600})
-    assert answer["grace_seconds"] == 3600
-    [late, today] = await post(service, xp("ada", 1, LONG_AGO), xp("ada", 1))
-    assert statuses(late) == ["applied", "rejected", "rejected"]
-    assert {each["error"]["code"] for each in late["boards"][1:]} == {"period_closed"}
-    assert statuses(today) == ["applied"] * 3
-    assert await read_closed(service, "month", LONG_AGO) == (True, True)
-    assert await read_closed(service, "month", NOW) == (False, False)
-    told = [each for each in (await service.get(history))["history"] if each["position"]]
-    assert [(each["period"]["name"], each["position"]["rank"]) for each in told] == [(f"{LONG_AGO:%Y-%m}", 2)]
-    await close_as_of(service, NOW)
-    assert (await service.get(f"{path(f'game:{LONG_AGO:%Y-%m}')}/entries/ada"))["stats"]["xp"] == 5
-    longer = await service.call("PUT", F, {**SPEC, "grace_seconds": 3601})
-    assert (longer.status, longer.body["errors"][0]["pointer"]) == (409, "/grace_seconds")
-
-
 async def test_the_family_and_the_board_agree_whether_the_board_is_closed(service: Played) -> None:
     assert await read_closed(service, "day", LONG_AGO) == (True, True), "nobody posted to it"
     assert await read_closed(service, "day", NOW) == (False, False), "nobody posted to this board either"
@@ -98,15 +71,6 @@ async def test_the_family_and_the_board_agree_whether_the_board_is_closed(servic
     assert await read_closed(service, "day", NOW - timedelta(days=1)) == (True, True), "the day before stays closed too"
     [late] = await post(service, xp("ada", 5, NOW))
     assert statuses(late) == ["applied", "applied", "rejected"]
-
-
-async def test_a_board_of_a_family_without_posts_cannot_be_deleted_or_emptied(service: Played) -> None:
-    for board in ("game:all", "game:2037-03-27:org=7", "game:2018-12:location=melb,org=7"):
-        assert await service.refused("DELETE", path(board)) == (409, "family_board"), board
-        assert await service.refused("POST", f"{path(board)}/reset") == (409, "family_board"), board
-    for board in ("game:2018-W01", "game:all:location=melb", "other:all", "game"):
-        assert await service.refused("DELETE", path(board)) == (404, "unknown_board"), board
-        assert await service.refused("POST", f"{path(board)}/reset") == (404, "unknown_board"), board
 
 
 async def test_every_page_of_facet_values_within_another_facet_is_full(service: Played) -> None:

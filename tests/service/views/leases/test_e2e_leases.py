@@ -1,6 +1,5 @@
 """Test pools and leases of a real service, on every store."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -62,16 +61,6 @@ async def test_a_requested_end_extends_a_lease_and_never_shortens_it(service: Se
     assert await service.refused("POST", "/v1/leases", ended) == (422, "bad_value")
 
 
-async def test_an_ended_lease_is_available_to_the_next_key_in_an_exhausted_region(service: Service) -> None:
-    await add_resources(service, "a")
-    first = await service.must("POST", "/v1/leases", lease_request("k", lease_seconds=0.001))
-    while (await service.get(POOL))["regions"]["eu"]["available"] == 0:
-        pass  # wait until the lease has ended, after one millisecond
-    taken = await service.must("POST", "/v1/leases", lease_request("other"))
-    assert (taken["resource"], taken["acquired"]) == ("a", True)
-    assert taken["version"] > first["version"]
-
-
 async def test_a_region_that_the_pool_never_had_is_unknown_and_not_exhausted(service: Service) -> None:
     assert await service.refused("POST", "/v1/leases", lease_request("k", "eu")) == (404, "unknown_region")
     await add_resources(service, "a")
@@ -80,16 +69,6 @@ async def test_a_region_that_the_pool_never_had_is_unknown_and_not_exhausted(ser
     assert await service.refused("POST", "/v1/leases", lease_request("other")) == (409, "no_resource_available")
     again = await service.must("POST", "/v1/leases", lease_request("k", "eu-typo"))
     assert again["resource"] == "a", "a key gets its leased resource from every region"
-
-
-@pytest.mark.parametrize("path", [POOL, "/v1/clients/acme"])
-async def test_versions_keep_growing_after_a_pool_is_deleted_and_created_again(service: Service, path: str) -> None:
-    await add_resources(service, "a")
-    first = await service.must("POST", "/v1/leases", lease_request("k"))
-    await service.must("DELETE", path)
-    await service.must("PUT", POOL)
-    await add_resources(service, "a")
-    assert (await service.must("POST", "/v1/leases", lease_request("other")))["version"] > first["version"]
 
 
 async def test_each_region_is_counted_apart_and_a_lease_is_found_from_every_region(service: Service) -> None:
@@ -169,18 +148,6 @@ async def test_a_request_with_too_many_or_invalid_resources_adds_none(service: S
         body = {"region": "eu", "resources": names}
         assert await service.refused("POST", POOL + "/resources", body) == (400, code)
     assert (await service.get(POOL))["regions"] == {}
-
-
-async def test_concurrent_keys_get_different_resources_and_each_key_always_the_same(service: Service) -> None:
-    await service.must("PUT", "/v1/pools/acme/many")
-    names = [f"r{number}" for number in range(5)]
-    await service.must("POST", "/v1/pools/acme/many/resources", {"region": "eu", "resources": names})
-    bodies = [{**lease_request(f"k{number % 8}"), "pool_id": "many"} for number in range(40)]
-    answers = await asyncio.gather(*(service.call("POST", "/v1/leases", body) for body in bodies))
-    given = {(answer.body["key"], answer.body["resource"]) for answer in answers if answer.status == 200}
-    assert sorted(resource for _, resource in given) == names
-    assert len({key for key, _ in given}) == 5
-    assert {answer.status for answer in answers} == {200, 409}
 
 
 async def test_moving_resources_to_a_region_leaves_leased_ones_where_they_are(service: Service) -> None:

@@ -158,16 +158,6 @@ async def test_idle_connections_and_half_sent_requests_do_not_delay_a_stop(spawn
         writer.close()
 
 
-def test_a_second_service_on_the_same_file_refuses_to_start_and_says_why(spawn: Spawn, tmp_path: Path) -> None:
-    first = spawn().ready()
-    second = command_line("serve", "--port", "0", "--store", first.store, cwd=tmp_path, code=1)
-    told = second.stderr.splitlines()[-1]
-    assert f"process {first.process.pid} owns" in told
-    assert "rankcurve.db" in told
-    assert "Traceback" not in second.stderr
-    assert first.end() == 0
-
-
 def test_a_service_reports_a_taken_port_or_a_wrong_file_in_one_line(spawn: Spawn, tmp_path: Path) -> None:
     first = spawn().ready()
     taken = command_line("serve", "--port", str(first.port), "--store", "sqlite:///other.db", cwd=tmp_path, code=1)

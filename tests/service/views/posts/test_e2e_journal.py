@@ -36,17 +36,6 @@ async def test_the_journal_holds_posted_and_stored_values(service: Service) -> N
     assert (third["stats"], third["set"], third["stored"]) == ({}, {"shots": 1}, {"lap": Decimal("61.50"), "shots": 1})
 
 
-async def test_a_caller_reads_the_journal_page_by_page_by_sequence_number(service: Service) -> None:
-    await service.board("b", {"name": "xp"})
-    await service.post("b", *({"owner": f"o{number}", "stats": {"xp": number}} for number in range(5)))
-    seen: list[str] = []
-    after = 0
-    while page := await journal(service, after, limit=2):
-        seen += [line["owner"] for line in page]
-        after = page[-1]["seq"]
-    assert seen == ["o0", "o1", "o2", "o3", "o4"]
-
-
 async def test_the_posts_of_an_owner_on_every_board_are_listed_newest_first(service: Service) -> None:
     for board in ("a", "b"):
         await service.board(board, {"name": "xp"})

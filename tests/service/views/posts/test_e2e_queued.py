@@ -4,7 +4,6 @@ The service applies each accepted post once, soon and in order, and never applie
 """
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -84,16 +83,6 @@ async def test_all_posts_with_an_id_are_listed(service: Service) -> None:
     assert (await service.get(f"{BOARD}/posts/match"))["posts"] == [*settled[1:], erased]
 
 
-async def test_queued_posts_of_one_owner_are_applied_in_the_order_sent(service: Service) -> None:
-    for number in range(0, 200, 20):
-        posts = [{"owner": "ada", "stats": {"xp": 1, "last": number + index}} for index in range(20)]
-        lines = "\n".join(json.dumps(post) for post in posts).encode()
-        answer = await service.call("POST", BOARD + QUEUED, lines, {"Content-Type": "application/x-ndjson"})
-        assert (answer.status, answer.body) == (202, {"accepted": 20})
-    await queue_posts(service, BOARD + QUEUED, {"owner": "ada", "stats": {"xp": 1}, "post_id": "end"})
-    assert (await wait_settled(service, "end"))["stats"] == {"xp": 201, "last": 199}
-
-
 async def test_one_invalid_post_refuses_its_whole_queued_request(service: Service) -> None:
     good, ada = {"owner": "bob", "stats": {"xp": 1}, "post_id": "good"}, {"owner": "ada", "stats": {"xp": 1}}
     invalid: list[tuple[dict[str, Any], tuple[int, str]]] = [
@@ -170,9 +159,7 @@ async def test_a_post_and_the_journal_tell_of_a_rejection_that_came_after_the_an
     state = await wait_settled(service, "700")
     assert (state["status"], state["error"]["code"]) == ("rejected", "value_out_of_range")
     assert state["error"]["status"] == 422
-    async with asyncio.timeout(WAIT_S):  # other partitions settle their posts at other times
-        while (await service.get("/v1/queue"))["posts"]:
-            continue
+    await service.wait_applied()  # other partitions settle their posts at other times
     told = (await service.get("/v1/owners/ada/posts"))["posts"]
     found = {(line["post_id"], line["board"], line["status"], line.get("error", {}).get("code")) for line in told}
     assert found == {
@@ -235,9 +222,8 @@ async def test_operators_see_the_waiting_posts_and_the_worker_of_each_shard(serv
     assert {shard["worker"] for shard in state["shards"]} == {None}
     await service.restart(ingest_workers=1, ingest_lease_s=600)
     await wait_settled(service, "49", owner="p49")
-    async with asyncio.timeout(WAIT_S):
-        while (state := await service.get("/v1/queue"))["posts"]:
-            continue
+    await service.wait_applied()
+    state = await service.get("/v1/queue")
     assert state["workers"] == 1
     assert sum(shard["applied"] for shard in state["shards"]) == 50
     assert len({shard["worker"] for shard in state["shards"]}) == 1

@@ -12,7 +12,6 @@ from tests.service.real_service import Service, escaped
 
 B = "/v1/leaderboards/b"
 XP = f"{B}/rankings/xp"
-COLUMN = PlainColumn("xp", "last", "high", 0, -20, 20)
 AT = "2026-01-01T00:00:00Z"
 
 

@@ -126,7 +126,7 @@ def check_next(board: PlainBoard, owner: str, found: dict[str, Any], *, counted:
 
 
 async def check_positions(season: Season, mode: str, *, counted: bool) -> None:
-    """Check the positions of all owners in all columns, their next better places, and their positions in a lookup."""
+    """Check the positions of all owners in all columns, and their next better places."""
     truths = {name: season.plain.ranks(name) for name in season.ranked}
     for owner, row in season.plain.rows.items():
         path = f"{B}/entries/{escaped(owner)}/positions?rank={mode}&next=true"
@@ -143,6 +143,15 @@ async def check_positions(season: Season, mode: str, *, counted: bool) -> None:
             assert season.plain.column(name).scaled(each["value"]) == season.plain.value(name, owner)
             check_position(each, truths[name][owner], len(truths[name]), counted=counted)
             check_next(season.plain, owner, each, counted=counted)
+
+
+async def check_lookups(season: Season, *, counted: bool) -> None:
+    for name in season.ranked:
+        truths, asked = season.plain.ranks(name), {"owners": list(season.plain.rows), "column": name}
+        for entry in (await season.service.must("POST", f"{B}/entries/lookup", asked))["entries"]:
+            assert (entry["position"] is None) == (entry["owner"] not in truths)
+            if entry["position"] is not None:
+                check_position(entry["position"], truths[entry["owner"]], len(truths), counted=counted)
 
 
 async def check_values(season: Season, *, counted: bool, exact_top: int) -> None:
@@ -219,6 +228,7 @@ async def check_views(season: Season, *, counted: bool = False, exact_top: int =
     """Compare all views with the plain board. `counted`: no curve is there, so that every rank has to be counted."""
     for mode in MODES:
         await check_positions(season, mode, counted=counted or mode == "exact")
+    await check_lookups(season, counted=counted)
     await check_values(season, counted=counted, exact_top=exact_top)
     await check_rows_around_owners(season, counted=counted)
 
