@@ -10,11 +10,10 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
-from msgspec.structs import replace
 
 from config.settings import RequestSettings
 
-from .problems import ProblemError
+from .problems import ProblemError, name_post
 from .requests import FacetedPostBody, FacetedPostList, FanPostBody, FanPostList, PostBody, PostList
 from .strict_json import count_key_colons, decode_or_refuse, pointer_token, refuse_duplicates
 from .values import OWNER_CHARS_MAX, parse_owner, parse_post_id, to_micros
@@ -138,10 +137,7 @@ def _checked(
         try:
             made, post_keys = _checked_post(post, settings, may_set=may_set)
         except ProblemError as problem:
-            if single:
-                raise
-            errors = [replace(error, pointer=f"/posts/{index}{error.pointer}") for error in problem.errors]
-            raise ProblemError(problem.code, f"post {index + 1}: {problem.detail}", errors=errors) from None
+            raise name_post(problem, None if single else index) from None
         posts.append(made)
         keys += post_keys
     return posts, keys

@@ -275,6 +275,15 @@ def post_problem_of(error: BaseException) -> ProblemError:
     return problem
 
 
+def name_post(problem: ProblemError, index: int | None) -> ProblemError:
+    """Return the problem that refuses a request because of one post. `index` is None if the post is the whole body."""
+    if index is None:
+        return problem
+    errors = [FieldError(f"/posts/{index}{each.pointer}", each.detail) for each in problem.errors]
+    errors = errors or [FieldError(f"/posts/{index}", problem.detail)]
+    return ProblemError(problem.code, f"post {index + 1}: {problem.detail}", errors=errors, status=problem.status)
+
+
 def clip_text(text: str) -> str:
     """Shorten a caller's text and make it encodable as UTF-8, so that an error or a log line can quote it."""
     cut = text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"

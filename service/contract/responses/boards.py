@@ -51,14 +51,21 @@ class CurveState(msgspec.Struct, frozen=True, kw_only=True):
     bound: float  # the greatest relative error that a current rank below the exactly counted top may have
 
 
+def curve_facts(curve: AnyCurve) -> dict[str, Any]:
+    """Return the members that all answers about a curve have."""
+    return {
+        "method": curve.method,
+        "total": curve.total,
+        "as_of": format_us(curve.as_of_us),
+        "certificate": curve.certificate,
+    }
+
+
 def curve_state(board: Board, curve: AnyCurve, now_us: int) -> CurveState:
     return CurveState(
-        method=curve.method,
-        total=curve.total,
+        **curve_facts(curve),
         knots=curve.knot_count,
-        as_of=format_us(curve.as_of_us),
         age_seconds=max(0.0, (now_us - curve.as_of_us) / 1e6),
-        certificate=curve.certificate,
         live=curve.is_live,
         moves=curve.moved,
         bound=curve.estimate_drift(board.spec.predictor.exact_top + 1).bound,

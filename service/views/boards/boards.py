@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -155,64 +156,56 @@ async def get_boards(context: Context, call: Call) -> BoardList:
     # A cursor of a list with other filters is refused. A plain list is known by its prefix alone.
     filters = f"{query.prefix}?{query.contains}?{query.families}" if query.contains or not query.families else ""
     of = filters or query.prefix
-    if query.order == "activity":
-        return await _list_by_activity(context, query, limit, of)
-    after = context.cursors.find_start(query.cursor, of, "", "a list with other filters")
+    listing = partial(list_boards, prefix=query.prefix, contains=query.contains, families=query.families)
+    by_activity = query.order == "activity"
+    after, start = "", (-INT64_MAX, "")
+    if by_activity:
+        start = context.cursors.find_start(query.cursor, of, start, "a list with other filters or in another order")
+    else:
+        after = context.cursors.find_start(query.cursor, of, after, "a list with other filters")
 
-    def program() -> Program[list[tuple[Board, int, bool]]]:
-        boards = yield from list_boards(
-            prefix=query.prefix, contains=query.contains, families=query.families, after=after, limit=limit + 1
-        )
-        return (yield from _with_state(boards, context.now_us()))
+    def program() -> Program[tuple[list[tuple[Board, int, bool]], dict[int, int]]]:
+        active: dict[int, int] = {}
+        if by_activity:
+            boards, active = yield from _list_by_activity(listing, start, limit + 1)
+        else:
+            boards = yield from listing(after=after, limit=limit + 1)
+        return (yield from _with_state(boards, context.now_us())), active
 
-    found = await context.store.read(program)
-    shown, next_page = context.cursors.cut_page(found, limit, of, lambda last: last[0].id)
-    listed = [make_board_answer(context, board, entries, closed=closed) for board, entries, closed in shown]
+    found, active = await context.store.read(program)
+    shown, next_page = context.cursors.cut_page(
+        found, limit, of, lambda last: (-active[last[0].key], last[0].id) if by_activity else last[0].id
+    )
+    listed = [
+        make_board_answer(context, board, entries, closed=closed, active_us=active.get(board.key))
+        for board, entries, closed in shown
+    ]
     return BoardList(listed, next_page)
 
 
-async def _list_by_activity(context: Context, query: BoardsQuery, limit: int, of: str) -> BoardList:
-    """Return boards that are not archived, those first that were changed last.
+def _list_by_activity(
+    listing: Callable[..., Program[list[Board]]], start: tuple[int, str], limit: int
+) -> Program[tuple[list[Board], dict[int, int]]]:
+    """Return boards that are not archived, those first that were changed last, and by key when each was changed.
 
     Raises:
         ProblemError: `too_many_boards`, because more than `ACTIVE_BOARDS_MAX` boards match.
     """
-    start = context.cursors.find_start(
-        query.cursor, of, (-INT64_MAX, ""), "a list with other filters or in another order"
-    )
-
-    def program() -> Program[tuple[list[tuple[Board, int, bool]], dict[int, int]]]:
-        boards = yield from list_boards(
-            prefix=query.prefix,
-            contains=query.contains,
-            families=query.families,
-            archived=False,
-            after="",
-            limit=ACTIVE_BOARDS_MAX + 1,
-        )
-        if len(boards) > ACTIVE_BOARDS_MAX:
-            detail = f"more than {ACTIVE_BOARDS_MAX} leaderboards match; leave out those of families, or name a part"
-            raise ProblemError("too_many_boards", detail, pointer="order")
-        logged = list(boards)  # a split leaves the changes in the logs of the board and of its earlier segments
-        for board in boards:
-            logged += [*board.segments, *((yield from find_gone_segments(board)) if board.segments else ())]
-        active: dict[int, int] = {}
-        for partition, theirs in by_partition(logged):
-            board_of = {part.key: part.segment_of or part.key for part in theirs}
-            for key, at_us in (yield from in_partition(partition, change_log.find_last_changes([*board_of]))).items():
-                active[board_of[key]] = max(at_us, active.get(board_of[key], 0))
-        places = {board.key: (-active.get(board.key, board.created_at_us), board.id) for board in boards}
-        wanted = sorted((board for board in boards if places[board.key] > start), key=lambda board: places[board.key])
-        found = yield from _with_state(wanted[: limit + 1], context.now_us())
-        return found, {key: -place[0] for key, place in places.items()}
-
-    found, active = await context.store.read(program)
-    shown, next_page = context.cursors.cut_page(found, limit, of, lambda last: (-active[last[0].key], last[0].id))
-    listed = [
-        make_board_answer(context, board, entries, closed=closed, active_us=active[board.key])
-        for board, entries, closed in shown
-    ]
-    return BoardList(listed, next_page)
+    boards = yield from listing(archived=False, after="", limit=ACTIVE_BOARDS_MAX + 1)
+    if len(boards) > ACTIVE_BOARDS_MAX:
+        detail = f"more than {ACTIVE_BOARDS_MAX} leaderboards match; leave out those of families, or name a part"
+        raise ProblemError("too_many_boards", detail, pointer="order")
+    logged = list(boards)  # a split leaves the changes in the logs of the board and of its earlier segments
+    for board in boards:
+        logged += [*board.segments, *((yield from find_gone_segments(board)) if board.segments else ())]
+    active = {board.key: 0 for board in boards}
+    for partition, theirs in by_partition(logged):
+        board_of = {part.key: part.segment_of or part.key for part in theirs}
+        for key, at_us in (yield from in_partition(partition, change_log.find_last_changes([*board_of]))).items():
+            active[board_of[key]] = max(at_us, active[board_of[key]])
+    places = {board.key: (-(active[board.key] or board.created_at_us), board.id) for board in boards}
+    wanted = sorted((board for board in boards if places[board.key] > start), key=lambda board: places[board.key])
+    return wanted[:limit], {key: -place[0] for key, place in places.items()}
 
 
 async def remove_board(context: Context, call: Call) -> None:

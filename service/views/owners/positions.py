@@ -175,23 +175,21 @@ async def find_positions(
     by_store: dict[Store, list[int]] = defaultdict(list)
     for number, each in enumerate(asked):
         by_store[context.store_for_board(each.board)].append(number)
-    found: list[Position | None] = [None] * len(asked)
+    found: dict[int, Position] = {}
     for store, numbers in by_store.items():
-        these = await _of_store(context, store, [asked[number] for number in numbers], owner, mode)
-        for number, position in zip(numbers, these, strict=True):
-            found[number] = position
-    return found
+        found |= await _find_in_store(context, store, {number: asked[number] for number in numbers}, owner, mode)
+    return [found.get(number) for number in range(len(asked))]
 
 
-async def _of_store(
-    context: Context, store: Store, asked: Sequence[BoardColumn], owner: str, mode: RankMode
-) -> list[Position | None]:
-    boards = [context.boards.open_board(each.board) for each in asked]
-    found: list[Position | None] = [None] * len(asked)
+async def _find_in_store(
+    context: Context, store: Store, asked: Mapping[int, BoardColumn], owner: str, mode: RankMode
+) -> dict[int, Position]:
+    boards = [context.boards.open_board(each.board) for each in asked.values()]
+    found: dict[int, Position] = {}
     counts: dict[int, tuple[Locator, WantedRank, CountStarts]] = {}  # ranks for which no curve is good enough
     far, asked_us = False, context.now_us()
-    for number, (entry, totals, _) in enumerate(await store.read(lambda: read_owner_on_boards(boards, owner))):
-        board, index = asked[number]
+    read = await store.read(lambda: read_owner_on_boards(boards, owner))
+    for (number, (board, index)), (entry, totals, _) in zip(asked.items(), read, strict=True):
         cell = None if entry is None else entry.cells[index]
         if not isinstance(cell, str):
             continue
@@ -214,8 +212,7 @@ async def _of_store(
         return counted
 
     if counts:
-        for number, position in (await store.read(count_ranks, heavy=far)).items():
-            found[number] = position
+        found |= await store.read(count_ranks, heavy=far)
     return found
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from service.context import Context
 from service.contract.post_bodies import PostTarget, ReceivedPost
-from service.contract.problems import ProblemError, clip_text
+from service.contract.problems import ProblemError, clip_text, name_post, post_problem_of
 from service.contract.routes import Answer, Call
 from storage.boards.boards import find_boards_by_key
 from storage.boards.families import NewBoard, make_boards
@@ -32,7 +32,7 @@ from storage.periods import calendar_of
 from storage.records import Board, BoardPost, ColumnChange, Family, PartOutcome, Post, PostStatus
 
 from .posts import PostOutcome, make_post, make_results, name_boards, parse_changes, parse_request_posts
-from .queue import QUEUED, make_refusal, queue_posts
+from .queue import QUEUED, queue_posts
 
 _TRIES = 3  # of a post whose boards are deleted meanwhile
 # The most pairs of a period and a set of facet values for which a process remembers the ids of the boards.
@@ -55,7 +55,7 @@ async def post_to_family(context: Context, call: Call) -> Answer:
         now, wanted = await _find_wanted(context, await context.catalog.families.find_family(family.id), posts)
         for index, each in enumerate(wanted):
             if isinstance(each, Exception):
-                raise make_refusal(each, None if single else index)
+                raise name_post(post_problem_of(each), None if single else index)
         return await _make_posts(context, now, posts, wanted)
 
     if call.query.mode == QUEUED:

@@ -14,7 +14,7 @@ from msgspec import Raw
 from service.context import Context
 from service.contract.keys import Role
 from service.contract.post_bodies import PostTarget, ReceivedPost, parse_posts
-from service.contract.problems import ProblemError, post_problem_of
+from service.contract.problems import ProblemError, name_post, post_problem_of
 from service.contract.queries import PostStateQuery
 from service.contract.responses.boards import (
     BoardResult,
@@ -51,7 +51,7 @@ from storage.records import (
     StatValue,
 )
 
-from .queue import QUEUED, make_refusal, queue_posts
+from .queue import QUEUED, queue_posts
 
 BATCH_POSTS_MIN = 101  # the metrics count requests of so many posts apart
 _FINGERPRINT_BYTES = 16
@@ -120,7 +120,7 @@ async def _take_posts(context: Context, call: Call, kind: PostTarget, only_board
         for index, post in enumerate(posts):
             each = _resolved_here(context, post, board) or await _resolved(context, post, only_board, asked)
             if isinstance(each, PostOutcome):
-                raise make_refusal(each.find_cause(), None if single else index)
+                raise name_post(post_problem_of(each.find_cause()), None if single else index)
             found.append(each)
         return found
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import UNSET
 
 from service.context import Context
-from service.contract.problems import FieldError, ProblemError, post_problem_of
+from service.contract.problems import name_post, post_problem_of
 from service.contract.responses.boards import Accepted, QueueAnswer, ShardAnswer
 from service.contract.routes import Answer, Call, Reply
 from storage.boards.closed_boards import derive_closure
@@ -47,7 +47,7 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
             continue
         for (index, error), repeat in zip(errors.items(), repeats, strict=True):
             if repeat is not True:
-                raise make_refusal(repeat or error, None if single else index)
+                raise name_post(post_problem_of(repeat or error), None if single else index)
         posts = [post for index, post in enumerate(found) if index not in errors]
         try:
             if posts:
@@ -93,16 +93,6 @@ def _find_closure(post: Post, now_us: int) -> PeriodClosedError | None:
         else:
             return None
     return error
-
-
-def make_refusal(error: Exception, index: int | None) -> ProblemError:
-    """Return the problem that refuses a request because of one post. `index` is None if the post is the whole body."""
-    problem = post_problem_of(error)
-    if index is None:
-        return problem
-    errors = [FieldError(f"/posts/{index}{each.pointer}", each.detail) for each in problem.errors]
-    errors = errors or [FieldError(f"/posts/{index}", problem.detail)]
-    return ProblemError(problem.code, f"post {index + 1}: {problem.detail}", errors=errors, status=problem.status)
 
 
 async def show_queue(context: Context, _call: Call) -> QueueAnswer:

@@ -24,6 +24,7 @@ from service.contract.responses.boards import (
     KnotAnswer,
     OutsideAnswer,
     RefreshAnswer,
+    curve_facts,
 )
 from service.contract.routes import Call, Reply, match_entity_tag
 from service.contract.values import Number, format_us, to_wire_number
@@ -88,10 +89,7 @@ def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve])
     if len(segments) > 1:
         curve = SummedCurve(curves)
         document = CurveSegment(
-            method=curve.method,
-            total=curve.total,
-            as_of=format_us(curve.as_of_us),
-            certificate=curve.certificate,
+            **curve_facts(curve),
             step=1,
             snaps=False,
             knots=[],
@@ -123,10 +121,7 @@ def _segment_document(board: Board, column: ColumnSpec, curve: RankCurve) -> Cur
         value, reached_at = place_of(key)
         knots.append(KnotAnswer(value, 1 + better_count, ties, reached_at))
     return CurveSegment(
-        method=curve.method,
-        total=curve.total,
-        as_of=format_us(curve.as_of_us),
-        certificate=curve.certificate,
+        **curve_facts(curve),
         step=curve.grid,
         snaps=curve.rounds_to_lattice,
         knots=knots,
@@ -159,10 +154,7 @@ async def refresh_curve(context: Context, call: Call) -> RefreshAnswer:
     curve, seconds = await refresh_board(context.curves.refreshes, board, index)
     return RefreshAnswer(
         column=board.spec.columns[index].name,
-        method=curve.method,
-        total=curve.total,
-        as_of=format_us(curve.as_of_us),
-        certificate=curve.certificate,
+        **curve_facts(curve),
         seconds=seconds,
     )
 
@@ -196,10 +188,7 @@ async def audit_curve(context: Context, call: Call) -> AuditAnswer:
     return AuditAnswer(
         column=column.name,
         outcome=found.outcome,
-        method=curve.method,
-        total=curve.total,
-        as_of=format_us(curve.as_of_us),
-        certificate=curve.certificate,
+        **curve_facts(curve),
         bound=curve.estimate_drift(exact_top + 1).bound,
         owners=len(found.compared),
         mean_error=sum(errors) / len(errors) if errors else None,
