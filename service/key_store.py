@@ -7,7 +7,7 @@ instance to create the first key.
 from collections.abc import Callable, Sequence
 
 from service.contract.keys import Role, make_api_key
-from storage.boards.api_keys import StoredKey, add_key, list_keys, page_keys, revoke_key
+from storage.boards.api_keys import StoredKey, add_key, list_keys, revoke_key
 from storage.store import Store
 
 
@@ -24,10 +24,6 @@ class StoreKeys:
     async def list_keys(self) -> Sequence[StoredKey]:
         """Return all keys, revoked ones included."""
         return await self._store.read(lambda: list_keys(keys_max=self._keys_max))
-
-    async def page_keys(self, after: tuple[int, str], limit: int) -> Sequence[StoredKey]:
-        """Return up to `limit` keys, revoked ones included, that follow the creation time and id in `after`."""
-        return await self._store.read(lambda: page_keys(after=after, limit=limit))
 
     async def create(self, name: str, role: str) -> tuple[StoredKey, str]:
         """Create a key and return it with its text. The text is stored nowhere.

@@ -85,22 +85,14 @@ class OwnerChanges:
         await self._rename(until, {number: mark - 1 for number, mark in enumerate(begun)})
         return archived + len({key for positions in until.values() for key in positions})
 
-    async def hide(self) -> int:
-        """Hide the owner. Return on how many boards the owner has an entry."""
-        await self._mark(hide=True)
-        await self._on_every_board(
-            lambda boards: hidden_statements.hide_owner(boards, self.owner, now_us=self.now_us())
-        )
-        return await self._on_every_archive(self._note_archived) + len(await self._list_hidden_boards())
-
-    async def show(self) -> int:
-        """Show the owner again. Return on how many boards the owner has an entry that was hidden."""
-        await self._mark(hide=False)
-        keys = await self._list_hidden_boards()
-        await self._on_every_board(
-            lambda boards: hidden_statements.show_owner(boards, self.owner, now_us=self.now_us()), keys
-        )
-        return len(keys) + await self._on_every_archive(self._note_archived)
+    async def set_hidden(self, *, hide: bool) -> int:
+        """Hide the owner or show the owner again. Return on how many boards the owner has an entry."""
+        await self.store.write(lambda: self._mark(hide=hide))
+        shown = None if hide else await self._list_hidden_boards()
+        change = hidden_statements.hide_owner if hide else hidden_statements.show_owner
+        await self._on_every_board(lambda boards: change(boards, self.owner, now_us=self.now_us()), shown)
+        archived = await self._on_every_archive(self._note_archived)
+        return archived + len(await self._list_hidden_boards() if shown is None else shown)
 
     def _erase(self, boards: list[Entries], until: _Positions) -> Program[None]:
         """Erase the owner's entries on boards of one partition. Run this program for that partition.
@@ -119,12 +111,12 @@ class OwnerChanges:
             for number, mark in enumerate((yield from in_each_partition(change_log.take_mark))):
                 until.setdefault(number, {}).update(dict.fromkeys(erased, mark - 1))
 
+    def _mark(self, *, hide: bool) -> Program[None]:
+        return hidden_statements.mark_owner(self.owner, now_us=self.now_us(), hide=hide)
+
     def _forget(self) -> Program[None]:
         yield from profiles.remove_profile(self.owner)
-        yield from hidden_statements.mark_owner(self.owner, now_us=self.now_us(), hide=False)
-
-    async def _mark(self, *, hide: bool) -> None:
-        await self.store.write(lambda: hidden_statements.mark_owner(self.owner, now_us=self.now_us(), hide=hide))
+        yield from self._mark(hide=False)
 
     async def _list_hidden_boards(self) -> set[int]:
         """Return the keys of the boards on which the owner has a hidden row."""

@@ -15,7 +15,7 @@ from service.contract.queries import ListQuery
 from service.contract.routes import Call, Reply, Route
 from service.contract.values import KEY_NAME_PATTERN, Time, format_us
 from service.key_store import StoreKeys
-from storage.boards.api_keys import StoredKey
+from storage.boards.api_keys import StoredKey, page_keys
 from storage.errors import StorageError
 
 NAME_CHARS_MAX = 200
@@ -66,7 +66,7 @@ async def get_keys(context: Context, call: Call) -> KeyList:
     query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     after = context.cursors.find_start(query.cursor, "keys", (-1, ""))
-    rows = await _keys(context).page_keys(after, limit + 1)
+    rows = await context.store.read(lambda: page_keys(after=after, limit=limit + 1))
     shown, next_page = context.cursors.cut_page(rows, limit, "keys", lambda last: (last.created_at_us, last.id))
     return KeyList([_answer(row) for row in shown], next_page)
 

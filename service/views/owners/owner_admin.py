@@ -22,11 +22,11 @@ async def erase_owner(context: Context, call: Call) -> OwnerEntries:
 
 
 async def hide_owner(context: Context, call: Call) -> OwnerEntries:
-    return OwnerEntries(await _changes(context, call).hide())
+    return OwnerEntries(await _changes(context, call).set_hidden(hide=True))
 
 
 async def show_owner(context: Context, call: Call) -> OwnerEntries:
-    return OwnerEntries(await _changes(context, call).show())
+    return OwnerEntries(await _changes(context, call).set_hidden(hide=False))
 
 
 def _changes(context: Context, call: Call) -> OwnerChanges:

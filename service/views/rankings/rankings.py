@@ -24,7 +24,7 @@ from service.contract.routes import Call, Tagged
 from service.contract.values import Number, format_us, parse_decimal, to_wire_number
 from service.ranks.curve_buckets import estimate_buckets, split_range
 from service.ranks.locator import Locator, WantedRank, percentile, read_board_totals
-from service.views.owners.owners import find_column, list_wanted_ranks
+from service.views.owners.owners import check_count, find_column, list_wanted_ranks
 from service.views.owners.profiles import add_profiles
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.boards.totals import CHANGES
@@ -203,10 +203,7 @@ async def get_values(context: Context, call: Call) -> Values:
     query: ValuesQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
     count = len(query.ranks) + len(query.percentiles)
-    if count > context.settings.query_values_max:
-        raise ProblemError(
-            "too_many_values", f"{count} is more than {context.settings.query_values_max}", pointer="ranks"
-        )
+    check_count(count, context.settings.query_values_max, "too_many_values", "ranks")
     finder = _ValueFinder(context, board, index)
     values = await context.store_for_board(board).read(
         lambda: finder.find_values(query.ranks, query.percentiles), heavy=finder.curve is None
