@@ -78,7 +78,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US_PER_S = 1_000_000
 
 
-def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int) -> int:
+def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int, *, pointer: str | None = None) -> int:
     """Return a decimal number times 10**scale, exactly.
 
     `raw` is a JSON scalar as it stands in the body (`600`, `"600.00"`), or the bare text of a query (`600`). Each may
@@ -96,7 +96,7 @@ def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int) -> int:
         if text.isdigit() and len(text) + scale <= _FAST_DIGITS:
             return int(text) * _POWERS[scale]
         if text[:1] == b'"':
-            text = text[1:-1] if b"\\" not in text else scalar_text(text).encode("utf-8", "surrogatepass")
+            text = text[1:-1] if b"\\" not in text else scalar_text(text, pointer).encode("utf-8", "surrogatepass")
     negative = text[:1] == b"-"
     whole, dot, fraction = (text[1:] if negative else text).partition(b".")
     if (
@@ -107,13 +107,13 @@ def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int) -> int:
     ):
         value = int(whole + fraction) * _POWERS[scale - len(fraction)]
         return -value if negative else value
-    return _exact(text, scale)
+    return _exact(text, scale, pointer)
 
 
-def _exact(text: bytes, scale: int) -> int:
+def _exact(text: bytes, scale: int, pointer: str | None) -> int:
     found = _DECIMAL.fullmatch(text)
     if found is None:
-        raise ProblemError("bad_value", f"{_quoted(text)} is not a decimal number")
+        raise ProblemError("bad_value", f"{_quoted(text)} is not a decimal number", pointer=pointer)
     sign, whole, fraction, exponent_sign, exponent_digits = found.groups(b"")
     digits = (whole + fraction).lstrip(b"0")
     significant = digits.rstrip(b"0")
@@ -124,11 +124,12 @@ def _exact(text: bytes, scale: int) -> int:
     exponent = int(exponent_sign + exponent_digits[:_EXPONENT_DIGITS_MAX] or b"0")
     shift = exponent - len(fraction) + scale + len(digits) - len(significant)
     if shift < 0:
-        raise ProblemError("bad_value", f"{_quoted(text)} has more digits after the point than the column's {scale}")
+        detail = f"{_quoted(text)} has more digits after the point than the column's {scale}"
+        raise ProblemError("bad_value", detail, pointer=pointer)
     value = int(sign + significant) * _POWERS[shift] if len(significant) + shift <= _INT64_DIGITS else None
     if value is None or not INT64_MIN <= value <= INT64_MAX:
         detail = f"{_quoted(text)} with {scale} digits after the point does not fit 64 bits"
-        raise ProblemError("value_out_of_range", detail)
+        raise ProblemError("value_out_of_range", detail, pointer=pointer)
     return value
 
 
@@ -136,17 +137,18 @@ def _quoted(text: bytes) -> str:
     return clip_text(text.decode("utf-8", "replace"))
 
 
-def scalar_text(raw: msgspec.Raw | bytes) -> str:
+def scalar_text(raw: msgspec.Raw | bytes, pointer: str | None = None) -> str:
     """Return the text of a JSON string in the body. Raises ProblemError `bad_value` for any other JSON value."""
     text = bytes(raw)
     if text[:1] != b'"':
-        raise ProblemError("bad_value", f"{_quoted(text)} is not a string")
+        raise ProblemError("bad_value", f"{_quoted(text)} is not a string", pointer=pointer)
     try:
         if b"\\" not in text:
             return text[1:-1].decode("utf-8")
         return msgspec.json.decode(text, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ProblemError("bad_value", f"{_quoted(text)} is not a string of Unicode characters") from error
+        detail = f"{_quoted(text)} is not a string of Unicode characters"
+        raise ProblemError("bad_value", detail, pointer=pointer) from error
 
 
 def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> str:

@@ -25,7 +25,7 @@ class LongAnswers:
 
     def __init__(self, *, reads_waiting_max: int) -> None:
         self._reads_waiting_max = reads_waiting_max
-        self._waiting = 0
+        self._readers = 0  # the one that reads, and those that wait
         self._free = asyncio.Semaphore(1)
 
     @asynccontextmanager
@@ -35,17 +35,14 @@ class LongAnswers:
         Raises:
             StoreBusyError: `reads_waiting_max` readers are already waiting.
         """
-        if self._waiting >= self._reads_waiting_max:
-            raise StoreBusyError(f"{self._waiting} requests wait to read a journal already")
-        self._waiting += 1
+        if self._readers > self._reads_waiting_max:
+            raise StoreBusyError(f"{self._readers - 1} requests wait to read a journal already")
+        self._readers += 1
         try:
-            await self._free.acquire()
+            async with self._free:
+                yield
         finally:
-            self._waiting -= 1
-        try:
-            yield
-        finally:
-            self._free.release()
+            self._readers -= 1
 
 
 async def encode_in_turns(lines: Iterable[msgspec.Struct]) -> bytes:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from service.context import Context
 from service.contract.problems import ProblemError
@@ -132,18 +132,11 @@ def _column(body: ColumnBody, index: int) -> ColumnSpec:
             raise SpecInvalidError("a text column has no scale, min or max", pointer=at)
         return ColumnSpec(body.name, False, body.merge, best, body.type, 0, 0, 0)
     limit = min(DEFAULT_LIMIT_UNITS * 10**body.scale, INT64_MAX)
-    least = -limit if body.min is UNSET else _bound(body.min, body.scale, f"{at}/min")
-    most = limit if body.max is UNSET else _bound(body.max, body.scale, f"{at}/max")
+    least = -limit if body.min is UNSET else parse_decimal(body.min, body.scale, pointer=f"{at}/min")
+    most = limit if body.max is UNSET else parse_decimal(body.max, body.scale, pointer=f"{at}/max")
     if not least < most:  # `parse_decimal` has checked that both fit 64 bits
         raise SpecInvalidError("min must be less than max", pointer=f"{at}/min")
     return ColumnSpec(body.name, body.sorted, body.merge, best, body.type, body.scale, least, most)
-
-
-def _bound(raw: Raw, scale: int, pointer: str) -> int:
-    try:
-        return parse_decimal(raw, scale)
-    except ProblemError as problem:
-        raise ProblemError(problem.code, problem.detail, pointer=pointer) from None
 
 
 async def get_board(context: Context, call: Call) -> BoardAnswer:

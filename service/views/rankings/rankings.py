@@ -190,10 +190,7 @@ def parse_wanted_value(locator: Locator, index: int, text: str, pointer: str) ->
         ProblemError: the text is not a number, or the column cannot hold that number.
     """
     column = locator.board.spec.columns[index]
-    try:
-        value = parse_decimal(text, column.scale)
-    except ProblemError as problem:
-        raise ProblemError(problem.code, problem.detail, pointer=pointer) from None
+    value = parse_decimal(text, column.scale, pointer=pointer)
     if not column.min_scaled <= value <= column.max_scaled:
         raise ProblemError("value_out_of_range", f"{text} is outside the range of {column.name!r}", pointer=pointer)
     return WantedRank(index, locator.entries.rankings[index].padding.pad_arrival(value), None)
