@@ -200,27 +200,19 @@ def to_micros(at: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * _US_PER_S + since.microseconds
 
 
-def normalise_text(text: str, *, chars_max: int) -> str | None:
-    """Return the text in NFC, or None if its NFC is empty, too long, or has control characters or surrogates.
+def parse_name(text: str, what: str, chars_max: int, pointer: str) -> str:
+    """Return a text in NFC.
 
-    A text of more than `4 * chars_max` characters is refused before it is normalised, because NFC can't make a text
-    shorter than a third of its length.
+    Raises:
+        ProblemError: `bad_request`, because its NFC is empty, too long, or has control characters or surrogates.
     """
     if text.isascii():
-        return text if text.isprintable() and 0 < len(text) <= chars_max else None
-    if len(text) > chars_max * 4:
-        return None
-    found = unicodedata.normalize("NFC", text)
-    if len(found) > chars_max or any(unicodedata.category(char) in ("Cc", "Cs") for char in found):
-        return None
-    return found
-
-
-def parse_name(text: str, what: str, chars_max: int, pointer: str) -> str:
-    """Return a text normalised to NFC. Raises ProblemError `bad_request` if it is not valid."""
-    name = normalise_text(text, chars_max=chars_max)
-    if name is not None:
-        return name
+        if text.isprintable() and 0 < len(text) <= chars_max:
+            return text
+    elif len(text) <= chars_max * 4:  # NFC can't make a text shorter than a third of its length
+        found = unicodedata.normalize("NFC", text)
+        if len(found) <= chars_max and not any(unicodedata.category(char) in ("Cc", "Cs") for char in found):
+            return found
     detail = f"{what} is 1 to {chars_max} characters, none of them a control character, not {clip_text(text)!r}"
     raise ProblemError("bad_request", detail, pointer=pointer)
 

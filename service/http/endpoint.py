@@ -60,7 +60,6 @@ _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id")
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
 _CUT_OFF = 503  # the service stopped before the answer was ready
 _SAFE_METHODS = ("GET", "HEAD")
-_RETRIED_CODES = frozenset(code for code, meaning in CODES.items() if meaning.retried)
 PATH_PARSERS: dict[str, Callable[[str], str]] = {
     "board": lru_cache(maxsize=1024)(parse_board_id),
     "column": lru_cache(maxsize=1024)(parse_column),
@@ -274,7 +273,7 @@ class Endpoint:
         problem = problem_of(error)
         if problem.code == "internal":
             self._context.request_log.log_failure(view=self.route.view, error=error)
-        if problem.code in _RETRIED_CODES:
+        if CODES[problem.code].retried:
             settings = self._context.settings
             wait_s = min(settings.retry_after_s_max, getattr(error, "retry_after_s", None) or 0)
             problem.headers.setdefault(hdrs.RETRY_AFTER, str(max(settings.retry_after_s, ceil(wait_s))))

@@ -6,6 +6,7 @@ A retry of an applied post is no fault. It counts as a duplicate, even if all bo
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from msgspec import UNSET
 
@@ -67,15 +68,11 @@ async def _reread(context: Context, posts: list[Post]) -> None:
         for part in (part for post in posts for part in post.parts):
             if part.board.family_key is not None:
                 context.catalog.forget_board(part.board.id)
-        try:
+        with suppress(UnknownFamilyError):  # `resolve` raises this error when it runs again
             await context.catalog.families.reread_family(family_id)
-        except UnknownFamilyError:
-            continue  # `resolve` raises this error when it runs again
     for board_id in {part.board.id for post in posts if post.family is None for part in post.parts}:
-        try:
+        with suppress(UnknownBoardError):
             await context.catalog.reread_board(board_id)
-        except UnknownBoardError:
-            continue
 
 
 def _find_closure(post: Post, now_us: int) -> PeriodClosedError | None:
