@@ -255,7 +255,7 @@ def _one_of(declared: Types, refs: dict[type[msgspec.Struct], Schema]) -> Schema
 
 def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
     request_id = {"X-Request-Id": {"schema": {"type": "string"}}}
-    headers = {**request_id, **{name: {"schema": {"type": "string"}} for name in route.response_headers}}
+    headers = request_id | ({"ETag": {"schema": {"type": "string"}}} if 304 in route.statuses else {})
     responses: Schema = {}
     for status in route.statuses:
         answer: Schema = {"description": route.summary, "headers": headers}

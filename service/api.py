@@ -70,19 +70,17 @@ _READS = [
     Route("GET", _OWNER + "/around", positions.unless_hidden(around.get_rows_around_owner), Role.READER, "around",
         operation="getRowsAroundOwner",
         summary="The rows around an owner", tag="Owners", has_own_metrics=True, query=queries.AroundOwnerQuery,
-        response=Page, statuses=(200, 304), response_headers=("ETag",),
-        problems=("unknown_column", "unknown_owner", "not_ranked", "archived"),
+        response=Page, statuses=(200, 304), problems=("unknown_column", "unknown_owner", "not_ranked", "archived"),
         description="The ranks agree with each other: all follow from the owner's rank by counting along the rows. An"
         " archived leaderboard has the rows of its archive; a `next` past them is answered with 410."),
     Route("GET", _OWNER, owners.get_entry, Role.READER, "entry",
         operation="getEntry", summary="An owner's entry", tag="Owners",
-        has_own_metrics=True, query=queries.ProfilesQuery, response=EntryAnswer,
-        statuses=(200, 304), response_headers=("ETag",),
+        has_own_metrics=True, query=queries.ProfilesQuery, response=EntryAnswer, statuses=(200, 304),
         problems=("unknown_owner",), description="The entry of a hidden owner says that it is hidden."
         " It has no `ETag`, because it changes without the leaderboard."),
     Route("GET", _RANKING, rankings.get_page, Role.READER, "page",
         operation="getRankingPage", summary="A page of a ranking", tag="Rankings",
-        has_own_metrics=True, query=queries.PageQuery, response=Page, statuses=(200, 304), response_headers=("ETag",),
+        has_own_metrics=True, query=queries.PageQuery, response=Page, statuses=(200, 304),
         problems=("bad_rank", "archived"),
         description="An archived leaderboard has the top that its archive holds; what follows is answered with 410."
         " `order=owner` lists all of its owners, in the order of their names, with the ranks of the record."
@@ -97,8 +95,7 @@ _READS = [
     Route("GET", _RANKING + "/around", around.get_rows_around_value, Role.READER, "value_around",
         operation="getRowsAroundValue",
         summary="The rows around a value", tag="Rankings", query=queries.AroundValueQuery, response=Page,
-        statuses=(200, 304), response_headers=("ETag",),
-        problems=("bad_value", "value_out_of_range", "archived"),
+        statuses=(200, 304), problems=("bad_value", "value_out_of_range", "archived"),
         description="An archived leaderboard has the rows of its archive, as around an owner."),
     Route("GET", _RANKING + "/values", rankings.get_values, Role.READER, "values", operation="getValues",
         summary="Values for ranks and percentiles", tag="Rankings", query=queries.ValuesQuery, response=Values,
@@ -107,12 +104,12 @@ _READS = [
         " worst value of all."),
     Route("GET", _RANKING + "/curve", curves.get_curve, Role.READER, "curve", operation="getCurve",
         summary="The curve that ranks are read off", tag="Rankings", response=CurveAnswer, statuses=(200, 304),
-        problems=("no_curve",), response_headers=("ETag",),
+        problems=("no_curve",),
         description="The answer is enough to rank offline with the same results as the service. docs/curve.md"
         " is an example."),
     Route("GET", _RANKING + "/buckets", rankings.get_buckets, Role.READER, "buckets", operation="getBuckets",
         summary="The distribution of values", tag="Rankings", query=queries.BucketsQuery, response=Buckets,
-        statuses=(200, 304), response_headers=("ETag",),
+        statuses=(200, 304),
         description="The buckets are of equal width. Each includes its `from` and not its `to`; the last includes"
         " both. With `rank=estimate` they are read off the curve, if there is one, and nothing is counted."),
     Route("POST", _BOARD + "/entries/lookup", owners.look_up_entries, Role.READER, "lookup", operation="lookUpEntries",
@@ -195,8 +192,7 @@ _OTHERS = [
         summary="The posts that wait in the ingest queue, and its workers", tag="Posting", response=QueueAnswer),
     Route("GET", "/v1/leaderboards", boards.get_boards, Role.READER, "boards",
         operation="listBoards", summary="Leaderboards by id, or by activity",
-        tag="Leaderboards", query=queries.BoardsQuery, response=BoardList,
-        problems=("too_many_boards",),
+        tag="Leaderboards", query=queries.BoardsQuery, response=BoardList, problems=("too_many_boards",),
         description="With `order=activity`, those that were changed last come first. Archived ones are left out. This"
         " order takes at most 5,000 leaderboards; `families=false` leaves out those of families."),
     Route("PUT", _BOARD, boards.put_board, Role.OPS, "put_board",

@@ -78,10 +78,9 @@ class Route:
     raw_body: bool = False  # the handler parses the bytes itself
     ndjson: bool = False  # the route accepts a body in NDJSON, too
     response: Types = None  # None: no JSON body
-    statuses: tuple[int, ...] = (200,)  # the statuses of successful answers
+    statuses: tuple[int, ...] = (200,)  # the statuses of successful answers; with 304, an answer has an ETag
     problems: tuple[str, ...] = ()  # codes that `list_codes` of `docs/openapi_document.py` can't infer
     media_type: str = JSON_TYPE  # the media type of the answer
-    response_headers: tuple[str, ...] = ()  # the headers of the answer besides X-Request-Id
     needs_key: bool = False  # callers without an API key are refused, even if they may read
     has_own_metrics: bool = False  # the route has its own name in the metrics, because it is requested very often
     # The route serves another protocol. Its handler parses the end of the path, the query, and a body of any type.

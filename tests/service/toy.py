@@ -130,7 +130,7 @@ def route(method: str, path: str, handler: Handler, role: Role, view: str, tag: 
 
 POSITIONS = {"query": PositionsQuery, "response": OwnerPositions}
 POSTS = {"body": (PostBody, PostList), "raw_body": True, "ndjson": True, "response": PostResults}
-PAGE = {"query": PageQuery, "response": Page, "response_headers": ("ETag",)}
+PAGE = {"query": PageQuery, "response": Page, "statuses": (200, 304)}
 ROUTES = [
     route("GET", "entries/{owner}/positions", positions, Role.READER, "owner_positions", "Reading", **POSITIONS),
     route("GET", "entries/{owner}", entry, Role.READER, "entry", "Reading", response=EntryAnswer),
