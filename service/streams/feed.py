@@ -37,6 +37,7 @@ from .subscriptions import CountStarts, Event, FeedSnapshot, OwnerTopic, RankedC
 
 log = structlog.get_logger(__name__)
 RESET = b"{}"
+_BEAT = b": alive\n\n"
 
 
 @dataclass(slots=True, eq=False)
@@ -277,10 +278,10 @@ class Feed:
         self._seen = poll.snapshot.until
         sent = 0
         for followed, event in poll.events:
-            sent += _send([event], followed.clients)
+            sent += self._send([event], followed.clients)
         if poll.lost:
             for followed in self._topics.values():
-                sent += _send([Event(poll.snapshot.until, "reset", RESET), followed.last], followed.clients)
+                sent += self._send([Event(poll.snapshot.until, "reset", RESET), followed.last], followed.clients)
         for followed in poll.ended:
             for client in followed.clients:
                 client.end_stream()
@@ -291,7 +292,7 @@ class Feed:
                 one.done.set_exception(topic)
                 continue
             self._topics.setdefault(one.key, topic).clients.add(one.client)
-            sent += _send(first, [one.client])
+            sent += self._send(first, [one.client])
             one.done.set_result(None)
         for followed in self._topics.values():
             followed.keep_state()
@@ -304,17 +305,19 @@ class Feed:
             return
         self._beaten_s = now_s
         for topic in self._topics.values():
-            for client in topic.clients:
-                if not client.send_heartbeat():
-                    client.end_stream()
+            _write([_BEAT], topic.clients)
+
+    def _send(self, events: Sequence[Event], clients: Iterable[Subscriber]) -> int:
+        """Send the events to each client. Return how many were sent."""
+        return _write([event.encode_event(self.partitions) for event in events], clients)
 
 
-def _send(events: Sequence[Event], clients: Iterable[Subscriber]) -> int:
-    """Send the events to each client. Return how many were sent."""
+def _write(texts: Sequence[bytes], clients: Iterable[Subscriber]) -> int:
+    """Send the texts to each client. Return how many were sent. End the streams of clients that take no more."""
     sent = 0
     for client in clients:
-        if all(client.send_event(event) for event in events):
-            sent += len(events)
+        if all(client.write(text) for text in texts):
+            sent += len(texts)
         else:
             client.end_stream()
     return sent

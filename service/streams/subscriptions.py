@@ -4,6 +4,7 @@ A topic first reads its state and the journal's last number in one snapshot. The
 If the snapshot already included the change of a row, applying the row changes nothing.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -41,31 +42,30 @@ class FeedSnapshot:
 
     def __init__(self, starts: CountStarts, until: Numbers) -> None:
         self.starts, self.until = starts, until
-        self._rows: dict[int, list[JournalRow]] = {}
-        self._followed: dict[int, set[str]] = {}
+        self._rows: defaultdict[int, list[JournalRow]] = defaultdict(list)
+        self._followed: defaultdict[int, set[str]] = defaultdict(set)
         self._moves: dict[RankedColumnId, Moves] = {}
         self._totals: dict[int, dict[int, int]] = {}
-        self._entries: dict[int, dict[str, Entry | None]] = {}
+        self._entries: defaultdict[int, dict[str, Entry | None]] = defaultdict(dict)
         self._marks: dict[int, int] = {}  # by partition
 
     def add_rows(self, rows: Iterable[JournalRow], followed: Iterable[tuple[int, str]]) -> None:
         """Store the new rows of the journal, and the followed owners as pairs of board key and owner."""
         for row in rows:
-            self._rows.setdefault(row.board_key, []).append(row)
+            self._rows[row.board_key].append(row)
         for board_key, owner in followed:
-            self._followed.setdefault(board_key, set()).add(owner)
+            self._followed[board_key].add(owner)
 
     def find_rows(self, board: Board) -> Sequence[JournalRow]:
         if not board.segments:
-            return self._rows.get(board.key, ())
-        return [row for part in board.parts for row in self._rows.get(part.key, ())]
+            return self._rows[board.key]
+        return [row for part in board.parts for row in self._rows[part.key]]
 
     def read_moves(self, board: Board, index: int, column: MoveReader) -> Moves:
         slot = board.key, index
-        found = self._moves.get(slot)
-        if found is None:
-            found = self._moves[slot] = column.read_moves(self.find_rows(board))
-        return found
+        if slot not in self._moves:
+            self._moves[slot] = column.read_moves(self.find_rows(board))
+        return self._moves[slot]
 
     def read_totals(self, board: Board) -> Program[dict[int, int]]:
         if board.key not in self._totals:
@@ -83,10 +83,9 @@ class FeedSnapshot:
 
     def read_entry(self, entries: Entries, owner: str) -> Program[Entry | None]:
         """Return an owner's entry. The first call for a board also reads every followed owner whom a new row names."""
-        key = entries.board.key
-        kept = self._entries.setdefault(key, {})
+        kept = self._entries[entries.board.key]
         if owner not in kept:
-            moved = {row.owner for row in self.find_rows(entries.board)} & self._followed.get(key, set())
+            moved = {row.owner for row in self.find_rows(entries.board)} & self._followed[entries.board.key]
             wanted = sorted({owner, *(each for each in moved if each is not None)} - kept.keys())
             found = yield from entries.find_entries(wanted)
             kept.update((each, found.get(each)) for each in wanted)
@@ -130,11 +129,8 @@ def _decode_number(text: str, partition: int) -> int | None:
 class Subscriber(Protocol):
     """A connection that receives events."""
 
-    def send_event(self, event: Event) -> bool:
-        """Send an event; return False if the client has left, or was dropped because it reads too slowly."""
-
-    def send_heartbeat(self) -> bool:
-        """Send a heartbeat; return False in the same cases as `send_event`."""
+    def write(self, text: bytes) -> bool:
+        """Send a text; return False if the client has left, or was dropped because it reads too slowly."""
 
     def end_stream(self) -> None:
         """End the stream."""

@@ -17,29 +17,28 @@ from service.contract.routes import Call, Reply
 from service.contract.values import parse_owner
 from service.http.endpoint import X_REQUEST_ID
 from service.http.fast_json import PlainStream
-from service.streams.subscriptions import Event, OwnerTopic, Topic, TopTopic, decode_event_id
+from service.streams.subscriptions import OwnerTopic, Topic, TopTopic, decode_event_id
 from service.views.owners.owners import find_column
 from storage.log.journal import Numbers
 
 SSE_TYPE = "text/event-stream"
 LAST_EVENT_ID = "Last-Event-ID"
 NEVER_SEEN = -1  # a sequence number that no journal has
-_BEAT = b": alive\n\n"
 _HEADERS = {hdrs.CONTENT_TYPE: SSE_TYPE, hdrs.CACHE_CONTROL: "no-store", "X-Accel-Buffering": "no"}
 
 
 class StreamClient:
     """The connection of one client of a stream. It implements `subscriptions.Subscriber`."""
 
-    def __init__(self, partitions: Sequence[int], *, unread_bytes_max: int) -> None:
-        self._partitions, self._unread_bytes_max = partitions, unread_bytes_max
+    def __init__(self, *, unread_bytes_max: int) -> None:
+        self._unread_bytes_max = unread_bytes_max
         self._first: list[bytes] = []  # events that came before the connection was ready
         self._transport: asyncio.Transport | None = None
         self._chunked = False
         self._ended = asyncio.Event()
 
     async def serve(self, request: web.BaseRequest, response: web.StreamResponse, retry_ms: int) -> None:
-        """Send the events that wait, and let `send_event` write later events directly. Return when the stream ends."""
+        """Send the events that wait, and let `write` send later events directly. Return when the stream ends."""
         await response.prepare(request)
         await response.write(b"retry: %d\n\n" % retry_ms + b"".join(self._first))
         self._first = []
@@ -49,13 +48,7 @@ class StreamClient:
             self._transport = transport
             await self._ended.wait()
 
-    def send_event(self, event: Event) -> bool:
-        return self._write(event.encode_event(self._partitions))
-
-    def send_heartbeat(self) -> bool:
-        return self._write(_BEAT)
-
-    def _write(self, text: bytes) -> bool:
+    def write(self, text: bytes) -> bool:
         transport = self._transport
         if transport is None:
             self._first.append(text)
@@ -90,7 +83,7 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
         owner = parse_owner(query.owner)
         key, make = (*ranking, owner), lambda: OwnerTopic(context.ranks, board, index, owner)
     feed = context.feeds.find_feed(board)
-    client = StreamClient(feed.partitions, unread_bytes_max=settings.stream_unread_bytes_max)
+    client = StreamClient(unread_bytes_max=settings.stream_unread_bytes_max)
     try:
         # An alias may have named another board when the client was last connected, so the client gets the whole state.
         last_seen = None if call.has_alias else _last_seen(call.request, feed.partitions)

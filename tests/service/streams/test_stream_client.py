@@ -5,10 +5,8 @@ from typing import cast
 
 from aiohttp import HttpVersion11, web
 
-from service.streams.subscriptions import Event
 from service.views.posts.stream import StreamClient
 
-EVENT = Event((7,), "top", b"{}")
 TEXT = b"id: 7\nevent: top\ndata: {}\n\n"
 
 
@@ -64,25 +62,25 @@ async def serving(client: StreamClient, socket: Socket, response: Response) -> a
 
 
 async def test_events_from_before_the_connection_was_ready_are_sent_first() -> None:
-    client, socket, response = StreamClient((0,), unread_bytes_max=1_000), Socket(), Response()
-    assert client.send_event(EVENT)
+    client, socket, response = StreamClient(unread_bytes_max=1_000), Socket(), Response()
+    assert client.write(TEXT)
     task = await serving(client, socket, response)
     assert response.first == b"retry: 1000\n\n" + TEXT
-    assert client.send_event(EVENT)
+    assert client.write(TEXT)
     assert socket.written == b"%x\r\n%b\r\n" % (len(TEXT), TEXT)
     client.end_stream()
     await task
 
 
 async def test_a_client_that_does_not_read_is_disconnected_at_the_bound() -> None:
-    client, socket, response = StreamClient((0,), unread_bytes_max=200), Socket(), Response()
+    client, socket, response = StreamClient(unread_bytes_max=200), Socket(), Response()
     task = await serving(client, socket, response)
     taken = 0
-    while client.send_event(EVENT):
+    while client.write(TEXT):
         taken += 1
     assert 1 < taken < 200 / len(TEXT)
     assert socket.aborted
     assert len(socket.written) <= 200 + len(TEXT)
-    assert not client.send_heartbeat()
+    assert not client.write(TEXT)
     client.end_stream()
     await task
