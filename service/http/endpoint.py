@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-from aiohttp import hdrs, web
+from aiohttp import HttpVersion11, hdrs, web
 from multidict import istr
 
 from config.settings import Settings
@@ -44,7 +44,7 @@ from .anonymous_callers import AnonymousCallers
 from .bodies import BodyReader
 from .compression import accepts_gzip, compress_answer
 from .cross_origin import CrossOrigin
-from .fast_json import FastJsonResponse, PlainResponse, fits_fast_answer
+from .fast_json import BODY_BYTES_MAX, FastJsonResponse, PlainResponse
 from .foreign_pages import refuse_foreign_page
 from .key_limits import KeyLimits
 
@@ -298,7 +298,12 @@ def _response(answer: Answer, request: web.BaseRequest, request_id: str) -> web.
             body, etag = answer.body, answer.etag
         else:
             body, etag = answer if isinstance(answer, bytes) else _encode(answer), ""
-        if fits_fast_answer(request, body):
+        if (
+            request.keep_alive
+            and request.version == HttpVersion11
+            and request.method != hdrs.METH_HEAD
+            and len(body or b"") <= BODY_BYTES_MAX
+        ):
             return FastJsonResponse(body, request_id, etag)
         answer = Reply(body, 304 if body is None else 200, {"ETag": etag} if etag else None)
     headers = {X_REQUEST_ID: request_id, **(answer.headers or {})}

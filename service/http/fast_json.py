@@ -10,7 +10,7 @@ from email.utils import formatdate
 from functools import lru_cache
 from time import time
 
-from aiohttp import ClientConnectionResetError, HttpVersion11, hdrs, web
+from aiohttp import ClientConnectionResetError, hdrs, web
 
 BODY_BYTES_MAX = 64 * 1024  # a larger body needs aiohttp's flow control
 
@@ -33,16 +33,6 @@ class PlainResponse(_WithoutServerHeader, web.Response):
 
 class PlainStream(_WithoutServerHeader):
     """An answer that is written piece by piece, without a `Server` header."""
-
-
-def fits_fast_answer(request: web.BaseRequest, body: bytes | None) -> bool:
-    """Return whether a `FastJsonResponse` can answer a request with this body."""
-    return (
-        request.keep_alive
-        and request.version == HttpVersion11
-        and request.method != hdrs.METH_HEAD
-        and (body is None or len(body) <= BODY_BYTES_MAX)
-    )
 
 
 @lru_cache(maxsize=1)
