@@ -23,7 +23,8 @@ import pytest
 
 from tests.memcached import OpenMemcached
 from tests.servers import FAST, PostgresServer, program
-from tests.service.real_service import ROOT, WAIT_S, Caller, Process, Spawn, command_line
+from tests.service.cli_fake_service import run
+from tests.service.real_service import ROOT, WAIT_S, Caller, Process, Spawn
 from tests.service.views.posts.test_e2e_durability import (
     CHAMPION,
     Ledger,
@@ -156,21 +157,21 @@ async def test_a_sqlite_store_can_be_restored_from_a_backup_taken_under_load(
             shown.count("/var/backups/rankcurve/now.db") == shown.count("--config /etc/rankcurve/rankcurve.toml") == 1
         )
         words = shown.replace("/var/backups/rankcurve/now.db", file).partition(" --config ")[0].split()
-        command_line(*words, "--store", serving.store, cwd=tmp_path, code=0)
+        run(*words, "--store", serving.store, code=0)
 
     ledger, acknowledged = await post_around(serving, lambda: command("backup"))
-    refused = command_line("restore", file, "--replace", "--store", serving.store, cwd=tmp_path, code=1)
+    refused = await asyncio.to_thread(run, "restore", file, "--replace", "--store", serving.store, code=1)
     assert "stop the service first" in refused.stderr
     await asyncio.to_thread(serving.end, signal.SIGKILL)
     database = tmp_path / "rankcurve.db"
     database.write_bytes(b"spoiled" + database.read_bytes()[7:])
-    command("restore")
+    await asyncio.to_thread(command, "restore")
     restored = spawn(*settings).ready()
     await check_restored(restored, ledger, acknowledged)
 
     def rebuild() -> Process:
         assert restored.end() == 0
-        command_line("rebuild", "a", "--store", restored.store, cwd=tmp_path, code=0)
+        run("rebuild", "a", "--store", restored.store, code=0)
         return spawn(*settings).ready()
 
     await check_rebuilt(restored, rebuild)
@@ -192,7 +193,7 @@ async def test_a_postgresql_store_can_be_restored_in_another_cluster_from_a_dump
     await check_restored(restored, ledger, acknowledged)
 
     def rebuild() -> Process:
-        command_line("rebuild", "a", "--store", target, cwd=tmp_path, code=0)
+        run("rebuild", "a", "--store", target, code=0)
         return restored
 
     await check_rebuilt(restored, rebuild)
@@ -215,7 +216,7 @@ async def test_a_store_on_citus_is_restored_without_the_extension_and_with_its_s
     source, target = postgres_server.create_database("nodes"), elsewhere.create_database("restored_nodes")
     postgres_server.run_sql("CREATE EXTENSION pg_trgm", database="nodes")
     elsewhere.run_sql(NOTE_SCHEMAS, database="restored_nodes")
-    command_line("store", "init", "--partitions", "4", "--store", source, cwd=tmp_path, code=0)
+    await asyncio.to_thread(run, "store", "init", "--partitions", "4", "--store", source, code=0)
     serving, boards = spawn("--store", source).ready(), [f"b{number}" for number in range(4)]
     async with Caller(serving.url) as caller:
         for board in boards:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -171,26 +172,23 @@ async def test_a_board_that_was_created_without_an_end_gets_one_later(service: S
         assert (await service.get(f"{path}/rankings/xp"))["total"] == 9
 
 
-@pytest.mark.parametrize("mode", ["", "?mode=queued"])
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("sharing", ["own", "shared"])
-async def test_an_end_that_another_process_sets_holds_at_once(
-    service: Service, spec: Spec, closed: bool, mode: str, sharing: str
-) -> None:
-    path = "/v1/leaderboards/s"
-    await service.must("PUT", path, spec(table=sharing))
-    await service.must("POST", f"{path}/posts", xp("ada", NOW))
-    context = service.context
-    known = await context.catalog.find_board("s")
-    season = Season(None, round(END.timestamp() * 1e6), 0, None)
-    await context.store.write(lambda: change_board(board_id="s", wanted=replace(known.spec, season=season)))
-    assert context.catalog.find_known("s") is known, "this process has not noticed it"
-    if closed:
-        await close_as_of(service, END)
-        assert await service.refused("POST", f"{path}/posts{mode}", xp("ada", NOW)) == (409, "period_closed")
-    else:
-        await service.must("POST", f"{path}/posts{mode}", xp("ada", NOW))
-    assert (await service.get(f"{path}/entries/ada"))["stats"]["xp"] == (2 if not closed and not mode else 1)
+async def test_an_end_that_another_process_sets_holds_at_once(service: Service, spec: Spec) -> None:
+    context, season = service.context, Season(None, round(END.timestamp() * 1e6), 0, None)
+    for state, sharing, mode in product(("open", "closed"), ("own", "shared"), ("", "?mode=queued")):
+        board = f"{state}-{sharing}{mode[6:]}"
+        path = f"/v1/leaderboards/{board}"
+        await service.must("PUT", path, spec(table=sharing))
+        await service.must("POST", f"{path}/posts", xp("ada", NOW))
+        known = await context.catalog.find_board(board)
+        await context.store.write(partial(change_board, board_id=board, wanted=replace(known.spec, season=season)))
+        assert context.catalog.find_known(board) is known, "this process has not noticed it"
+        if state == "closed":
+            await close_as_of(service, END)
+            assert await service.refused("POST", f"{path}/posts{mode}", xp("ada", NOW)) == (409, "period_closed")
+        else:
+            await service.must("POST", f"{path}/posts{mode}", xp("ada", NOW))
+        counted = 2 if state == "open" and not mode else 1
+        assert (await service.get(f"{path}/entries/ada"))["stats"]["xp"] == counted, board
 
 
 async def test_inconsistent_times_of_a_season_are_refused(service: Service) -> None:
