@@ -5,6 +5,7 @@ The fake follows the wire contract as far as commands need it, and records the r
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 from service.cli import app as cli_app
 from service.contract.problems import TYPE_PREFIX
+from service.contract.values import DECIMAL_PATTERN
 
 
 @dataclass
@@ -180,6 +182,11 @@ class FakeService:
             return {"owner": owner, "status": "rejected", "error": error}
         if (owner, post["post_id"]) in board.post_ids:
             return {"owner": owner, "status": "duplicate"}
+        numbers = {column["name"] for column in board.spec["columns"] if column.get("type") != "text"}
+        for name, value in post["stats"].items():
+            if name in numbers and not re.fullmatch(DECIMAL_PATTERN, str(value)):
+                error = {"code": "bad_value", "detail": f"{value!r} is not a decimal number", "errors": []}
+                return {"owner": owner, "status": "rejected", "error": error}
         board.post_ids.add((owner, post["post_id"]))
         board.stats.setdefault(owner, {}).update(post["stats"])
         return {"owner": owner, "status": "applied", "updated_at": "2026-11-20T10:00:00Z", "stats": post["stats"]}

@@ -6,10 +6,8 @@ A run of the same command sends every line again, under the same post ids. If th
 
 import csv
 import hashlib
-import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,7 +16,6 @@ from rankcurve import AsyncClient
 from rankcurve.answers import Board
 
 from service.commands.imports.import_records import (
-    VALUE_LETTERS_MAX,
     Batch,
     Outcome,
     Post,
@@ -33,7 +30,6 @@ from service.commands.imports.sending import Job, Source, send_source
 
 LINE_BYTES_MAX = 1024 * 1024
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-VALUE = re.compile(r"-?[0-9]+(\.[0-9]+)?(?P<exponent>[eE][+-]?[0-9]{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +198,6 @@ class RecordReader:
                 continue  # an empty cell means that the post has no value for this column
             if each.text and (reason := text_fault(cell)):
                 return f"{each.heading}: {reason}"
-            if not each.text:
-                found = VALUE.fullmatch(cell)
-                if found is not None and found["exponent"] is not None:
-                    cell = f"{Decimal(cell):f}"
-                if found is None or len(cell) > VALUE_LETTERS_MAX:
-                    return f"{each.heading}: {cell[:40]!r} is not a decimal number like 600 or -1.25"
             if each.scale is not None and (nearest := rounded_text(cell, each.scale)) is not None:
                 cell = nearest
                 rounded += 1

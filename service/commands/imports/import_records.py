@@ -8,14 +8,15 @@ is copied byte for byte.
 import contextlib
 import csv
 import io
-import unicodedata
+import re
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from pathlib import Path
 
-OWNER_LETTERS_MAX = 128
-VALUE_LETTERS_MAX = 64
-EXACTLY = Context(prec=VALUE_LETTERS_MAX, rounding=ROUND_HALF_UP)
+from service.contract.values import DECIMAL_PATTERN, OWNER_CHARS_MAX, normalise_text
+
+DECIMAL = re.compile(DECIMAL_PATTERN[1:-1])
+EXACTLY = Context(prec=64, rounding=ROUND_HALF_UP)
 REASONS_HEADINGS = ("line", "rejects_line", "reason")
 
 Post = dict[str, object]
@@ -48,20 +49,20 @@ class Batch:
 
 def rounded_text(cell: str, scale: int) -> str | None:
     """Return the decimal rounded to `scale` digits, halves away from zero, or None if it needs no rounding."""
-    _, _, fraction = cell.partition(".")
-    if len(fraction.rstrip("0")) <= scale:
-        return None
-    nearest = Decimal(cell).quantize(Decimal(1).scaleb(-scale), context=EXACTLY)
-    return f"{nearest if nearest else abs(nearest):f}"
+    if not DECIMAL.fullmatch(cell):
+        return None  # the service will reject it
+    try:
+        nearest = Decimal(cell).quantize(Decimal(1).scaleb(-scale), context=EXACTLY)
+    except InvalidOperation:
+        return None  # far more digits than any column takes
+    return None if nearest == Decimal(cell) else f"{nearest if nearest else abs(nearest):f}"
 
 
 def owner_fault(owner: str) -> str | None:
-    """Return why `owner` cannot be an owner, or None."""
-    if not owner or len(owner) > OWNER_LETTERS_MAX:
-        return f"an owner has 1 to {OWNER_LETTERS_MAX} characters, and this one has {len(owner)}"
-    if not owner.isprintable() and any(unicodedata.category(letter) == "Cc" for letter in owner):
-        return "the owner has control characters"
-    return text_fault(owner)
+    """Return why `owner` cannot be an owner, or None. The service would refuse all posts of a request for it."""
+    if normalise_text(owner, chars_max=OWNER_CHARS_MAX) is not None:
+        return None
+    return f"an owner is 1 to {OWNER_CHARS_MAX} characters of UTF-8, and none of them is a control character"
 
 
 def text_fault(text: str) -> str | None:

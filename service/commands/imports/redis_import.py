@@ -8,7 +8,6 @@ import csv
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from rankcurve import AsyncClient
 from rankcurve.answers import Board, Column
 
 from service.commands.imports.import_records import (
-    VALUE_LETTERS_MAX,
     Batch,
     Outcome,
     Record,
@@ -165,18 +163,9 @@ def read_member(owner: str, score: float, *, column: Column, rounds: bool, kind:
     """
     if reason := owner_fault(owner):
         return reason
-    if (text := score_text(score)) is None:
-        return f"the score {score!r} is no finite number of at most {VALUE_LETTERS_MAX} digits"
+    text = repr(score + 0.0)  # + 0.0 turns -0.0 into 0.0
     nearest = rounded_text(text, column.scale) if rounds else None
     return {"owner": owner, kind: {column.name: nearest or text}}, int(nearest is not None)
-
-
-def score_text(score: float) -> str | None:
-    """Return the shortest decimal that gives this binary number back, or None for a number that has none."""
-    number = Decimal(repr(score + 0.0))  # + 0.0 turns -0.0 into 0.0
-    if not number.is_finite() or len(text := f"{number.normalize():f}") > VALUE_LETTERS_MAX:
-        return None
-    return text
 
 
 def member_of(record: bytes) -> str:

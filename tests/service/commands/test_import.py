@@ -101,13 +101,15 @@ def test_rejected_lines_are_listed_with_their_numbers_and_the_others_count(fake:
     assert reasons[-1]["reason"] == "value_out_of_range: too large (/stats/xp)"
 
 
-def test_a_value_with_an_exponent_is_imported_with_its_digits(fake: FakeService, tmp_path: Path) -> None:
+def test_values_are_sent_as_they_are_and_the_service_says_which_are_no_numbers(
+    fake: FakeService, tmp_path: Path
+) -> None:
     path = tmp_path / "small.csv"
     path.write_text("id,score\nsmall,2E-9\nlarge,-1.5e+3\nplain,007\nhuge,1e99\nno,2E\n")
     refused = do_import(fake, path, code=1)
-    assert fake.xp("b") == {"small": "0.000000002", "large": "-1500", "plain": "007"}
-    assert "is not a decimal number" in refused.stderr
-    assert "2 rejected" in refused.stdout
+    assert fake.xp("b") == {"small": "2E-9", "large": "-1.5e+3", "plain": "007", "huge": "1e99"}
+    assert "line 6: bad_value: '2E' is not a decimal number" in refused.stderr
+    assert "1 rejected" in refused.stdout
 
 
 def test_a_request_refused_as_a_whole_rejects_only_the_line_at_fault(fake: FakeService, players: Path) -> None:
