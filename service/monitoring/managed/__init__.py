@@ -1,8 +1,9 @@
 """Managed objects: named objects that operators read and operate. Their numbers are those that Prometheus scrapes.
 
-    metrics ──> MetricHistory (snapshots) ──> MetricMapping: a metric's object, attribute ──┐
-    catalog, curves ──> BoardObjects ───────────────────────────────────────────────────────┼──> ObjectTree ──> Jolokia
-    jobs, caches ──> operations, run in every process of the node through NodeChannel ──────┘
+    metrics ──> MetricMapping: a metric's object, attribute ──────────────────────────┐
+    metrics ──> MetricHistory (snapshots) ──> percentiles, the verdict ───────────────┤
+    catalog, curves ──> BoardObjects ─────────────────────────────────────────────────┼──> ObjectTree ──> Jolokia
+    jobs, caches ──> operations, run in every process of the node through NodeChannel ┘
 
 The room counts nothing itself. A new metric, wherever it is declared, appears in the tree without a change here.
 

@@ -1,6 +1,6 @@
 """The metrics of a process, in Prometheus' names and units.
 
-    service, jobs, storage ──> Numbers: memory, or files in the node's folder ──> Totals: sums over files ──> /metrics
+    service, jobs, storage ──> Numbers: memory, or a file in the node's folder ──> Totals: sums over files ──> /metrics
 
 `families` is the table of all metrics. `numbers` has the meter that all parts of the service report to, each by the
 name of a family. `process.Metrics` shows the numbers of a process or its node. `views` are the metrics that are
