@@ -91,6 +91,7 @@ class Locator:
         self._reads, self._rankings = reads, entries.rankings
         # An archive counts every rank exactly, as of the time when the board was closed. So no curve is used.
         self._archived = board.archived_us is not None
+        self._segmented = bool(board.segments)
         self._has_archive = board.has_archived_part  # the archive of a segment can't count from a knot either
         self._exact_top = board.spec.predictor.exact_top
         self.short_gap_rows = min(limits.exact_gap_rows_max, SHORT_GAP_ROWS)
@@ -141,13 +142,17 @@ class Locator:
             return None
         if column_index in starts and column_index not in read.counts:
             mode = "estimate"  # the read found that the curve knows the rank exactly, or that the gap is too long
-        totals, gap_rows_max = read.totals, self.short_gap_rows
-        if self.board.segments:
-            # The read of an owner's segment never counts, so here is where the room for a count is looked at. An
-            # estimate reads no other segment than the owner's, so the total is the curve's, too.
-            totals, gap_rows_max = self.count_by_curves([column_index]), self.find_gap_rows_max(1)
+        gap_rows_max = self.short_gap_rows
+        if self._segmented:  # the read of an owner's segment never counts, so this looks at the room for a count
+            gap_rows_max = self.find_gap_rows_max(1)
         located = self._locate_by_curve(column_index, padding.key_of_cell(cell), False, mode, gap_rows_max)
-        return None if located is None else self._make_position(column_index, cell, located, totals)
+        if located is None:
+            return None
+        totals = read.totals
+        if self._segmented and located.curve is not None:
+            # An estimate reads no other segment than the owner's, so the total is the curve's, too.
+            totals = {column_index: located.curve.total}
+        return self._make_position(column_index, cell, located, totals)
 
     def find_curve(self, index: int) -> AnyCurve | None:
         return None if self._archived else self._book.find_curve(self.board, index)
@@ -189,8 +194,8 @@ class Locator:
             ties = curve.ties_at(key)
             high = high + ties - 1 if ties else max(high, curve.locate(key + 1).high - 1)
             method = "knot" if low == high else "curve"
-        near_top = low <= self._exact_top
-        if mode == "auto" and (near_top or (low != high and self._is_short(curve, index, key, gap_rows_max))):
+        wide = low != high
+        if mode == "auto" and (low <= self._exact_top or (wide and self._is_short(curve, index, key, gap_rows_max))):
             return None
         return LocatedRank(rank, low, high, method, curve.as_of_us, curve)
 

@@ -56,6 +56,7 @@ class ServedCurve:
     mark: int | None = None  # the curve counts the changes up to this mark; None: the mark is unknown
     changes: int | None = None  # the board's count of changes that the curve counts; None: unknown
     live_version: int = 0  # the version of the live counts; 0: the curve is as it was fitted
+    fitted: "ServedCurve | None" = None  # of a live curve: the curve as it was fitted
     partition: int = field(kw_only=True)  # the partition that holds the board, and that gives versions and marks
 
     @property
@@ -90,9 +91,7 @@ class CurveBook:
         self._poll_rows_max = poll_rows_max
         self._meter = meter
         self._polled: dict[int, _Polled] = {}  # by partition
-        self._served: dict[Slot, ServedCurve] = {}
-        # The live form of a curve in `_served`, by the same key. Its mark is None until later folds do not change it.
-        self._live: dict[Slot, ServedCurve] = {}
+        self._served: dict[Slot, ServedCurve] = {}  # the mark of a live curve is None while folds change it
         # The latest states of each curve, the newest last: the time and the board's count of changes that it counts.
         self._states: dict[Slot, tuple[tuple[int, int], ...]] = {}
         self._expecting = 0
@@ -113,9 +112,8 @@ class CurveBook:
         return SummedCurve(parts, self._count_later(board, column_index, parts))  # type: ignore[arg-type]
 
     def _find_in_use(self, board: Board, column_index: int) -> ServedCurve | None:
-        """Return the live form of the column's curve if there is one, or else the curve. Its mark may be missing."""
-        slot = board.key, column_index
-        served = self._live.get(slot) or self._served.get(slot)
+        """Return the column's newest curve of the board's current epoch. Its mark may be missing."""
+        served = self._served.get((board.key, column_index))
         if served is None or served.epoch != board.epoch or served.partition != board.partition:
             return None
         return served
@@ -183,9 +181,8 @@ class CurveBook:
         slot = served.slot
         is_newer = self._is_newer(slot, served.partition, served.version)
         if is_newer and served.board_key not in self._forgotten_meanwhile:
-            self._served[slot] = served
             self._stop(slot)
-            self._live.pop(slot, None)
+            self._served[slot] = served
             self._note_state(served)
 
     def count_changes(self, board: Board, column_index: int) -> int:
@@ -217,7 +214,6 @@ class CurveBook:
             self._forgotten_meanwhile.add(board_key)
         for slot in [slot for slot in self._served if slot[0] == board_key]:
             del self._served[slot]
-            self._live.pop(slot, None)
             self._states.pop(slot, None)
 
     @property
@@ -225,7 +221,7 @@ class CurveBook:
         return len(self._served)
 
     def list_served(self) -> list[ServedCurve]:
-        return [self._with_mark(self._live.get(slot, served)) for slot, served in self._served.items()]
+        return [self._with_mark(served) for served in self._served.values()]
 
     async def poll(self, partition: int | None = None) -> int:
         """Load what other processes stored since the last poll, in one partition or in all: curves and live counts.
@@ -244,7 +240,6 @@ class CurveBook:
             async with polled.polling:
                 for served in [each for each in self._served.values() if each.partition == polled.partition]:
                     del self._served[served.slot]
-                    self._live.pop(served.slot, None)
                 polled.version = polled.live_version = 0
                 await self._poll(polled)
         return len(self._served)
@@ -272,12 +267,12 @@ class CurveBook:
     async def _take_curves(self, polled: _Polled, listed: Sequence[ListedCurve]) -> int:
         """Load and serve these curves. Return how many were loaded."""
         wanted = [one for one in listed if self._is_newer(one.slot, polled.partition, one.version)]
-        before = {one.slot: self._served.get(one.slot) for one in wanted}
+        before = {one.slot: self._find_fitted(one.slot) for one in wanted}
         curves = await self._contents(wanted, polled.store) if wanted else {}
         for one, curve in curves.items():
             marks = one.mark, one.changes
             read = ServedCurve(*one.slot, one.epoch, one.version, curve, *marks, partition=polled.partition)
-            current = self._served.get(one.slot)
+            current = self._find_fitted(one.slot)
             if current is None or current is before[one.slot] or current.partition == polled.partition:
                 self.serve_curve(read)
             # Otherwise the board has moved meanwhile, and the curve of its new partition is served already.
@@ -301,42 +296,47 @@ class CurveBook:
         for one in counts:
             self._take_over(polled, one, fits.get(one.slot), built.get(one.slot))
 
-    def _find_in(self, polled: _Polled, slot: Slot) -> ServedCurve | None:
+    def _find_fitted(self, slot: Slot) -> ServedCurve | None:
         served = self._served.get(slot)
-        return None if served is None or served.partition != polled.partition else served
+        return served and (served.fitted or served)
+
+    def _find_in(self, polled: _Polled, slot: Slot) -> ServedCurve | None:
+        found = self._find_fitted(slot)
+        return found if found is not None and found.partition == polled.partition else None
 
     def _take_over(self, polled: _Polled, counts: StoredCounts, fit: Curve | None, live: LiveCurve | None) -> None:
         """Serve the new live curve, or only the fit if there are no live counts.
 
         If the counts belong to another curve than the served one, later folds no longer change the served live curve.
         """
-        slot, served = counts.slot, self._find_in(polled, counts.slot)
-        if served is None or served.curve is not fit:
+        slot, fitted = counts.slot, self._find_in(polled, counts.slot)
+        if fitted is None or fitted.curve is not fit:
             return  # meanwhile, this process serves another curve
-        if (served.version, served.epoch) != (counts.curve_version, counts.epoch):
+        if (fitted.version, fitted.epoch) != (counts.curve_version, counts.epoch):
             return
-        self._live.pop(slot, None)
+        served = fitted
         if live is not None:
-            served = self._live[slot] = replace(
-                served, curve=live, mark=None, live_version=counts.version, changes=counts.changes
-            )
+            news = {"live_version": counts.version, "changes": counts.changes}
+            served = replace(fitted, curve=live, mark=None, fitted=fitted, **news)
         elif counts.document:
             self._meter.add("rankcurve_curves_corrupt")
             log.warning("live_counts_corrupt", board_key=slot[0], column_index=slot[1])
+        self._served[slot] = served
         self._note_state(served)
 
     def _stop(self, slot: Slot) -> None:
         """Stop a live curve: later folds do not change it, and it keeps the present mark."""
-        live = self._live.get(slot)
-        if live is not None and live.mark is None and isinstance(live.curve, LiveCurve):
-            live.curve.freeze_time()
-            self._live[slot] = replace(live, mark=self._polled[live.partition].mark)
+        served = self._served.get(slot)
+        if served is not None and served.mark is None and isinstance(served.curve, LiveCurve):
+            served.curve.freeze_time()
+            self._served[slot] = replace(served, mark=self._polled[served.partition].mark)
 
     def _stop_all(self, partition: int) -> None:
-        for slot in [slot for slot, live in self._live.items() if live.partition == partition]:
-            self._stop(slot)
-            del self._live[slot]
-            self._note_state(self._served[slot])
+        for served in list(self._served.values()):
+            if served.partition == partition and served.fitted is not None:
+                self._stop(served.slot)
+                self._served[served.slot] = served.fitted
+                self._note_state(served.fitted)
 
     async def _contents(self, wanted: Sequence[ListedCurve], store: Store) -> Mapping[ListedCurve, Curve]:
         found = {} if self._shared is None else await self._shared.find_curves(wanted)
