@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from .archive.archive_reader import ArchivedEntries, list_archives_of_owner, note_change
+from .boards import profiles
 from .boards.boards import find_boards_by_key, find_keys_ever
 from .boards.catalog import Catalog
 from .boards.closed_boards import hold_boards_with_rows
-from .boards.profiles import profiles
+from .entries import erasure, hidden_owners
 from .entries.entries import Entries, RankingChange, lock_boards_with_owner, log_ranking_changes
-from .entries.erasure import erasure_statements
-from .entries.hidden_owners import hidden_statements
 from .errors import BoardChangedError
 from .log.change_log import change_log
 from .log.log_record import ChangeKind
@@ -89,7 +88,7 @@ class OwnerChanges:
         """Hide the owner or show the owner again. Return on how many boards the owner has an entry."""
         await self.store.write(lambda: self._mark(hide=hide))
         shown = None if hide else await self._list_hidden_boards()
-        change = hidden_statements.hide_owner if hide else hidden_statements.show_owner
+        change = hidden_owners.hide_owner if hide else hidden_owners.show_owner
         await self._on_every_board(lambda boards: change(boards, self.owner, now_us=self.now_us()), shown)
         archived = await self._on_every_archive(self._note_archived)
         return archived + len(await self._list_hidden_boards() if shown is None else shown)
@@ -103,7 +102,7 @@ class OwnerChanges:
         erased: dict[int, RankingChange] = {}
         for entries in boards:
             gone = yield from entries.remove_entry(self.owner, ChangeKind.ERASED)
-            gone = gone or (yield from hidden_statements.erase_hidden_entry(entries, self.owner))
+            gone = gone or (yield from hidden_owners.erase_hidden_entry(entries, self.owner))
             if gone is not None:
                 erased[entries.board.key] = gone
         if erased:
@@ -112,7 +111,7 @@ class OwnerChanges:
                 until.setdefault(number, {}).update(dict.fromkeys(erased, mark - 1))
 
     def _mark(self, *, hide: bool) -> Program[None]:
-        return hidden_statements.mark_owner(self.owner, now_us=self.now_us(), hide=hide)
+        return hidden_owners.mark_owner(self.owner, now_us=self.now_us(), hide=hide)
 
     def _forget(self) -> Program[None]:
         yield from profiles.remove_profile(self.owner)
@@ -120,7 +119,7 @@ class OwnerChanges:
 
     async def _list_hidden_boards(self) -> set[int]:
         """Return the keys of the boards on which the owner has a hidden row."""
-        listing = partial(hidden_statements.list_hidden_boards, self.owner, limit=self.boards_max)
+        listing = partial(hidden_owners.list_hidden_boards, self.owner, limit=self.boards_max)
         return set[int]().union(*await self.store.read(lambda: in_each_partition(listing)))
 
     async def _rename(self, until: _Positions, otherwise: Mapping[int, int]) -> None:
@@ -130,7 +129,7 @@ class OwnerChanges:
         """
         for number in sorted(until.keys() | otherwise.keys()):
             rename = partial(
-                erasure_statements.rename_owner,
+                erasure.rename_owner,
                 self.owner,
                 token=self.token,
                 until=until.get(number, {}),
@@ -142,7 +141,7 @@ class OwnerChanges:
     async def _rename_in(self, store: Store, rename: Callable[..., Program[int | None]]) -> None:
         past: int | None = 0
         while past is not None:
-            stretches, past = await store.read(partial(erasure_statements.find_stretches, self.owner, past=past))
+            stretches, past = await store.read(partial(erasure.find_stretches, self.owner, past=past))
             for stretch in stretches:
                 done: int | None = 0
                 while done is not None:
@@ -169,7 +168,7 @@ class OwnerChanges:
         moved = {entries.board.key for entries in alive} - {entries.board.key for entries in there}
         if there and _in_family_table(there[0].board):  # most of a family's thousands of boards do not have the owner
             limit = len(boards) + HIDDEN_MORE
-            unseen = set((yield from hidden_statements.list_hidden_boards(self.owner, limit=limit)))
+            unseen = set((yield from hidden_owners.list_hidden_boards(self.owner, limit=limit)))
             shown = {entries.board.key for entries in (yield from lock_boards_with_owner(there, self.owner))}
             there = [entries for entries in there if entries.board.key in shown | unseen]
         yield from work(there)

@@ -14,7 +14,7 @@ from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
 from storage.boards.shared_tables import sweep_rows
 from storage.curves.live_counts import find_fold_position
-from storage.entries.erasure import erasure_statements
+from storage.entries import erasure
 from storage.log.change_log import change_log
 from storage.log.owner_index import owner_blocks
 from storage.posting.post_ids import prune_ids
@@ -120,7 +120,7 @@ class PruneJob:
         A change keeps its cells until it is older than `erased_cells_s` and will not be folded any more.
         """
         before_us = self._find_start(self._limits.erased_cells_s)
-        blanking = partial(erasure_statements.blank_cells, before_us=before_us, rows_max=self._rows_max)
+        blanking = partial(erasure.blank_cells, before_us=before_us, rows_max=self._rows_max)
         return await self._in_steps(blanking, self._rows_max)
 
     async def make_blocks(self) -> int:

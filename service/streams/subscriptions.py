@@ -15,9 +15,9 @@ from service.contract.responses.journal import OwnerEvent, TopEvent
 from service.contract.values import INT64_MAX, to_wire_number
 from service.ranks.locator import count_rows_before, percentile, read_board_totals
 from service.ranks.rank_context import RankContext
+from storage.entries import hidden_owners
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CountStart
-from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rankings import Ranking
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.log.change_log import change_log
@@ -271,7 +271,7 @@ class OwnerTopic(_Topic[_Standing]):
     def _refuse(self) -> Program[None]:
         """Raise an error if no post can give the owner a position."""
         part, is_archived = self.board.part_of(self.owner), self.board.archived_us is not None
-        finding = hidden_statements.find_hidden([part.key], [self.owner])
+        finding = hidden_owners.find_hidden([part.key], [self.owner])
         is_hidden = bool((yield from in_partition(part.partition, finding)).hidden_owners)
         if is_hidden or (is_archived and (yield from self._entries.find_entries([self.owner]))):
             raise NotRankedError(f"{self.owner!r} has no value in this column, or is hidden")

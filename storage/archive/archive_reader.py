@@ -11,9 +11,9 @@ from functools import cached_property
 from predictor import Curve, decode_curve
 from querybuilder import INTEGER, Lock, asc, col, desc, param, select, update
 from storage.boards.totals import CHANGES
+from storage.entries import hidden_owners
 from storage.entries.entries import Entries, RankingChange, add_totals
 from storage.entries.exact_ranks import CountStart, GapCount, count_of
-from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rankings import Neighbours, Ranking
 from storage.errors import ArchivedError
 from storage.log.cells import Padding
@@ -340,7 +340,7 @@ def note_change(boards: Iterable[Board]) -> Program[None]:
 
 
 def _hidden_of(owners: Sequence[str]) -> Program[set[str]]:
-    return (yield from hidden_statements.find_hidden([], owners)).hidden_owners
+    return (yield from hidden_owners.find_hidden([], owners)).hidden_owners
 
 
 def _nobodys(entry: Entry, index: int) -> Entry:

@@ -9,34 +9,29 @@ from querybuilder import col, delete, excluded, insert, param, select
 from storage.schema.tables import PROFILES
 from storage.store import Program
 
-
-class Profiles:
-    """Programs that find, store and remove profiles."""
-
-    def __init__(self) -> None:
-        found = select(col("owner"), col("profile")).from_(PROFILES).where(col("owner").in_(param("owners")))
-        self._find = found.packed().prepared()
-        self._put = (
-            insert(PROFILES)
-            .values(owner=param("owner"), profile=param("profile"), updated_at=param("now_us"))
-            .on_conflict("owner")
-            .do_update(profile=excluded("profile"), updated_at=excluded("updated_at"))
-            .prepared()
-        )
-        self._remove = delete(PROFILES).where(col("owner").eq(param("owner"))).prepared()
-
-    def find_profiles(self, owners: Sequence[str]) -> Program[dict[str, str]]:
-        """Return the profiles of these owners as JSON texts, by owner. Leave out owners without a profile."""
-        rows = yield self._find.bind(owners=owners)
-        return {row[0]: row[1] for row in rows}
-
-    def store_profile(self, owner: str, profile: str, *, now_us: int) -> Program[None]:
-        yield self._put.bind(owner=owner, profile=profile, now_us=now_us)
-
-    def remove_profile(self, owner: str) -> Program[bool]:
-        """Remove a profile. Return whether there was one."""
-        rows = yield self._remove.bind(owner=owner)
-        return bool(rows[0][0])
+_found = select(col("owner"), col("profile")).from_(PROFILES).where(col("owner").in_(param("owners")))
+_FIND = _found.packed().prepared()
+_PUT = (
+    insert(PROFILES)
+    .values(owner=param("owner"), profile=param("profile"), updated_at=param("now_us"))
+    .on_conflict("owner")
+    .do_update(profile=excluded("profile"), updated_at=excluded("updated_at"))
+    .prepared()
+)
+_REMOVE = delete(PROFILES).where(col("owner").eq(param("owner"))).prepared()
 
 
-profiles = Profiles()
+def find_profiles(owners: Sequence[str]) -> Program[dict[str, str]]:
+    """Return the profiles of these owners as JSON texts, by owner. Leave out owners without a profile."""
+    rows = yield _FIND.bind(owners=owners)
+    return {row[0]: row[1] for row in rows}
+
+
+def store_profile(owner: str, profile: str, *, now_us: int) -> Program[None]:
+    yield _PUT.bind(owner=owner, profile=profile, now_us=now_us)
+
+
+def remove_profile(owner: str) -> Program[bool]:
+    """Remove a profile. Return whether there was one."""
+    rows = yield _REMOVE.bind(owner=owner)
+    return bool(rows[0][0])

@@ -21,90 +21,89 @@ from storage.store import Program, Rows
 _ALIAS = "v"
 
 
-class ErasureStatements:
-    """Programs that take an owner out of the change log."""
+_theirs = select(POSITION, col("changes")).from_(CHANGE_LOG)
+_between = POSITION.gt(param("past")), POSITION.le(param("until"))
+_theirs = _theirs.where(*_between, contains_text(col("owners"), param("owner", TEXT))).order_by(asc(POSITION))
+_FOUND = _theirs.limit(param("limit")).packed().prepared()
+_held = select(*map(col, ("position", "board_key", "owners", "cells", "posts"))).from_(CHANGE_LOG)
+_held = _held.where(POSITION.in_(param("positions"))).order_by(asc(POSITION))
+_HELD = _held.packed().locked(Lock.NO_KEY_UPDATE).prepared()
+_row = {"position": INTEGER, "owners": TEXT, "posts": TEXT}
+_same = col("position", CHANGE_LOG).eq(col("position", _ALIAS))
+_renamed = update(CHANGE_LOG).set(owners=col("owners", _ALIAS), posts=col("posts", _ALIAS), erased=1)
+_RENAME = _renamed.from_rows(_ALIAS, param("rows"), **_row).where(_same).prepared()
+_folded = select(min_(col("position"))).from_(LIVE_MARK).scalar()
+_fits = select(min_(col("mark"))).from_(CURVES)
+_fitted = _fits.where(col("board_key", CURVES).eq(col("board_key", CHANGE_LOG))).scalar()
+_counted = (POSITION.lt(coalesce(bound, NEXT_POSITION)) for bound in (_folded, _fitted))
+_old = (col("erased").not_null(), col("updated_at").lt(param("before_us")))
+_erased = select(POSITION, col("changes")).from_(CHANGE_LOG).where(*_old, *_counted)
+_ERASED = _erased.order_by(asc(POSITION)).limit(param("limit")).packed().prepared()
+_cells = {"position": INTEGER, "cells": TEXT}
+_blanking = update(CHANGE_LOG).set(cells=col("cells", _ALIAS), erased=null(INTEGER))
+_BLANK = _blanking.from_rows(_ALIAS, param("rows"), **_cells).where(_same).prepared()
 
-    def __init__(self) -> None:
-        theirs = select(POSITION, col("changes")).from_(CHANGE_LOG)
-        between = POSITION.gt(param("past")), POSITION.le(param("until"))
-        theirs = theirs.where(*between, contains_text(col("owners"), param("owner", TEXT))).order_by(asc(POSITION))
-        self._found = theirs.limit(param("limit")).packed().prepared()
-        held = select(*map(col, ("position", "board_key", "owners", "cells", "posts"))).from_(CHANGE_LOG)
-        held = held.where(POSITION.in_(param("positions"))).order_by(asc(POSITION))
-        self._held = held.packed().locked(Lock.NO_KEY_UPDATE).prepared()
-        row = {"position": INTEGER, "owners": TEXT, "posts": TEXT}
-        same = col("position", CHANGE_LOG).eq(col("position", _ALIAS))
-        renamed = update(CHANGE_LOG).set(owners=col("owners", _ALIAS), posts=col("posts", _ALIAS), erased=1)
-        self._rename = renamed.from_rows(_ALIAS, param("rows"), **row).where(same).prepared()
-        folded = select(min_(col("position"))).from_(LIVE_MARK).scalar()
-        fits = select(min_(col("mark"))).from_(CURVES)
-        fitted = fits.where(col("board_key", CURVES).eq(col("board_key", CHANGE_LOG))).scalar()
-        counted = (POSITION.lt(coalesce(bound, NEXT_POSITION)) for bound in (folded, fitted))
-        old = (col("erased").not_null(), col("updated_at").lt(param("before_us")))
-        erased = select(POSITION, col("changes")).from_(CHANGE_LOG).where(*old, *counted)
-        self._erased = erased.order_by(asc(POSITION)).limit(param("limit")).packed().prepared()
-        cells = {"position": INTEGER, "cells": TEXT}
-        blanked = update(CHANGE_LOG).set(cells=col("cells", _ALIAS), erased=null(INTEGER))
-        self._blank = blanked.from_rows(_ALIAS, param("rows"), **cells).where(same).prepared()
 
-    def find_stretches(self, owner: str, *, past: int) -> Program[tuple[list[PositionRange], int | None]]:
-        """Return ranges of log positions above `past` that may hold the owner's changes, the oldest range first.
+def find_stretches(owner: str, *, past: int) -> Program[tuple[list[PositionRange], int | None]]:
+    """Return ranges of log positions above `past` that may hold the owner's changes, the oldest range first.
 
-        Also return the position to pass as `past` in the next call, or None if there are no further ranges.
-        """
-        page = yield from owner_blocks.list_blocks_above(past)
-        if page:
-            return [block.positions for block in page if may_hold(block.filter, owner)], page[-1].positions.first
-        covered = yield from owner_blocks.find_covered_position()
-        return [PositionRange(max(past, covered) + 1, INT64_MAX)], None
+    Also return the position to pass as `past` in the next call, or None if there are no further ranges.
+    """
+    page = yield from owner_blocks.list_blocks_above(past)
+    if page:
+        return [block.positions for block in page if may_hold(block.filter, owner)], page[-1].positions.first
+    covered = yield from owner_blocks.find_covered_position()
+    return [PositionRange(max(past, covered) + 1, INT64_MAX)], None
 
-    def rename_owner(
-        self,
-        owner: str,
-        positions: PositionRange,
-        *,
-        token: str,
-        until: Mapping[int, int],
-        otherwise: int,
-        rows_max: int,
-        past: int = 0,
-    ) -> Program[int | None]:
-        """Replace the name by the token, and remove the posts, in the owner's oldest bundles at these positions.
 
-        Return the position to pass as `past` in the next call, or None if no bundle is left. One call rewrites bundles
-        after `past`, with about `rows_max` changes in all. `until` gives the last position to rewrite, by board key;
-        `otherwise` is the last position for all other boards. Each erasure has a `token` of its own.
-        """
-        last = max(otherwise, *until.values()) if until else otherwise
-        past, last = max(past, positions.first - 1), min(last, positions.last)
-        found = yield self._found.bind(owner=owners_text([owner]), past=past, until=last, limit=rows_max)
-        if not found:
-            return None
-        held = yield from self._hold(found, rows_max)
-        renamed = []
-        for position, board_key, owners, _, posts in held:
-            if position <= until.get(board_key, otherwise):
-                renamed.append((position, *_without(owner, NAMELESS + token, owners, posts)))
-        if renamed:
-            yield self._rename.bind(rows=renamed)
-        return int(held[-1][0]) if held else None
+def rename_owner(
+    owner: str,
+    positions: PositionRange,
+    *,
+    token: str,
+    until: Mapping[int, int],
+    otherwise: int,
+    rows_max: int,
+    past: int = 0,
+) -> Program[int | None]:
+    """Replace the name by the token, and remove the posts, in the owner's oldest bundles at these positions.
 
-    def _hold(self, found: Rows, rows_max: int) -> Program[Rows]:
-        wanted = found[: count_rows_holding([row[1:] for row in found], rows_max)]
-        return (yield self._held.bind(positions=[row[0] for row in wanted]))
+    Return the position to pass as `past` in the next call, or None if no bundle is left. One call rewrites bundles
+    after `past`, with about `rows_max` changes in all. `until` gives the last position to rewrite, by board key;
+    `otherwise` is the last position for all other boards. Each erasure has a `token` of its own.
+    """
+    last = max(otherwise, *until.values()) if until else otherwise
+    past, last = max(past, positions.first - 1), min(last, positions.last)
+    found = yield _FOUND.bind(owner=owners_text([owner]), past=past, until=last, limit=rows_max)
+    if not found:
+        return None
+    held = yield from _hold(found, rows_max)
+    renamed = []
+    for position, board_key, owners, _, posts in held:
+        if position <= until.get(board_key, otherwise):
+            renamed.append((position, *_without(owner, NAMELESS + token, owners, posts)))
+    if renamed:
+        yield _RENAME.bind(rows=renamed)
+    return int(held[-1][0]) if held else None
 
-    def blank_cells(self, *, before_us: int, rows_max: int) -> Program[int]:
-        """Remove the cells of nameless changes that every fit and every live count has counted.
 
-        Return how many bundles were rewritten. They hold about `rows_max` changes in all. Changes logged at `before_us`
-        or later keep their cells, because a fit that is not stored yet may not have counted them.
-        """
-        erased = yield self._erased.bind(before_us=before_us, limit=rows_max)
-        if not erased:
-            return 0
-        held = yield from self._hold(erased, rows_max)
-        yield self._blank.bind(rows=[(position, _blanked(cells, posts)) for position, _, _, cells, posts in held])
-        return len(held)
+def _hold(found: Rows, rows_max: int) -> Program[Rows]:
+    wanted = found[: count_rows_holding([row[1:] for row in found], rows_max)]
+    return (yield _HELD.bind(positions=[row[0] for row in wanted]))
+
+
+def blank_cells(*, before_us: int, rows_max: int) -> Program[int]:
+    """Remove the cells of nameless changes that every fit and every live count has counted.
+
+    Return how many bundles were rewritten. They hold about `rows_max` changes in all. Changes logged at `before_us`
+    or later keep their cells, because a fit that is not stored yet may not have counted them.
+    """
+    erased = yield _ERASED.bind(before_us=before_us, limit=rows_max)
+    if not erased:
+        return 0
+    held = yield from _hold(erased, rows_max)
+    yield _BLANK.bind(rows=[(position, _blanked(cells, posts)) for position, _, _, cells, posts in held])
+    return len(held)
 
 
 def _without(owner: str, nameless: str, owners: str, posts: str) -> tuple[str, str]:
@@ -116,6 +115,3 @@ def _without(owner: str, nameless: str, owners: str, posts: str) -> tuple[str, s
 def _blanked(cells: str, posts: str) -> str:
     changes = zip(pieces_of(cells), decode_records(posts), strict=True)
     return cells_text(["" if record is None else piece for piece, record in changes])
-
-
-erasure_statements = ErasureStatements()

@@ -27,9 +27,10 @@ from storage.log.partition_journal import JournalRow, RowReader
 from storage.records import Board, Entry
 from storage.store import Program, in_partition
 
+from . import hidden_owners
 from .board_copy import check_not_moving
 from .entries import Entries, add_totals
-from .hidden_owners import HiddenEntry, hidden_statements
+from .hidden_owners import HiddenEntry
 
 PAGE_ROWS = 5_000
 CLOCK_SKEW_US_MAX = 600_000_000  # upper bound of the difference between the clocks of two processes
@@ -192,7 +193,7 @@ def _store_rows(entries: Entries, owners: Mapping[str, OwnerRow], changes: int, 
         if seen:
             yield from entries.table.insert_rows([(entries.board.rows_key, entry) for entry in seen])
         if unseen:
-            yield from hidden_statements.insert_rows([HiddenEntry(entries.board.key, entry) for entry in unseen])
+            yield from hidden_owners.insert_rows([HiddenEntry(entries.board.key, entry) for entry in unseen])
         done.entries += len(seen)
         done.hidden_entries += len(unseen)
         for index in entries.board.sorted_indexes:

@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from storage.boards.board_removal import begin_epoch
 from storage.boards.boards import find_keys_ever
 from storage.boards.totals import store_states
+from storage.entries import hidden_owners
 from storage.entries.entries import Entries
-from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import (
     PAGE_ROWS,
     JournalPages,
@@ -197,6 +197,6 @@ def _column_map(earlier: Board, board: Board) -> list[int | None]:
 def _mark_hidden(owners: Mapping[str, OwnerRow]) -> Program[None]:
     names = list(owners)
     for start in range(0, len(names), PAGE_ROWS):
-        found = yield from hidden_statements.find_hidden([], names[start : start + PAGE_ROWS])
+        found = yield from hidden_owners.find_hidden([], names[start : start + PAGE_ROWS])
         for owner in found.hidden_owners:
             owners[owner].is_hidden = True

@@ -20,8 +20,9 @@ from config.settings import PostingSettings
 from querybuilder import BULK_ALIAS, Dialect, chained, col, count, plus, select
 from storage.boards.closed_boards import Closure, LiveBoard, hold_closures, lock_rows_keys, read_live_boards
 from storage.boards.totals import ALL_ENTRIES, CHANGES
+from storage.entries import hidden_owners
 from storage.entries.entries import Entries, TableRows, add_totals, build_totals_upsert, total_rows
-from storage.entries.hidden_owners import HiddenEntry, hidden_statements
+from storage.entries.hidden_owners import HiddenEntry
 from storage.errors import (
     LostRaceError,
     PeriodClosedError,
@@ -128,7 +129,7 @@ class PostTransaction:
             names = dict.fromkeys(owner for key in keys for owner in owners[key])
             if not names:
                 continue
-            finding = hidden_statements.find_hidden(keys, list(names))
+            finding = hidden_owners.find_hidden(keys, list(names))
             self._hides[partition], hidden, found = yield from in_partition(partition, finding)
             self._hidden |= hidden
             self._any_hidden |= bool(hidden or found)
@@ -363,7 +364,7 @@ class PostTransaction:
         }
         if not new:
             return
-        found = yield from hidden_statements.find_hidden(
+        found = yield from hidden_owners.find_hidden(
             sorted({key for key, _ in new}), sorted({owner for _, owner in new})
         )
         # A hidden row of this board means that the owner was hidden in between, and is being shown again.
@@ -391,9 +392,9 @@ class PostTransaction:
                 elif row.is_hidden and row.changed and row.expected is not None:
                     changed.append((HiddenEntry(key, row.entry), row.expected))
         if changed:
-            _check_all_written((yield from hidden_statements.update_rows(changed)), len(changed))
+            _check_all_written((yield from hidden_owners.update_rows(changed)), len(changed))
         if new:
-            _check_all_written((yield from hidden_statements.insert_rows(new)), len(new))
+            _check_all_written((yield from hidden_owners.insert_rows(new)), len(new))
 
 
 _RECORD = chained(

@@ -12,7 +12,7 @@ import structlog
 from config import Settings
 from storage.engines.partitions import Partitions
 from storage.engines.postgres import PostgresStore
-from storage.entries.hidden_owners import hidden_statements
+from storage.entries import hidden_owners
 from storage.schema.creation import add_partition, prepare_store
 from tests.memcached import OpenMemcached
 from tests.schemas import PARTITIONS, fresh_store
@@ -36,9 +36,7 @@ async def store_url(postgres_url: str) -> AsyncIterator[str]:
 async def partitions_url(store_url: str) -> str:
     """Return the connection string of an empty store with four partitions, the first in the schema of the URL."""
     schemas = Partitions(store_url.rpartition("search_path=")[2])
-    adding = partial(
-        add_partition, schema_of=schemas.schema_named, distributed=False, fill=hidden_statements.copy_marks
-    )
+    adding = partial(add_partition, schema_of=schemas.schema_named, distributed=False, fill=hidden_owners.copy_marks)
     store = await PostgresStore.open(store_url, Settings())
     await prepare_store(store)
     while store.partitions < PARTITIONS:

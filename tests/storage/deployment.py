@@ -24,8 +24,8 @@ from storage.boards.families import NewBoard, make_boards, put_family
 from storage.boards.row_tables import layout_of, scope_of
 from storage.boards.totals import STATE, find_totals_of
 from storage.curves.sampling import sample_curve
+from storage.entries import hidden_owners
 from storage.entries.entries import Entries, log_ranking_changes
-from storage.entries.hidden_owners import hidden_statements
 from storage.log import journal, partition_journal
 from storage.log.bundles import Bundle
 from storage.log.change_log import change_log
@@ -268,18 +268,18 @@ class Deployment:
 
     async def flip_hidden(self, owner: str, *, hide: bool) -> None:
         """Store that an owner is hidden or shown. Do not move the owner's rows."""
-        await self.write(hidden_statements.mark_owner, owner, now_us=1, hide=hide)
+        await self.write(hidden_owners.mark_owner, owner, now_us=1, hide=hide)
 
     async def hide(self, owner: str, *boards: Board) -> None:
         """Hide an owner, and move the owner's rows out of the rankings of these boards."""
         await self.flip_hidden(owner, hide=True)
         theirs = [self.entries(board.part_of(owner)) for board in boards]
-        await self.write(hidden_statements.hide_owner, theirs, owner, now_us=self.clock())
+        await self.write(hidden_owners.hide_owner, theirs, owner, now_us=self.clock())
 
     async def show(self, owner: str, *boards: Board) -> None:
         await self.flip_hidden(owner, hide=False)
         theirs = [self.entries(board.part_of(owner)) for board in boards]
-        await self.write(hidden_statements.show_owner, theirs, owner, now_us=self.clock())
+        await self.write(hidden_owners.show_owner, theirs, owner, now_us=self.clock())
 
     def entries(self, board: Board) -> Entries:
         """Return the object that builds the statements on the entries of a board."""

@@ -106,13 +106,13 @@ async def create_store(store: Store, *, partitions: int, citus: bool, name: str)
 
 async def add_partition(store: Store) -> None:
     from storage.engines.postgres import PostgresStore
-    from storage.entries.hidden_owners import hidden_statements
+    from storage.entries import hidden_owners
     from storage.schema.creation import PARTITIONS_MAX, find_salt
 
     assert isinstance(store, PostgresStore)
     await store.read(find_salt)  # this refuses a store of another version
     try:
-        number = await store.add_partition(hidden_statements.copy_marks)
+        number = await store.add_partition(hidden_owners.copy_marks)
     except TooManyPartitionsError:
         fail(f"the store has {PARTITIONS_MAX} partitions, and cannot have more")
     added = next(each for each in (await store.size()).partitions if each.number == number)

@@ -19,8 +19,8 @@ from service.ranks.locator import Locator, WantedRank, read_board_totals
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.archive.archive_reader import ArchivedEntries
 from storage.boards.boards import list_boards
+from storage.entries import hidden_owners
 from storage.entries.entries import find_on_tables
-from storage.entries.hidden_owners import hidden_statements
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError, UnknownColumnError, UnknownOwnerError
 from storage.records import Best, Board, Entry
 from storage.store import Program, Store
@@ -128,7 +128,7 @@ async def find_hidden_entries(context: Context, board: Board, owners: Sequence[s
     entries = context.boards.open_board(board)
     if isinstance(entries, ArchivedEntries):
         return await context.store_for_board(board).read(lambda: entries.of_hidden(owners))
-    hidden = await context.store_for_board(board).read(lambda: hidden_statements.find_hidden([board.key], owners))
+    hidden = await context.store_for_board(board).read(lambda: hidden_owners.find_hidden([board.key], owners))
     return {each.entry.owner: each.widen_cells(len(board.spec.columns)) for each in hidden.entries}
 
 

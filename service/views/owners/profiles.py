@@ -14,7 +14,7 @@ from service.contract.problems import ProblemError
 from service.contract.responses.journal import ProfileAnswer
 from service.contract.routes import Call
 from service.contract.strict_json import decode_strictly
-from storage.boards.profiles import profiles
+from storage.boards import profiles
 
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 _COMPACT = -1

@@ -21,9 +21,8 @@ from storage.archive.archive_writer import ArchiveWriter
 from storage.boards.closed_boards import lock_rows_keys
 from storage.boards.totals import CHANGES, STATE, find_totals, read_totals
 from storage.curves.stored_curves import find_listed_curves, store_curve
+from storage.entries import erasure, hidden_owners
 from storage.entries.entries import log_ranking_changes
-from storage.entries.erasure import erasure_statements
-from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import rebuild_board
 from storage.errors import (
     BoardChangedError,
@@ -113,7 +112,7 @@ async def on_board(deployment: Deployment, board_id: str, program: Callable[[Boa
 
 async def set_hidden(deployment: Deployment, owner: str, *, hide: bool, board_ids: tuple[str, ...] = ("b",)) -> None:
     await deployment.flip_hidden(owner, hide=hide)
-    work = hidden_statements.hide_owner if hide else hidden_statements.show_owner
+    work = hidden_owners.hide_owner if hide else hidden_owners.show_owner
     for board_id in board_ids:
         await on_board(
             deployment, board_id, lambda board: work([deployment.entries(board)], owner, now_us=deployment.clock())
@@ -124,9 +123,9 @@ async def erase(deployment: Deployment, owner: str, board_id: str = "b") -> None
     """Erase an owner's entry, and the name in the log of the board's partition."""
 
     def program(board: Board) -> Program[None]:
-        entries, log = deployment.entries(board), erasure_statements
+        entries, log = deployment.entries(board), erasure
         shown = yield from entries.remove_entry(owner, ChangeKind.ERASED)
-        found = shown or (yield from hidden_statements.erase_hidden_entry(entries, owner))
+        found = shown or (yield from hidden_owners.erase_hidden_entry(entries, owner))
         logged = yield from log_ranking_changes([] if found is None else [found], now_us=deployment.clock())
         [stretch], _ = yield from log.find_stretches(owner, past=0)
         until = {board.key: logged.next - 1}

@@ -10,7 +10,7 @@ import pytest
 
 from config import Settings
 from storage.engines.postgres import PostgresStore
-from storage.entries.hidden_owners import hidden_statements
+from storage.entries import hidden_owners
 from tests.service.real_service import Service
 
 XP = {"name": "xp", "merge": "sum"}
@@ -24,7 +24,7 @@ async def service(tmp_path: Path, store_url: str) -> AsyncIterator[Service]:
     async with Service(tmp_path, store=store_url).running() as made:
         assert isinstance(made.context.store, PostgresStore)
         await made.board("b0", XP)
-        await made.context.store.add_partition(hidden_statements.copy_marks)
+        await made.context.store.add_partition(hidden_owners.copy_marks)
         await made.board("b1", XP)
         yield made
 

@@ -9,7 +9,7 @@ from querybuilder import col, select
 from storage.engines.partitions import Partitions
 from storage.engines.postgres import PostgresStore
 from storage.entries import hidden_owners
-from storage.entries.hidden_owners import HIDDEN_KEY, hidden_statements
+from storage.entries.hidden_owners import HIDDEN_KEY
 from storage.schema.creation import add_partition, in_each_partition
 from storage.schema.tables import HIDDEN_ENTRIES, LOG_COUNTER
 from storage.store import Program, Store
@@ -49,7 +49,7 @@ async def test_a_post_of_a_hidden_owner_merges_unseen_in_every_partition(deploym
         await deployment.apply(deployment.post(owner, part(first, {"xp": 1}), part(last, {"xp": 2})))
     for board in (first, last):
         assert (await deployment.rows(board, ["ada", "cheat"])).keys() == {"ada"}
-        finding = partial(hidden_statements.find_hidden, [board.key], ["cheat"])
+        finding = partial(hidden_owners.find_hidden, [board.key], ["cheat"])
         found = await deployment.store.for_board(board).read(finding)
         assert [(each.board_key, each.entry.owner) for each in found.entries] == [(board.key, "cheat")]
 
@@ -66,7 +66,7 @@ async def test_a_new_partition_gets_the_marks_of_hidden_owners(place: str, monke
             await deployment.flip_hidden(owner, hide=True)
         schemas = Partitions(place.rpartition("search_path=")[2])
         adding = partial(
-            add_partition, schema_of=schemas.schema_named, distributed=False, fill=hidden_statements.copy_marks
+            add_partition, schema_of=schemas.schema_named, distributed=False, fill=hidden_owners.copy_marks
         )
         assert await store.write(adding) == 1
         assert await store.at(1).read(read_marks) == (owners, 0)

@@ -11,7 +11,7 @@ import pytest
 from querybuilder import col, select, update
 from storage.boards.row_tables import layout_of, scope_of
 from storage.boards.totals import ALL_ENTRIES, CHANGES
-from storage.entries.erasure import erasure_statements
+from storage.entries import erasure
 from storage.entries.rebuild import RebuildCounts, rebuild_board
 from storage.errors import JournalIncompleteError
 from storage.log.change_log import change_log
@@ -98,7 +98,7 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     await deployment.hide("o5", board)
     await post_at_random(deployment, board, rng, 20)
     await deployment.show("o5", board)
-    log = erasure_statements
+    log = erasure
     await deployment.erase(board, "o6")
     [stretch], _ = await store.read(lambda: log.find_stretches("o6", past=0))
     until = {board.key: await store.read(change_log.take_mark) - 1}

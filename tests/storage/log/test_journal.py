@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.entries.erasure import erasure_statements
+from storage.entries import erasure
 from storage.log import owner_index as journal_blocks
 from storage.log import partition_journal
 from storage.log.change_log import change_log
@@ -91,7 +91,7 @@ async def test_a_page_from_the_last_number_holds_only_later_changes(deployment: 
 
 async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Deployment) -> None:
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
-    log, store = erasure_statements, deployment.store
+    log, store = erasure, deployment.store
     for xp in (1, 2, 3):
         await deployment.apply(*(deployment.post(owner, part(board, {"xp": xp})) for owner in ("ada", "bob")))
     await deployment.apply(deployment.post("ada", part(other, {"xp": 9})))
@@ -127,7 +127,7 @@ async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Dep
 async def test_erasing_renames_an_owner_in_every_block(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", 4)
     board = await deployment.create("b", XP)
-    log, store = erasure_statements, deployment.store
+    log, store = erasure, deployment.store
     await post_to_everybody(deployment, board, 20)
     await make_blocks(deployment)
     await post_to_everybody(deployment, board, 2)
@@ -146,7 +146,7 @@ async def test_erasing_renames_an_owner_in_every_block(deployment: Deployment, m
 
 async def test_cells_of_an_erased_owner_are_blanked_once_they_are_old(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
-    log, store, clock = erasure_statements, deployment.store, deployment.clock
+    log, store, clock = erasure, deployment.store, deployment.clock
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     [stretch], _ = await store.read(lambda: log.find_stretches("ada", past=0))
     until = {board.key: 2**63 - 1}
