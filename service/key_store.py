@@ -4,9 +4,11 @@ The service uses `StoreKeys` on its own store. The command line uses it on a sto
 instance to create the first key.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 from service.contract.keys import Role, make_api_key
+from service.contract.values import format_us
 from storage.boards.api_keys import StoredKey, add_key, list_keys, revoke_key
 from storage.store import Store
 
@@ -21,9 +23,16 @@ class StoreKeys:
     def __init__(self, store: Store, *, keys_max: int, now_us: Callable[[], int], keep_ops: bool = False) -> None:
         self._store, self._keys_max, self._now_us, self._keep_ops = store, keys_max, now_us, keep_ops
 
-    async def list_keys(self) -> Sequence[StoredKey]:
-        """Return all keys, revoked ones included."""
-        return await self._store.read(lambda: list_keys(keys_max=self._keys_max))
+    async def list_keys(self) -> list[dict[str, Any]]:
+        """Return all keys, revoked ones included, as the service lists them."""
+        rows = await self._store.read(lambda: list_keys(keys_max=self._keys_max))
+        return [
+            {
+                "id": row.id, "name": row.name, "role": row.role, "created_at": format_us(row.created_at_us),
+                "revoked_at": None if row.revoked_at_us is None else format_us(row.revoked_at_us),
+            }
+            for row in rows
+        ]  # fmt: skip
 
     async def create(self, name: str, role: str) -> tuple[StoredKey, str]:
         """Create a key and return it with its text. The text is stored nowhere.

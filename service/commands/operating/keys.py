@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
-from enum import StrEnum
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-import msgspec
 import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import Record
@@ -25,7 +22,7 @@ from rankcurve.paths import path_of
 from config import Settings
 from service.commands.operating.own_store import run_on_store
 from service.commands.settings import ConfigOption, StoreOption, read_settings
-from service.commands.tables import show_table
+from service.commands.tables import Columns, show_records
 from service.commands.target import SERVICE_OPTIONS, URL_VARIABLE, call_service, take, with_options
 
 if TYPE_CHECKING:
@@ -56,40 +53,14 @@ keys_app = typer.Typer(
 )
 
 
-class Role(StrEnum):
-    """The role of an API key. Each role allows everything that the roles listed before it allow."""
-
-    reader = "reader"
-    writer = "writer"
-    ops = "ops"
-
-
-class ListedKey(msgspec.Struct, frozen=True):
-    """An API key of a service, without its text. It has the members that a `StoredKey` of a store has."""
-
-    id: str
-    name: str
-    role: str
-    created_at: datetime
-    revoked_at: datetime | None
-
-    @property
-    def created_at_us(self) -> int:
-        return round(self.created_at.timestamp() * 1_000_000)
-
-    @property
-    def revoked_at_us(self) -> int | None:
-        return None if self.revoked_at is None else round(self.revoked_at.timestamp() * 1_000_000)
-
-
 class ServiceKeys:
     """The keys of a service. It has the methods of `service.key_store.StoreKeys`."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
-    async def list_keys(self) -> list[ListedKey]:
-        return await take(self._client.list_records(KEYS_PATH, "keys", ListedKey, {"limit": PAGE_ENTRIES}), LISTED_MAX)
+    async def list_keys(self) -> list[Record]:
+        return await take(self._client.list_records(KEYS_PATH, "keys", Record, {"limit": PAGE_ENTRIES}), LISTED_MAX)
 
     async def create(self, name: str, role: str) -> tuple[Record, str]:
         made = await self._client.request("POST", KEYS_PATH, Record, body={"name": name, "role": role})
@@ -159,7 +130,8 @@ async def create(
         str, typer.Argument(metavar="NAME", help="Name of the key in the list, such as its user.", show_default=False)
     ],
     role: Annotated[
-        Role, typer.Option(help="reader: may read. writer: may post, too. ops: may do everything.", show_default=False)
+        Literal["reader", "writer", "ops"],
+        typer.Option(help="reader: may read. writer: may post, too. ops: may do everything.", show_default=False),
     ],
 ) -> None:
     """Create a key and print it. It is shown only this once.
@@ -172,7 +144,7 @@ async def create(
 
         rankcurve keys create me --role ops --store sqlite:///data/rankcurve.db
     """
-    _, text = await keys.create(name, role.value)
+    _, text = await keys.create(name, role)
     typer.echo(text)
     typer.echo("save it now: it is stored as a hash and never shown again", err=True)
 
@@ -181,11 +153,12 @@ async def create(
 @keys_command
 async def list_keys(keys: Keys) -> None:
     """List keys with id, name, role, and the times of creation and revocation."""
-    rows = [
-        (each.id, each.name, each.role, day_text(each.created_at_us), day_text(each.revoked_at_us))
-        for each in await keys.list_keys()
-    ]
-    show_table(("id", "name", "role", "created", "revoked"), rows)
+    columns: Columns = {
+        **{name: name for name in ("id", "name", "role")},
+        "created": lambda key: second_text(key["created_at"]),
+        "revoked": lambda key: second_text(key["revoked_at"]),
+    }
+    show_records(await keys.list_keys(), columns, as_json=False)
 
 
 @keys_app.command("revoke")
@@ -199,6 +172,6 @@ async def revoke(
     typer.echo(f"revoked {key_id}", err=True)
 
 
-def day_text(time_us: int | None) -> str:
-    """Return microseconds since 1970 as `2026-11-20 10:00:00Z`, or an empty text for None."""
-    return "" if time_us is None else f"{datetime.fromtimestamp(time_us // 1_000_000, UTC):%Y-%m-%d %H:%M:%SZ}"
+def second_text(time: str | None) -> str:
+    """Return a time of the service as `2026-11-20 10:00:00Z`, or an empty text for None."""
+    return "" if time is None else f"{time[:19].replace('T', ' ')}Z"
