@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rankcurve import AsyncClient, UnexpectedAnswerError
@@ -36,7 +36,7 @@ SpecOption = Annotated[
     ),
 ]
 TiesOption = Annotated[
-    str | None,
+    Literal["shared", "earliest"] | None,
     typer.Option(help="shared: equal values share a rank. earliest: of equal values, the one reached first is better."),
 ]
 PartitionOption = Annotated[
@@ -122,8 +122,6 @@ async def create(
         rankcurve board show season > season.json
     """
     wanted = read_spec(spec, column)
-    if ties not in (None, "shared", "earliest"):
-        raise typer.BadParameter("--ties is shared or earliest")
     if spec is not None and ties is not None:
         raise typer.BadParameter("--ties belongs in the file given with --spec")
     more: Record = {"opens_at": opens_at, "closes_at": closes_at, "ties": ties}

@@ -9,11 +9,10 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
 from decimal import Decimal
-from enum import StrEnum
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from msgspec import structs
@@ -29,17 +28,11 @@ from service.commands.target import BoardArgument, fail, service_command
 _decode = Decoder(RankedEntry, float_hook=Decimal).decode
 
 
-class Format(StrEnum):
-    csv = "csv"
-    ndjson = "ndjson"
-    redis = "redis"
-
-
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", dir_okay=False, help="File to write. Default: standard output.")
 ]
 FormatOption = Annotated[
-    Format,
+    Literal["csv", "ndjson", "redis"],
     typer.Option(
         "--format",
         help="csv: rank, owner, all columns, updated_at. ndjson: the entries as the service sends them. redis: "
@@ -59,7 +52,7 @@ async def export(
     board: BoardArgument,
     column: ColumnOption = None,
     output: OutputOption = None,
-    file_format: FormatOption = Format.csv,
+    file_format: FormatOption = "csv",
     page: PageOption = PAGE_ENTRIES,
     redis_key: KeyNameOption = None,
 ) -> None:
@@ -68,7 +61,7 @@ async def export(
     Entries without a value in that column are not in its ranking and not in the export. Redis keeps scores as binary
     numbers of about 16 digits; further digits are lost there.
     """
-    if redis_key is not None and file_format is not Format.redis:
+    if redis_key is not None and file_format != "redis":
         raise typer.BadParameter("--redis-key goes with --format redis")
     held = await client.board(board)
     name = column or first_ranked(board, held)
@@ -78,17 +71,17 @@ async def export(
         # Standard output stays open at the end.
         with nullcontext(sys.stdout) if output is None else output.open("w", encoding="utf-8", newline="") as stream:
             rows = csv.writer(stream, lineterminator="\n")
-            if file_format is Format.csv:
+            if file_format == "csv":
                 rows.writerow(("rank", "owner", *stats, "updated_at"))
             async for entries in _read_parts(client, board, name, page, archived=held.archived):
                 match file_format:
-                    case Format.csv:
+                    case "csv":
                         for entry in entries:
                             values = (raw_text(entry.stats.get(stat)) for stat in stats)
                             rows.writerow((entry.rank, entry.owner, *values, entry.updated_at))
-                    case Format.ndjson:
+                    case "ndjson":
                         stream.writelines(ENCODER.encode(entry).decode() + "\n" for entry in entries)
-                    case Format.redis if entries:
+                    case "redis" if entries:
                         scores = ((raw_text(entry.stats[name]), entry.owner) for entry in entries)
                         stream.write(redis_command("ZADD", redis_key or board, *chain.from_iterable(scores)))
                 written += len(entries)
