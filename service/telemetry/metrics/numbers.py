@@ -93,8 +93,9 @@ class Numbers(Meter):
 
     def observe(self, name: str, value: float, *labels: str) -> None:
         index, bounds = self._series[name].get(labels) or self._add_series(name, labels)
-        self._values[index] += value
-        self._values[index + 1 + bisect_left(bounds, value)] += 1
+        values = self._values
+        values[index] += value
+        values[index + 1 + bisect_left(bounds, value)] += 1
 
     def _add_series(self, name: str, labels: tuple[str, ...]) -> tuple[int, Sequence[float]]:
         """Add a series, of which all numbers are 0.

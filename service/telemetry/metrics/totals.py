@@ -8,7 +8,6 @@ import mmap
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from itertools import accumulate
 from math import inf
 from pathlib import Path
@@ -19,8 +18,6 @@ from prometheus_client.utils import floatToGoString
 
 from .families import Family
 from .numbers import HEAD_BYTES, read_series
-
-bound_text = cache(floatToGoString)
 
 
 class Source:
@@ -61,6 +58,7 @@ class Totals:
         self.families: Mapping[str, Family] = {family.name: family for family in families}
         # By family and label values, the place of the first number.
         self.series: dict[str, dict[tuple[str, ...], int]] = {name: {} for name in self.families}
+        self._samples: dict[int, list[tuple[str, dict[str, str]]]] = {}
         self._list_sources = list_sources
         self._size = 0
 
@@ -89,6 +87,7 @@ class Totals:
         place = self.series[family.name].setdefault(labels, self._size)
         if place == self._size:
             self._size += family.numbers_count
+            self._samples[place] = _name_samples(family, labels)
         if family.is_gauge:
             (source.latest if family.kind == "latest" else source.gauges).append((index, place))
         else:
@@ -98,24 +97,31 @@ class Totals:
         totals = self.add_up()
         for family in self.families.values():
             metric = Metric(family.name, family.documentation, "gauge" if family.is_gauge else family.kind)
-            for labels, place in self.series[family.name].items():
-                metric.samples += _samples(family, labels, totals[place : place + family.numbers_count])
+            for place in self.series[family.name].values():
+                shown = zip(self._samples[place], _values(family, totals[place : place + family.numbers_count]))  # noqa: B905
+                metric.samples += [Sample(name, labels, value) for (name, labels), value in shown]
             if metric.samples or family.kind != "latest":
                 yield metric
 
 
-def _samples(family: Family, values: tuple[str, ...], numbers: Sequence[float]) -> Iterator[Sample]:
-    """Yield the samples of a series. The counts of a histogram become those of all values up to each bound."""
+def _name_samples(family: Family, values: tuple[str, ...]) -> list[tuple[str, dict[str, str]]]:
+    """Return the name and the labels of each sample of a series."""
     labels = dict(zip(family.labels, values, strict=True))
+    if family.kind == "counter" or family.is_gauge:
+        return [(family.name + ("" if family.is_gauge else "_total"), labels)]
+    bounds = [floatToGoString(bound) for bound in (*family.bounds, inf)] if family.kind == "histogram" else []  # type: ignore[no-untyped-call]
+    buckets = [(f"{family.name}_bucket", {**labels, "le": bound}) for bound in bounds]
+    return [*buckets, (f"{family.name}_count", labels), (f"{family.name}_sum", labels)]
+
+
+def _values(family: Family, numbers: Sequence[float]) -> Sequence[float]:
+    """Return the value of each sample of a series. A gauge that no living process reports has none.
+
+    The counts of a histogram become those of all values up to each bound.
+    """
     if family.kind == "counter":
-        yield Sample(f"{family.name}_total", labels, numbers[0])
-    elif family.is_gauge:
-        if numbers[1]:
-            yield Sample(family.name, labels, numbers[0])
-    else:
-        below = list(accumulate(numbers[1:]))
-        if family.kind == "histogram":
-            for bound, count in zip((*family.bounds, inf), below, strict=True):
-                yield Sample(f"{family.name}_bucket", {**labels, "le": bound_text(bound)}, count)
-        yield Sample(f"{family.name}_count", labels, below[-1])
-        yield Sample(f"{family.name}_sum", labels, numbers[0])
+        return numbers
+    if family.is_gauge:
+        return numbers[:1] if numbers[1] else ()
+    below = list(accumulate(numbers[1:]))
+    return [*(below if family.kind == "histogram" else ()), below[-1], numbers[0]]
