@@ -6,12 +6,15 @@ Without a `*`, every part of the path must exist.
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from math import isfinite
 from typing import Any
 
 from .requests import BadRequestError, Parameters
 
-_NOTHING = object()  # stands for a value that a path with wildcards leaves out
+
+class _MissingError(Exception):
+    """The value has nothing at the path."""
 
 
 def follow_path(value: Any, path: Sequence[str]) -> Any:
@@ -20,39 +23,32 @@ def follow_path(value: Any, path: Sequence[str]) -> Any:
     Raises:
         BadRequestError: the value has no part at this path.
     """
-    found = _follow(value, path, filtering=False)
-    if found is _NOTHING:
-        raise BadRequestError(f"Invalid path: nothing is at {'/'.join(path)}")
-    return found
+    try:
+        return _follow(value, path)
+    except _MissingError:
+        raise BadRequestError(f"Invalid path: nothing is at {'/'.join(path)}") from None
 
 
-def _follow(value: Any, path: Sequence[str], *, filtering: bool) -> Any:
+def _follow(value: Any, path: Sequence[str]) -> Any:
     if not path:
         return value
     part, rest = path[0], path[1:]
-    if part == "*":
-        return _follow_all(value, rest)
-    inner: Any = _NOTHING
-    if isinstance(value, dict):
-        inner = value.get(part, _NOTHING)
-    elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-        inner = value[int(part)]
-    if inner is not _NOTHING:
-        return _follow(inner, rest, filtering=filtering)
-    if filtering:
-        return _NOTHING
-    raise BadRequestError(f"Invalid path: no {part!r} there")
-
-
-def _follow_all(value: Any, rest: Sequence[str]) -> Any:
-    if isinstance(value, dict):
-        found = {name: _follow(each, rest, filtering=True) for name, each in value.items()}
-        kept: Any = {name: each for name, each in found.items() if each is not _NOTHING}
-    elif isinstance(value, list):
-        kept = [each for each in (_follow(one, rest, filtering=True) for one in value) if each is not _NOTHING]
-    else:
-        return _NOTHING if rest else value
-    return kept or _NOTHING
+    if not isinstance(value, dict | list):
+        if part == "*" and not rest:
+            return value
+        raise _MissingError
+    entries = value if isinstance(value, dict) else {str(index): each for index, each in enumerate(value)}
+    if part != "*":
+        if part not in entries:
+            raise _MissingError
+        return _follow(entries[part], rest)
+    kept = {}
+    for name, each in entries.items():
+        with suppress(_MissingError):
+            kept[name] = _follow(each, rest)
+    if not kept:
+        raise _MissingError
+    return kept if isinstance(value, dict) else list(kept.values())
 
 
 def cut_to_limits(value: Any, parameters: Parameters) -> Any:
