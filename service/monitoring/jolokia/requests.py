@@ -151,7 +151,9 @@ def parameters_of(given: Mapping[str, Any]) -> Parameters:
     Raises:
         BadRequestError: a parameter has a wrong type.
     """
-    return _convert({name: value for name, value in given.items() if value not in (None, "")}, Parameters)
+    # As with Jolokia, a limit that is empty or negative is none.
+    meant = {name: value for name, value in given.items() if value not in (None, "") and str(value)[0] != "-"}
+    return _convert(meant, Parameters)
 
 
 def _convert(value: Any, kind: type[_T]) -> _T:

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.monitoring.jolokia.requests import BadRequestError, Parameters, escape, join_path, parse_path, split_path
+from service.monitoring.jolokia.requests import (
+    BadRequestError,
+    Parameters,
+    escape,
+    join_path,
+    parameters_of,
+    parse_path,
+    split_path,
+)
 from service.monitoring.jolokia.values import cut_to_limits, encode_answer, follow_path
 
 VALUE = {"a": {"used": 1, "max": [5, {"x": 6}]}, "b": {"used": 2}, "c": 3}
@@ -40,6 +48,11 @@ def test_limits_cut_depth_collections_and_objects() -> None:
     assert cut_to_limits({"n": 2**60, "t": True}, Parameters(serialize_long="string")) == {"n": str(2**60), "t": True}
     assert encode_answer({"a": [float("nan"), float("-inf"), 1.5]}) == b'{"a":[null,null,1.5]}'
     assert encode_answer({"a": 1}) == b'{"a":1}'
+
+
+def test_a_parameter_that_is_empty_or_negative_is_not_set() -> None:
+    given = {"maxDepth": "-1", "maxObjects": "", "ignoreErrors": "TRUE", "maxCollectionSize": "7", "other": {}}
+    assert parameters_of(given) == Parameters(ignore_errors=True, max_collection_size=7)
 
 
 parts = st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=6)
