@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from pathlib import Path
 
-from service.contract.values import DECIMAL_PATTERN, OWNER_CHARS_MAX, normalise_text
+from service.contract.problems import ProblemError
+from service.contract.values import DECIMAL_PATTERN, OWNER_CHARS_MAX, parse_owner
 
 DECIMAL = re.compile(DECIMAL_PATTERN[1:-1])
 EXACTLY = Context(prec=64, rounding=ROUND_HALF_UP)
@@ -60,9 +61,11 @@ def rounded_text(cell: str, scale: int) -> str | None:
 
 def owner_fault(owner: str) -> str | None:
     """Return why `owner` cannot be an owner, or None. The service would refuse all posts of a request for it."""
-    if normalise_text(owner, chars_max=OWNER_CHARS_MAX) is not None:
-        return None
-    return f"an owner is 1 to {OWNER_CHARS_MAX} characters of UTF-8, and none of them is a control character"
+    try:
+        parse_owner(owner)
+    except ProblemError:
+        return f"an owner is 1 to {OWNER_CHARS_MAX} characters of UTF-8, and none of them is a control character"
+    return None
 
 
 def text_fault(text: str) -> str | None:
