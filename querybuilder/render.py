@@ -204,11 +204,11 @@ class Query(Node):
     """A whole statement. Builders are immutable: every method returns a new one."""
 
     __slots__ = ()
-    is_definition: ClassVar[bool] = False  # whether the statement defines or drops something
+    is_definition: ClassVar[bool] = False  # whether the statement defines or drops something, and so binds no values
 
     def compile(self, dialect: Dialect) -> Statement:
         """Return the statement for this dialect. Raises a QueryError if the dialect cannot express the query."""
-        out = Rendering(dialect)
+        out = Rendering(dialect, binds_values=not self.is_definition)
         return out.statement(self.render(out))
 
     def prepared(self) -> Prepared:

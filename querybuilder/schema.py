@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from querybuilder.arguments import constant_kind
-from querybuilder.dialect import Dialect, SqlType, quote, quote_table
+from querybuilder.dialect import SqlType, quote, quote_table
 from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
-from querybuilder.render import Command, Node, Query, Rendering, Statement
+from querybuilder.render import Command, Node, Query, Rendering
 from querybuilder.select import render_where
 from querybuilder.terms import Column, Condition, Ordering, asc
 
@@ -22,9 +22,6 @@ class Definition(Command):
 
     __slots__ = ()
     is_definition: ClassVar[bool] = True
-
-    def compile(self, dialect: Dialect) -> Statement:
-        return _compile(self, dialect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +85,6 @@ class CreateTable(Query):
     def if_not_exists(self) -> CreateTable:
         return replace(self, guarded=True)
 
-    def compile(self, dialect: Dialect) -> Statement:
-        return _compile(self, dialect)
-
     def render(self, out: Rendering) -> str:
         if not self.columns:
             raise IncompleteQueryError("a table needs at least one column")
@@ -103,11 +97,6 @@ class CreateTable(Query):
         tail = " " + ", ".join(options) if options else ""
         guard = "IF NOT EXISTS " if self.guarded else ""
         return f"CREATE TABLE {guard}{out.table(self.name)} ({', '.join(parts)}){tail}"
-
-
-def _compile(query: Query, dialect: Dialect) -> Statement:
-    out = Rendering(dialect, binds_values=False)
-    return out.statement(query.render(out))
 
 
 def create_table(name: str) -> CreateTable:

@@ -105,9 +105,9 @@ class Fitting:
     def _read_snapshot(self, board: Board, asked_us: int) -> Program[FitSnapshot]:
         """Return the state of a board in the snapshot that is read after `asked_us`."""
         totals = yield from find_totals([board.key])
-        mark, changed_us = yield from change_log.read_counter()
-        as_of_us = date_snapshot(changed_us, asked_us, self._now_us)
-        return FitSnapshot(totals[board.key].get(CHANGES, 0), mark, as_of_us)
+        log = yield from change_log.read_counter()
+        as_of_us = date_snapshot(log.changed_us, asked_us, self._now_us)
+        return FitSnapshot(totals[board.key].get(CHANGES, 0), log.mark, as_of_us)
 
     async def _sample(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
         entries = self._open_boards.open_board(board)

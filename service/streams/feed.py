@@ -199,8 +199,9 @@ class Feed:
         last_numbers: Numbers = ()
         begins_after: Numbers = ()
         for partition in self.partitions:
-            last_numbers += ((yield from in_partition(partition, partition_journal.find_last_number())),)
-            begins_after += ((yield from in_partition(partition, partition_journal.find_begin())),)
+            begin, last_number = yield from in_partition(partition, partition_journal.find_ends())
+            last_numbers += (last_number,)
+            begins_after += (begin,)
         snapshot = FeedSnapshot(starts, last_numbers)
         poll = _PollResult(snapshot, last_numbers, begins_after)
         seen = last_numbers if self._seen is None else self._seen

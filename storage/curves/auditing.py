@@ -155,8 +155,7 @@ def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Pr
             return _Known(entries, (), ())
     if served.mark is None:
         return None
-    pruned_before = yield from change_log.find_pruned_position()
-    if not pruned_before <= served.mark <= (yield from change_log.take_mark()):
+    if not (yield from change_log.read_counter()).holds_changes_since(served.mark):
         return None  # the changes were pruned, or the store was restored from a backup
     rows = yield _CHANGES_AFTER.bind(key=board.key, limit=limits.audit_changes_max + 1, mark=served.mark)
     if len(rows) > limits.audit_changes_max:

@@ -17,7 +17,7 @@ from config.settings import JobSettings
 from storage.boards.boards import find_boards_by_key
 from storage.boards.totals import find_totals
 from storage.log.bundles import Bundle
-from storage.log.change_log import change_log
+from storage.log.change_log import LogState, change_log
 from storage.records import INT64_MAX, Board
 from storage.store import Program
 
@@ -101,25 +101,17 @@ class FoldBacklog:
 def read_fold_backlog(known: KnownCurves, limits: JobSettings) -> Program[FoldBacklog]:
     """Read the changes and the new curves that are to be folded now."""
     before = yield from find_fold_state()
-    found = FoldBacklog(before, *(yield from change_log.read_counter()))
-    pruned_before = yield from change_log.find_pruned_position()
+    log = yield from change_log.read_counter()
+    found = FoldBacklog(before, log.mark, log.changed_us)
     found.fits = yield from curves_after(known.version, INT64_MAX)
     if not known.version:
         found.counted = yield from counted_fits()
-    found.lost = before is None or not _follows(before.mark, found.mark, pruned_before)
+    found.lost = before is None or not log.holds_changes_since(before.mark)
     if before is not None and not found.lost and before.mark != found.mark:
         yield from _read_changes(found, known, before.mark, limits)
-    yield from _read_replays(found, pruned_before, limits)
+    yield from _read_replays(found, log, limits)
     yield from _read_documents(found, known)
     return found
-
-
-def _follows(done: int, now: int, pruned_before: int) -> bool:
-    """Return whether the log holds every change between two marks.
-
-    In a store that was restored from a backup, the new mark may be lower than the earlier one.
-    """
-    return pruned_before <= done <= now
 
 
 def _read_changes(found: FoldBacklog, known: KnownCurves, done: int, limits: JobSettings) -> Program[None]:
@@ -143,13 +135,13 @@ def _read_changes(found: FoldBacklog, known: KnownCurves, done: int, limits: Job
         found.others = yield from change_log.has_changes_between(done, found.mark)
 
 
-def _read_replays(found: FoldBacklog, pruned_before: int, limits: JobSettings) -> Program[None]:
+def _read_replays(found: FoldBacklog, log: LogState, limits: JobSettings) -> Program[None]:
     """Read, for each new curve, the changes that the snapshot of its fit did not see."""
     rows_max = limits.fold_lag_rows_max
     for fit in found.fits:
         if found.goes_on(fit):
             continue
-        if fit.mark is None or not _follows(fit.mark, found.mark, pruned_before):
+        if fit.mark is None or not log.holds_changes_since(fit.mark):
             found.void.add(fit.slot)
             continue
         changes, bundles = yield from changes_of_board(fit.board_key, fit.mark, changes_max=rows_max)

@@ -228,10 +228,10 @@ class BoardCopy:
         Raises:
             JournalIncompleteError: some of it was pruned.
         """
-        until = yield from change_log.take_mark()
-        if (yield from change_log.find_pruned_position()) > mark:
+        log = yield from change_log.read_counter()
+        if log.pruned_before > mark:
             raise JournalIncompleteError("the log was pruned during the move; raise change_log_retention_s")
-        bundles = yield _BUNDLES.bind(key=self.board.key, mark=mark, until=until)
+        bundles = yield _BUNDLES.bind(key=self.board.key, mark=mark, until=log.mark)
         more = len(bundles) == PAGE_BUNDLES
         names = dict.fromkeys(name for _, _, owners in bundles for name in owners_of(owners))
         owners = sorted(name for name in names if name and not name.startswith(NAMELESS))
@@ -240,7 +240,7 @@ class BoardCopy:
         if times := sorted({row[1] for row in bundles}):
             ids = [row for row in (yield _NEW_POST_IDS.bind(times=times)) if row[0] == self.board.key]
         erased = any(name.startswith(NAMELESS) for name in names) and bool(self.rows)
-        return BoardChanges(bundles[-1][0] + 1 if more else until, more, owners, rows, ids, erased)
+        return BoardChanges(bundles[-1][0] + 1 if more else log.mark, more, owners, rows, ids, erased)
 
     def write_changes(self, changes: BoardChanges) -> Program[None]:
         """Copy changes to the targets."""

@@ -58,6 +58,14 @@ class LogState(NamedTuple):
 
     mark: int  # covers exactly the changes in the snapshot
     changed_us: int  # see `date_snapshot`
+    pruned_before: int  # the position before which all bundles were pruned, or 0
+
+    def holds_changes_since(self, mark: int) -> bool:
+        """Return whether the log holds every change since a mark.
+
+        Bundles may have been pruned. In a store that was restored from a backup, the mark may be later than the log.
+        """
+        return self.pruned_before <= mark <= self.mark
 
 
 class Logged(NamedTuple):
@@ -120,7 +128,7 @@ class ChangeLog:
         self._count_hide = counter.set(hides=plus(col("hides"), 1)).prepared()
         self._set_pruned = counter.set(pruned_before=param("boundary")).prepared()
         self._append = build_log_insert().prepared()
-        self._next = select(col("next"), col("changed_at")).from_(LOG_COUNTER).prepared()
+        self._counter = select(*map(col, ("next", "changed_at", "pruned_before"))).from_(LOG_COUNTER).prepared()
         sizes, bundles = (
             _select_between(*columns).order_by(asc(POSITION)).limit(param("limit")).packed()
             for columns in ((col("changes"),), BUNDLE_COLUMNS)
@@ -129,7 +137,6 @@ class ChangeLog:
         self._sizes, self._sizes_of_boards = sizes.prepared(), sizes.where(of_boards).prepared()
         self._between, self._between_of_boards = bundles.prepared(), bundles.where(of_boards).prepared()
         self._any_between = _select_between(lit(1)).limit(1).prepared()
-        self._pruned = PRUNED_BEFORE.prepared()
         key = col("board_key", _ASKED)
         last = select(col("updated_at")).from_(CHANGE_LOG).where(col("board_key", CHANGE_LOG).eq(key))
         last = last.order_by(desc(POSITION)).limit(1)
@@ -167,8 +174,8 @@ class ChangeLog:
         return (yield from self.read_counter()).mark
 
     def read_counter(self) -> Program[LogState]:
-        [[mark, changed_us]] = yield self._next.bind()
-        return LogState(mark, changed_us)
+        [row] = yield self._counter.bind()
+        return LogState(*row)
 
     def list_bundles_between(
         self, done: int, until: int, *, limit: int, boards: Collection[int] | None = None
@@ -193,8 +200,8 @@ class ChangeLog:
 
         The clocks of writers differ, so a result is only exact to within that difference.
         """
-        begin, end = (yield from self.find_pruned_position()), (yield from self.take_mark())
-        spans = [(begin, end)] * len(times_us)
+        log = yield from self.read_counter()
+        spans = [(log.pruned_before, log.mark)] * len(times_us)
         while any(first < last for first, last in spans):
             probed = [range(first, last, (last - first) * len(spans) // PROBES_MAX + 1) for first, last in spans]
             rows = yield self._times.bind(positions=sorted(set(chain(*probed))))
@@ -222,8 +229,7 @@ class ChangeLog:
 
     def find_pruned_position(self) -> Program[int]:
         """Return the position before which all bundles were pruned, or 0. A reader with an earlier mark missed some."""
-        rows = yield self._pruned.bind()
-        return int(rows[0][0])
+        return (yield from self.read_counter()).pruned_before
 
     def count_later_changes(self, board_key: int, since_us: int) -> Program[int]:
         """Return how many changes of a board were posted after a time a short while ago. Recent bundles are read."""

@@ -125,7 +125,7 @@ def read_posts_of_owner(
 
 def find_begins() -> Program[Numbers]:
     """Return the number of each partition after which the journal is complete there."""
-    return tuple((yield from in_each_partition(partition_journal.find_begin)))
+    return tuple(begin for begin, _ in (yield from in_each_partition(partition_journal.find_ends)))
 
 
 def find_boards(changes: Iterable[tuple[int, int]], partitions: int) -> Program[dict[int, Board]]:

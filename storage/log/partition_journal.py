@@ -141,14 +141,13 @@ def _read_stretch(stretch: PositionRange, owner: str, before: int, limit: int) -
     return found[:limit]
 
 
-def find_last_number() -> Program[int]:
-    """Return the number of the last change in this snapshot, or a greater number that no change has."""
-    return last_number_before((yield from change_log.take_mark()))
+def find_ends() -> Program[tuple[int, int]]:
+    """Return the number after which the journal is complete, and the number of the last change in this snapshot.
 
-
-def find_begin() -> Program[int]:
-    """Return the number after which the journal is complete; 0 if no change was removed from it."""
-    return max(0, last_number_before((yield from change_log.find_pruned_position())))
+    The first number is 0 if no change was removed. The second may be greater than that of the last change.
+    """
+    log = yield from change_log.read_counter()
+    return max(0, last_number_before(log.pruned_before)), last_number_before(log.mark)
 
 
 def find_deletion(board_key: int) -> Program[dict[int, Board]]:
