@@ -147,9 +147,8 @@ async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World
         world.deployment.clock.now_us += round(OVER_S * 1e6)
         await work_off(other, theirs)
         await world.time.end_sleep(RENEWAL_S)
-        await within(
-            world.meter.events["rankcurve_refreshes_fenced"].get()
-        )  # the job stops although its read has not ended
+        # The job stops although its read has not ended.
+        await within(world.meter.events["rankcurve_refreshes_fenced"].get())
     world.store.release()
     assert count_curve_entries(other, board) == 1
 

@@ -1,6 +1,6 @@
 """List the backends that every test of the store uses. To test a new backend, add it to the list."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from storage.engines.postgres_connection import PostgresConnection
 from storage.engines.sqlite import SqliteStore
 from storage.store import CONTROL, Rows, Store
 from tests.schemas import PARTITIONS, fresh_schema
-from tests.storage.citus_forms import find_fault
+from tests.storage.citus_forms import NOT_ON_CITUS, find_fault
 
 HOME = 2  # the partition in which such tests run
 # Opens a store in one folder (SQLite) or one schema (PostgreSQL). The data remains when the store is closed.
@@ -69,39 +69,48 @@ def sqlite_backend(_request: pytest.FixtureRequest) -> Backend:
 
 
 def postgres_backend(request: pytest.FixtureRequest) -> Backend:
-    """Return the PostgreSQL backend. Its stores are schemas on RANKCURVE_TEST_STORE or on a server of the tests."""
-    url: str = request.getfixturevalue("postgres_url")
-
-    return _postgres_backend(url, partitions=None)
-
-
-def partitions_backend(request: pytest.FixtureRequest) -> Backend:
-    """Return the PostgreSQL backend with four partitions. Tests that know nothing of partitions run in one of them.
+    """Return the PostgreSQL backend. Its stores are schemas on RANKCURVE_TEST_STORE or on a server of the tests.
 
     The backend fails a test if the store runs a statement that Citus would refuse, or run on several nodes.
     """
-    patch, faults = request.getfixturevalue("monkeypatch"), set[tuple[str, str]]()
-    run_query, make = PostgresConnection.run_query, Partitions._make_dialect
+    _check_statements(request, allowed=NOT_ON_CITUS)
+    return _postgres_backend(request.getfixturevalue("postgres_url"), partitions=None)
 
-    async def checked(self: PostgresConnection, query: Built, *, timeout_s: float | None = None) -> Rows:
-        if (fault := find_fault(query.sql)) is not None:
-            faults.add((fault, query.sql))
-        return await run_query(self, query, timeout_s=timeout_s)
+
+def partitions_backend(request: pytest.FixtureRequest) -> Backend:
+    """Return the PostgreSQL backend with four partitions, which runs the statements of Citus.
+
+    Tests that know nothing of partitions run in one of them.
+    """
+    make = Partitions._make_dialect
 
     def make_dialect(self: Partitions, partition: int) -> Dialect:
         return replace(make(self, partition), chains=False)  # as on Citus
 
-    patch.setattr(PostgresConnection, "run_query", checked)
-    patch.setattr(Partitions, "_make_dialect", make_dialect)
-    request.addfinalizer(lambda: _fail_for(faults))
+    request.getfixturevalue("monkeypatch").setattr(Partitions, "_make_dialect", make_dialect)
+    _check_statements(request)
     # Pools of leases are in the control partition.
     home = CONTROL if "leases" in request.path.parts else HOME
     return _postgres_backend(request.getfixturevalue("postgres_url"), partitions=PARTITIONS, home=home)
 
 
-def _fail_for(faults: set[tuple[str, str]]) -> None:
-    if faults:
-        pytest.fail("\n".join(f"{fault}: {sql}" for fault, sql in sorted(faults)))
+def _check_statements(request: pytest.FixtureRequest, *, allowed: Collection[str] = ()) -> None:
+    """Fail the test at its end if a statement was not for Citus. The `allowed` forms are no faults."""
+    faults = set[tuple[str, str]]()
+    run_query = PostgresConnection.run_query
+
+    async def checked(self: PostgresConnection, query: Built, *, timeout_s: float | None = None) -> Rows:
+        fault = find_fault(query.sql)
+        if fault is not None and fault not in allowed:
+            faults.add((fault, query.sql))
+        return await run_query(self, query, timeout_s=timeout_s)
+
+    def fail() -> None:
+        if faults:
+            pytest.fail("\n".join(f"{fault}: {sql}" for fault, sql in sorted(faults)))
+
+    request.getfixturevalue("monkeypatch").setattr(PostgresConnection, "run_query", checked)
+    request.addfinalizer(fail)
 
 
 def _postgres_backend(url: str, *, partitions: int | None, home: int = CONTROL) -> Backend:

@@ -15,7 +15,7 @@ from storage.engines.postgres_connection import PostgresConnection
 from storage.records import Board, TableSharing
 from storage.store import Store
 from tests.schemas import fresh_schema
-from tests.storage.backends import BACKENDS, Backend, OpenStore
+from tests.storage.backends import BACKENDS, ONE_PARTITION, Backend, OpenStore
 from tests.storage.deployment import SEGMENTS, BoardTable, Deployment, Session, ranked
 from tests.storage.processes import Processes
 
@@ -27,28 +27,35 @@ OWN_TABLES = {
     "test_writer_flow",
 }  # fmt: skip
 SHARED_TABLES = {"test_shared_tables"}
+# Only these rooms and files run with several partitions too: the promises of a store, the models of whole rooms, and
+# posts, whose statements differ on Citus. What partitions change elsewhere has tests of its own.
+IN_PARTITIONS = {
+    "posting", "test_lease_transaction", "test_queue_model", "test_rankings", "test_store_model", "test_transactions",
+    "test_work_leases",
+}  # fmt: skip
 # With several partitions, only these files run with shared tables too. A table is shared within one partition.
-SHARED_IN_PARTITIONS = {"test_posts", "test_replay", "test_shared_tables", "test_store_model"}
+SHARED_IN_PARTITIONS = {"test_posts", "test_replay", "test_store_model"}
 # Only these files run with segments too. With several partitions, each segment is in another one.
 SEGMENTED = {"test_rankings", "test_segment_posts", "test_store_model"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on each backend, and there for each table layout: tables of the boards' own, and one shared table."""
+    """Run a test on its backends, and there for each table layout: tables of the boards' own, and one shared table."""
     names = {metafunc.definition.path.parent.name, metafunc.definition.path.stem}
     one = [TableSharing.OWN] if names & OWN_TABLES else [TableSharing.SHARED] if names & SHARED_TABLES else []
     tables = one or list(TableSharing)
     chosen = any(mark.args[0] == "backend" for mark in metafunc.definition.iter_markers("parametrize"))
+    backends = sorted(BACKENDS) if names & IN_PARTITIONS else ONE_PARTITION
     match "backend" in metafunc.fixturenames and not chosen, "table" in metafunc.fixturenames:
         case True, True:
-            places: list[tuple[str, BoardTable]] = [(name, table) for name in sorted(BACKENDS) for table in tables]
-            if not one and not names & SHARED_IN_PARTITIONS:
+            places: list[tuple[str, BoardTable]] = [(name, table) for name in backends for table in tables]
+            if not one and not names & SHARED_IN_PARTITIONS and "partitions" in backends:
                 places.remove(("partitions", TableSharing.SHARED))
             if names & SEGMENTED:
                 places += [(name, SEGMENTS) for name in ("partitions", "sqlite")]
             metafunc.parametrize(("backend", "table"), places, indirect=["backend"])
         case True, False:
-            metafunc.parametrize("backend", sorted(BACKENDS), indirect=True)
+            metafunc.parametrize("backend", backends, indirect=True)
         case False, True:
             metafunc.parametrize("table", tables)
 

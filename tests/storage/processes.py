@@ -6,6 +6,7 @@ from typing import Any
 import asyncpg
 
 from storage.engines.postgres import PostgresStore
+from storage.meter import NO_METER, Meter
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment
 
@@ -28,7 +29,11 @@ class Processes:
     def __init__(self, stack: AsyncExitStack, place: str) -> None:
         self._stack, self._place = stack, place
 
-    async def start_process(self, url: str | None = None, **limits: Any) -> Deployment:
-        store = await PostgresStore.open(url or self._place, POSTGRES_LIMITS.model_copy(update=limits))
+    async def open_store(self, url: str | None = None, *, meter: Meter = NO_METER, **limits: Any) -> PostgresStore:
+        """Open the store as a process would that has not created the schema yet. It is closed at the end."""
+        store = await PostgresStore.open(url or self._place, POSTGRES_LIMITS.model_copy(update=limits), meter=meter)
         self._stack.push_async_callback(store.close)
-        return await Deployment.on(store)
+        return store
+
+    async def start_process(self, url: str | None = None, **limits: Any) -> Deployment:
+        return await Deployment.on(await self.open_store(url, **limits))

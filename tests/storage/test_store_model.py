@@ -6,18 +6,9 @@ If the store has several partitions, each board is in another one, and posts rea
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from storage.boards.boards import list_boards
 from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals_of
@@ -35,8 +26,7 @@ from storage.records import (
     Ties,
 )
 from storage.store import Program, in_partition
-from tests.storage.backends import Backend
-from tests.storage.deployment import BoardTable, Session, counter, label, part, ranked
+from tests.storage.deployment import Session, counter, label, part, ranked, run_machine
 from tests.storage.plain import OutOfRangeError, Reached, merge_row, rank_rows
 
 NAMES, OWNERS, POST_IDS = ("a", "b", "c"), ("ada", "bob", "ÿ", "漢", "😀"), ("p", "q", "r")
@@ -97,16 +87,19 @@ PLANS = st.builds(
 class BoardsMachine(RuleBasedStateMachine):
     """Compare a store and its writer with plain dicts."""
 
-    def __init__(self, backend: Backend, directory: Path, table: BoardTable) -> None:
+    session: Session  # set by the test
+
+    def __init__(self) -> None:
         super().__init__()
-        self.session = Session(backend, directory, table)
         self.plain: dict[str, PlainBoard] = {}
         # All copies of boards that were ever made. Some of the boards are deleted, and some copies lack newer columns.
         self.handles: list[Board] = []
         self.keys: set[int] = set()
 
     def teardown(self) -> None:
-        self.session.close()
+        """Delete all boards, because the next example begins without any."""
+        for name in self.plain:
+            self.session.run(self.session.deployment.delete(name))
 
     # Hypothesis chooses the order of the rules.
 
@@ -319,13 +312,5 @@ class BoardsMachine(RuleBasedStateMachine):
             assert better == sum(other.key < place.key for other in order)
 
 
-def test_boards_behave_as_dicts_do_whatever_happens(backend: Backend, tmp_path: Path, table: BoardTable) -> None:
-    runs = iter(range(100_000))
-
-    def machine() -> BoardsMachine:
-        directory = tmp_path / str(next(runs))
-        directory.mkdir()
-        return BoardsMachine(backend, directory, table)
-
-    run = settings(max_examples=20, stateful_step_count=30, deadline=None)
-    run_state_machine_as_test(machine, settings=run)  # type: ignore[arg-type] # a factory serves as well as a class
+def test_boards_behave_as_dicts_do_whatever_happens(session: Session) -> None:
+    run_machine(BoardsMachine, session, examples=20)

@@ -33,15 +33,6 @@ async def test_every_ranked_column_of_a_changed_board_is_refreshed_within_its_in
     assert [count_curve_entries(world, board, index) for index in (0, 1, 2, 3)] == [2, 2, 2, None]
 
 
-async def test_a_board_is_refreshed_again_only_after_its_rows_changed(world: World) -> None:
-    job, boards = await start_boards(world, "changed", "idle")
-    await refresh_due(world, job, 2)
-    assert await count_due(world, job) == 0
-    await world.post(boards[0], {"b": 5})
-    await refresh_due(world, job)
-    assert [count_curve_entries(world, board) for board in boards] == [2, 1]
-
-
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_change_makes_its_column_due_only_if_it_is_not_in_the_curve(world: World, after: bool) -> None:
     job, [board] = await start_boards(world, "b")

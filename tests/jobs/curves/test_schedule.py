@@ -51,9 +51,7 @@ async def test_a_board_that_changed_little_is_refreshed_in_the_end(world: World)
         await world.post(boards["busy"], {f"owner {number}": 1 for number in range(10)})
         assert await count_due(world, job) == 2
         async with run_workers(job):
-            await within(
-                world.meter.events["rankcurve_refresh_seconds"].get()
-            )  # after this refresh, the test stops the worker
+            await world.wait_for_refreshes()  # after this refresh, the test stops the worker
             curve = world.book.find_curve(boards["calm"], 0)
         if job.waiting == 0 or curve is None:
             break

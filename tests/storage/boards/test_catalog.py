@@ -12,7 +12,7 @@ from storage.boards.catalog import Catalog
 from storage.boards.families import delete_family
 from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
 from storage.periods import PeriodKind
-from storage.records import Best, Board, BoardSpec, Family, Merge, TableSharing, Ties
+from storage.records import Best, Board, Family, Merge, TableSharing, Ties
 from storage.store import Store
 from tests.storage.deployment import Deployment, ranked, spec
 from tests.storage.meddling import MeddlingStore, SlowReads
@@ -20,20 +20,17 @@ from tests.storage.meddling import MeddlingStore, SlowReads
 XP, LAP = ranked("xp"), ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "pointer"),
-    [
+async def test_a_new_meaning_of_values_is_a_conflict(deployment: Deployment) -> None:
+    made = await deployment.create("b", XP)
+    for wanted, pointer in (
         (spec(XP, ties=Ties.EARLIEST), "/ties"), (spec(LAP), "/columns"), (spec(), "/columns"),
         (spec(LAP, replace(XP, merge=Merge.MAX)), "/columns/1"), (spec(replace(XP, best=Best.LOW)), "/columns/0"),
         (spec(replace(XP, scale=1)), "/columns/0"), (spec(replace(XP, min_scaled=0)), "/columns/0"),
         (spec(replace(XP, max_scaled=5)), "/columns/0"), (spec(replace(XP, sorted=False)), "/columns/0"),
-    ],
-)  # fmt: skip
-async def test_a_new_meaning_of_values_is_a_conflict(deployment: Deployment, wanted: BoardSpec, pointer: str) -> None:
-    made = await deployment.create("b", XP)
-    with pytest.raises(SpecConflictError) as refused:
-        await deployment.change("b", deployment.laid_out(wanted))
-    assert refused.value.pointer == pointer
+    ):  # fmt: skip
+        with pytest.raises(SpecConflictError) as refused:
+            await deployment.change("b", deployment.laid_out(wanted))
+        assert refused.value.pointer == pointer
     assert await deployment.catalog.reread_board("b") == made
 
 

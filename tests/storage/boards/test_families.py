@@ -9,13 +9,11 @@ from msgspec.structs import replace
 from querybuilder import col, count, select
 from storage.boards.families import NewBoard, delete_family, make_boards, put_family
 from storage.boards.shared_tables import sweep_rows
-from storage.boards.totals import ALL_ENTRIES
 from storage.errors import PostIdConflictError, TooManyBoardsError, TooManyFamiliesError, TooManyOwnTablesError
 from storage.periods import PeriodKind
 from storage.records import Board, BoardPost, Family, Post, PostStatus
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS
 from tests.storage.deployment import Deployment, counter, part, ranked
-from tests.storage.processes import Processes
 
 XP = ranked("xp", max_scaled=1_000)
 NAMES = ("all", "all:org=1", "all:org=2", "2018", "2018:org=1", "2018:org=2")
@@ -109,25 +107,3 @@ async def test_a_store_refuses_families_beyond_its_limit(deployment: Deployment)
     family = await make_family(deployment)
     with pytest.raises(TooManyFamiliesError):
         await deployment.store.write(lambda: put_family(family_id="g", spec=family.spec, now_us=1, families_max=1))
-
-
-async def test_processes_that_post_to_the_same_owners_count_every_post_once(processes: Processes) -> None:
-    one, two = await processes.start_process(), await processes.start_process()
-    family = await make_family(one)
-
-    async def post_all(process: Deployment) -> None:
-        async with process.open_writer(attempts_max=1_000) as writer:
-
-            async def post(number: int) -> None:
-                boards = await process.make_boards("all", f"all:org={number % 3}", "2018")
-                post = make_family_post(process, family, f"o{number % 5}", 1, *boards, post_id=f"p{number}")
-                await writer.submit([post])
-
-            await asyncio.gather(*map(post, range(40)))
-
-    await asyncio.gather(post_all(one), post_all(two))
-    [everybody] = await one.make_boards("all")
-    rows = await one.rows(everybody, [f"o{number}" for number in range(5)])
-    merger = one.merger(everybody)
-    assert sum(int(str(merger.decode_stats(row.cells)[0])) for row in rows.values()) == 40
-    assert (await one.totals(everybody))[ALL_ENTRIES] == 5

@@ -84,6 +84,11 @@ async def watched(tmp_path: Path, meter: RecordingMeter) -> AsyncIterator[Sqlite
     await store.close()
 
 
+def read_counts(meter: RecordingMeter) -> tuple[float, float]:
+    """Return how many reads were abandoned, and how many connections replaced."""
+    return tuple(meter.counts[f"rankcurve_store_{each}"] for each in ("reads_abandoned", "connections_replaced"))  # type: ignore[return-value]
+
+
 def count_up(connection: sqlite3.Connection, to: int) -> int:
     [(found,)] = connection.execute(COUNT_UP, (to,)).fetchall()
     return int(found)
@@ -151,10 +156,7 @@ def test_only_a_query_is_interrupted_and_not_the_end_of_its_transaction(
     assert reads._connection is connection
     assert not connection.in_transaction
     assert count_up(connection, 10) == 10, "no handler is left"
-    assert (meter.counts["rankcurve_store_reads_abandoned"], meter.counts["rankcurve_store_connections_replaced"]) == (
-        int(abandoned),
-        0,
-    )
+    assert read_counts(meter) == (int(abandoned), 0)
 
 
 def test_a_connection_whose_transaction_cannot_be_ended_is_replaced_and_told(path: Path, meter: RecordingMeter) -> None:
@@ -170,10 +172,7 @@ def test_a_connection_whose_transaction_cannot_be_ended_is_replaced_and_told(pat
     assert [(line["event"], line["log_level"]) for line in lines] == [
         ("read_abandoned", "info"), ("connection_replaced", "error")
     ]  # fmt: skip
-    assert (meter.counts["rankcurve_store_reads_abandoned"], meter.counts["rankcurve_store_connections_replaced"]) == (
-        1,
-        1,
-    )
+    assert read_counts(meter) == (1, 1)
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         stuck.execute("SELECT 1")
     with pytest.raises(NotBriefError):
@@ -251,10 +250,7 @@ async def test_ten_thousand_abandoned_reads_leave_no_old_snapshot(
     await deployment.apply(deployment.post("ada", part(board, {"xp": 7})))
     assert await deployment.stats(board, "ada") == {"xp": 7}
     assert await watched.read(partial(find_board, "b")) == board
-    assert (meter.counts["rankcurve_store_reads_abandoned"], meter.counts["rankcurve_store_connections_replaced"]) == (
-        10_000,
-        0,
-    ), "the last reads were brief"
+    assert read_counts(meter) == (10_000, 0), "the last reads were brief"
 
 
 @pytest.mark.parametrize("brief", [True, False])

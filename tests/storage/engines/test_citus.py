@@ -10,11 +10,11 @@ from structlog.testing import capture_logs
 from querybuilder import Built, lit, select
 from storage.engines.citus import PlacementCheck, Placements
 from storage.engines.partitions import Partitions
-from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import Connector, PostgresConnection, replace_host
 from storage.store import CONTROL, Program, Rows
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.citus_forms import find_fault
+from tests.storage.processes import Processes
 
 WORKER = "UPDATE pg_dist_placement SET groupid = {to}"
 COORDINATOR = "DELETE FROM pg_dist_placement; INSERT INTO pg_dist_placement SELECT 7, nextval('numbers'), {to}"
@@ -71,8 +71,8 @@ class MovedOnce(PlacementCheck):
             raise asyncpg.SerializationError("a partition was moved")
 
 
-async def test_a_read_that_fails_on_an_empty_partition_during_a_move_runs_again(place: str) -> None:
-    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+async def test_a_read_that_fails_on_an_empty_partition_during_a_move_runs_again(processes: Processes) -> None:
+    store = await processes.open_store()
     store._placements, found = MovedOnce(), iter(([], [1]))
 
     def program() -> Program[int]:
@@ -80,10 +80,7 @@ async def test_a_read_that_fails_on_an_empty_partition_during_a_move_runs_again(
         [value] = next(found)
         return value
 
-    try:
-        assert await store.read(program) == 1
-    finally:
-        await store.close()
+    assert await store.read(program) == 1
 
 
 class SchemaConnection:
@@ -110,14 +107,12 @@ async def test_a_schema_that_citus_distributes_gets_no_statement_that_changes_se
 
 
 async def test_partitions_that_citus_does_not_place_are_logged_when_the_store_is_opened(
-    place: str, catalog: str, citus: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    processes: Processes, catalog: str, citus: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def has_citus(_connection: PostgresConnection) -> bool:
         return True
 
-    store = await PostgresStore.open(place, POSTGRES_LIMITS)
-    await store.create_apart(1)
-    await store.close()
+    await (await processes.open_store()).create_apart(1)
     monkeypatch.setattr(PostgresConnection, "has_citus", has_citus)
     node = await Connector(catalog, POSTGRES_LIMITS, "read")()
     with capture_logs() as lines:
@@ -161,6 +156,7 @@ async def test_a_store_that_citus_does_not_place_is_never_moved() -> None:
     "sql",
     [
         'SELECT 1 FROM "s_p1"."totals" JOIN "s_control"."boards" ON TRUE',
+        'SELECT 1 FROM "totals" JOIN "boards" ON TRUE',
         'INSERT INTO "s_p1"."sequences" VALUES ($1, (SELECT 1))',
         'DECLARE "walk" NO SCROLL CURSOR FOR SELECT 1',
         'UPDATE "s_p1"."leases" SET "at" = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint',

@@ -12,14 +12,12 @@ from querybuilder import INTEGER, TEXT, col, count, param, rows, select
 from storage.boards.board_changes import change_board
 from storage.boards.row_tables import entries_table
 from storage.boards.totals import ALL_ENTRIES
-from storage.engines.postgres import PostgresStore
 from storage.posting.writer import Writers
 from storage.reads.point_reads import PointReads
 from storage.records import Board, BoardSpec, PostStatus
 from storage.schema.creation import create_schema
 from storage.store import Program
 from tests.meter import RecordingMeter
-from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import LIMITS, Deployment, part, ranked, spec
 from tests.storage.processes import Processes
 
@@ -118,12 +116,10 @@ async def test_processes_that_create_equal_boards_and_columns_at_once_create_the
     await deployments[3].apply(deployments[3].post("ada", part(board, {board.spec.columns[1].name: 3})))
 
 
-async def test_processes_that_migrate_at_once_agree_on_one_salt(place: str) -> None:
-    stores = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(4)]
+async def test_processes_that_migrate_at_once_agree_on_one_salt(processes: Processes) -> None:
+    stores = [await processes.open_store() for _ in range(4)]
     salts = await asyncio.gather(*(store.write(create_schema) for store in stores))
     assert len(set(salts)) == 1
-    for store in stores:
-        await store.close()
 
 
 async def test_a_blocked_connection_pool_delays_only_its_boards(processes: Processes, raw: asyncpg.Connection) -> None:
@@ -152,11 +148,9 @@ async def test_a_blocked_connection_pool_delays_only_its_boards(processes: Proce
     assert await deployment.stats(free, "ada") == {"xp": 3}
 
 
-async def test_every_wait_for_a_connection_is_reported_by_connection_pool_and_kind(place: str) -> None:
+async def test_every_wait_for_a_connection_is_reported_by_connection_pool_and_kind(processes: Processes) -> None:
     meter = RecordingMeter()
-    store = await PostgresStore.open(
-        place, POSTGRES_LIMITS.model_copy(update={"pools": "arena=arena-*:1"}), meter=meter
-    )
+    store = await processes.open_store(meter=meter, pools="arena=arena-*:1")
     deployment = await Deployment.on(store)
     board = await deployment.create("b", XP)
     await store.for_board(replace(board, id="arena-x")).read_query(select(count()).from_("boards").bind())
@@ -167,4 +161,3 @@ async def test_every_wait_for_a_connection_is_reported_by_connection_pool_and_ki
     kinds = [f"{pool} {kind}" for pool in ("common", "arena") for kind in ("read", "write", "heavy")]
     assert {meter.read_connections(pool)[:2] for pool in kinds} == {(0, 0)}
     assert meter.read_connections("arena read") == (0, 0, 1)
-    await store.close()

@@ -156,13 +156,6 @@ async def test_short_and_full_counts_agree_while_many_transactions_overlap(proce
     reader, *writers = [await processes.start_process() for _ in range(4)]
     board = await reader.create("b", *columns(Best.LOW), ties=Ties.EARLIEST)
     await fill(reader, board, random.Random(8))
-    for _ in range(3):
-        await compare_while_writing(reader, writers, board)
-
-
-async def compare_while_writing(
-    reader: Deployment, writers: list[Deployment], board: Board, *, rounds: int = 25
-) -> None:
     done = asyncio.Event()
 
     async def write(deployment: Deployment, seed: int) -> None:
@@ -180,7 +173,7 @@ async def compare_while_writing(
     ranking = reader.entries(board).row_rankings[1]
     rng = random.Random(1)
     try:
-        for number in range(rounds):
+        for number in range(75):
             if number % 10 == 0:
                 fitted = await fit(reader, board, 1)
             cell, owner = ranking.padding.pad(rng.randint(-40, 40), rng.randint(1, 10**12)), rng.choice(OWNERS)

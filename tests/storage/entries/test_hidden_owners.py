@@ -6,15 +6,13 @@ from functools import partial
 import pytest
 
 from querybuilder import col, select
-from storage.engines.partitions import Partitions
 from storage.engines.postgres import PostgresStore
 from storage.entries import hidden_owners
 from storage.entries.hidden_owners import HIDDEN_KEY
-from storage.schema.creation import add_partition, in_each_partition
+from storage.schema.creation import in_each_partition
 from storage.schema.tables import HIDDEN_ENTRIES, LOG_COUNTER
-from storage.store import Program, Store
+from storage.store import Program
 from tests.schemas import PARTITIONS
-from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.processes import Processes
 
@@ -54,28 +52,23 @@ async def test_a_post_of_a_hidden_owner_merges_unseen_in_every_partition(deploym
         assert [(each.board_key, each.entry.owner) for each in found.entries] == [(board.key, "cheat")]
 
 
-async def test_a_new_partition_gets_the_marks_of_hidden_owners(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_partition_gets_the_marks_of_hidden_owners(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hidden_owners, "MARKS_A_PAGE", 2)
-    store: Store = await PostgresStore.open(place, POSTGRES_LIMITS)
-    try:
-        deployment = await Deployment.on(store)
-        board = await deployment.create("b", ranked("xp"))
-        owners = ["ada", "bob", "cleo", "dan", "eve"]
-        for owner in owners:
-            await deployment.apply_one(deployment.post(owner, part(board, {"xp": 1})))
-            await deployment.flip_hidden(owner, hide=True)
-        schemas = Partitions(place.rpartition("search_path=")[2])
-        adding = partial(
-            add_partition, schema_of=schemas.schema_named, distributed=False, fill=hidden_owners.copy_marks
-        )
-        assert await store.write(adding) == 1
-        assert await store.at(1).read(read_marks) == (owners, 0)
-        assert [marked for marked, _ in await store.read(lambda: in_each_partition(read_marks))] == [owners] * 2
-        new = await deployment.create("b1", ranked("xp"), partition=1)
-        await deployment.apply_one(deployment.post("eve", part(new, {"xp": 1})))
-        assert await deployment.rows(new, ["eve"]) == {}
-    finally:
-        await store.close()
+    deployment = await processes.start_process()
+    store, board = deployment.store, await deployment.create("b", ranked("xp"))
+    assert isinstance(store, PostgresStore)
+    owners = ["ada", "bob", "cleo", "dan", "eve"]
+    for owner in owners:
+        await deployment.apply_one(deployment.post(owner, part(board, {"xp": 1})))
+        await deployment.flip_hidden(owner, hide=True)
+    assert await store.add_partition(hidden_owners.copy_marks) == 1
+    assert await store.at(1).read(read_marks) == (owners, 0)
+    assert [marked for marked, _ in await store.read(lambda: in_each_partition(read_marks))] == [owners] * 2
+    new = await deployment.create("b1", ranked("xp"), partition=1)
+    await deployment.apply_one(deployment.post("eve", part(new, {"xp": 1})))
+    assert await deployment.rows(new, ["eve"]) == {}
 
 
 async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes: Processes) -> None:

@@ -264,11 +264,8 @@ async def test_a_late_lease_of_a_dropped_pool_has_a_smaller_version_than_later_o
 
     def drop_late(query: Bound) -> Program[None]:
         nonlocal dropped
-        if (
-            not dropped
-            and LEASE_RESOURCES in query.build(pools.dialect).sql
-            and "ORDER BY" in query.build(pools.dialect).sql
-        ):
+        sql = query.build(pools.dialect).sql
+        if not dropped and LEASE_RESOURCES in sql and "ORDER BY" in sql:
             dropped = True
             yield from pools.pools.drop_pool(CLIENT, "numbers", now_us=pools.clock())
 

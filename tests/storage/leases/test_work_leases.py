@@ -14,7 +14,6 @@ from storage.errors import LeaseLostError, LeaseTakenError
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.store import Program
-from tests.storage.backends import OpenStore
 from tests.storage.deployment import Clock, Deployment, Session, run_machine
 from tests.storage.processes import Processes
 
@@ -46,17 +45,6 @@ class Holders:
 @pytest.fixture
 def holders(deployment: Deployment) -> Holders:
     return Holders(deployment)
-
-
-async def test_only_one_of_many_claims_at_once_succeeds(open_store: OpenStore) -> None:
-    holders = Holders(await Deployment.on(await open_store()))
-    for turn in range(1, 6):
-        claims = (holders.claim(f"holder {number}") for number in range(20))
-        outcomes = await asyncio.gather(*claims, return_exceptions=True)
-        taken = [one for one in outcomes if isinstance(one, WorkLease)]
-        assert [lease.version for lease in taken] == [turn]
-        assert sum(isinstance(one, LeaseTakenError) for one in outcomes) == 19
-        await holders.release(taken[0])
 
 
 async def test_the_stores_clock_shows_the_current_time_and_moves_within_a_transaction(deployment: Deployment) -> None:

@@ -2,36 +2,23 @@
 
 import pytest
 
-from storage.log.bundles import Bundle, LoggedChange
 from storage.log.change_log import change_log
 from storage.records import Best, Board
-from storage.store import Program, Store
+from storage.store import Store
 from tests.storage.deployment import Deployment, counter, part, ranked
 
 XP = ranked("xp", min_scaled=0, max_scaled=999)
 LAP = ranked("lap", best=Best.LOW, min_scaled=0, max_scaled=99)
-EARLIER = 0
 
 
 async def mark_of(store: Store) -> int:
     return await store.read(change_log.take_mark)
 
 
-async def changes_of(store: Store, done: int = EARLIER, until: int | None = None) -> list[LoggedChange]:
-    def between() -> Program[list[LoggedChange]]:
-        end = until or (yield from change_log.take_mark())
-        found: list[Bundle] = []
-        following = done
-        while page := (yield from change_log.list_bundles_between(following, end, limit=2)):
-            found += page
-            following = page[-1].position + 1
-        return [change for bundle in found for change in bundle.changes()]
-
-    return await store.read(between)
-
-
-async def texts(store: Store, done: int = EARLIER, until: int | None = None) -> list[tuple[str, str, str]]:
-    return [(each.owner, each.previous, each.next) for each in await changes_of(store, done, until)]
+async def texts(deployment: Deployment, done: int = 0) -> list[tuple[str, str, str]]:
+    """Return what the log says from the position `done` on: owner, cells before, and cells after each change."""
+    found = [bundle for bundle in await deployment.read_log() if bundle.position >= done]
+    return [(each.owner, each.previous, each.next) for bundle in found for each in bundle.changes()]
 
 
 async def test_positions_are_found_by_time_with_few_statements(
@@ -63,35 +50,11 @@ async def test_every_accepted_post_leaves_what_it_changed_and_others_leave_nothi
     await deployment.apply(deployment.post("ada", part(board, {"shots": 1}), post_id="p"))
     assert await deployment.erase(board, "ada")
     assert not await deployment.erase(board, "ada")
-    assert await texts(deployment.store) == [
+    assert await texts(deployment) == [
         ("ada", "   ~~", "005~~"), ("ada", "005~~", "00740"), ("ada", "", ""), ("bob", "   ~~", "   ~~"),
         ("ada", "00740", "00740"), ("ada", "00740", "   ~~"),
     ]  # fmt: skip
-    assert {change.board_key for change in await changes_of(deployment.store)} == {board.key}
-
-
-async def test_a_post_to_two_boards_leaves_a_change_on_each(deployment: Deployment) -> None:
-    one, two = await deployment.create("one", XP), await deployment.create("two", LAP)
-    await deployment.apply(deployment.post("ada", part(one, {"xp": 5}), part(two, {"lap": 6})))
-    found = await changes_of(deployment.store)
-    assert [(change.board_key, change.next) for change in found] == [(one.key, "005"), (two.key, "06")]
-
-
-async def test_a_mark_counts_the_changes_before_it_and_none_after_it(deployment: Deployment) -> None:
-    store = deployment.store
-    board = await deployment.create("b", XP)
-    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
-    first = await mark_of(store)
-    await deployment.apply(deployment.post("bob", part(board, {"xp": 6})))
-    await deployment.apply(
-        deployment.post("cleo", part(board, {"xp": 7})), deployment.post("ada", part(board, {"xp": 1}))
-    )
-    second = await mark_of(store)
-    await deployment.apply(deployment.post("dan", part(board, {"xp": 8})))
-    assert [owner for owner, _, _ in await texts(store, EARLIER, first)] == ["ada"]
-    assert [owner for owner, _, _ in await texts(store, first, second)] == ["bob", "cleo", "ada"]
-    assert [owner for owner, _, _ in await texts(store, second)] == ["dan"]
-    assert await texts(store, second, second) == []
+    assert {bundle.board_key for bundle in await deployment.read_log()} == {board.key}
 
 
 async def test_pruning_deletes_the_oldest_changes_in_steps_and_says_how_far_it_came(deployment: Deployment) -> None:
@@ -113,14 +76,14 @@ async def test_pruning_deletes_the_oldest_changes_in_steps_and_says_how_far_it_c
     assert await pruned() == 0
     assert await prune(clock.now_us, keep_from=marks[0]) == 1
     assert await pruned() <= marks[0]
-    assert [owner for owner, _, _ in await texts(store, marks[0])] == ["b", "c", "d", "e"]
+    assert [owner for owner, _, _ in await texts(deployment, marks[0])] == ["b", "c", "d", "e"]
     assert await prune(clock.now_us - 15) == 2
     assert marks[1] < await pruned() <= marks[2]
     assert await prune(clock.now_us, rows_max=9) == 1
     assert await prune(clock.now_us, rows_max=9) == 0, "the last change stays, however old"
-    assert [owner for owner, _, _ in await texts(store)] == ["e"]
+    assert [owner for owner, _, _ in await texts(deployment)] == ["e"]
     await deployment.apply(deployment.post("f", part(board, {"xp": 5})))
-    assert [owner for owner, _, _ in await texts(store, marks[4])] == ["f"]
+    assert [owner for owner, _, _ in await texts(deployment, marks[4])] == ["f"]
 
 
 async def test_the_last_change_of_each_board_is_found_and_boards_without_changes_are_left_out(

@@ -85,6 +85,7 @@ async def test_a_page_from_the_last_number_holds_only_later_changes(deployment: 
     _, published = await deployment.store.read(partition_journal.find_ends)
     [row] = await read_page(deployment.store)
     assert row.number <= published
+    assert await read_page(deployment.store, published) == []
     await deployment.apply(deployment.post("bob", part(board, {"xp": 5})))
     assert [row.owner for row in await read_page(deployment.store, published)] == ["bob"]
 

@@ -11,7 +11,7 @@ from config.settings import PostingSettings
 from storage.errors import OverloadedError, StoreBusyError
 from storage.posting import writer
 from storage.posting.writer import Writer
-from storage.records import PartOutcome
+from storage.records import Board, PartOutcome
 from storage.store import Program, Rows, Store
 from tests.meter import RecordingMeter
 from tests.storage.deployment import LIMITS, Deployment, part, ranked
@@ -43,8 +43,8 @@ class TurnstileStore(PassingStore):
 class Flow:
     """A writer on a turnstile store, with a clock that the test moves."""
 
-    def __init__(self, deployment: Deployment, limits: PostingSettings, writes_at_once: int) -> None:
-        self.deployment, self.meter = deployment, RecordingMeter()
+    def __init__(self, deployment: Deployment, board: Board, limits: PostingSettings, writes_at_once: int) -> None:
+        self.deployment, self.board, self.meter = deployment, board, RecordingMeter()
         self.store = TurnstileStore(deployment.store, writes_at_once=writes_at_once)
         self.now_s = 0.0
         self.writer: Writer = deployment.writer(
@@ -56,16 +56,12 @@ class Flow:
         posts = [self.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
         return asyncio.create_task(self.writer.submit(posts))
 
-    async def create_board(self) -> None:
-        self.board = await self.deployment.create("b", ranked("xp"))
-
 
 @asynccontextmanager
 async def open_flow(
     deployment: Deployment, *, limits: PostingSettings = LIMITS, writes_at_once: int = 1
 ) -> AsyncIterator[Flow]:
-    flow = Flow(deployment, limits, writes_at_once)
-    await flow.create_board()
+    flow = Flow(deployment, await deployment.create("b", ranked("xp")), limits, writes_at_once)
     flow.writer.start()
     yield flow
     flow.store.open = True
@@ -73,9 +69,7 @@ async def open_flow(
         flow.store.waiting.get_nowait().set_result(None)
     await flow.writer.close()
     assert flow.meter.gauges.get("rankcurve_write_queue_posts", 0) == 0
-    assert (
-        not flow.meter.values["rankcurve_writes_in_flight"] or flow.meter.values["rankcurve_writes_in_flight"][-1] == 0
-    )
+    assert flow.meter.gauges.get("rankcurve_writes_in_flight", 0) == 0
 
 
 async def raise_limit(flow: Flow) -> None:

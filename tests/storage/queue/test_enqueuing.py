@@ -1,7 +1,7 @@
 """Test the promise of a 202: which posts must be durable before the response, and which posts are refused instead."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -45,6 +45,15 @@ class Intake:
     def posts(self, *owners: str) -> list[Post]:
         return [self.desk.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
 
+    async def submit_behind_write(self, *requests: Sequence[Post]) -> list[asyncio.Task[None]]:
+        """Block the transaction of the first request, submit the others, which wait behind it, and return the tasks."""
+        self.store.hold()
+        tasks = [asyncio.create_task(self.enqueuer.submit(requests[0]))]
+        await self.store.wait_for_write()
+        tasks += [asyncio.create_task(self.enqueuer.submit(posts)) for posts in requests[1:]]
+        await asyncio.sleep(0)
+        return tasks
+
     def pass_time(self, seconds: float) -> None:
         self.time_s += seconds
         self.desk.clock.now_us += round(seconds * 1e6)
@@ -77,28 +86,20 @@ async def test_posts_are_durable_in_their_shards_and_in_order_when_answered(desk
 
 async def test_waiting_posts_are_stored_together_in_blocks_with_a_bound(desk: QueueDesk) -> None:
     async with open_intake(desk) as intake:
-        intake.store.hold()
-        first = asyncio.create_task(intake.enqueuer.submit(intake.posts("ada")))
-        await intake.store.wait_for_write()
-        others = [asyncio.create_task(intake.enqueuer.submit(intake.posts(*["ada"] * 3))) for _ in range(3)]
-        await asyncio.sleep(0)
+        tasks = await intake.submit_behind_write(*(intake.posts(*["ada"] * posts) for posts in (1, 3, 3, 3)))
         intake.store.release()
-        await asyncio.gather(first, *others)
+        await asyncio.gather(*tasks)
     assert intake.meter.values["rankcurve_ingest_queued_posts"] == [1, 9]
     assert [len(owners) for _, owners in await intake.blocks()] == [1, 4, 4, 1]
 
 
 async def test_posts_beyond_the_bound_are_refused_unless_their_request_is_alone(desk: QueueDesk) -> None:
     async with open_intake(desk, LIMITS.model_copy(update={"queue_posts_max": 5})) as intake:
-        intake.store.hold()
-        first = asyncio.create_task(intake.enqueuer.submit(intake.posts(*"abc")))
-        await intake.store.wait_for_write()
-        second = asyncio.create_task(intake.enqueuer.submit(intake.posts("d", "e")))
-        await asyncio.sleep(0)
+        tasks = await intake.submit_behind_write(intake.posts(*"abc"), intake.posts("d", "e"))
         with pytest.raises(QueueFullError, match="5 posts are waiting"):
             await intake.enqueuer.submit(intake.posts("f"))
         intake.store.release()
-        await asyncio.gather(first, second)
+        await asyncio.gather(*tasks)
     assert intake.meter.by_label(REFUSED) == {"queue_full": 1}
     with pytest.raises(QueueFullError, match="shutting down"):
         await intake.enqueuer.submit(intake.posts("g"))
@@ -148,24 +149,18 @@ async def test_deleted_or_emptied_boards_refuse_only_their_own_requests(desk: Qu
             desk.deployment.post("ada", part(emptied, {"xp": 1}), part(intake.board, {"xp": 1})),
             make_family_post(desk.deployment, family, "ada", 1, of_family),
         ]
-        intake.store.hold()
-        first = asyncio.create_task(intake.enqueuer.submit(intake.posts("ada")))
-        await intake.store.wait_for_write()
-        requests = [asyncio.create_task(intake.enqueuer.submit([post])) for post in (*stale, *intake.posts("bob"))]
-        await asyncio.sleep(0)
+        requests = [[post] for post in (*intake.posts("ada"), *stale, *intake.posts("bob"))]
+        tasks = await intake.submit_behind_write(*requests)
         intake.store.release()
-        outcomes = await asyncio.gather(first, *requests, return_exceptions=True)
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [type(None), *[BoardChangedError] * 3, type(None)]
     assert sorted(owner for _, owners in await intake.blocks() for owner in owners) == ["ada", "bob"]
 
 
 async def test_posts_that_wait_too_long_are_not_stored_unless_their_transaction_had_begun(desk: QueueDesk) -> None:
     async with open_intake(desk, LIMITS.model_copy(update={"post_wait_s_max": 0.05})) as intake:
-        intake.store.hold()
-        taken = asyncio.create_task(intake.enqueuer.submit(intake.posts("ada")))
-        await intake.store.wait_for_write()
-        waiting = asyncio.create_task(intake.enqueuer.submit(intake.posts("bob")))
-        outcomes = await asyncio.gather(taken, waiting, return_exceptions=True)
+        tasks = await intake.submit_behind_write(intake.posts("ada"), intake.posts("bob"))
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         intake.store.release()
     assert [type(outcome) for outcome in outcomes] == [WaitTooLongError, WaitTooLongError]
     assert [owners for _, owners in await intake.blocks()] == [["ada"]]

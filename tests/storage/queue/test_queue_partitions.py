@@ -18,13 +18,12 @@ from storage.queue.outcomes import find_post_fate
 from storage.queue.queue_erasure import drop_queued
 from storage.queue.workers import read_queue_state
 from storage.records import Board, Post, PostStatus
-from storage.schema.creation import add_partition
-from storage.store import CONTROL, Program, Store
+from storage.store import CONTROL, Store
 from tests.schemas import PARTITIONS
-from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.boards.test_families import make_family, make_family_post
 from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.meddling import RecordingStore
+from tests.storage.processes import Processes
 from tests.storage.queueing import LEASE_US, SHARDS, QueueDesk
 
 XP = ranked("xp")
@@ -103,10 +102,7 @@ async def test_a_family_post_waits_and_is_remembered_in_the_partition_of_the_fam
 
 @several_partitions
 async def test_a_round_changes_nothing_outside_its_partition(desk: QueueDesk) -> None:
-    board, deleted = (
-        await desk.deployment.create("b3", XP, partition=3),
-        await desk.deployment.create("deleted", XP, partition=3),
-    )
+    board, deleted = [await desk.deployment.create(name, XP, partition=3) for name in ("b", "deleted")]
     await desk.enqueue(make_post(desk, "ada", board, post_id="p"), make_post(desk, "ada", deleted, post_id="q"))
     await desk.deployment.delete("deleted")
     recorder = RecordingStore(desk.store)
@@ -152,10 +148,7 @@ async def test_a_round_over_several_partitions_takes_the_counters_last_and_in_or
 
 @several_partitions
 async def test_requests_to_different_partitions_are_queued_and_fail_independently(desk: QueueDesk) -> None:
-    first, second = (
-        await desk.deployment.create("b0", XP, partition=0),
-        await desk.deployment.create("b1", XP, partition=1),
-    )
+    first, second, *_ = await desk.deployment.create_everywhere(XP)
     recorder = RecordingStore(desk.store)
     recorder.away = 1
     async with open_enqueuer(desk, recorder) as enqueuer:
@@ -171,10 +164,7 @@ async def test_requests_to_different_partitions_are_queued_and_fail_independentl
 
 @several_partitions
 async def test_a_request_to_several_partitions_is_queued_as_a_whole_or_not_at_all(desk: QueueDesk) -> None:
-    first, second = (
-        await desk.deployment.create("b0", XP, partition=0),
-        await desk.deployment.create("b1", XP, partition=1),
-    )
+    first, second, *_ = await desk.deployment.create_everywhere(XP)
     recorder = RecordingStore(desk.store)
     recorder.away = 1
     request = [make_post(desk, "ada", first), make_post(desk, "ada", second), make_post(desk, "ada", first, second)]
@@ -249,19 +239,14 @@ async def test_a_worker_loses_only_the_shards_of_a_partition_that_is_away(desk: 
     assert ada.share.shards.keys() == every
 
 
-async def test_posts_to_several_partitions_wait_in_partition_0_if_that_is_the_control_partition(place: str) -> None:
-    store = await PostgresStore.open(place, POSTGRES_LIMITS)
-    desk = await QueueDesk.on(await Deployment.on(store), everywhere=True)
-    old = await desk.deployment.create("b0", XP, partition=0)
-    schema = place.rpartition("=")[2]
-
-    def program() -> Program[int]:
-        named = f"{schema}_p{{}}".format
-        return (yield from add_partition(schema_of=named, distributed=False, fill=lambda _: iter_nothing()))
-
-    await store.write(program)
-    new = await desk.deployment.create("b1", XP, partition=1)
-    store.for_board(new)
+async def test_posts_to_several_partitions_wait_in_partition_0_if_that_is_the_control_partition(
+    processes: Processes,
+) -> None:
+    desk = await QueueDesk.on(await processes.start_process(), everywhere=True)
+    store, old = desk.store, await desk.deployment.create("old", XP)
+    assert isinstance(store, PostgresStore)
+    await store.add_partition(lambda _: iter(()))  # type: ignore[arg-type, return-value]
+    new = await desk.deployment.create("new", XP, partition=1)
     desk.queues = list_queues(store.dialect, store.partitions)
     assert desk.queues == [0, 1]
     both, only_new = make_post(desk, "ada", old, new, post_id="both"), make_post(desk, "ada", new)
@@ -272,8 +257,3 @@ async def test_posts_to_several_partitions_wait_in_partition_0_if_that_is_the_co
     await desk.drain_queue()
     assert [await desk.deployment.value(board, "ada") for board in (old, new)] == [1, 2]
     assert (await desk.find_fate(new, "both", "ada")).status is PostStatus.APPLIED
-    await store.close()
-
-
-def iter_nothing() -> Program[None]:
-    yield from ()

@@ -1,6 +1,5 @@
 """Test the figures of partitions, and which partitions are found to be away."""
 
-from collections.abc import AsyncIterator
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -12,8 +11,8 @@ from storage.reads.partition_figures import find_away_partitions, read_partition
 from storage.store import CONTROL, Store
 from tests.meter import RecordingMeter
 from tests.schemas import PARTITIONS
-from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment, part, ranked
+from tests.storage.processes import Processes
 
 XP = ranked("xp")
 WAIT_S = 60.0
@@ -21,12 +20,11 @@ SHORT_S = 0.2
 
 
 @pytest.fixture
-async def apart(place: str) -> AsyncIterator[PostgresStore]:
+async def apart(processes: Processes) -> PostgresStore:
     """Provide a store whose control partition and four others have schemas of their own."""
-    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    store = await processes.open_store()
     await store.create_apart(PARTITIONS)
-    yield store
-    await store.close()
+    return store
 
 
 @pytest.fixture
@@ -37,10 +35,7 @@ def schema(place: str) -> str:
 
 async def test_each_partition_counts_its_own_boards_entries_and_changes(apart: PostgresStore) -> None:
     deployment = await Deployment.on(apart)
-    boards = []
-    for index, partition in enumerate((0, 3, 3)):
-        deployment.partition = partition
-        boards.append(await deployment.create(f"b{index}", XP))
+    boards = [await deployment.create(f"b{at}", XP, partition=partition) for at, partition in enumerate((0, 3, 3))]
     await deployment.apply(*(deployment.post(owner, part(boards[1], {"xp": 1})) for owner in ("ada", "eve")))
     await deployment.apply(deployment.post("ada", *(part(board, {"xp": 1}) for board in boards)))
     found = [await apart.at(number).read(read_partition_figures) for number in range(PARTITIONS)]
@@ -64,16 +59,11 @@ async def test_the_figures_of_a_store_with_any_backend_are_those_of_its_boards(s
 
 async def test_the_writer_reports_applied_posts_by_partition(apart: PostgresStore) -> None:
     deployment, meter = await Deployment.on(apart), RecordingMeter()
-    boards = []
-    for partition in (1, 3):
-        deployment.partition = partition
-        boards.append(await deployment.create(f"b{partition}", XP))
-    writer = deployment.writer(meter)
-    writer.start()
+    boards = [await deployment.create(f"b{partition}", XP, partition=partition) for partition in (1, 3)]
     both = deployment.post("ada", *(part(board, {"xp": 1}) for board in boards), post_id="once")
-    await writer.submit([both, deployment.post("ada", part(boards[1], {"xp": 1}))])
-    await writer.submit([both])  # a duplicate, which is not applied
-    await writer.close()
+    async with deployment.open_writer(meter) as writer:
+        await writer.submit([both, deployment.post("ada", part(boards[1], {"xp": 1}))])
+        await writer.submit([both])  # a duplicate, which is not applied
     assert meter.by_label("rankcurve_partition_posts_applied") == {"1": 1, "3": 2}
 
 
@@ -109,8 +99,7 @@ async def test_the_size_of_a_store_names_the_schema_and_the_size_of_each_partiti
     assert [each.schema for each in size.partitions] == [f"{schema}_control", *(f"{schema}_p{n}" for n in range(4))]
     before = {each.number: each.store_bytes for each in size.partitions}
     deployment = await Deployment.on(apart)
-    deployment.partition = 1
-    board = await deployment.create("b", XP)
+    board = await deployment.create("b", XP, partition=1)
     await deployment.apply(*(deployment.post(f"o{number}", part(board, {"xp": number})) for number in range(500)))
     after = {each.number: each.store_bytes for each in (await apart.size()).partitions}
     assert {number for number in range(PARTITIONS) if after[number] != before[number]} == {1}

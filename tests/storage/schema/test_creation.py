@@ -3,16 +3,16 @@
 import pytest
 
 from querybuilder import col, select, update
-from storage.engines.postgres import PostgresStore
 from storage.errors import SchemaUnknownError, StoreExistsError, TooManyPartitionsError
 from storage.reads.partition_figures import read_partition_figures
 from storage.schema.creation import PARTITIONS_MAX, SCHEMA_VERSION, count_partitions, create_schema, find_salt
 from storage.schema.sequences import take_number
 from storage.schema.tables import META
 from storage.store import Program, Store
-from tests.storage.backends import POSTGRES_LIMITS, OpenStore
+from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.meddling import run_query
+from tests.storage.processes import Processes
 
 
 async def created(store: Store) -> str:
@@ -73,21 +73,19 @@ async def test_a_creation_that_needs_an_empty_store_changes_nothing_in_another(s
 
 
 @pytest.mark.parametrize("apart", [False, True])
-async def test_a_store_apart_is_created_only_where_there_is_no_store(place: str, apart: bool) -> None:
-    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+async def test_a_store_apart_is_created_only_where_there_is_no_store(processes: Processes, apart: bool) -> None:
+    store = await processes.open_store()
     salt = await (store.create_apart(2) if apart else created(store))
-    await store.close()
-    again = await PostgresStore.open(place, POSTGRES_LIMITS)
+    again = await processes.open_store()
     with pytest.raises(StoreExistsError):
         await again.create_apart(3)
     assert await again.read(find_salt) == salt
     assert again.partitions == (2 if apart else 1)
-    await again.close()
 
 
 @pytest.mark.parametrize("apart", [False, True])
-async def test_an_added_partition_takes_boards(place: str, apart: bool) -> None:
-    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+async def test_an_added_partition_takes_boards(processes: Processes, apart: bool) -> None:
+    store = await processes.open_store()
     await (store.create_apart(1) if apart else created(store))
     deployment = await Deployment.on(store)
     filled: list[int] = []
@@ -97,20 +95,17 @@ async def test_an_added_partition_takes_boards(place: str, apart: bool) -> None:
         yield from ()
 
     assert [await store.add_partition(fill), await store.add_partition(fill)] == filled == [1, 2]
-    deployment.partition = 2
-    board = await deployment.create("b", ranked("xp"))
+    board = await deployment.create("b", ranked("xp"), partition=2)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     assert store.partitions == await store.read(count_partitions) == 3
     found = [await store.at(number).read(read_partition_figures) for number in range(3)]
     assert [each.entries for each in found] == [0, 0, 1]
-    await store.close()
 
 
-async def test_a_store_gets_no_more_partitions_than_it_can_have(place: str) -> None:
-    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+async def test_a_store_gets_no_more_partitions_than_it_can_have(processes: Processes) -> None:
+    store = await processes.open_store()
     await created(store)
     full = update(META).set(content=str(PARTITIONS_MAX)).where(col("name").eq("partitions")).bind()
     await store.write(lambda: run_query(full))
     with pytest.raises(TooManyPartitionsError):
         await store.add_partition(lambda number: iter(()))  # type: ignore[arg-type, return-value]
-    await store.close()
