@@ -1,6 +1,5 @@
 """The types of requests and answers about pools and leases, for the parser and the OpenAPI document."""
 
-import re
 import unicodedata
 from typing import Annotated
 
@@ -13,9 +12,9 @@ from .requests import Instant, at_most, normalised
 from .values import (
     ANY_NAME_PATTERN,
     NO_NUL_PATTERN,
-    PATTERN_WORDS,
     REGION_PATTERN,
     Time,
+    parse_matching,
     parse_name,
 )
 
@@ -24,8 +23,6 @@ LEASE_KEY_CHARS_MAX = 200
 RESOURCE_CHARS_MAX = 500
 LANES_MAX = 1_000
 NAME_CHARS_MAX = 200
-
-_NAME = re.compile(CLIENT_PATTERN[1:-1])
 
 ClientId = Annotated[str, Meta(pattern=CLIENT_PATTERN)]
 PoolId = Annotated[str, Meta(pattern=CLIENT_PATTERN)]
@@ -204,11 +201,7 @@ class LeaseEventLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_client_or_pool_id(text: str, *, pointer: str) -> str:
-    if _NAME.fullmatch(text):
-        return text
-    raise ProblemError(
-        "bad_request", f"{clip_text(text)!r} is not an id: {PATTERN_WORDS[CLIENT_PATTERN]}", pointer=pointer
-    )
+    return parse_matching(text, CLIENT_PATTERN, "an id", pointer)
 
 
 def parse_lease_key(text: str, *, pointer: str = "key") -> str:

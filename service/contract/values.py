@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from storage.boards.family_ids import FACET_PATTERN, FAMILY_PATTERN, ID_CHARS_MAX, is_family_id, names_family_board
+from storage.boards.family_ids import FACET_PATTERN, FAMILY_PATTERN, ID_CHARS_MAX, names_family_board
 from storage.errors import StoreDamagedError
 from storage.periods import ALIASES
 
@@ -73,7 +73,6 @@ _DECIMAL = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?)0*([0-9]+))?")
 _EXPONENT_DIGITS_MAX = 10
 BOARD_ID_CHARS_MAX = 128  # the limit of BOARD_PATTERN
 _BOARD = re.compile(BOARD_PATTERN[1:-1])
-_COLUMN = re.compile(COLUMN_PATTERN[1:-1])
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US_PER_S = 1_000_000
 
@@ -228,19 +227,19 @@ def parse_board_id(text: str, *, pointer: str = "board") -> str:
     raise ProblemError("bad_request", f"{clip_text(text)!r} is not a leaderboard id: {_ID_WORDS}", pointer=pointer)
 
 
-def parse_family_id(text: str) -> str:
-    if is_family_id(text):
+def parse_matching(text: str, pattern: str, what: str, pointer: str) -> str:
+    """Return the text if it matches a pattern of `PATTERN_WORDS`. Raises ProblemError `bad_request` if it does not."""
+    if re.fullmatch(pattern[1:-1], text):
         return text
-    detail = f"{clip_text(text)!r} is not the id of a family: {PATTERN_WORDS[FAMILY_PATTERN]}"
-    raise ProblemError("bad_request", detail, pointer="family")
+    raise ProblemError("bad_request", f"{clip_text(text)!r} is not {what}: {PATTERN_WORDS[pattern]}", pointer=pointer)
+
+
+def parse_family_id(text: str) -> str:
+    return parse_matching(text, FAMILY_PATTERN, "the id of a family", "family")
 
 
 def parse_column(text: str, *, pointer: str = "column") -> str:
-    if _COLUMN.fullmatch(text):
-        return text
-    raise ProblemError(
-        "bad_request", f"{clip_text(text)!r} is not a column name: {PATTERN_WORDS[COLUMN_PATTERN]}", pointer=pointer
-    )
+    return parse_matching(text, COLUMN_PATTERN, "a column name", pointer)
 
 
 def parse_post_id(text: str, *, pointer: str = "/post_id") -> str:

@@ -119,17 +119,16 @@ async def _find_on_boards(context: Context, boards: Sequence[Board], owner: str)
 
 async def find_hidden_entries(context: Context, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
     """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows them."""
-    if board.segments:
-        found: dict[str, Entry] = {}
-        for part in {part.key: part for part in map(board.part_of, owners)}.values():
-            theirs = [owner for owner in owners if board.part_of(owner) is part]
-            found |= await find_hidden_entries(context, part, theirs)
-        return found
-    entries = context.boards.open_board(board)
-    if isinstance(entries, ArchivedEntries):
-        return await context.store_for_board(board).read(lambda: entries.of_hidden(owners))
-    hidden = await context.store_for_board(board).read(lambda: hidden_owners.find_hidden([board.key], owners))
-    return {each.entry.owner: each.widen_cells(len(board.spec.columns)) for each in hidden.entries}
+    found: dict[str, Entry] = {}
+    for part in {part.key: part for part in map(board.part_of, owners)}.values():
+        theirs = [owner for owner in owners if board.part_of(owner) is part]
+        store, entries = context.store_for_board(part), context.boards.open_board(part)
+        if isinstance(entries, ArchivedEntries):
+            found |= await store.read(partial(entries.of_hidden, theirs))
+        else:
+            hidden = await store.read(partial(hidden_owners.find_hidden, [part.key], theirs))
+            found |= {each.entry.owner: each.widen_cells(len(part.spec.columns)) for each in hidden.entries}
+    return found
 
 
 async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
