@@ -9,7 +9,7 @@ the forecast of a full disk.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, isnan
 from typing import Any, Literal, NamedTuple
@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 from .history import MetricsMoment, quantile
 
 Severity = Literal["page", "ticket"]
-LEVELS: Mapping[Severity | None, str] = {"page": "red", "ticket": "amber", None: "green"}
 SLOW_ROUTES = frozenset(("positions", "post", "page", "around", "entry"))
 _5_MIN, _15_MIN = 300.0, 900.0
 
