@@ -30,13 +30,13 @@ _AFTER_ALL = "\U0010ffff"  # the name returned for an unknown owner; it sorts af
 _TEXT, _PLACE = param("text"), param("place", INTEGER)
 _SECTION = col("board_key").eq(param("board_key")), col("section").eq(param("section"))
 _BLOCKS = select(col("number"), col("document")).from_(ARCHIVE_BLOCKS).where(*_SECTION)
-_FIRST_UP_TO = _BLOCKS.where(col("first").le(_TEXT)).order_by(desc(col("first"))).limit(1).prepared()
+_up_to = _BLOCKS.where(col("first").le(_TEXT)).order_by(desc(col("first"))).limit(1)
+_FIRST_UP_TO, _HELD_UP_TO = _up_to.prepared(), _up_to.locked(Lock.UPDATE).prepared()
 _FIRST_FROM = _BLOCKS.where(col("first").ge(_TEXT)).order_by(asc(col("first"))).limit(1).prepared()
 _AT_PLACE = _BLOCKS.where(col("number").le(_PLACE)).order_by(desc(col("number"))).limit(1).prepared()
 _BEFORE_PLACE = _BLOCKS.where(col("number").lt(_PLACE)).order_by(asc(col("number"))).prepared()
 _NUMBERED = _BLOCKS.where(col("number").in_(param("numbers"))).prepared()
 _HELD = _BLOCKS.locked(Lock.UPDATE, asc(col("number"))).prepared()
-_HELD_AT = _BLOCKS.where(col("number").eq(_PLACE)).locked(Lock.UPDATE).prepared()
 _FIRSTS = select(col("number"), col("first")).from_(ARCHIVE_BLOCKS).where(*_SECTION)
 _DIRECTORY = _FIRSTS.order_by(asc(col("first"))).prepared()
 _ENDS = select(col("number"), col("entries"), col("last")).from_(ARCHIVE_BLOCKS).where(*_SECTION)
@@ -305,10 +305,10 @@ class ArchivedEntries(Entries):
         if happened is not ChangeKind.ERASED:
             return None
         key = self.board.key
-        covering = yield _FIRST_UP_TO.bind(board_key=key, section=OWNERS, text=owner)
-        if not covering:
+        held = yield _HELD_UP_TO.bind(board_key=key, section=OWNERS, text=owner)
+        if not held:
             return None
-        [[number, document]] = yield _HELD_AT.bind(board_key=key, section=OWNERS, place=covering[0][0])
+        [[number, document]] = held
         rows = decode_rows(document)
         owners = [entry.owner for entry in rows.entries]
         if owner not in owners:
