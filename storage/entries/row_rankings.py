@@ -55,6 +55,17 @@ class Sample:
     ties: int  # all rows with this cell, the row itself included
 
 
+class AroundOwner(NamedTuple):
+    """A question for the rows on both sides of an owner's row."""
+
+    board: Board
+    column_index: int
+    owner: str
+    better_rows: int
+    worse_rows: int
+    start: CountStart | None = None  # with a start, the entries better than the owner's cell are counted, too
+
+
 class OwnersNeighbours(NamedTuple):
     """The rows around an owner's row, and the totals of the board from the same snapshot."""
 
@@ -310,13 +321,9 @@ class RowRanking(Ranking):
         self, places: Sequence[CellOf], *, better_rows: int, worse_rows: int
     ) -> Program[list[OwnersNeighbours]]:
         """Read the rows on both sides of many places, in one statement. Leave `edge_ties` at 0."""
-        found = yield self._sql.of_places_with_totals.bind(
-            places=[(number, *place) for number, place in enumerate(places)],
-            better_rows=better_rows,
-            worse_rows=worse_rows,
-            totals_key=self.board_key,
-            **self._scope,
-        )
+        limits = {"better_rows": better_rows, "worse_rows": worse_rows, "totals_key": self.board_key, **self._scope}
+        numbered = [(number, *place) for number, place in enumerate(places)]
+        found = yield self._sql.of_places_with_totals.bind(places=numbered, **limits)
         near = {row[0]: self._with_totals(row) for row in found}
         return [near[number] for number in range(len(places))]
 
@@ -324,13 +331,8 @@ class RowRanking(Ranking):
         self, owners: Sequence[str], *, better_rows: int, worse_rows: int
     ) -> Program[dict[int, OwnersNeighbours]]:
         """Return the rows around each owner that has a value in the column, by the owner's index in `owners`."""
-        found = yield self._sql.of_owners.bind(
-            owners=list(enumerate(owners)),
-            better_rows=better_rows,
-            worse_rows=worse_rows,
-            totals_key=self.board_key,
-            **self._scope,
-        )
+        limits = {"better_rows": better_rows, "worse_rows": worse_rows, "totals_key": self.board_key, **self._scope}
+        found = yield self._sql.of_owners.bind(owners=list(enumerate(owners)), **limits)
         near = {row[0]: self._with_totals(row) for row in found}
         yield from self._count_edges([(each.near.after[0].cells[self.index], each.near) for each in near.values()])
         return near

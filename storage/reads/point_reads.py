@@ -14,7 +14,7 @@ from storage.boards.totals import ALL_ENTRIES, check_copy, read_totals, state_of
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.entries.entries import Entries, find_on_boards
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCount
-from storage.entries.row_rankings import OwnersNeighbours, RowRanking
+from storage.entries.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry
 from storage.segments.segment_reads import SegmentReads
@@ -84,25 +84,15 @@ class PointReads:
         coalescers = self._entries if board.segment_of is None else self._entries_in_segments
         return coalescers.ask(self._store.for_board(board), (*_shape(board), *starts), (board, owner, starts))
 
-    def read_around_owner(
-        self,
-        board: Board,
-        column_index: int,
-        owner: str,
-        *,
-        better_rows: int,
-        worse_rows: int,
-        start: CountStart | None = None,
-    ) -> asyncio.Future[OwnersNeighbours | None]:
+    def read_around_owner(self, asked: AroundOwner) -> asyncio.Future[OwnersNeighbours | None]:
         """Return a future for the rows on both sides of an owner's row.
 
-        With `start`, count the entries better than the owner's cell, as `read_entry` does.
-        Its result is None if the owner has no value in the column, or if the board is archived.
+        With a start, count the entries better than the owner's cell, as `read_entry` does.
+        The result is None if the owner has no value in the column, or if the board is archived.
         """
-        asked = _Around(board, column_index, better_rows, worse_rows, owner, start)
-        kind = (*_shape(board), column_index, better_rows, worse_rows, start is None)
+        board, index, _, *rows, start = asked
         coalescers = self._around_in_segments if board.segments else self._around_owners
-        return coalescers.ask(self._store.for_board(board), kind, asked)
+        return coalescers.ask(self._store.for_board(board), (*_shape(board), index, *rows, start is None), asked)
 
     def count_in_segments(
         self, board: Board, column_index: int, cell: CellOf, start: CountStart
@@ -144,7 +134,7 @@ class PointReads:
         found = await read_single(self._store.for_board(board), lambda: read_totals([board]))
         return [found[board.key]] * len(asked)
 
-    async def _read_owners(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
+    async def _read_owners(self, asked: list[AroundOwner]) -> list[OwnersNeighbours | None]:
         first = asked[0]
         if first.board.archived_us is not None:
             return [None] * len(asked)
@@ -161,19 +151,11 @@ class PointReads:
             await self._read_totals([first.board])
         return [found.get(number) for number in range(len(asked))]
 
-    async def _read_owners_in_segments(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
+    async def _read_owners_in_segments(self, asked: list[AroundOwner]) -> list[OwnersNeighbours | None]:
         first, owners = asked[0], list({each.owner for each in asked})
         if first.board.has_archived_part:
             return [None] * len(asked)
-        found = await self._segments.read_around(
-            first.board,
-            first.column_index,
-            owners,
-            better_rows=first.better_rows,
-            worse_rows=first.worse_rows,
-            start=first.start,
-            gap_rows_max=self._find_gap_rows_max(),
-        )
+        found = await self._segments.read_around(first, owners, gap_rows_max=self._find_gap_rows_max())
         return [found.get(each.owner) for each in asked]
 
 
@@ -214,7 +196,7 @@ def _read_and_count(
 
 
 def _read_around(
-    ranking: RowRanking, owners: Sequence[str], asked: _Around, gap_rows_max: int
+    ranking: RowRanking, owners: Sequence[str], asked: AroundOwner, gap_rows_max: int
 ) -> Program[dict[int, OwnersNeighbours]]:
     found = yield from ranking.read_around_owners(owners, better_rows=asked.better_rows, worse_rows=asked.worse_rows)
     if asked.start is None:
@@ -230,15 +212,6 @@ def _read_around(
 def _read_archive(entries: Entries, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
     found = yield from entries.find_entries(owners)
     return found, (yield from read_totals([entries.board]))[entries.board.key]
-
-
-class _Around(NamedTuple):
-    board: Board
-    column_index: int
-    better_rows: int
-    worse_rows: int
-    owner: str
-    start: CountStart | None
 
 
 def _shape(board: Board) -> tuple[int, int]:

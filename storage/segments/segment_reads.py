@@ -8,7 +8,7 @@ from storage.boards.totals import add_up_totals, check_copy, read_totals
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CellOf, CountStart, GapCount
 from storage.entries.rankings import Neighbours, edge_of
-from storage.entries.row_rankings import OwnersNeighbours, RowRanking
+from storage.entries.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
 from storage.records import Board
 from storage.store import Program, Store, read_single
 
@@ -63,20 +63,13 @@ class SegmentReads:
         return {cell: add_up_counts([each[cell] for each in found]) for cell in cells}
 
     async def read_around(
-        self,
-        board: Board,
-        column_index: int,
-        owners: Sequence[str],
-        *,
-        better_rows: int,
-        worse_rows: int,
-        start: CountStart | None,
-        gap_rows_max: int,
+        self, asked: AroundOwner, owners: Sequence[str], *, gap_rows_max: int
     ) -> dict[str, OwnersNeighbours]:
-        """Return the rows around each owner that has a value in the column, and with `start` also counts.
+        """Return the rows around each of these owners that has a value in the column, and with a start also counts.
 
         `gap_rows_max`: see `SegmentedRanking.choose_cells`.
         """
+        board, column_index, _, better_rows, worse_rows, start = asked
         merged = self._open_board(board).rankings[column_index]
         assert isinstance(merged, SegmentedRanking)
         places = await self._find_places(board, column_index, owners)

@@ -24,6 +24,7 @@ from service.views.owners.owners import find_column
 from service.views.owners.profiles import add_profiles
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.entries.rankings import Neighbours
+from storage.entries.row_rankings import AroundOwner
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.store import Program
 
@@ -44,14 +45,9 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
         return unchanged
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
     around = _RowsAround(locator, pager, query.better, query.worse + 1)
-    found = await context.reads.read_around_owner(
-        board,
-        index,
-        owner,
-        better_rows=around.better + MORE,
-        worse_rows=around.worse + MORE,
-        start=locator.find_default_starts([index], "auto").get(index),
-    )
+    start = locator.find_default_starts([index], "auto").get(index)
+    asked = AroundOwner(board, index, owner, around.better + MORE, around.worse + MORE, start)
+    found = await context.reads.read_around_owner(asked)
     if found is not None:
         near, totals, counted = found
         wanted = WantedRank(index, cell_of(pager.ranking, near.after[0]), owner)
