@@ -126,8 +126,8 @@ class TableCopy:
         return row[len(self._scope) :][: len(self._keys)]
 
     def write_rows(self, rows: Rows) -> Program[None]:
-        for some in _chunks(rows):
-            yield self._write.bind(rows=[tuple(row) for row in some])
+        if rows:
+            yield self._write.bind(rows=[tuple(row) for row in rows])
 
 
 class RowsCopy(TableCopy):
@@ -156,7 +156,8 @@ class RowsCopy(TableCopy):
 
     def write_owners(self, owners: Iterable[str], rows: Rows) -> Program[None]:
         """Write these rows, and remove the rows of those owners in the list who have none of them."""
-        yield from self.write_rows(rows)
+        for some in _chunks(rows):
+            yield from self.write_rows([*some])
         kept = set(map(self.owner_of, rows))
         for some in _chunks([owner for owner in owners if owner not in kept]):
             yield self._remove.bind(owners=some, **self._scope)
