@@ -26,7 +26,7 @@ import structlog
 from jobs.job_context import JobContext
 from storage.errors import StorageError
 from storage.queue import ingest_queue
-from storage.queue.ingest_queue import Shard, ShardCount, list_queues, read_queues
+from storage.queue.ingest_queue import list_queues, read_queues
 from storage.queue.workers import Semaphore, Sizing
 from storage.store import Program
 
@@ -91,22 +91,11 @@ class WorkerCount:
 
 @dataclass(frozen=True, slots=True)
 class WorkSeen:
-    counts: dict[Shard, ShardCount]
+    posts: int  # number of posts that all workers have ever applied
+    busy_s: float  # how long all workers together have ever been busy
     holders: int
     sizing: Sizing
-    oldest_for_us: int | None  # how long the oldest post has waited, in microseconds; None: no post waits
-
-    @property
-    def waits(self) -> bool:
-        return self.oldest_for_us is not None and self.oldest_for_us >= WAITING_US
-
-    @property
-    def posts(self) -> int:
-        return sum(count.applied for count in self.counts.values())
-
-    @property
-    def busy_s(self) -> float:
-        return sum(count.busy_us for count in self.counts.values()) / 1e6
+    waits: bool  # whether the oldest post has waited for at least WAITING_US
 
 
 class SizeWorkersJob:
@@ -152,5 +141,11 @@ class SizeWorkersJob:
         backlog = yield from read_queues(queues, ingest_queue.read_backlog)
         holders = yield from self._semaphore.holders()
         sizing = yield from self._semaphore.sizing()
-        oldest_us = min((shard.oldest_us for shard in backlog.values()), default=None)
-        return WorkSeen(counts, holders, sizing, None if oldest_us is None else self._now_us() - oldest_us)
+        waited_since_us = self._now_us() - WAITING_US
+        return WorkSeen(
+            posts=sum(count.applied for count in counts.values()),
+            busy_s=sum(count.busy_us for count in counts.values()) / 1e6,
+            holders=holders,
+            sizing=sizing,
+            waits=any(shard.oldest_us <= waited_since_us for shard in backlog.values()),
+        )
