@@ -27,7 +27,7 @@ from storage.queue import ingest_queue
 from storage.queue.intake import read_backlog
 from storage.queue.queue_application import DrainedRound, Drainer
 from storage.queue.workers import Semaphore, ShardLeases, Share
-from storage.store import Program, in_partition, read_single
+from storage.store import read_single
 
 log = structlog.get_logger(__name__)
 _DOUBLINGS_MAX = 20
@@ -173,12 +173,8 @@ class DrainWorker:
         """Return whether no posts wait in the partitions that answer."""
         queues = self._leases.queues()
         for partition in queues:
-
-            def look(partition: int = partition) -> Program[bool]:
-                return (yield from in_partition(partition, ingest_queue.is_empty()))
-
             try:
-                if not await read_single(self._store, look):
+                if not await read_single(self._store.at(partition), ingest_queue.is_empty):
                     return False
             except StoreAwayError:
                 if partition == queues[0]:  # the worker needs the control partition

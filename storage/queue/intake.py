@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import chain
 
 from config.settings import QueueSettings, Settings
@@ -205,10 +204,12 @@ async def read_backlog(store: Store) -> dict[Shard, ShardBacklog]:
     queues = list_queues(store.dialect, store.partitions)
     for partition in queues:
         try:
-            found |= await read_single(store, partial(ingest_queue.read_queues, [partition], ingest_queue.read_backlog))
+            backlog = await read_single(store.at(partition), ingest_queue.read_backlog)
         except StoreAwayError:
             if len(queues) == 1:
                 raise
+        else:
+            found |= {Shard(partition, number): each for number, each in backlog.items()}
     return found
 
 

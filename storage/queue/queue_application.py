@@ -49,7 +49,7 @@ from storage.posting.transaction import PostTransaction, TransactionResult, draw
 from storage.posting.writer import FAULTS_OF_STORE
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, ColumnChange, Family, PartOutcome, Post, PostStatus
-from storage.store import Program, Store, in_partition
+from storage.store import Program, Store
 
 from . import ingest_queue
 from .ingest_queue import BlockHead, WaitingBlock
@@ -85,8 +85,8 @@ class Drainer:
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
     ) -> None:
-        self._store, self._boards, self._leases = store, boards, leases
-        self._limits, self._partition, self._now_us, self._monotonic = limits, partition, now_us, monotonic
+        self._store, self._boards, self._leases = store.at(partition), boards, leases
+        self._limits, self._now_us, self._monotonic = limits, now_us, monotonic
         self._sleep, self._rng = sleep, rng
         self._lease_us = round(limits.ingest_lease_s * 1e6)
         self._posts_max = limits.ingest_round_posts_max
@@ -129,8 +129,7 @@ class Drainer:
             if attempt > 0:
                 await self._sleep(draw_pause_s(self._limits, attempt, self._rng))
             began_s = self._monotonic()
-            reading = partial(self._read, [shard for shard, _ in shards], posts_max)
-            batch = await self._store.read(lambda: in_partition(self._partition, reading()))  # noqa: B023 - run at once
+            batch = await self._store.read(partial(self._read, [shard for shard, _ in shards], posts_max))
             if not batch.pieces:
                 return None
             if reject is not None:
@@ -140,7 +139,7 @@ class Drainer:
             opened = open_boards_of(batch.posts, self._boards)
             apply = partial(self._apply, batch, held, opened, check_boards=check_boards, began_s=began_s)
             try:
-                result = await self._store.write(lambda: in_partition(self._partition, apply()))  # noqa: B023
+                result = await self._store.write(apply)
             except LostRaceError:
                 races += 1
                 continue

@@ -8,7 +8,7 @@ worker has read such a block but not taken it yet, that worker's transaction is 
 from msgspec.structs import replace
 
 from storage.schema.creation import count_partitions
-from storage.store import Program, Store, in_partition
+from storage.store import Program, Store
 
 from . import ingest_queue
 from .ingest_queue import WaitingBlock, list_queues
@@ -26,7 +26,7 @@ async def drop_queued(store: Store, owner: str, *, board_key: int | None = None)
     if not shards:
         return 0
     queues = list_queues(store.dialect, partitions)
-    return sum([await _drop_in(partition, store, owner, shards, board_key) for partition in queues])
+    return sum([await _drop_in(store.at(partition), owner, shards, board_key) for partition in queues])
 
 
 def _read_layout() -> Program[tuple[int, int]]:
@@ -35,26 +35,23 @@ def _read_layout() -> Program[tuple[int, int]]:
     return shards, (yield from count_partitions())
 
 
-async def _drop_in(partition: int, store: Store, owner: str, shards: int, board_key: int | None) -> int:
+async def _drop_in(store: Store, owner: str, shards: int, board_key: int | None) -> int:
     shard, text = shard_of(owner, shards), encode_json(owner)
     dropped = past = 0
 
     def page() -> Program[list[WaitingBlock]]:
-        finding = ingest_queue.find_mentions(text, shard=shard, past=past, blocks_max=BLOCKS_A_PAGE)
-        return (yield from in_partition(partition, finding))
+        return ingest_queue.find_mentions(text, shard=shard, past=past, blocks_max=BLOCKS_A_PAGE)
 
     while found := await store.read(page):
         for waiting in found:
-            changed = await _drop_from(partition, store, waiting, owner, board_key)
+            changed = await _drop_from(store, waiting, owner, board_key)
             if changed is None:  # a worker applied the block, or a part of it, meanwhile: read the page again
                 break
             dropped, past = dropped + changed, waiting.head.number
     return dropped
 
 
-async def _drop_from(
-    partition: int, store: Store, waiting: WaitingBlock, owner: str, board_key: int | None
-) -> int | None:
+async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, board_key: int | None) -> int | None:
     """Rewrite a block without the owner's posts. Return how many posts were dropped or changed."""
     block = decode_block(waiting.block)
     kept = [_without(post, block, board_key) if post.owner == owner else post for post in block.posts]
@@ -63,7 +60,7 @@ async def _drop_from(
         return 0
     # A block without posts stays in the queue. It counts as 0 posts, and a worker takes it like any other block.
     left = Block(block.boards, [post for post in kept if post is not None])
-    written = await store.write(lambda: in_partition(partition, ingest_queue.rewrite_block(waiting.head, left)))
+    written = await store.write(lambda: ingest_queue.rewrite_block(waiting.head, left))
     return changed if written else None
 
 

@@ -53,7 +53,7 @@ class Share:
 
 
 class ShardLeases:
-    """The permit and the shards of one worker. Run the programs for the control partition."""
+    """The permit and the shards of one worker. Run `release_share` for the control partition."""
 
     def __init__(
         self,
@@ -83,14 +83,14 @@ class ShardLeases:
         away: set[int] = set()
         for partition, _ in share.by_partition():
             try:
-                share = await store.write(partial(self._keep_shards, share, partition))
+                share = await store.at(partition).write(partial(self._keep_shards, share, partition))
             except StoreAwayError:
                 share = share.without(partition)
                 away.add(partition)
         for partition in self.queues():
             if partition not in away and self._lacks(share):
                 with suppress(StoreAwayError):
-                    share = await store.write(partial(self._claim_shards, share, partition))
+                    share = await store.at(partition).write(partial(self._claim_shards, share, partition))
         return share
 
     def _keep_permit(self, share: Share) -> Program[Share]:
@@ -104,10 +104,10 @@ class ShardLeases:
         kept = [lease for shard, lease in sorted(share.shards.items()) if shard.partition == partition]
         others, due = share.without(partition), 0
         if share.permit is not None:
-            kept = yield from in_partition(partition, self._leases.renew_leases(kept, lease_us=self._lease_us))
+            kept = yield from self._leases.renew_leases(kept, lease_us=self._lease_us)
             earlier = sum(shard.partition < partition for shard in others.shards)
             due = max(0, self._due(share.workers) - earlier)
-        yield from in_partition(partition, release_leases(self._leases, kept[due:]))
+        yield from release_leases(self._leases, kept[due:])
         return replace(
             others, shards=others.shards | {Shard(partition, int(each.resource)): each for each in kept[:due]}
         )
@@ -115,14 +115,14 @@ class ShardLeases:
     def _claim_shards(self, share: Share, partition: int) -> Program[Share]:
         # This is a transaction of its own: one that also locks other leases could deadlock.
         wanted = self._due(share.workers) - len(share.shards)
-        held = yield from in_partition(partition, _find_held(self._leases))
+        held = yield from _find_held(self._leases)
         free = [number for number in range(self._shards) if number not in held]
         taken = dict(share.shards)
         # All workers claim in the order of the names, as `renew_leases` does, so they cannot deadlock.
         for name in sorted(map(str, self._rng.sample(free, min(wanted, len(free))))):
-            claimed = self._leases.claim(SHARD_WORK, name, holder=self._holder, lease_us=self._lease_us)
+            claiming = self._leases.claim(SHARD_WORK, name, holder=self._holder, lease_us=self._lease_us)
             with suppress(LeaseTakenError):
-                taken[Shard(partition, int(name))] = yield from in_partition(partition, claimed)
+                taken[Shard(partition, int(name))] = yield from claiming
         return replace(share, shards=taken)
 
     def _lacks(self, share: Share) -> bool:
