@@ -126,26 +126,26 @@ class Supervisor:
     async def _keep(self, place: ProcessSlot) -> None:
         crashes = 0  # crashes in a row
         while not self._stop.is_set():
-            started = self._monotonic()
-            report, code = await self._run_one(place)
+            report, code, served_s = await self._run_one(place)
             if self._stop.is_set():
                 if report is not None and report.outcome == "ready" and code != 0:
                     self._unclean.append(f"{place.name} (exit code {code})")
                 return
-            steady = self._monotonic() - started >= self._limits.worker_steady_s
-            crashes = 1 if steady else crashes + 1
+            crashes = 1 if served_s >= self._limits.worker_steady_s else crashes + 1
             self._judge(place, report, crashes)
             pause_s = self._pause_s(crashes - 1)
             log.error("process_crashed", name=place.name, exit_code=code, crashes=crashes, pause_s=round(pause_s, 3))
             await sleep_until_set(self._stop, self._sleep(pause_s))
 
-    async def _run_one(self, place: ProcessSlot) -> tuple[Report | None, int]:
+    async def _run_one(self, place: ProcessSlot) -> tuple[Report | None, int, float]:
+        """Return the report of a process, its exit code, and for how many seconds it was ready."""
         child = self._children[place] = await self._spawn(place)
         if self._stop.is_set():
             _send_signal(child, signal.SIGTERM)
         assert child.stdout is not None
         line = await child.stdout.readline()
         report = decode_report(line) if line else None
+        reported = self._monotonic()
         if report is not None and report.outcome == "ready":
             log.info("process_ready", name=place.name, work=place.work, pid=child.pid)
             if place not in self._ready:
@@ -155,7 +155,8 @@ class Supervisor:
         code = await child.wait()
         del self._children[place]
         self._ended(place)
-        return report, code
+        served_s = self._monotonic() - reported if report is not None and report.outcome == "ready" else 0.0
+        return report, code, served_s
 
     def _judge(self, place: ProcessSlot, report: Report | None, crashes: int) -> None:
         """Raise NodeFailedError if another start would not help."""

@@ -17,6 +17,7 @@ LIMITS = Settings(worker_backoff_base_s=1, worker_crashes_max=5).model_copy(
 )
 ONE = (ProcessSlot("worker1", "serve"),)
 READY = Report("ready")
+TURNS = 5  # turns of the event loop in which the supervisor reads a report
 
 
 class FakeChild:
@@ -92,14 +93,17 @@ class Stage:
         over.set()
         return seconds
 
-    async def crash(self, *, after_s: float = 0, report: Report | None = READY) -> float:
-        """Let the next process report, run for `after_s` seconds and crash.
+    async def crash(self, *, starting_s: float = 0, after_s: float = 0, report: Report | None = READY) -> float:
+        """Let the next process start for `starting_s` seconds, report, run for `after_s` seconds and crash.
 
         Return the length of the supervisor's next pause.
         """
         child = await self.child()
+        self.now_s += starting_s
         if report is not None:
             child.tell(report)
+            for _ in range(TURNS):  # until the supervisor has read the report
+                await asyncio.sleep(0)
         self.now_s += after_s
         child.end(1)
         return await self.pause()
@@ -158,6 +162,14 @@ async def test_a_process_that_ran_steadily_is_replaced_for_ever() -> None:
     pauses = [await stage.crash(after_s=100) for _ in range(20)]
     assert max(pauses) <= 1
     await stage.stop()
+
+
+async def test_a_slow_start_is_no_steady_run() -> None:
+    stage = Stage(limits=LIMITS.model_copy(update={"worker_crashes_max": 3}))
+    for _ in range(2):
+        await stage.crash(starting_s=100)
+    (await stage.child()).end(1)
+    assert await stage.failed() == "worker1 crashed 3 times in a row, each time at once"
 
 
 async def test_a_refusal_by_the_first_process_ends_the_node_with_its_message() -> None:
