@@ -122,11 +122,10 @@ def _make_drain_worker(parts: QueueParts, context: JobContext, *, holder: str) -
 
     def make_drainer(partition: int) -> Drainer:
         return Drainer(
-            context.store,
+            context.store.at(partition),
             context.open_boards,
             parts.leases,
             context.limits,
-            partition=partition,
             now_us=context.now_us,
             monotonic=context.monotonic,
             sleep=sleep,

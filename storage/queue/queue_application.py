@@ -70,7 +70,7 @@ class DrainedRound:
 
 
 class Drainer:
-    """Applies the posts that wait in one partition."""
+    """Applies the posts that wait in the partition for which `store` runs programs."""
 
     def __init__(
         self,
@@ -79,13 +79,12 @@ class Drainer:
         leases: WorkLeases,
         limits: Settings,
         *,
-        partition: int,
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
     ) -> None:
-        self._store, self._boards, self._leases = store.at(partition), boards, leases
+        self._store, self._boards, self._leases = store, boards, leases
         self._limits, self._now_us, self._monotonic = limits, now_us, monotonic
         self._sleep, self._rng = sleep, rng
         self._lease_us = round(limits.ingest_lease_s * 1e6)

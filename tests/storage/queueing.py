@@ -84,11 +84,11 @@ class QueueDesk:
 
     def worker(self, name: str, *, store: Store | None = None, limits: Settings = LIMITS) -> Worker:
         chance = random.Random(name)
-        parts = store or self.store, self.deployment.boards, self.leases, limits
+        used, parts = store or self.store, (self.deployment.boards, self.leases, limits)
         drainers = {
             partition: Drainer(
+                used.at(partition),
                 *parts,
-                partition=partition,
                 now_us=self.clock,
                 monotonic=lambda: self.clock() / 1e6,
                 sleep=no_sleep,
