@@ -6,6 +6,7 @@ bounded read. It uses the database connections for long reads, so that point rea
 
 import random
 from collections.abc import Callable
+from dataclasses import asdict
 
 import structlog
 
@@ -66,17 +67,8 @@ class Auditor:
         )
         self._report_audit(found)
         for each in found.broken[:BROKEN_LOGGED_MAX]:
-            log.error(
-                "bracket_broken",
-                board=board.id,
-                column_index=column_index,
-                cell=each.cell,
-                true_rank=each.true_rank,
-                rank=each.rank,
-                low=each.low,
-                high=each.high,
-                as_of_us=found.curve.as_of_us,
-            )
+            facts = {"board": board.id, "column_index": column_index, "as_of_us": found.curve.as_of_us}
+            log.error("bracket_broken", **facts, **asdict(each))
         return found
 
     def _report_audit(self, found: Audit) -> None:
