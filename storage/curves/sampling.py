@@ -74,15 +74,9 @@ def _walk(dialect: Dialect, entries: Entries, column_index: int, total: int, gap
             if isinstance(question, WorstEntry):
                 answer = landing((yield from ranking.sample_worst_row()))
             elif isinstance(question, Stride):
-                rows = yield _read_stride(layout, column_index).bind(
-                    cell=padding.cell_of_key(question.after_key),
-                    next_rank=question.next_rank,
-                    ratio_ppm=question.ratio_ppm,
-                    steps=question.steps,
-                    total=question.total,
-                    rows_max=question.rows_max,
-                    **scope,
-                )
+                spacing = question._asdict()  # the parameters of the statement have the names of the fields
+                cell = padding.cell_of_key(spacing.pop("after_key"))
+                rows = yield _read_stride(layout, column_index).bind(cell=cell, **spacing, **scope)
                 answer = [Landing(padding.key_of_cell(cell), ties_before, ties) for cell, ties_before, ties in rows]
             else:
                 below = None if question.after_key is None else padding.cell_of_key(question.after_key)

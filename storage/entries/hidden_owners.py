@@ -107,20 +107,18 @@ def find_hidden(board_keys: Sequence[int], owners: Sequence[str]) -> Program[Hid
 
 
 def insert_rows(rows: Iterable[HiddenEntry]) -> Program[int]:
-    inserted = yield _INSERT.bind(
-        rows=[(key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode()) for key, entry in rows]
-    )
+    inserted = yield _INSERT.bind(rows=list(map(_encode_row, rows)))
     return int(inserted[0][0])
 
 
 def update_rows(rows: Iterable[tuple[HiddenEntry, int]]) -> Program[int]:
-    written = yield _UPDATE.bind(
-        rows=[
-            (expected, key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode())
-            for (key, entry), expected in rows
-        ]
-    )
+    written = yield _UPDATE.bind(rows=[(expected, *_encode_row(row)) for row, expected in rows])
     return int(written[0][0])
+
+
+def _encode_row(row: HiddenEntry) -> tuple[int, str, int, str]:
+    key, entry = row
+    return key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode()
 
 
 def mark_owner(owner: str, *, now_us: int, hide: bool) -> Program[None]:
