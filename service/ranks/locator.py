@@ -330,10 +330,12 @@ class Locator:
         if len(wanted) == 1 and starts and not far:
             # One statement counts the rank and reads the totals.
             (each,) = wanted
-            if self.board.segments:
-                return await self._count_in_segments(each, starts[each.column_index])
-            count = self._rankings[each.column_index].count_from_anchor
             start, owner = starts[each.column_index], self._owner_among_ties(each)
+            if self._segmented:
+                cell = each.cell, owner
+                found = await self._reads.count_in_segments(self.board, each.column_index, cell, start)
+                return [self.locate_by_count(found)], found.totals
+            count = self._rankings[each.column_index].count_from_anchor
             alone = await read_single(self._store, lambda: count(start, each.cell, owner=owner))
             if alone is not None:
                 check_copy(self.board, alone.totals)
@@ -348,14 +350,6 @@ class Locator:
             return counted, (yield from read_board_totals(self.board))
 
         return await self._store.read(count_all, heavy=far)
-
-    async def _count_in_segments(
-        self, wanted: WantedRank, start: CountStart
-    ) -> tuple[list[LocatedRank], dict[int, int]]:
-        """Count a rank in all segments. Return it, and the board's totals."""
-        cell = wanted.cell, self._owner_among_ties(wanted)
-        found = await self._reads.count_in_segments(self.board, wanted.column_index, cell, start)
-        return [self.locate_by_count(found)], found.totals
 
     def make_position(self, wanted: WantedRank, located: LocatedRank, totals: Mapping[int, int]) -> Position:
         return self._make_position(wanted.column_index, wanted.cell, located, totals)
