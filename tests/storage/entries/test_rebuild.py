@@ -172,6 +172,22 @@ async def create_family_boards(deployment: Deployment) -> list[Board]:
     return await deployment.make_boards("all", "all:org=1")
 
 
+async def test_a_familys_board_is_rebuilt_and_the_others_stay_as_they_are(deployment: Deployment) -> None:
+    board, other = await create_family_boards(deployment)
+    rng = random.Random(1)
+    for each in (board, other, board):
+        await post_at_random(deployment, each, rng, 10)
+    before, untouched = await read_everything(deployment, board), await read_everything(deployment, other)
+    await damage(deployment, board)
+    assert await read_everything(deployment, board) != before
+    await rebuild(deployment, board)
+    assert await read_everything(deployment, board) == before
+    assert await read_everything(deployment, other) == untouched
+    # This post uses a copy of the board from before the rebuild, and is still applied.
+    await deployment.apply(deployment.post("new", part(board, {"xp": 7})))
+    assert [row[0] for row in (await read_everything(deployment, board))[0] if row[0] == "new"] == ["new"]
+
+
 async def test_posts_count_once_while_their_familys_board_is_rebuilt(processes: Processes, table: TableSharing) -> None:
     first, second = await processes.start_process(), await processes.start_process(writer_connections=2)
     first.table = table
