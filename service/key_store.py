@@ -26,13 +26,7 @@ class StoreKeys:
     async def list_keys(self) -> list[dict[str, Any]]:
         """Return all keys, revoked ones included, as the service lists them."""
         rows = await self._store.read(lambda: list_keys(keys_max=self._keys_max))
-        return [
-            {
-                "id": row.id, "name": row.name, "role": row.role, "created_at": format_us(row.created_at_us),
-                "revoked_at": None if row.revoked_at_us is None else format_us(row.revoked_at_us),
-            }
-            for row in rows
-        ]  # fmt: skip
+        return list(map(key_facts, rows))
 
     async def create(self, name: str, role: str) -> tuple[StoredKey, str]:
         """Create a key and return it with its text. The text is stored nowhere.
@@ -53,3 +47,14 @@ class StoreKeys:
             OpsKeyNeededError: see `revoke_key`.
         """
         await self._store.write(lambda: revoke_key(id, now_us=self._now_us(), keep_ops=self._keep_ops))
+
+
+def key_facts(row: StoredKey) -> dict[str, Any]:
+    """Return the members of a key in all answers of the service."""
+    return {
+        "id": row.id,
+        "name": row.name,
+        "role": row.role,
+        "created_at": format_us(row.created_at_us),
+        "revoked_at": None if row.revoked_at_us is None else format_us(row.revoked_at_us),
+    }

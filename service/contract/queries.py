@@ -93,7 +93,7 @@ class BoardsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
     """A part of the ids, in upper or lower case. Every id is compared."""
     order: Literal["id", "activity"] = "id"
     families: bool = True
-    """Whether to list the leaderboards of families, too."""
+    """True: the list has the leaderboards of families, too."""
 
 
 class ProfilesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -105,7 +105,7 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     sorted: bool
     merge: Merge
     best: Best | UnsetType = UNSET
-    """Which values rank first. Default: `low` if `merge` is `min`, otherwise `high`."""
+    """The values that rank first. Default: `low` if `merge` is `min`, otherwise `high`."""
     scale: Annotated[int, Meta(ge=0, le=SCALE_MAX)] = 0
     min: Decimal | UnsetType = UNSET
     max: Decimal | UnsetType = UNSET
@@ -167,7 +167,7 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
         dict[KeptName, Annotated[int, Meta(ge=1)]],
         Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(KeptName))}}),
     ] = {}
-    """How many closed periods of a kind keep their rows. A kind that is missing keeps all of them."""
+    """The number of closed periods, by kind, that keep their rows. All periods of a missing kind keep theirs."""
 
 
 class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
@@ -182,8 +182,8 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
     """Values that overwrite instead of merging; needs the role `ops`."""
     post_id: PostId | UnsetType | None = UNSET
     at: Instant | UnsetType | None = UNSET
-    """When it happened, with a zone; kept to the microsecond. Default: the time of arrival. A retry repeats the same
-    time, or has none again. Another time under the same post_id is a `post_id_conflict`."""
+    """The time at which it happened, with a zone; kept to the microsecond. Default: the time of arrival. A retry
+    repeats the same time, or has none again. Another time under the same post_id is a `post_id_conflict`."""
 
 
 class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):

@@ -145,8 +145,8 @@ class Supervisor:
         assert child.stdout is not None
         line = await child.stdout.readline()
         report = decode_report(line) if line else None
-        reported = self._monotonic()
-        if report is not None and report.outcome == "ready":
+        is_ready, reported_s = report is not None and report.outcome == "ready", self._monotonic()
+        if is_ready:
             log.info("process_ready", name=place.name, work=place.work, pid=child.pid)
             if place not in self._ready:
                 self._ready.add(place)
@@ -155,8 +155,7 @@ class Supervisor:
         code = await child.wait()
         del self._children[place]
         self._ended(place)
-        served_s = self._monotonic() - reported if report is not None and report.outcome == "ready" else 0.0
-        return report, code, served_s
+        return report, code, self._monotonic() - reported_s if is_ready else 0.0
 
     def _judge(self, place: ProcessSlot, report: Report | None, crashes: int) -> None:
         """Raise NodeFailedError if another start would not help."""

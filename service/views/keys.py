@@ -13,9 +13,9 @@ from service.context import Context
 from service.contract.keys import Role
 from service.contract.queries import ListQuery
 from service.contract.routes import Call, Reply, Route
-from service.contract.values import KEY_NAME_PATTERN, Time, format_us
-from service.key_store import StoreKeys
-from storage.boards.api_keys import StoredKey, page_keys
+from service.contract.values import KEY_NAME_PATTERN, Time
+from service.key_store import StoreKeys, key_facts
+from storage.boards.api_keys import page_keys
 from storage.errors import StorageError
 
 NAME_CHARS_MAX = 200
@@ -58,7 +58,7 @@ async def post_key(context: Context, call: Call) -> Reply:
     body: PostKey = call.body
     row, text = await _keys(context).create(body.name, body.role)
     await _apply(context)
-    created = CreatedKey(key=text, **msgspec.structs.asdict(_answer(row)))
+    created = CreatedKey(key=text, **key_facts(row))
     return Reply(created, status=201, headers={"Cache-Control": "no-store"})
 
 
@@ -68,7 +68,7 @@ async def get_keys(context: Context, call: Call) -> KeyList:
     after = context.cursors.find_start(query.cursor, "keys", (-1, ""))
     rows = await context.store.read(lambda: page_keys(after=after, limit=limit + 1))
     shown, next_page = context.cursors.cut_page(rows, limit, "keys", lambda last: (last.created_at_us, last.id))
-    return KeyList([_answer(row) for row in shown], next_page)
+    return KeyList([KeyAnswer(**key_facts(row)) for row in shown], next_page)
 
 
 async def revoke_key(context: Context, call: Call) -> None:
@@ -84,16 +84,6 @@ async def _apply(context: Context) -> None:
     """Make this process read the API keys immediately. If it can't, the key watch reads them within a second."""
     with suppress(StorageError):
         await context.key_watch.poll_keys()
-
-
-def _answer(row: StoredKey) -> KeyAnswer:
-    return KeyAnswer(
-        id=row.id,
-        name=row.name,
-        role=Role.from_name(row.role).name.lower(),  # type: ignore[arg-type]  # the names of `Role` are those of `RoleName`
-        created_at=format_us(row.created_at_us),
-        revoked_at=None if row.revoked_at_us is None else format_us(row.revoked_at_us),
-    )
 
 
 KEYS = [

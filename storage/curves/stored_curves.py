@@ -298,7 +298,7 @@ class CurveBook:
 
     def _find_fitted(self, slot: Slot) -> ServedCurve | None:
         served = self._served.get(slot)
-        return served and (served.fitted or served)
+        return None if served is None else served.fitted or served
 
     def _find_in(self, polled: _Polled, slot: Slot) -> ServedCurve | None:
         found = self._find_fitted(slot)
@@ -356,7 +356,7 @@ class CurveBook:
 
 
 class _News(NamedTuple):
-    """What one snapshot holds of newer curves and live counts."""
+    """The newer curves and live counts of one snapshot."""
 
     curves: list[ListedCurve]  # oldest first
     folded: FoldState | None  # None before the first fold

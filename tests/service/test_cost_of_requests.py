@@ -33,7 +33,7 @@ BOARD = "/v1/leaderboards/b"
 
 
 class Cost(NamedTuple):
-    """What one request costs on average, in the cheapest of the rounds."""
+    """The average cost of one request, in the cheapest of the rounds."""
 
     loop_calls: float  # calls of Python functions on the thread of the event loop; each resumed coroutine counts
     store_calls: float  # calls of Python functions on the threads of the store

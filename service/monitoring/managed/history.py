@@ -89,12 +89,12 @@ class MetricsMoment:
             if all(labels[names.index(name)].startswith(value) for name, value in wanted.items())
         ]
 
-    def process(self, sample: str) -> float:
+    def read_process(self, sample: str) -> float:
         """Return a number that the system has of the node's processes, such as `process_cpu_seconds_total`, or 0."""
         return self._present.processes.get(sample, 0.0)
 
-    def numbers(self, family: str, labels: Labels = ()) -> Sequence[float]:
-        """Return the current numbers of a series, in the order of `numbers`. All are 0 if there is no such series."""
+    def read_numbers(self, family: str, labels: Labels = ()) -> Sequence[float]:
+        """Return the current numbers of a series, as `telemetry.metrics.numbers` orders them; 0s without a series."""
         return self._numbers(self._present, family, labels)
 
     def growth(self, family: str, labels: Labels, window_s: float) -> list[float]:
@@ -102,7 +102,7 @@ class MetricsMoment:
 
         If the first snapshot is later than the start of the window, the window begins at that snapshot.
         """
-        now, before = self.numbers(family, labels), self._before(window_s)
+        now, before = self.read_numbers(family, labels), self._before(window_s)
         then = [0.0] * len(now) if before is None else self._numbers(before, family, labels)
         return [max(0.0, late - early) for late, early in zip(now, then, strict=True)]
 
@@ -117,8 +117,8 @@ class MetricsMoment:
         series = self.list_series(family, **wanted)
         return self._list(lambda snapshot: sum(self._numbers(snapshot, family, labels)[0] for labels in series))
 
-    def list_process(self, sample: str) -> list[tuple[float, float]]:
-        """Return the age of each snapshot in seconds, oldest first, and the number of `process` in it."""
+    def list_process_numbers(self, sample: str) -> list[tuple[float, float]]:
+        """Return the age of each snapshot in seconds, oldest first, and the number of `read_process` in it."""
         return self._list(lambda snapshot: snapshot.processes.get(sample, 0.0))
 
     def _list(self, read: Callable[[_Snapshot], float]) -> list[tuple[float, float]]:

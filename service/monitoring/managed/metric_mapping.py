@@ -113,7 +113,7 @@ def _attribute(family: Family, series: list[Labels], in_name: str) -> Attribute:
     names = {name: index for index, name in enumerate(family.labels) if name != in_name}
     described = f"{family.documentation.rstrip('.')} [{unit_of(family.name)}]"
     if family.is_gauge and not names:
-        return Attribute(DOUBLE, described, lambda now: now.numbers(family.name, series[0])[0])
+        return Attribute(DOUBLE, described, lambda now: now.read_numbers(family.name, series[0])[0])
     if family.kind == "histogram":
         described += "; percentiles of the last 5 minutes"
     return Attribute(
@@ -150,7 +150,7 @@ def _nested(
 
 
 def _figures(now: MetricsMoment, family: Family, labels: Labels) -> dict[str, Any]:
-    first, *counts = now.numbers(family.name, labels)
+    first, *counts = now.read_numbers(family.name, labels)
     if family.kind == "counter":
         return {"Count": _whole(first)}
     if family.is_gauge:

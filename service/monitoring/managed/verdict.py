@@ -28,7 +28,7 @@ class Figures:
     moment: MetricsMoment
 
     def _values(self, sample: str) -> list[float]:
-        return [self.moment.numbers(sample, labels)[0] for labels in self.moment.list_series(sample)]
+        return [self.moment.read_numbers(sample, labels)[0] for labels in self.moment.list_series(sample)]
 
     def highest(self, sample: str) -> float:
         """Return the highest current number of a gauge's series, or 0."""

@@ -57,11 +57,11 @@ def _find_partition(number: int, now: MetricsMoment) -> MeasuredPartition | None
 
 _NODE: Rows = (
     ("UptimeSeconds", DOUBLE, "Time since the start of the first process [seconds]",
-     lambda now: max(0.0, time.time() - now.process("process_start_time_seconds"))),
+     lambda now: max(0.0, time.time() - now.read_process("process_start_time_seconds"))),
     ("CpuSeconds", DOUBLE, "Processor time of all processes [seconds]",
-     lambda now: now.process("process_cpu_seconds_total")),
+     lambda now: now.read_process("process_cpu_seconds_total")),
     ("Memory", COMPOSITE, "Memory of all processes [bytes]",
-     lambda now: {each: int(now.process(f"process_{each}_memory_bytes")) for each in ("resident", "virtual")}),
+     lambda now: {each: int(now.read_process(f"process_{each}_memory_bytes")) for each in ("resident", "virtual")}),
 )  # fmt: skip
 _VERDICT: Rows = (
     ("Alerts", LIST, "The alerts of docs/alerts.yml whose conditions hold, the most severe first [alerts]",
@@ -75,7 +75,7 @@ _RECENT: Rows = (
     ("Failures", LIST, f"{_SNAPSHOTS.format('all requests that ended in 5xx')} [requests]",
      lambda now: now.list_totals("rankcurve_requests", status="5")),
     ("Cpu", LIST, f"{_SNAPSHOTS.format('processor time')} [seconds]",
-     lambda now: now.list_process("process_cpu_seconds_total")),
+     lambda now: now.list_process_numbers("process_cpu_seconds_total")),
 )  # fmt: skip
 _CURVES: Rows = (
     ("CurvesLive", DOUBLE, "Live curves in the answering process [count]", _view("rankcurve_curves_live")),

@@ -34,7 +34,9 @@ class Metrics(Collector):
             self.totals = Totals(FAMILIES, lambda: sources)
         else:
             self.meter = Numbers(FAMILIES, node.numbers_path)
-            write_pid(*node)  # from now on the gauges count, so an earlier process' must be gone
+            write_pid(
+                *node
+            )  # from now on gauges count; `Numbers` has cleared those of an earlier process with this name
             self.totals = Totals(FAMILIES, NodeFiles(node.folder).list_sources)
         self.partitions = PartitionMetrics(self.meter)
 
