@@ -70,10 +70,9 @@ class RequestSettings(_Group):
     """Maximum size of all bodies in one process, each counted from its arrival to its answer. Further bodies are
     refused with 503."""
     head_wait_s_max: float = _number(20, 0.1, 600, "s")
-    """Longest wait for the first request of a connection, or for the rest of a request's headers. Then the connection
-    is closed."""
+    """Longest wait for the headers of a connection's first request. Then the connection is closed."""
     keepalive_s_max: float = _number(3_630, 1, 86_400, "s")
-    """Longest pause of a connection between two requests. Then the connection is closed."""
+    """Longest wait from an answer to the end of the next request's headers. Then the connection is closed."""
     posts_per_request_max: int = _number(10_000, 1, 1_000_000, "posts")
     """Maximum number of posts in one request; more are refused with 400."""
     boards_per_post_max: int = _number(100, 1, 10_000, "boards")

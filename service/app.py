@@ -16,7 +16,7 @@ from service.contract.routes import Route
 from service.http.bodies import BodyReader
 from service.http.cross_origin import Preflight
 from service.http.endpoint import Endpoint, EndpointContext, RequestIds, make_problem_response
-from service.http.malformed import HeadTimeoutError, ProblemServer, describe_fault
+from service.http.malformed import ProblemServer, describe_fault
 from service.http.route_table import RouteTable
 
 from .health_routes import add_health_routes
@@ -126,14 +126,11 @@ class _Unrouted:
         `error` says why the request could not be read. It is None if an error occurred outside of every handler.
         """
         request_id = self._ids.begin_request({})
-        if isinstance(error, HeadTimeoutError):
-            problem = ProblemError("head_timeout", error.message)
-        else:
-            problem = (
-                ProblemError("bad_request", f"the request can't be read: {describe_fault(error)}")
-                if error
-                else internal_problem()
-            )
+        problem = (
+            ProblemError("bad_request", f"the request can't be read: {describe_fault(error)}")
+            if error
+            else internal_problem()
+        )
         return self._answer(problem, request_id, "-", "-", 0.0)
 
     def _answer(self, problem: ProblemError, request_id: str, method: str, path: str, seconds: float) -> web.Response:

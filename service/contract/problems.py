@@ -96,8 +96,6 @@ CODES: dict[str, ProblemCode] = {
         "Use a method that the header `Allow` names."),
     "body_timeout": ProblemCode(408, "The body took too long to arrive",
         "Send the request again on a new connection, and without long pauses in the body."),
-    "head_timeout": ProblemCode(408, "The headers of the request took too long to arrive",
-        "Send the request again on a new connection."),
     "spec_conflict": ProblemCode(409, "The change would reinterpret stored values",
         "Keep the specification as it is, or create another leaderboard. `errors` names the member."),
     "post_id_conflict": ProblemCode(409, "The post id was used for another post of this owner",

@@ -283,10 +283,6 @@ class BodyTimeoutError(RequestTimeoutError, code="body_timeout"):
     """The body took too long to arrive."""
 
 
-class HeadTimeoutError(RequestTimeoutError, code="head_timeout"):
-    """The headers of the request took too long to arrive."""
-
-
 class ConflictError(ApiError, status=409):
     """The request contradicts what the service holds."""
 
