@@ -78,7 +78,7 @@ async def load_rows(store_url: str, rows: int, *, board_id: str = BOARD) -> None
         for part in board.parts:
             layout = layout_of(part)
             dropped = drop_index(index_name(layout, layout.columns[index]), layout.table)
-            await run_statement(store.for_board(part), dropped)
+            await run_statement(store.at(part.partition), dropped)
         padding = Padding(board.spec, board.spec.columns[index])
         scores = draw_scores(rows)
         for start in range(0, rows, _BATCH_ROWS):
@@ -87,10 +87,10 @@ async def load_rows(store_url: str, rows: int, *, board_id: str = BOARD) -> None
                 entry = Entry(owner_at(at), _FIRST_POST_US + at, [padding.pad(score)])
                 new[board.part_of(entry.owner).key].append(entry)
             for part in board.parts:
-                await store.for_board(part).write(partial(add_entries, Entries(part), new[part.key]))
+                await store.at(part.partition).write(partial(add_entries, Entries(part), new[part.key]))
         for part in board.parts:
             layout = layout_of(part)
-            await store.for_board(part).write(partial(create_ranking_index, layout, layout.columns[index]))
+            await store.at(part.partition).write(partial(create_ranking_index, layout, layout.columns[index]))
     finally:
         await store.close()
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from config.connection_pools import parse_connection_pools
 from config.peers import parse_peers
 
 _POSTGRES = ("postgresql://", "postgres://")
@@ -86,11 +85,6 @@ def choice(default: str | bool | tuple[str, ...]) -> Any:
     return Field(default=default)
 
 
-def _pools(given: str) -> str:
-    parse_connection_pools(given)
-    return given
-
-
 def _replica_url(url: str) -> str:
     if url and not url.startswith(_POSTGRES):
         raise ValueError("should be postgresql://USER:PASSWORD@HOST/DATABASE or empty")
@@ -111,7 +105,6 @@ def _operations(names: tuple[str, ...]) -> tuple[str, ...]:
 
 PeersText = Annotated[str, AfterValidator(_peers)]
 ReplicaUrl = Annotated[str, AfterValidator(_replica_url)]
-PoolsText = Annotated[str, AfterValidator(_pools)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
 Origins = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_origins)]

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 
-from config.kinds import Operations, Origins, PeersText, PoolsText, ReplicaUrl, Servers, StoreUrl
+from config.kinds import Operations, Origins, PeersText, ReplicaUrl, Servers, StoreUrl
 from config.kinds import choice as _choice
 from config.kinds import number as _number
 from config.kinds import text as _text
@@ -285,9 +285,6 @@ class PostgresSettings(_Group):
 
     writer_connections: int = _number(4, 1, 64, "connections")
     """Connections for transactions that write, in each process."""
-    pools: PoolsText = _choice("")
-    """Connection pools of their own for sets of boards: `NAME=PATTERN:CONNECTIONS`, several with commas between
-    them."""
     sampling_store: ReplicaUrl = _choice("")
     """postgresql://… of a read replica that curves are sampled from; empty: curves are sampled from the store."""
     sampling_lag_s_max: float = _number(5, 0, 600, "s")

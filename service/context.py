@@ -27,7 +27,6 @@ from storage.queue.intake import Enqueuer
 from storage.reads.open_boards import OpenBoards
 from storage.reads.partition_figures import find_away_partitions
 from storage.reads.point_reads import PointReads
-from storage.records import Board
 from storage.store import Store
 
 
@@ -62,10 +61,6 @@ class Context(EndpointContext):
     long_answers: LongAnswers
     now_us: Callable[[], int]
     agent: JolokiaAgent | None = None  # None if managed objects are off
-
-    def store_for_board(self, board: Board) -> Store:
-        """Return the store that uses the connection pool of a board."""
-        return self.store.for_board(board)
 
     @property
     def own_tables_max(self) -> int | None:

@@ -5,6 +5,8 @@ family's order. The service declares the families and says what each one means. 
 from the code or the settings.
 """
 
+COMMON_CONNECTION_POOL = "common"  # the label of all connections to the store, except those to the coordinator of Citus
+
 
 class Meter:
     """Receives reports, often in the middle of work, so a call may take at most a microsecond. This class ignores all.

@@ -65,7 +65,7 @@ class OwnerChanges:
             keys = await self.store.read(lambda: find_keys_ever(whole))
         entries = self.open_boards.open_board(board)
         waited = sum([await drop_queued(self.store, self.owner, board_key=key) for key in keys])
-        await self.store.for_board(board).write(lambda: self._erase([entries], until))
+        await self.store.at(board.partition).write(lambda: self._erase([entries], until))
         for positions in until.values():
             positions.update(dict.fromkeys(keys, positions[board.key]))
         await self._rename(until, {})

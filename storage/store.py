@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from querybuilder import Bound, Dialect
 
-from .records import Board
-
 T = TypeVar("T")
 
 Row = Sequence[Any]
@@ -60,13 +58,6 @@ class Store(Protocol):
 
     def at(self, partition: int) -> Store:
         """Return the view of this store whose programs run for a partition. Without it, they run for `CONTROL`."""
-        ...
-
-    def for_board(self, board: Board) -> Store:
-        """Return the view of this store that uses a board's connections, and whose programs run for its partition.
-
-        Boards with equal connections in the same partition share a view.
-        """
         ...
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:

@@ -33,7 +33,7 @@ class Archiver:
         """Start the archive of a board, or continue one that this or another process began."""
         entries = self._open_boards.open_board(board)
         archiving = ArchiveWriter(entries, self._limits)
-        await self._store.for_board(board).write(lambda: held.renew_and(archiving.begin_or_resume()))
+        await self._store.at(board.partition).write(lambda: held.renew_and(archiving.begin_or_resume()))
         self._under_way, self._owners, self._stored_bytes = archiving, 0, 0
 
     def pause_archive(self) -> None:
@@ -51,7 +51,7 @@ class Archiver:
         archiving = self._under_way
         assert archiving is not None, "it was begun"
         self._under_way = None
-        store = self._store.for_board(archiving.board)
+        store = self._store.at(archiving.board.partition)
         found, place = await store.read(archiving.read_step, heavy=True)
         blocks = await asyncio.to_thread(archiving.encode_blocks, found)
         whole = archiving.is_complete(place)

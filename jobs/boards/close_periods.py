@@ -162,7 +162,7 @@ class CloseJob:
         log.info("board_frozen", board=board.id)
 
     async def _fit_columns(self, board: Board) -> None:
-        store = self._store.for_board(board)
+        store = self._store.at(board.partition)
         totals = (await store.read(lambda: find_totals([board.key])))[board.key]
         for index in list_columns_to_fit(board, totals):
             if not await self._is_final(board, index, totals[CHANGES]):
@@ -170,7 +170,7 @@ class CloseJob:
 
     async def _is_final(self, board: Board, index: int, changes: int) -> bool:
         """Return whether the stored curve is certified and counts every change of the board."""
-        store = self._store.for_board(board)
+        store = self._store.at(board.partition)
         listed = (await store.read(lambda: find_listed_curves([board.key]))).get((board.key, index))
         if listed is None or listed.changes != changes or listed.epoch != board.epoch:
             return False

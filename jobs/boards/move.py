@@ -109,7 +109,7 @@ class BoardMove:
 
     async def _copy(self, number: int, copy: BoardCopy) -> None:
         """Copy the rows and the post ids of the board or segment, from one snapshot per page."""
-        source = self._store.for_board(copy.board)
+        source = self._store.at(copy.board.partition)
         self._marks[number] = await source.read(change_log.take_mark)
         if copy.rows:
             async for copied in self._copy_pages(source, copy.rows[0], partial(copy.write_owners, ())):
@@ -158,7 +158,7 @@ class BoardMove:
 
     async def _catch_up(self, number: int, copy: BoardCopy) -> None:
         """Copy again what posts have changed since the last mark, until little is left."""
-        source = self._store.for_board(copy.board)
+        source = self._store.at(copy.board.partition)
         for _ in range(ROUNDS_MAX):
             found = await source.read(lambda: copy.read_changes(self._marks[number]), heavy=True)
             if found.owners or found.post_ids:

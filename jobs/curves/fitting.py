@@ -86,7 +86,7 @@ class Fitting:
             listed = (yield from find_listed_curves([board.key])).get((board.key, column_index))
             return ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), listed)
 
-        return await self._store.for_board(board).read(program)
+        return await self._store.at(board.partition).read(program)
 
     def _needs_scan(self, board: Board, present: RankCurve) -> bool:
         # After a scanned curve, scan again: a sampled curve would be less accurate and would soon cause another scan.
@@ -111,7 +111,7 @@ class Fitting:
 
     async def _sample(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
         entries = self._open_boards.open_board(board)
-        store = self._sampled.for_board(board)
+        store = self._sampled.at(board.partition)
         dialect, gap_rows_max = store.dialect, self._limits.gap_rows_max
         asked_us = self._now_us()
 
@@ -145,7 +145,7 @@ class Fitting:
         self._progress(slot, 0)
         started = self._monotonic()
         try:
-            tally, seen = await self._sampled.for_board(board).read(scanned, heavy=True)
+            tally, seen = await self._sampled.at(board.partition).read(scanned, heavy=True)
             read_s = self._monotonic() - started
             samples, gap_rows_max = board.spec.predictor.samples, self._limits.gap_rows_max
             curve = await asyncio.to_thread(_fit, tally, samples, gap_rows_max, seen.as_of_us)

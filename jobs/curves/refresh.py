@@ -198,7 +198,7 @@ async def store_and_serve(
         return store_curve(board, column_index, curve, changes=seen.changes, mark=seen.mark, owned=owned)
 
     with book.remember_forgotten():
-        version = await store.for_board(board).write(stored)
+        version = await store.at(board.partition).write(stored)
         held.is_released = True
         marks = seen.mark, seen.changes
         served = ServedCurve(board.key, column_index, board.epoch, version, curve, *marks, partition=board.partition)

@@ -48,7 +48,7 @@ class RankContext:
             return found
         entries = self._boards.open_board(board)
         found = Locator(
-            self._store.for_board(board), self._reads, entries, self._book, self._limits, self.crowd, self._now_us
+            self._store.at(board.partition), self._reads, entries, self._book, self._limits, self.crowd, self._now_us
         )
         self._locators[board.key] = found
         self._locators.move_to_end(board.key)
@@ -57,4 +57,4 @@ class RankContext:
         return found
 
     def make_pager(self, board: Board, index: int) -> Pager:
-        return Pager(self._store.for_board(board), self.find_locator(board), self._cursors, index)
+        return Pager(self._store.at(board.partition), self.find_locator(board), self._cursors, index)

@@ -26,7 +26,7 @@ class ConnectionPool:
     ) -> None:
         """Prepare a pool of at most this many connections without opening one.
 
-        The meter's labels are `name`, which is that of a set of boards, and `kind`, which is what the pool is for.
+        The meter's labels are `name`, which says what is at the other end, and `kind`, which is what the pool is for.
         """
         self.name, self.connections = f"{name} {kind}", connections
         self._limits, self._connect = limits, connect

@@ -1,7 +1,6 @@
 """The store on one PostgreSQL database, which any number of processes may share. The driver is asyncpg.
 
-The setting `pools` names sets of boards that get connections of their own. A `PostgresStore` is a view: it has the
-connections of one set of boards, or of all other boards, and runs programs for one partition.
+A `PostgresStore` is a view, which runs programs for one partition. All views of a store share its connections.
 """
 
 from __future__ import annotations
@@ -12,20 +11,18 @@ import dataclasses
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import structlog
 
-from config.connection_pools import COMMON_CONNECTION_POOL, BoardConnectionPool, parse_connection_pools
 from config.settings import Settings
 from querybuilder import Bound, Built, Dialect
 from storage.errors import StoreBusyError, StoreExistsError, StoreUnsupportedError
-from storage.meter import NO_METER, Meter
-from storage.records import Board
+from storage.meter import COMMON_CONNECTION_POOL, NO_METER, Meter
 from storage.schema.creation import add_partition, create_schema_apart
 from storage.store import CONTROL, Program, Rows, StoreSize
 
-from .citus import DefinitionNeededError, PlacementCheck, find_coordinator
+from .citus import DefinitionNeededError, Node, PlacementCheck, find_coordinator
 from .connection_pool import ConnectionPool
 from .partitions import Partitions
 from .postgres_connection import Connector, Kind, PostgresConnection, replace_host
@@ -39,15 +36,6 @@ log = structlog.get_logger(__name__)
 VERSION_MIN = 12
 COORDINATOR = "coordinator"
 DEFINERS = 2  # the connections to the coordinator of Citus, for transactions that change definitions
-POOL_CHOICES_MAX = 100_000  # the largest number of board ids in the cache that `for_board` uses
-
-
-class _Connections(NamedTuple):
-    """The connection pools of one set of boards."""
-
-    writers: ConnectionPool
-    light: ConnectionPool
-    heavy: ConnectionPool
 
 
 class PostgresStore:
@@ -55,20 +43,19 @@ class PostgresStore:
 
     sole_writer = False
 
-    def __init__(
-        self, connections: _Connections, retrier: Retrier, others: list[tuple[BoardConnectionPool, PostgresStore]]
-    ):
-        self._connections, self._retrier, self._others = connections, retrier, others
-        self._open_coordinator: Callable[[str, int], ConnectionPool] | None = None
+    def __init__(self, url: str, limits: Settings, retrier: Retrier) -> None:
+        self._url, self._limits, self._retrier = url, limits, retrier
+        self._writers = self._make_pool("write", limits.writer_connections)
+        self._light = self._make_pool("read", limits.reader_connections)
+        self._heavy = self._make_pool("heavy", limits.heavy_reader_connections)
         self._coordinator: ConnectionPool | None = None  # set on Citus
         self._placements: PlacementCheck | None = None  # set on Citus
         self._partitions = Partitions()
         self.dialect: Dialect = self._partitions.dialect_of(CONTROL)
         self._views: dict[int, PostgresStore] = {CONTROL: self}
         self.damaged = asyncio.Event()  # never set: a server reports damaged files in the server's own log
-        self._chosen: dict[str, PostgresStore] = {}
         self._ran = make_statement_counter(retrier.meter)
-        self.writes_at_once = connections.writers.connections
+        self.writes_at_once = limits.writer_connections
 
     @classmethod
     async def open(
@@ -81,17 +68,10 @@ class PostgresStore:
             StoreAwayError: the server cannot be reached.
         """
         retrier = Retrier(limits, rng=rng or random.Random(), meter=meter)
-        others = [
-            (pool, cls(_make_pools(url, limits, meter, pool), retrier, []))
-            for pool in parse_connection_pools(limits.pools)
-        ]
-        store = cls(_make_pools(url, limits, meter, None), retrier, others)
-        store._open_coordinator = lambda host, port: _make_pool(
-            replace_host(url, host, port), limits, meter, COORDINATOR, "write", DEFINERS
-        )
+        store = cls(url, limits, retrier)
         try:
-            await retrier.run(store._connections.writers, _check_server)
-            store._lay_out(await retrier.run(store._connections.writers, Partitions.find))
+            await retrier.run(store._writers, _check_server)
+            store._lay_out(await retrier.run(store._writers, Partitions.find))
             if store._partitions.distributed:
                 await store._distribute()
         except BaseException as error:
@@ -104,27 +84,29 @@ class PostgresStore:
             raise
         return store
 
+    def _make_pool(
+        self, kind: Kind, connections: int, *, name: str = COMMON_CONNECTION_POOL, at: Node | None = None
+    ) -> ConnectionPool:
+        url = self._url if at is None else replace_host(self._url, *at)
+        connector = Connector(url, self._limits, kind)
+        return ConnectionPool(name, kind, connector, connections, self._limits, self._retrier.meter)
+
     def _lay_out(self, partitions: Partitions) -> None:
-        """Use these partitions, in the views of all sets of boards."""
-        for store in (self, *(store for _, store in self._others)):
-            store._partitions, store.dialect = partitions, partitions.dialect_of(CONTROL)
-            store._views = {CONTROL: store}
+        self._partitions, self.dialect = partitions, partitions.dialect_of(CONTROL)
+        self._views = {CONTROL: self}
 
     async def _distribute(self) -> None:
-        """Prepare for Citus, in the views of all sets of boards."""
-        at = await self._retrier.run(self._connections.light, find_coordinator)
+        """Prepare for Citus."""
+        at = await self._retrier.run(self._light, find_coordinator)
         if at is None:
             raise StoreUnsupportedError("Citus does not know its coordinator: call citus_set_coordinator_host there")
-        assert self._open_coordinator is not None
-        pool = self._open_coordinator(*at)
+        self._coordinator = self._make_pool("write", DEFINERS, name=COORDINATOR, at=at)
         self._retrier.retries_late_locks = True
-        placements = PlacementCheck()
-        for store in (self, *(store for _, store in self._others)):
-            store._coordinator, store._placements = pool, placements
+        self._placements = PlacementCheck()
 
     async def has_citus(self) -> bool:
         """Return whether the database has the extension Citus."""
-        return await self._retrier.run(self._connections.light, PostgresConnection.has_citus)
+        return await self._retrier.run(self._light, PostgresConnection.has_citus)
 
     async def create_apart(self, partitions: int, *, distributed: bool = False) -> str:
         """Create a store whose control partition and `partitions` others have schemas of their own. Return its salt.
@@ -177,15 +159,6 @@ class PostgresStore:
                 self._placements.forget()
         return view
 
-    def for_board(self, board: Board) -> PostgresStore:
-        chosen = self._chosen.get(board.id)
-        if chosen is None:
-            if len(self._chosen) >= POOL_CHOICES_MAX:
-                self._chosen.clear()
-            chosen = next((store for pool, store in self._others if pool.matches_board(board.id)), self)
-            self._chosen[board.id] = chosen
-        return chosen.at(board.partition)
-
     def _build(self, query: Bound) -> Built:
         if query.partition is None:
             return query.build(self.dialect)
@@ -209,12 +182,12 @@ class PostgresStore:
                 raise refusal
             return result
 
-        return await self._retrier.run(self._connections.heavy if heavy else self._connections.light, attempt)
+        return await self._retrier.run(self._heavy if heavy else self._light, attempt)
 
     async def read_query(self, query: Bound) -> Rows:
         """Return the rows of one query without BEGIN and COMMIT, which saves two round trips."""
         built = self._build(query)
-        return await self._retrier.run(self._connections.light, lambda connection: self._run(connection, built))
+        return await self._retrier.run(self._light, lambda connection: self._run(connection, built))
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         async def attempt(connection: PostgresConnection, *, defines: bool) -> T:
@@ -225,7 +198,7 @@ class PostgresStore:
 
         try:
             first = partial(attempt, defines=self._coordinator is None)
-            return await self._retrier.run(self._connections.writers, first)
+            return await self._retrier.run(self._writers, first)
         except DefinitionNeededError:
             assert self._coordinator is not None
             return await self._retrier.run(self._coordinator, partial(attempt, defines=True))
@@ -253,41 +226,25 @@ class PostgresStore:
         A replica that has replayed this position holds every write that was acknowledged before the call.
         """
         position: str = await self._retrier.run(
-            self._connections.light, lambda connection: connection.fetchval("SELECT pg_current_wal_flush_lsn()::text")
+            self._light, lambda connection: connection.fetchval("SELECT pg_current_wal_flush_lsn()::text")
         )
         return position
 
     async def has_replayed(self, position: str) -> bool | None:
         """Return whether this server has replayed the write-ahead log up to a position, or None if it is no replica."""
         replayed: bool | None = await self._retrier.run(
-            self._connections.heavy,
+            self._heavy,
             lambda connection: connection.fetchval("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", position),
         )
         return replayed
 
     async def size(self) -> StoreSize:
-        return await self._retrier.run(self._connections.light, self._partitions.measure)
+        return await self._retrier.run(self._light, self._partitions.measure)
 
     async def close(self) -> None:
         await self._retrier.close()
-        if self._coordinator is not None:
-            await self._coordinator.close()
-        for connections in (self._connections, *(store._connections for _, store in self._others)):
-            for pool in connections:
-                await pool.close()
-
-
-def _make_pools(url: str, limits: Settings, meter: Meter, pool: BoardConnectionPool | None) -> _Connections:
-    make = partial(_make_pool, url, limits, meter, COMMON_CONNECTION_POOL if pool is None else pool.name)
-    return _Connections(
-        make("write", limits.writer_connections if pool is None else 1),
-        make("read", limits.reader_connections if pool is None else pool.connections),
-        make("heavy", limits.heavy_reader_connections if pool is None else 1),
-    )
-
-
-def _make_pool(url: str, limits: Settings, meter: Meter, name: str, kind: Kind, count: int) -> ConnectionPool:
-    return ConnectionPool(name, kind, Connector(url, limits, kind), count, limits, meter)
+        for pool in filter(None, (self._coordinator, self._writers, self._light, self._heavy)):
+            await pool.close()
 
 
 async def _check_server(connection: PostgresConnection) -> None:

@@ -18,7 +18,6 @@ import structlog
 
 from querybuilder import Bound
 from storage.errors import StoreBusyError
-from storage.records import Board
 from storage.store import Program, Rows, StoreSize
 
 from .postgres import PostgresStore
@@ -51,9 +50,6 @@ class ReplicaFirst:
 
     def at(self, partition: int) -> ReplicaFirst:
         return self._view_of(self._primary.at(partition), partition)
-
-    def for_board(self, board: Board) -> ReplicaFirst:
-        return self._view_of(self._primary.for_board(board), board.partition)
 
     def _view_of(self, primary: PostgresStore, partition: int) -> ReplicaFirst:
         view = self._views.get(primary)

@@ -21,12 +21,10 @@ import aiosqlite
 import msgspec
 import structlog
 
-from config.connection_pools import COMMON_CONNECTION_POOL
 from config.settings import Settings
 from querybuilder import SQLITE, Bound, Built
 from storage.errors import StoreBusyError, StoreDamagedError, StoreFullError, StoreUnsupportedError, UnknownBoardError
-from storage.meter import NO_METER, Meter
-from storage.records import Board
+from storage.meter import COMMON_CONNECTION_POOL, NO_METER, Meter
 from storage.store import Program, Rows, StoreSize
 
 from .brief_reads import BriefReads, NotBriefError, make_idle
@@ -243,9 +241,6 @@ class SqliteStore:
         return 1
 
     def at(self, partition: int) -> SqliteStore:
-        return self
-
-    def for_board(self, board: Board) -> SqliteStore:
         return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:

@@ -26,12 +26,12 @@ async def submit_to_segments(store: Store, posts: Sequence[Post], submit: Submit
         OutcomeUnknownError: some posts were applied, but others were not.
     """
     boards = {part.board.key: part.board for post in posts for part in post.parts}.values()
-    stores = {store.for_board(board) for board in boards}
+    stores = {store.at(board.partition) for board in boards}
     if len(stores) == 1 or len({board.segment_of for board in boards}) > 1:
         return await submit(stores.pop() if len(stores) == 1 else store, posts)
     by_store: dict[Store, list[Post]] = defaultdict(list)
     for post in posts:
-        by_store[store.for_board(post.parts[0].board)].append(post)
+        by_store[store.at(post.parts[0].board.partition)].append(post)
     submitting = [submit(each, theirs) for each, theirs in by_store.items()]
     done = await asyncio.gather(*submitting, return_exceptions=True)
     errors = [found for found in done if isinstance(found, BaseException)]
@@ -41,4 +41,4 @@ async def submit_to_segments(store: Store, posts: Sequence[Post], submit: Submit
     if errors:
         raise errors[0]
     by_answers = dict(zip(by_store, answers, strict=True))
-    return [next(by_answers[store.for_board(post.parts[0].board)]) for post in posts]
+    return [next(by_answers[store.at(post.parts[0].board.partition)]) for post in posts]

@@ -343,7 +343,7 @@ class Writers:
         boards = _boards_of(posts)
         if any(board.segment_of is not None for board in boards):
             return submit_to_segments(self._store, posts, self._submit_to)
-        stores = {self._store.for_board(board) for board in boards}
+        stores = {self._store.at(board.partition) for board in boards}
         return self._submit_to(stores.pop() if len(stores) == 1 else self._store, posts)
 
     def _submit_to(self, store: Store, posts: Sequence[Post]) -> Coroutine[Any, Any, list[list[PartOutcome]]]:

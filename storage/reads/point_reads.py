@@ -71,7 +71,7 @@ class PointReads:
 
     def read_totals(self, board: Board) -> asyncio.Future[dict[int, int]]:
         """Return a future for the board's totals, as `boards.find_totals` reads them."""
-        return self._totals.ask(self._store.for_board(board), _shape(board), board)
+        return self._totals.ask(self._store.at(board.partition), _shape(board), board)
 
     def read_entry(
         self, board: Board, owner: str, starts: Mapping[int, CountStart] = NO_STARTS
@@ -82,7 +82,7 @@ class PointReads:
         exactly, or the gap around it holds more than `gap_rows_max` entries. In a crowd, count only in short gaps.
         """
         coalescers = self._entries if board.segment_of is None else self._entries_in_segments
-        return coalescers.ask(self._store.for_board(board), (*_shape(board), *starts), (board, owner, starts))
+        return coalescers.ask(self._store.at(board.partition), (*_shape(board), *starts), (board, owner, starts))
 
     def read_around_owner(self, asked: AroundOwner) -> asyncio.Future[OwnersNeighbours | None]:
         """Return a future for the rows on both sides of an owner's row.
@@ -92,14 +92,14 @@ class PointReads:
         """
         board, index, _, *rows, start = asked
         coalescers = self._around_in_segments if board.segments else self._around_owners
-        return coalescers.ask(self._store.for_board(board), (*_shape(board), index, *rows, start is None), asked)
+        return coalescers.ask(self._store.at(board.partition), (*_shape(board), index, *rows, start is None), asked)
 
     def count_in_segments(
         self, board: Board, column_index: int, cell: CellOf, start: CountStart
     ) -> asyncio.Future[GapCount]:
         """Return a future for the count of a cell in all segments of a board, each in a snapshot of its own."""
         kind = (*_shape(board), column_index)
-        return self._counts.ask(self._store.for_board(board), kind, (board, column_index, cell, start))
+        return self._counts.ask(self._store.at(board.partition), kind, (board, column_index, cell, start))
 
     async def _count_in_segments(self, asked: list[tuple[Board, int, CellOf, CountStart]]) -> list[GapCount]:
         # All starts are older than this read, so one of them serves all questions.
@@ -116,7 +116,7 @@ class PointReads:
         board, _, starts = asked[0]
         entries = self._boards.open_board(board)
         owners = list({owner for _, owner, _ in asked})
-        store, gap_rows_max = self._store.for_board(entries.board), self._find_gap_rows_max()
+        store, gap_rows_max = self._store.at(entries.board.partition), self._find_gap_rows_max()
         if entries.board.archived_us is not None:
             found, totals = await store.read(lambda: _read_archive(entries, owners))
         elif starts:
@@ -131,7 +131,7 @@ class PointReads:
         board = asked[0]
         if board.segments:
             return [await self._segments.read_totals(board)] * len(asked)
-        found = await read_single(self._store.for_board(board), lambda: read_totals([board]))
+        found = await read_single(self._store.at(board.partition), lambda: read_totals([board]))
         return [found[board.key]] * len(asked)
 
     async def _read_owners(self, asked: list[AroundOwner]) -> list[OwnersNeighbours | None]:
@@ -142,7 +142,7 @@ class PointReads:
         ranking = entries.row_rankings[first.column_index]
         owners = [each.owner for each in asked]
         gap_rows_max = self._find_gap_rows_max()
-        found = await self._store.for_board(first.board).read(
+        found = await self._store.at(first.board.partition).read(
             lambda: _read_around(ranking, owners, first, gap_rows_max)
         )
         if found:

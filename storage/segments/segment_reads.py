@@ -32,7 +32,7 @@ class SegmentReads:
 
     async def _each(self, board: Board, ask: Callable[[int, Board, Store, Entries], Awaitable[T]]) -> list[T]:
         reads = [
-            ask(number, segment, self._store.for_board(segment), self._open_board(segment))
+            ask(number, segment, self._store.at(segment.partition), self._open_board(segment))
             for number, segment in enumerate(board.segments)
         ]
         return await asyncio.gather(*reads)

@@ -4,7 +4,6 @@ Each test makes one mistake. All settings come from arguments; no test reads the
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import ConfigError, Settings, load
-from config.connection_pools import BoardConnectionPool, parse_connection_pools
 from config.describe import describe
 from config.masking import masked
 from config.peers import parse_peers
@@ -246,14 +244,6 @@ def test_no_environment_raises_anything_but_a_config_error(variables: dict[str, 
     assert problems != (), "an error says what is wrong"
 
 
-def test_pools_are_read_in_their_order_and_match_boards_by_pattern() -> None:
-    pools = parse_connection_pools("arena=arena-*:2, rest=*:10")
-    assert pools == [BoardConnectionPool("arena", "arena-*", 2), BoardConnectionPool("rest", "*", 10)]
-    assert [pool.name for pool in pools if pool.matches_board("arena-7")] == ["arena", "rest"]
-    assert [pool.name for pool in pools if pool.matches_board("Arena-7")] == ["rest"]
-    assert parse_connection_pools("") == []
-
-
 def test_peers_are_read_with_their_keys_and_shown_without_them() -> None:
     text = "us=https://:rk_1_2@us.example:8080/, asia=http://10.0.0.3:8080"
     assert parse_peers(text) == {"us": "https://:rk_1_2@us.example:8080", "asia": "http://10.0.0.3:8080"}
@@ -262,14 +252,10 @@ def test_peers_are_read_with_their_keys_and_shown_without_them() -> None:
     assert "rk_1_2" not in shown
 
 
-POOLS = ["arena", "arena=x", "arena=x:0", "arena=x:100", "=x:1", "a=x:1,a=y:1", "common=x:1", "A=x:1", "a=x y:1"]
 PEERS = ["us", "us=us.example", "us=ftp://x", "=http://x", "US=http://x", "us=http://x,us=http://y", "us=http://"]
 
 
-@pytest.mark.parametrize(
-    ("parse", "text"),
-    [*((parse_connection_pools, text) for text in POOLS), *((parse_peers, text) for text in PEERS)],
-)
-def test_text_that_is_no_pool_or_no_peer_is_refused(parse: Callable[[str], object], text: str) -> None:
+@pytest.mark.parametrize("text", PEERS)
+def test_text_that_is_no_peer_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="should"):
-        parse(text)
+        parse_peers(text)

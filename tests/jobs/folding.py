@@ -46,7 +46,7 @@ async def refresh(world: World, board: Board, column_index: int = 0) -> None:
 
 async def keys_of(world: World, board: Board, column_index: int = 0) -> list[int]:
     entries = world.deployment.entries(board)
-    rows = await world.store.for_board(board).read(lambda: entries.rankings[column_index].read_first_rows(ROWS_MAX))
+    rows = await world.store.at(board.partition).read(lambda: entries.rankings[column_index].read_first_rows(ROWS_MAX))
     return [entries.rankings[column_index].padding.key_of_cell(str(row.cells[column_index])) for row in rows]
 
 

@@ -38,7 +38,6 @@ POSTGRES_LIMITS = Settings(
     writer_connections=1,
     reader_connections=2,
     heavy_reader_connections=1,
-    pools="",
     reads_waiting_max=1_000,
     connection_wait_s_max=10,
     connect_timeout_s=5,

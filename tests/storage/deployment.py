@@ -314,17 +314,19 @@ class Deployment:
     async def erase(self, board: Board, owner: str) -> bool:
         """Erase an owner from a board. Return whether the owner had an entry."""
         its = board.part_of(owner)
-        return await self.store.for_board(its).write(lambda: erase_entry(self.entries(its), owner, now_us=self.clock()))
+        return await self.store.at(its.partition).write(
+            lambda: erase_entry(self.entries(its), owner, now_us=self.clock())
+        )
 
     async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-        return await self.store.for_board(board).read(lambda: self.entries(board).find_entries(owners))
+        return await self.store.at(board.partition).read(lambda: self.entries(board).find_entries(owners))
 
     async def list_rows(self, board: Board) -> list[tuple[Any, ...]]:
         found = []
         for each in board.parts:
             layout = layout_of(each)
             rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
-            found += await self.store.for_board(each).read_query(rows.bind(**scope_of(each)))
+            found += await self.store.at(each.partition).read_query(rows.bind(**scope_of(each)))
         return sorted(map(tuple, found))
 
     async def stats(self, board: Board, owner: str) -> dict[str, StatValue | None] | None:

@@ -8,7 +8,6 @@ from typing import TypeVar
 from msgspec import structs
 
 from querybuilder import Bound, Dialect
-from storage.records import Board
 from storage.store import Program, Rows, Store, StoreSize, in_partition
 
 T = TypeVar("T")
@@ -32,9 +31,6 @@ class PassingStore:
         if partition not in self._views:
             self._views[partition] = PartitionView(self, partition, self._store.at(partition).dialect)
         return self._views[partition]
-
-    def for_board(self, board: Board) -> Store:
-        return self.at(board.partition)
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         return await self._store.read(program, heavy=heavy)

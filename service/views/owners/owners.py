@@ -105,7 +105,7 @@ async def _find_on_boards(context: Context, boards: Sequence[Board], owner: str)
     """
     by_store: dict[Store, list[Board]] = defaultdict(list)
     for board in boards:
-        by_store[context.store_for_board(board.part_of(owner))].append(board)
+        by_store[context.store.at(board.part_of(owner).partition)].append(board)
     found: dict[str, OwnerBoard] = {}
     for store, theirs in by_store.items():
         opened = [context.boards.open_board(board.part_of(owner)) for board in theirs]
@@ -122,7 +122,7 @@ async def find_hidden_entries(context: Context, board: Board, owners: Sequence[s
     found: dict[str, Entry] = {}
     for part in {part.key: part for part in map(board.part_of, owners)}.values():
         theirs = [owner for owner in owners if board.part_of(owner) is part]
-        store, entries = context.store_for_board(part), context.boards.open_board(part)
+        store, entries = context.store.at(part.partition), context.boards.open_board(part)
         if isinstance(entries, ArchivedEntries):
             found |= await store.read(partial(entries.of_hidden, theirs))
         else:
@@ -146,7 +146,7 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
         found = yield from locator.entries.find_entries(list(dict.fromkeys(owners)))
         return found, (yield from read_board_totals(board))
 
-    found, totals = await context.store_for_board(board).read(program)
+    found, totals = await context.store.at(board.partition).read(program)
     located: dict[str, Position] = {}
     if index is not None:
         wanted = [

@@ -123,7 +123,7 @@ async def _positions_with_next(
     board = locator.board
     finder = NextBetterFinder(locator, mode)
     far = mode == "exact" or any(locator.find_curve(index) is None for index in indexes)
-    entry, found = await context.store_for_board(board).read(
+    entry, found = await context.store.at(board.partition).read(
         lambda: finder.find_positions(owner, lambda entry: list_wanted_ranks(entry, indexes)), heavy=far
     )
     if entry is None:
@@ -174,7 +174,7 @@ async def find_positions(
     """
     by_store: dict[Store, list[int]] = defaultdict(list)
     for number, each in enumerate(asked):
-        by_store[context.store_for_board(each.board)].append(number)
+        by_store[context.store.at(each.board.partition)].append(number)
     found: dict[int, Position] = {}
     for store, numbers in by_store.items():
         found |= await _find_in_store(context, store, {number: asked[number] for number in numbers}, owner, mode)

@@ -68,7 +68,7 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
             raise NotRankedError(f"{owner!r} has no value in {query.column!r}")
         return (yield from around.read(WantedRank(index, cell, owner), starts, asked_us))
 
-    located = await context.store_for_board(board).read(program, heavy=locator.find_curve(index) is None)
+    located = await context.store.at(board.partition).read(program, heavy=locator.find_curve(index) is None)
     return await _answer(context, call, pager, *located)
 
 
@@ -81,7 +81,7 @@ async def get_rows_around_value(context: Context, call: Call) -> Page | Tagged:
     wanted = parse_wanted_value(locator, index, query.value, "value")
     asked_us, starts = context.now_us(), locator.find_count_starts([index])
     around = _RowsAround(locator, pager, query.better, query.worse)
-    located = await context.store_for_board(board).read(
+    located = await context.store.at(board.partition).read(
         lambda: around.read(wanted, starts, asked_us), heavy=locator.find_curve(index) is None
     )
     return await _answer(context, call, pager, *located)

@@ -43,7 +43,7 @@ async def get_curve(context: Context, call: Call) -> Reply:
     board, index = await find_column(context, call.path["board"], call.path["column"])
     # If another process has emptied the board, this process's curve still describes the former entries. This read
     # raises an error in that case.
-    await context.store_for_board(board).read(lambda: read_board_totals(board))
+    await context.store.at(board.partition).read(lambda: read_board_totals(board))
     curves = []
     for part in board.parts:
         found = context.curves.book.find_part_curve(part, index) or await _find_final_curve(context, part, index)
@@ -66,7 +66,7 @@ async def _find_final_curve(context: Context, board: Board, index: int) -> Curve
     """
     if board.closed_us is None:
         return None
-    store, entries = context.store_for_board(board), context.boards.open_board(board)
+    store, entries = context.store.at(board.partition), context.boards.open_board(board)
     if isinstance(entries, ArchivedEntries):
         return await store.read(lambda: entries.read_curve(index))
     found = await store.read(lambda: build_exact_curve(entries, index))

@@ -45,7 +45,7 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
     if query.order == "owner":
         return await _list_by_owner(context, board, index, query.cursor, limit)
     pager = context.ranks.make_pager(board, index)
-    store = context.store_for_board(board)
+    store = context.store.at(board.partition)
     if not query.profiles and (unchanged := await find_unchanged(context, call, board)) is not None:
         return unchanged
     if query.cursor is not None or query.from_rank is not None:
@@ -83,7 +83,7 @@ async def _list_by_owner(context: Context, board: Board, index: int, cursor: str
     def program() -> Program[tuple[list[Entry], dict[int, int]]]:
         return (yield from locator.entries.read_by_owner(after, limit + 1)), (yield from read_board_totals(board))
 
-    found, totals = await context.store_for_board(board).read(program)
+    found, totals = await context.store.at(board.partition).read(program)
     shown, following = context.cursors.cut_page(found, limit, of, lambda last: last.owner)
     wanted = [each for entry in shown for each in list_wanted_ranks(entry, [index])]
     by_owner = {entry.owner: entry for entry in shown}
@@ -202,7 +202,7 @@ async def get_values(context: Context, call: Call) -> Values:
     count = len(query.ranks) + len(query.percentiles)
     check_count(count, context.settings.query_values_max, "too_many_values", "ranks")
     finder = _ValueFinder(context, board, index)
-    values = await context.store_for_board(board).read(
+    values = await context.store.at(board.partition).read(
         lambda: finder.find_values(query.ranks, query.percentiles), heavy=finder.curve is None
     )
     context.metrics.meter.add("rankcurve_reads", count, "rankings", "count" if finder.curve is None else "curve")
@@ -285,7 +285,7 @@ async def get_buckets(context: Context, call: Call) -> Tagged:
     if (unchanged := await find_unchanged(context, call, board, index)) is not None:
         return unchanged
     ranking = context.boards.open_board(board).rankings[index]
-    store, to_wire = context.store_for_board(board), partial(to_wire_number, scale=board.spec.columns[index].scale)
+    store, to_wire = context.store.at(board.partition), partial(to_wire_number, scale=board.spec.columns[index].scale)
     curve = context.curves.book.find_curve(board, index) if query.rank == "estimate" else None
     if curve is not None:
         # As in `get_curve`: this read raises an error if another process has emptied the board.

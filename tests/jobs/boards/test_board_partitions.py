@@ -97,7 +97,7 @@ async def test_seasons_close_and_are_archived_in_every_partition(world: World) -
     tops = {}
     for board in (*small, *large):
         ranking = world.deployment.entries(board).rankings[0]
-        tops[board.id] = await world.store.for_board(board).read(lambda ranking=ranking: ranking.read_first_rows(10))  # type: ignore[misc]
+        tops[board.id] = await world.store.at(board.partition).read(lambda ranking=ranking: ranking.read_first_rows(10))  # type: ignore[misc]
     world.advance(11)
     job = make_close_job(world)
     await close_all(world, job)
@@ -113,7 +113,7 @@ async def test_seasons_close_and_are_archived_in_every_partition(world: World) -
         assert archived.archived_us is not None
         opened = world.deployment.entries(archived)
         assert isinstance(opened, ArchivedEntries)
-        store = world.store.for_board(archived)
+        store = world.store.at(archived.partition)
         assert await store.read(lambda opened=opened: opened.rankings[0].read_first_rows(10)) == tops[board.id]  # type: ignore[misc]
         fitted = await store.read(lambda opened=opened: opened.read_curve(0))  # type: ignore[misc]
         assert fitted is not None

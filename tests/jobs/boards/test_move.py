@@ -105,7 +105,7 @@ async def on_board(deployment: Deployment, board_id: str, program: Callable[[Boa
     while True:
         board = await deployment.find(board_id)
         try:
-            return await deployment.store.for_board(board).write(lambda board=board: program(board))  # type: ignore[misc]
+            return await deployment.store.at(board.partition).write(lambda board=board: program(board))  # type: ignore[misc]
         except (BoardChangedError, UnknownBoardError):
             continue
 
@@ -157,7 +157,7 @@ async def fill(deployment: Deployment, *board_ids: str) -> Board:
 
 async def store_a_curve(store: Store, board: Board) -> int:
     curve = Curve([Knot(1, 0, 2), Knot(9, 5, 1)], total=6, as_of_us=1, method="scan", certificate=0.0, errors=(0,))
-    return await store.for_board(board).write(lambda: store_curve(board, 0, curve, changes=3, mark=1))
+    return await store.at(board.partition).write(lambda: store_curve(board, 0, curve, changes=3, mark=1))
 
 
 async def test_a_move_keeps_everything_and_leaves_nothing_behind(deployment: Deployment) -> None:
@@ -328,9 +328,6 @@ class StepStore(PassingStore):
 
     def at(self, partition: int) -> Store:
         return StepStore(self._store.at(partition), self._steps)
-
-    def for_board(self, board: Board) -> Store:
-        return StepStore(self._store.for_board(board), self._steps)
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         await self._steps._begin_call()

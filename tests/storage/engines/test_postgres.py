@@ -3,8 +3,6 @@
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import asyncpg
 
@@ -12,8 +10,6 @@ from querybuilder import INTEGER, TEXT, col, count, param, rows, select
 from storage.boards.board_changes import change_board
 from storage.boards.row_tables import entries_table
 from storage.boards.totals import ALL_ENTRIES
-from storage.posting.writer import Writers
-from storage.reads.point_reads import PointReads
 from storage.records import Board, BoardSpec, PostStatus
 from storage.schema.creation import create_schema
 from storage.store import Program
@@ -122,42 +118,15 @@ async def test_processes_that_migrate_at_once_agree_on_one_salt(processes: Proce
     assert len(set(salts)) == 1
 
 
-async def test_a_blocked_connection_pool_delays_only_its_boards(processes: Processes, raw: asyncpg.Connection) -> None:
-    deployment = await processes.start_process(pools="arena=arena-*:2", reader_connections=1)
-    store = deployment.store
-    stuck, other, free = [await deployment.create(name, XP) for name in ("arena-1", "arena-2", "b")]
-    assert store.for_board(stuck) is store.for_board(other) is not store.for_board(free) is store
-    writers = Writers(store, lambda by, siblings: deployment.writer(store=by, siblings=siblings))
-    await writers.submit([deployment.post("ada", part(stuck, {"xp": 1}))])
-    reads = PointReads(store, deployment.boards, point_reads_per_batch_max=9, reads_waiting_max=99, tasks_max=1)
-    async with raw.transaction():
-        await raw.execute(f"LOCK TABLE {entries_table(stuck.key)} IN ACCESS EXCLUSIVE MODE")
-        waiting: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(writers.submit([deployment.post("ada", part(stuck, {"xp": 1}))])),
-            asyncio.ensure_future(writers.submit([deployment.post("eve", part(stuck, {"xp": 1}))])),
-            *(asyncio.ensure_future(reads.read_entry(stuck, "ada")) for _ in range(3)),
-        ]
-        for _ in range(3):
-            await writers.submit([deployment.post("ada", part(free, {"xp": 1}))])
-            entry, _, _ = await reads.read_entry(free, "ada")
-            assert entry is not None
-        assert not any(task.done() for task in waiting)
-    await asyncio.gather(*waiting)
-    await writers.close()
-    assert await deployment.stats(stuck, "ada") == {"xp": 2}
-    assert await deployment.stats(free, "ada") == {"xp": 3}
-
-
-async def test_every_wait_for_a_connection_is_reported_by_connection_pool_and_kind(processes: Processes) -> None:
+async def test_every_wait_for_a_connection_is_reported_by_kind(processes: Processes) -> None:
     meter = RecordingMeter()
-    store = await processes.open_store(meter=meter, pools="arena=arena-*:1")
-    deployment = await Deployment.on(store)
-    board = await deployment.create("b", XP)
-    await store.for_board(replace(board, id="arena-x")).read_query(select(count()).from_("boards").bind())
+    store = await processes.open_store(meter=meter, reader_connections=1)
+    await (await Deployment.on(store)).create("b", XP)
+    await store.read_query(select(count()).from_("boards").bind())
     lent, waits = "rankcurve_store_connections_lent", "rankcurve_store_connection_wait_seconds"
     used = {series for series, found in meter.values.items() if series.startswith(lent) and max(found)}
-    assert used == {f"{lent} common write", f"{lent} arena read"}
-    assert all(meter.values[f"{waits} {pool}"] for pool in ("common", "arena"))
-    kinds = [f"{pool} {kind}" for pool in ("common", "arena") for kind in ("read", "write", "heavy")]
-    assert {meter.read_connections(pool)[:2] for pool in kinds} == {(0, 0)}
-    assert meter.read_connections("arena read") == (0, 0, 1)
+    assert used == {f"{lent} common write", f"{lent} common read"}
+    assert meter.values[f"{waits} common"]
+    kinds = [f"common {kind}" for kind in ("read", "write", "heavy")]
+    assert {meter.read_connections(kind)[:2] for kind in kinds} == {(0, 0)}
+    assert meter.read_connections("common read") == (0, 0, 1)

@@ -237,7 +237,7 @@ async def test_the_wait_for_a_free_connection_is_bounded(processes: Processes) -
     held = asyncio.Event()
     begun = asyncio.Event()
     assert isinstance(deployment.store, PostgresStore)
-    pool = deployment.store._connections.light
+    pool = deployment.store._light
 
     async def hold() -> None:
         connection = await pool.lend_connection()

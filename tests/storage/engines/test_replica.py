@@ -39,7 +39,7 @@ class Sampled:
 
     async def sample_total(self, board: Board) -> int:
         entries = self.deployment.entries(board)
-        curve = await self.store.for_board(board).read(
+        curve = await self.store.at(board.partition).read(
             lambda: sample_curve(self.deployment.dialect, entries, 0, gap_rows_max=10_000, now_us=NOW_US), heavy=True
         )
         return curve.total

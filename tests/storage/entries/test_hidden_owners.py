@@ -48,7 +48,7 @@ async def test_a_post_of_a_hidden_owner_merges_unseen_in_every_partition(deploym
     for board in (first, last):
         assert (await deployment.rows(board, ["ada", "cheat"])).keys() == {"ada"}
         finding = partial(hidden_owners.find_hidden, [board.key], ["cheat"])
-        found = await deployment.store.for_board(board).read(finding)
+        found = await deployment.store.at(board.partition).read(finding)
         assert [(each.board_key, each.entry.owner) for each in found.entries] == [(board.key, "cheat")]
 
 

@@ -25,7 +25,7 @@ async def test_positions_are_found_by_time_with_few_statements(
     deployment: Deployment, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storage.log.change_log.PROBES_MAX", 8)
-    store, clock = deployment.store.for_board(board), deployment.clock
+    store, clock = deployment.store.at(board.partition), deployment.clock
     begun_us, first = clock(), await mark_of(store)
     for _ in range(40):
         clock.now_us += 10

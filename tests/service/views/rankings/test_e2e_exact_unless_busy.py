@@ -83,7 +83,7 @@ async def test_a_rank_that_counts_a_post_is_as_of_a_time_after_the_post_was_sent
     cell = str(read.entry.cells[0])
     position = locator.find_position(0, cell, "auto", starts, read)
     assert position is not None
-    wanted, store = WantedRank(0, cell, "p111"), context.store_for_board(board)
+    wanted, store = WantedRank(0, cell, "p111"), context.store.at(board.partition)
     anchored = await store.read(lambda: locator.count_rank(wanted, "auto", starts, asked_us))
     from_top = await store.read(lambda: locator.count_rank(wanted, "exact", {}, asked_us))
     assert (position.method, anchored.method, from_top.method) == ("gap", "gap", "count")
