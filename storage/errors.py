@@ -136,10 +136,6 @@ class JournalIncompleteError(StorageError):
 class NothingReplayedError(StorageError):
     """The journal has no post for the leaderboard."""
 
-    def __init__(self, detail: str | None = None, *, earlier: tuple[int, ...] | None = None) -> None:
-        super().__init__(detail)
-        self.earlier = earlier  # the journal's numbers from which on it has earlier posts; None: it has none
-
 
 class QueueFullError(StorageError):
     """The queue of posts is full."""

@@ -1,4 +1,4 @@
-"""The rows of a board: reads, conditional writes, rankings, exact ranks, hidden owners, erasure, rebuilding.
+"""The rows of a board: reads, conditional writes, rankings, exact ranks, hidden owners, erasure.
 
 This room may import `log`, `boards`, `schema` and the rooms below them. `posting` decides what a post writes; this room
 offers the programs for it.

@@ -11,7 +11,7 @@ from itertools import accumulate, islice
 
 from storage.boards.boards import SEGMENT_SIGN, WHOLE, find_boards_by_key
 from storage.records import INT64_MAX, Board, by_partition
-from storage.schema.creation import count_partitions, in_each_partition
+from storage.schema.creation import in_each_partition
 from storage.store import Program, Row, in_partition
 
 from . import partition_journal
@@ -79,15 +79,6 @@ def read_page(
         bundles[partition] = iter((yield from in_partition(partition, read)))
     merged = [(partition, next(bundles[partition])) for partition in chosen]
     return JournalPage(tuple(map(max, start, begins)), tuple(begins), merged, limit)
-
-
-def find_partitions_of(boards: Sequence[int], after: Numbers) -> Program[list[int]]:
-    """Return the partitions that hold changes of boards with these keys after these numbers."""
-    found: list[int] = []
-    for partition, number in enumerate(padded(after, (yield from count_partitions()))):
-        if (yield from in_partition(partition, partition_journal.read_sizes(number, limit=1, boards=boards))).rows:
-            found.append(partition)
-    return found
 
 
 def read_posts_of_owner(

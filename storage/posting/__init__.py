@@ -1,4 +1,4 @@
-"""From posts to durable outcomes: admission, queueing, grouping into transactions, post ids, and replay of the journal.
+"""From posts to durable outcomes: admission, queueing, grouping into transactions, post ids, rebuilds from the journal.
 
     submit ──> RequestQueue (bounded) ──> group of requests ──> one transaction ──> outcomes ──> callers
        │                                     ^                        │
@@ -15,5 +15,5 @@ again and gets its outcome.
 This room may import `reads`, `entries`, `log`, `boards` and the rooms below them. Begin with `writer.Writer.submit`,
 then `transaction.PostTransaction.apply_posts`. `waiting_posts` decides which requests share a transaction. `admission`
 estimates how long a post would wait, and decides how many transactions may run in parallel. `segment_posts` spreads
-posts over the partitions of their board's segments. `replay` merges the posts of the journal again.
+posts over the partitions of their board's segments. `rebuild` merges the posts of the journal again.
 """

@@ -29,12 +29,14 @@ from storage.entries.entries import Entries, log_ranking_changes
 from storage.log import journal, partition_journal
 from storage.log.bundles import Bundle
 from storage.log.change_log import change_log
+from storage.log.journal import Numbers
 from storage.log.log_record import ChangeKind
 from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow
 from storage.meter import NO_METER, Meter
 from storage.periods import PeriodKind
 from storage.posting.post_ids import PostIds
+from storage.posting.rebuild import RebuildCounts, rebuild_board
 from storage.posting.transaction import PostTransaction, open_boards_of
 from storage.posting.writer import Writer, Writers
 from storage.reads.open_boards import OpenBoards
@@ -126,6 +128,11 @@ class Clock:
         return self.now_us
 
 
+def fingerprint_of(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None) -> str:
+    """Return the fingerprint of a post to one board. `Deployment.post` gives its posts the same one."""
+    return repr((owner, [(board.id, [(each.index, each.value, each.overwrite) for each in changes])], at_us))
+
+
 def erase_entry(entries: Entries, owner: str, *, now_us: int) -> Program[bool]:
     """Remove an owner's row and log it; return False if there was no row."""
     move = yield from entries.remove_entry(owner, ChangeKind.ERASED)
@@ -205,6 +212,9 @@ class Deployment:
             yield from journal.log_deleted(gone, self.clock())
 
         await self.store.write(program)
+
+    async def rebuild(self, board_id: str = "b", since: Numbers | None = None) -> RebuildCounts:
+        return await self.write(rebuild_board, self.post_ids, fingerprint_of, board_id=board_id, since=since)
 
     async def read_log(self, store: Store | None = None) -> list[Bundle]:
         """Return the change log of the partition for which the store runs programs."""

@@ -19,11 +19,11 @@ import typer
 from config import Settings
 from service.commands.operating.own_store import run_on_store, store_command
 from service.commands.target import BoardArgument, fail
-from storage.errors import NothingReplayedError, StorageError, StoreLockedError
+from storage.errors import StorageError, StoreLockedError
 
 if TYPE_CHECKING:
-    from storage.entries.rebuild import RebuildCounts
-    from storage.store import Program, Store
+    from storage.posting.rebuild import RebuildCounts
+    from storage.store import Store
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, show_default=False)]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Move an existing store aside, to *.replaced.")]
@@ -125,24 +125,10 @@ async def rebuild_on_store(store: Store, *, board_id: str, since: str | None) ->
     # Imported here: the other commands need no driver.
     from service.contract.cursors import CursorCodec
     from service.views.posts.posts import hash_post
-    from storage.entries.rebuild import rebuild_board
     from storage.posting.post_ids import PostIds
-    from storage.posting.replay import replay_board
+    from storage.posting.rebuild import rebuild_board
     from storage.schema.creation import prepare_store
 
     salt = await prepare_store(store)
-    post_ids, cursors = PostIds(salt), CursorCodec(salt)
-    numbers = None if since is None else cursors.decode_numbers(int(since) if since.isdecimal() else since)
-
-    def program() -> Program[RebuildCounts]:
-        if numbers is None:
-            return rebuild_board(board_id=board_id)
-        return replay_board(post_ids, hash_post, board_id=board_id, since=numbers)
-
-    try:
-        return await store.write(program)
-    except NothingReplayedError as error:
-        if error.earlier is None:
-            raise
-        first = cursors.encode_numbers(error.earlier)
-        raise NothingReplayedError(f"{error.detail}; earlier posts begin at --since {first}") from error
+    numbers = None if since is None else CursorCodec(salt).decode_numbers(int(since) if since.isdecimal() else since)
+    return await store.write(partial(rebuild_board, PostIds(salt), hash_post, board_id=board_id, since=numbers))

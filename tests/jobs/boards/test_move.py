@@ -23,7 +23,6 @@ from storage.boards.totals import CHANGES, STATE, find_totals, read_totals
 from storage.curves.stored_curves import find_listed_curves, store_curve
 from storage.entries import erasure, hidden_owners
 from storage.entries.entries import log_ranking_changes
-from storage.entries.rebuild import rebuild_board
 from storage.errors import (
     BoardChangedError,
     FamilyBoardError,
@@ -275,7 +274,7 @@ async def test_a_move_that_cannot_be_is_refused(deployment: Deployment) -> None:
     with pytest.raises(LeaseTakenError):
         await move(deployment, ELSEWHERE)
     with pytest.raises(LeaseTakenError):
-        await deployment.store.write(lambda: rebuild_board(board_id="b"))
+        await deployment.rebuild()
     assert await read_everything(deployment) == before
 
 
@@ -287,7 +286,7 @@ async def test_a_moved_board_is_rebuilt_from_its_history_in_both_partitions(depl
     await deployment.apply(points(deployment, board, "o05"))
     before = await deployment.list_rows(board)
     assert len(before) > 1
-    await deployment.store.write(lambda: rebuild_board(board_id="b"))
+    await deployment.rebuild()
     assert await deployment.list_rows(await deployment.find()) == before
 
 

@@ -10,8 +10,8 @@ import pytest
 from jobs.boards.move import BoardMove, MoveCounts
 from storage.boards.boards import list_boards
 from storage.boards.totals import ALL_ENTRIES, CHANGES
-from storage.entries.rebuild import find_deleted_boards, rebuild_board
 from storage.errors import LeaseTakenError, RacesLostError, SpecConflictError, SpecInvalidError
+from storage.posting.rebuild import find_deleted_boards
 from storage.queue.outcomes import find_post_fate
 from storage.records import Board, PostStatus, TableSharing
 from storage.store import CONTROL
@@ -152,7 +152,7 @@ async def test_a_split_board_is_rebuilt_from_the_journal_of_its_earlier_segments
     board, _ = await split(deployment, 2)
     await post(deployment, board, "o2", 60)
     before, totals = await contents(deployment, board)
-    done = await deployment.store.write(lambda: rebuild_board(board_id="b"))
+    done = await deployment.rebuild()
     assert (done.entries, done.hidden_entries) == (38, 1)
     rows, now = await contents(deployment, board)
     assert rows == before

@@ -10,14 +10,12 @@ from storage.log import journal, owner_index, partition_journal
 from storage.log.journal import JournalPage, Numbers
 from storage.log.owner_index import owner_blocks
 from storage.log.partition_journal import JournalRow, board_key_of
-from storage.posting.replay import replay_board
 from storage.records import Board
 from storage.schema.creation import count_partitions
 from storage.store import Program, Store
 from tests.schemas import PARTITIONS
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, part, ranked
-from tests.storage.posting.test_replay import fingerprint_of
 
 pytestmark = pytest.mark.parametrize("backend", ["partitions"], indirect=True)
 XP = ranked("xp", min_scaled=0, max_scaled=9_999)
@@ -215,8 +213,7 @@ async def test_a_board_that_was_created_again_in_another_partition_is_rebuilt(de
     await deployment.log_deletion("b")
     second = await deployment.create("b", XP, partition=0)
     await deployment.apply(*(deployment.post(owner, part(second, {"xp": 10})) for owner in ("ada", "bob")))
-    parts = deployment.post_ids, fingerprint_of
-    done = await deployment.store.write(lambda: replay_board(*parts, board_id="b", since=since))
+    done = await deployment.rebuild(since=since)
     assert (done.replayed, done.entries) == (4, 2)
     deployment.store = deployment.store.at(0)
     board = await deployment.find("b")

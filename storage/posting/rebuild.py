@@ -1,0 +1,283 @@
+"""Rebuilds a board's rows from the journal, by merging its posts again.
+
+    empty the board ──> find the boards whose posts count ──> merge the posts to all of them, in order ──> store rows
+
+Without a number, the posts count that came since the board was created or last emptied. The rows become what they were
+after each owner's last post. Post ids and the board's epoch stay, so a retry is still a duplicate.
+
+With a number of the journal, every post counts from that number on, also posts to deleted boards with the same id. A
+board that was deleted and created again began empty, so its rows lack what the earlier board held. The board begins a
+new epoch, which makes its post ids void, and remembers the ids of the merged posts, with the times at which they were
+logged. Of two posts of an owner with the same id, the second is left out. Resets and deletions of boards are ignored:
+a caller who gives a number before a reset or a deletion wants the posts before it too.
+
+The most important rule: a rebuild is all or nothing. It is one transaction, and nobody posts to the board meanwhile.
+Stored curves are deleted, and the next refresh makes new ones.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from querybuilder import Lock
+from storage.boards.board_removal import begin_epoch, remove_rows
+from storage.boards.boards import find_board, find_keys_ever
+from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_states
+from storage.entries import hidden_owners
+from storage.entries.board_copy import check_not_moving
+from storage.entries.entries import Entries, add_totals
+from storage.entries.hidden_owners import HiddenEntry
+from storage.errors import (
+    ArchivedError,
+    JournalIncompleteError,
+    NothingReplayedError,
+    SpecConflictError,
+    ValueOutOfRangeError,
+)
+from storage.log import journal, partition_journal
+from storage.log.cells import Cell
+from storage.log.change_log import change_log
+from storage.log.journal import Numbers, padded
+from storage.log.log_record import ChangeKind, ChangeRecord
+from storage.log.partition_journal import JournalRow
+from storage.records import Board, ColumnChange, Entry, PartOutcome, PostStatus
+from storage.store import Program, in_partition
+
+from .post_ids import PostIds, RememberedPost, find_known, remember_posts
+
+# Computes the fingerprint of a post from its owner, board, changes and `at`. See `Post.fingerprint`.
+FingerprintOf = Callable[[str, Board, Sequence[ColumnChange], int | None], str]
+
+PAGE_ROWS = 5_000
+CLOCK_SKEW_US_MAX = 600_000_000  # upper bound of the difference between the clocks of two processes
+_POSTS = (ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.UNSEEN)
+
+
+@dataclass(slots=True)
+class RebuildCounts:
+    rows: int = 0  # rows of the journal that were read
+    replayed: int = 0  # posts that were merged
+    rejected: int = 0  # posts whose result would leave the range of a column
+    duplicates: int = 0  # posts with the id of a post that was merged before
+    entries: int = 0  # entries that the board has now
+    hidden_entries: int = 0  # entries of hidden owners, which the board does not show
+    entries_before: int = 0  # entries that the board had before the rebuild
+
+
+def rebuild_board(
+    post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: Numbers | None = None
+) -> Program[RebuildCounts]:
+    """Rebuild the board's rows from the journal. Memory use grows with the number of owners.
+
+    `since`: the numbers of the first post that counts. None: the posts count that came since the board was created or
+    last emptied.
+
+    Raises:
+        UnknownBoardError: there is no such board.
+        JournalIncompleteError: the journal begins after `since`, or may lack the first posts to the board.
+        NothingReplayedError: the journal has no such post.
+        SpecConflictError: an earlier board with this id had a column that this one does not have.
+        ArchivedError: the board was archived, so its rows were removed on purpose.
+        LeaseTakenError: the board is being moved to another partition.
+    """
+    board = yield from find_board(board_id, lock=Lock.UPDATE)
+    if board.archived_us is not None:
+        raise ArchivedError(f"the leaderboard {board_id!r} was archived, so it has no rows")
+    yield from check_not_moving(board)
+    totals = yield from find_totals_of(board.parts)
+    done = RebuildCounts(entries_before=sum(totals[part.key].get(ALL_ENTRIES, 0) for part in board.parts))
+    board = yield from remove_rows(board)
+    boards = dict.fromkeys((yield from find_keys_ever(board)), board)
+    if since is not None:
+        boards |= yield from find_deleted_boards(board_id, since)
+        board = yield from begin_epoch(board)
+    yield from store_states(board.parts)
+    rebuild = _Rebuild(Entries(board), boards, post_ids, fingerprint_of, done, is_whole=since is None)
+    yield from rebuild.merge_journal(since or ())
+    if since is None and not rebuild.was_emptied:
+        yield from _check_start(board)
+    if not done.replayed:
+        detail = f"the journal has no post to {board_id!r} " + (
+            "since it was created or reset; --since also reads posts to deleted leaderboards of that name"
+            if since is None
+            else "from there on"
+        )
+        raise NothingReplayedError(detail)
+    for part in board.parts:
+        storing = _store_rows(Entries(part), rebuild.rows[part.key], totals[part.key].get(CHANGES, 0), done)
+        yield from in_partition(part.partition, storing)
+    return done
+
+
+def _check_start(board: Board) -> Program[None]:
+    """Raise `JournalIncompleteError` if changes of the board may have been removed from the journal."""
+    for partition, begins_after in enumerate((yield from journal.find_begins())):
+        if not begins_after:
+            continue
+        oldest_us = yield from in_partition(partition, change_log.oldest_us())
+        if oldest_us is None or board.created_at_us < oldest_us + CLOCK_SKEW_US_MAX:
+            detail = f"the journal begins after {begins_after}, and {board.id!r} is older, so earlier posts are missing"
+            raise JournalIncompleteError(detail + "; keep it longer with change_log_retention_s")
+
+
+def find_deleted_boards(board_id: str, since: Numbers) -> Program[dict[int, Board]]:
+    """Return by key the boards with this id that were deleted at these numbers of the journal or later.
+
+    Raises:
+        JournalIncompleteError: the journal begins after these numbers.
+    """
+    begins = yield from journal.find_begins()
+    found: dict[int, Board] = {}
+    for partition, (number, begins_after) in enumerate(zip(padded(since, len(begins)), begins, strict=True)):
+        if number < begins_after:
+            raise JournalIncompleteError(
+                f"the journal begins after {begins_after}, so it does not hold all posts since {number}"
+            )
+        found |= yield from in_partition(partition, partition_journal.find_deleted_boards(board_id, since=number))
+    return found
+
+
+class _Rebuild:
+    """The rows of a board as the merged posts leave them, in memory."""
+
+    def __init__(
+        self,
+        entries: Entries,
+        boards: Mapping[int, Board],
+        post_ids: PostIds,
+        fingerprint_of: FingerprintOf,
+        done: RebuildCounts,
+        *,
+        is_whole: bool,
+    ) -> None:
+        """Prepare a rebuild of the posts to these boards. `is_whole`: it begins where the board was last emptied."""
+        self._board, self._merger, self._is_whole = entries.board, entries.merger, is_whole
+        self._boards, self._post_ids, self._fingerprint_of, self._done = boards, post_ids, fingerprint_of, done
+        self._columns = {key: _column_map(board, entries.board) for key, board in boards.items()}
+        self.rows: dict[int, dict[str, Entry]] = {part.key: {} for part in entries.board.parts}  # by owner
+        self.was_emptied = False
+
+    def merge_journal(self, since: Numbers) -> Program[None]:
+        """Merge what was logged to the boards, page by page in the order of the journal."""
+        after, ended = tuple(max(0, number - 1) for number in since), False
+        partitions = range(len((yield from journal.find_begins())))
+        while not ended:
+            page = yield from journal.read_page(after, limit=PAGE_ROWS, partitions=partitions, boards=[*self._boards])
+            changes = list(page.list_changes())
+            self._done.rows += len(changes)
+            yield from self._merge_page([row for _, row in changes])
+            ended = len(changes) < PAGE_ROWS
+            after = after if ended else changes[-1][0]
+
+    def _merge_page(self, rows: Sequence[JournalRow]) -> Program[None]:
+        by_part: dict[int, list[JournalRow]] = {}
+        for row in rows:
+            if self._is_whole and row.record is not None and row.record.kind is ChangeKind.RESET:
+                self.was_emptied, self._done.replayed = True, 0
+                self.rows = {key: {} for key in self.rows}
+                by_part.clear()
+            elif row.owner is not None:
+                by_part.setdefault(self._board.part_of(row.owner).key, []).append(row)
+        for part in self._board.parts:
+            if part.key in by_part:
+                yield from in_partition(part.partition, self._merge_rows(part, by_part[part.key]))
+
+    def _merge_rows(self, part: Board, rows: Sequence[JournalRow]) -> Program[None]:
+        """Merge changes, except posts whose id was remembered before. Remember the ids of the merged posts."""
+        hashes = {post_hash for row in rows if (post_hash := self._hash_of(row)) is not None}
+        known: set[str] = set()
+        if hashes:
+            known |= (yield from find_known(part.key, part.epoch, hashes))[1].keys()
+        fresh: list[RememberedPost] = []
+        times_us: list[int] = []
+        for row in rows:
+            if row.owner is None or row.record is None:
+                continue
+            if row.record.kind is ChangeKind.ERASED:
+                self.rows[part.key].pop(row.owner, None)
+            if row.record.kind not in _POSTS:
+                continue
+            post_hash = self._hash_of(row)
+            if post_hash in known:
+                self._done.duplicates += 1
+                continue
+            changes = self._changes(row.board_key, row.record)
+            try:
+                outcome = self._merge_post(part, row, row.owner, row.record, changes)
+            except ValueOutOfRangeError:
+                self._done.rejected += 1
+                continue
+            self._done.replayed += 1
+            if post_hash is not None:
+                known.add(post_hash)
+                fingerprint = self._fingerprint_of(row.owner, self._board, changes, row.record.at_us)
+                fresh.append(RememberedPost(part.key, post_hash, fingerprint, [outcome]))
+                times_us.append(row.logged_us)
+        if fresh:
+            yield from remember_posts(fresh, {part.key: part.epoch}, times_us)
+
+    def _hash_of(self, row: JournalRow) -> str | None:
+        if self._is_whole or row.record is None or row.record.post_id is None or row.owner is None:
+            return None
+        return self._post_ids.hash_post_id(row.record.post_id, row.owner)
+
+    def _changes(self, board_key: int, posted: ChangeRecord) -> list[ColumnChange]:
+        columns, changes = self._columns[board_key], []
+        for change in posted.changes:
+            index = columns[change.index]
+            if index is None:
+                name = self._boards[board_key].spec.columns[change.index].name
+                detail = (
+                    f"an earlier {self._board.id!r} had a column {name!r}, which this one lacks or declares otherwise"
+                )
+                raise SpecConflictError(f"{detail}: create the leaderboard with the earlier columns")
+            changes.append(ColumnChange(index, change.value, change.overwrite))
+        return changes
+
+    def _merge_post(
+        self, part: Board, row: JournalRow, owner: str, posted: ChangeRecord, changes: Sequence[ColumnChange]
+    ) -> PartOutcome:
+        entry = self.rows[part.key].get(owner)
+        at_us = row.logged_us if posted.at_us is None else posted.at_us
+        changed = self._merger.merge_changes(None if entry is None else entry.cells, changes, at_us)
+        status = PostStatus.APPLIED if changed or entry is None else PostStatus.UNCHANGED
+        if entry is None:
+            empty: list[Cell] = [None] * len(self._board.spec.columns)
+            entry = self.rows[part.key][owner] = Entry(owner, row.at_us, empty)
+        if changed:
+            entry.updated_at_us = max(entry.updated_at_us, row.at_us)
+        for index, cell in changed.items():
+            entry.cells[index] = cell
+        return PartOutcome(status, entry.updated_at_us, self._merger.decode_stats(entry.cells), board_key=part.key)
+
+
+def _column_map(earlier: Board, board: Board) -> list[int | None]:
+    """Return for each earlier column the index of the column in `board` with its name, kind and scale, or None."""
+    found: list[int | None] = []
+    for column in earlier.spec.columns:
+        index = board.column_index.get(column.name)
+        now = None if index is None else board.spec.columns[index]
+        same = now is not None and (now.kind, now.scale) == (column.kind, column.scale)
+        found.append(index if same else None)
+    return found
+
+
+def _store_rows(entries: Entries, rows: Mapping[str, Entry], changes: int, done: RebuildCounts) -> Program[None]:
+    """Insert the rows of an empty board or segment, and add their totals. `changes`: those that it has ever had."""
+    counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.board.sorted_indexes, 0)}
+    # If rows come in the order of the table's key, the database fills pages one after the other and splits none.
+    names = sorted(rows)
+    for start in range(0, len(names), PAGE_ROWS):
+        page = names[start : start + PAGE_ROWS]
+        hidden = (yield from hidden_owners.find_hidden([], page)).hidden_owners
+        seen = [rows[name] for name in page if name not in hidden]
+        if seen:
+            yield from entries.table.insert_rows([(entries.board.rows_key, entry) for entry in seen])
+        if hidden:
+            yield from hidden_owners.insert_rows(HiddenEntry(entries.board.key, rows[name]) for name in hidden)
+        done.hidden_entries += len(hidden)
+        counted[ALL_ENTRIES] += len(seen)
+        for index in entries.board.sorted_indexes:
+            counted[index] += sum(entry.cells[index] is not None for entry in seen)
+    done.entries += counted[ALL_ENTRIES]
+    counted[CHANGES] += counted[ALL_ENTRIES]
+    yield from add_totals({entries.board.key: counted})
