@@ -12,7 +12,7 @@ from service.commands.boards.boards import board_app
 from service.commands.boards.families import family_app
 from service.commands.boards.owners import owner_app
 from service.commands.imports.importing import import_posts
-from service.commands.leases import client_app, lease_app, pool_app
+from service.commands.leases import lease_app, pool_app
 from service.commands.operating.keys import keys_app
 from service.commands.operating.partitions import partition_app, store_app
 from service.commands.operating.queues import queue_app
@@ -69,7 +69,6 @@ app.command("audit", rich_help_panel=DATA)(audit)
 app.command("top", rich_help_panel=READ)(top)
 app.command("rank", cls=NumbersAreArguments, rich_help_panel=READ)(rank)
 app.command("curve", rich_help_panel=READ)(curve)
-app.add_typer(client_app, name="client", rich_help_panel=LEASES)
 app.add_typer(pool_app, name="pool", rich_help_panel=LEASES)
 app.add_typer(lease_app, name="lease", rich_help_panel=LEASES)
 

@@ -1,4 +1,4 @@
-"""`rankcurve client …`, `pool …`, `lease …`: clients own pools of resources, and a lease gives a resource to a key."""
+"""`rankcurve pool …`, `lease …`: clients own pools of resources, and a lease gives a resource to a key."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,7 +15,6 @@ from service.commands.target import JsonOption, service_command
 
 RESOURCES_A_REQUEST = 1_000
 REGION_COLUMNS = ("region", "total", "leased", "available", "headroom")
-CLIENT_PATH = "/v1/clients/{client_id}"
 POOL_PATH = "/v1/pools/{client_id}/{pool_id}"
 LEASE_PATH = "/v1/leases/{client_id}/{pool_id}/{lease_key}"
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT", help="Id of the client.", show_default=False)]
@@ -33,27 +32,10 @@ CLIENT = argument("client_id", ClientArgument)
 POOL = argument("pool_id", PoolArgument)
 LEASE_KEY = argument("lease_key", KeyArgument)
 
-client_app = typer.Typer(no_args_is_help=True, help="Create, list, rename and delete clients, which own pools.")
 pool_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True, help="Pools of resources that are leased to keys."
 )
 lease_app = typer.Typer(no_args_is_help=True, help="Leases of resources.")
-
-add_request(
-    client_app, "create", f"PUT {CLIENT_PATH}",
-    "Create a client, or give it another name. Creating a pool also creates its client.",
-    CLIENT, option("name", str, "Name of the client, for people."),
-)  # fmt: skip
-add_list(
-    client_app, "list", "/v1/clients", "List clients by id.",
-    {"client": "client_id", "name": "name", "pools": "pools", "created": "created_at"}, numeric=("pools",),
-)  # fmt: skip
-add_request(client_app, "show", f"GET {CLIENT_PATH}", "Show a client, as JSON.", CLIENT)
-add_request(
-    client_app, "delete", f"DELETE {CLIENT_PATH}",
-    "Delete a client with all its pools and every lease in them. Asks first unless --yes is given.",
-    CLIENT, confirm="Delete {client_id} with all its pools?",
-)  # fmt: skip
 
 add_request(
     pool_app, "create", f"PUT {POOL_PATH}",

@@ -215,13 +215,9 @@ def test_an_operator_fills_leases_and_empties_a_pool(run: Run, tmp_path: Path) -
     assert [line["kind"] for line in lines] == ["added", "added"]
 
 
-def test_clients_and_pools_are_listed_renamed_and_deleted(run: Run) -> None:
-    run("client", "create", "bolt", "--name", "Bolt & Co")
+def test_pools_are_listed_and_deleted(run: Run) -> None:
     run("pool", "create", "bolt", "one")
     run("pool", "create", "bolt", "two")
-    assert json.loads(run("client", "show", "bolt").stdout)["pools"] == 2
-    assert "Bolt & Co" in run("client", "list").stdout
-    assert {each["client_id"] for each in json.loads(run("client", "list", "--json").stdout)} >= {"bolt"}
     pools = json.loads(run("pool", "list", "--client", "bolt", "--json").stdout)
     assert [each["pool_id"] for each in pools] == ["one", "two"]
     assert "two" in run("pool", "list").stdout
@@ -231,9 +227,6 @@ def test_clients_and_pools_are_listed_renamed_and_deleted(run: Run) -> None:
     run("pool", "delete", "bolt", "one", code=1, typed="n\n")
     run("pool", "delete", "bolt", "one", "--yes")
     assert "pool list" in run("pool", "show", "bolt", "one", code=1).output
-    run("client", "delete", "bolt", code=1, typed="n\n")
-    run("client", "delete", "bolt", "--yes")
-    assert "unknown_client" in run("client", "show", "bolt", code=1).output
 
 
 def test_invalid_lease_commands_are_refused_before_any_request(run: Run, tmp_path: Path) -> None:
