@@ -21,15 +21,16 @@ from aiohttp import web
 from benchmarks.client import HOST
 from benchmarks.servers import PROJECT
 
-# The percentages of the faults. The rest of the requests is carried unchanged.
+# How many of `_ROUND` requests meet each fault. The others are carried unchanged.
 FAULTS = {
-    "request lost": 8,
-    "answer lost": 8,
-    "delivered twice": 8,
-    "cut short": 4,
-    "delayed": 12,
-    "answered itself": 6,
+    "request lost": 4,
+    "answer lost": 4,
+    "delivered twice": 4,
+    "cut short": 2,
+    "delayed": 6,
+    "answered itself": 3,
 }
+_ROUND = 50
 _OWN_STATUSES = (200, 302, 400, 401, 403, 404, 408, 413, 422, 429, 502, 503)
 _DELAY_S_MAX = 0.3
 _TIMEOUT_S = 20.0
@@ -51,6 +52,7 @@ class FaultyProxy:
         self.port = 0
         self._target = f"http://{HOST}:{target}"
         self._rng = rng
+        self._drawn: list[str] = []  # the fates of the next requests of this round
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["FaultyProxy"]:
@@ -107,12 +109,12 @@ class FaultyProxy:
             return web.Response(body=await answer.read(), status=answer.status, headers=kept)
 
     def _draw_fault(self) -> str:
-        drawn = self._rng.uniform(0, 100)
-        for fault, percentage in FAULTS.items():
-            drawn -= percentage
-            if drawn < 0:
-                return fault
-        return "carried"
+        """Return the fate of the next request. Every round has every fault, so that even a short run meets them all."""
+        if not self._drawn:
+            faults = [fault for fault, times in FAULTS.items() for _ in range(times)]
+            self._drawn = faults + ["carried"] * (_ROUND - len(faults))
+            self._rng.shuffle(self._drawn)
+        return self._drawn.pop()
 
 
 def cut_connection(request: web.Request) -> web.Response:

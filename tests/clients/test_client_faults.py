@@ -7,7 +7,7 @@ from benchmarks.client_faults import attack
 from benchmarks.proxies import FAULTS
 from benchmarks.servers import serve_file
 
-SECONDS = 20
+SECONDS = 8
 
 
 def test_no_post_is_lost_or_counts_twice_while_processes_are_killed(tmp_path: Path) -> None:
