@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from tests.chromium import chromium
@@ -18,6 +19,11 @@ from tests.servers import PostgresServer, postgres
 settings.register_profile("any_machine", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=20)  # `make quick`
 settings.load_profile("any_machine")
+
+# By default, structlog shows an exception with the variables of all its frames, which can take a second.
+*_processors, _ = structlog.get_config()["processors"]
+_plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+structlog.configure(processors=[*_processors, _plain])
 
 # A test gets a marker if one of the marker's words is a fixture of the test, or a part of its parametrized id.
 MARKING = {

@@ -83,8 +83,8 @@ def cache() -> Iterator[OpenMemcached]:
 
 @pytest.fixture
 def logging_as_before() -> Iterator[None]:
-    handlers, level = logging.root.handlers[:], logging.root.level
+    handlers, level, lines = logging.root.handlers[:], logging.root.level, structlog.get_config()
     yield
-    structlog.reset_defaults()
+    structlog.configure(**lines)
     logging.root.handlers[:] = handlers
     logging.root.setLevel(level)
