@@ -9,7 +9,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from service.demo import BOARD, owner_name, serving, set_up
+from service.demo import BOARD, LOG, owner_name, serving, set_up
 from tests.browser import Page, open_page
 from tests.chromium import chromium
 from tests.servers import free_port
@@ -46,10 +46,10 @@ def write_picture(path: Path, picture: bytes) -> None:
 def main() -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
-        log = Path(folder) / "log"
-        with serving(port, f"sqlite:///{folder}/demo.db", log) as server:
-            asyncio.run(set_up(url, PLAYERS, server, log))
+    with tempfile.TemporaryDirectory() as name, chromium() as browser:
+        folder = Path(name)
+        with serving(port, folder) as server:
+            asyncio.run(set_up(url, PLAYERS, server, folder / LOG))
             asyncio.run(take_screenshots(url, browser.address))
 
 

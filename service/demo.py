@@ -1,4 +1,4 @@
-"""`make demo`: sets up a season of 100,000 players and a family in a real service, and prints requests to try.
+"""`make demo`: sets up a season of 100,000 players in a real service, and prints requests to try.
 
 The demo uses only what users have: `rankcurve serve` and HTTP. A fixed seed creates the same players each time, and
 posts have ids. So a second run finds the existing season. If a setup was interrupted, the next run completes it.
@@ -12,33 +12,27 @@ import signal
 import socket
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
-from rankcurve import AsyncClient, Client, RankcurveError, Retries
-from rich.console import Console
+from rankcurve import AsyncClient, RankcurveError, Retries
 
-from service.commands.imports.import_records import Post
-from service.commands.imports.sending import make_progress_bar
+from service.commands.imports.sending import Record, send_records
 from service.commands.target import KEY_VARIABLE, explain_error, fail
 from service.own_packages import python_command
 
 HOST = "127.0.0.1"
 PORT_VARIABLE = "RANKCURVE_PORT"
+FOLDER = Path("data")  # for the store and the log of the service
+LOG = "demo.log"
 BOARD = "season-2026"
 SEED = 2026
 PLAYERS_MAX = 10_000_000
-BATCH_POSTS = 1000
-CONCURRENCY = 4
 READY_WAIT_S = 30.0
 READY_POLL_S = 0.05
 STOP_WAIT_S = 40.0
-MATCH_EVERY_S = 2.0
-MATCH_PLAYERS = 8
 REFRESH_TIMEOUT_S = 600.0
 CLANS = ("red", "blue", "fox", "owl", "north")
 
@@ -52,22 +46,13 @@ SPEC: dict[str, object] = {
     ]
 }
 
-FAMILY = "arena"
-FAMILY_PLAYERS_MAX = 2_000
-FAMILY_SPEC: dict[str, object] = {
-    "columns": [{"name": "points", "sorted": True, "merge": "sum", "best": "high", "min": 0}],
-    "periods": ["all", "week", "day"],
-    "facets": [[], ["clan"]],
-    "time_zone": "Europe/Berlin",
-}
-
 
 def owner_name(player_index: int) -> str:
     """Return a player's owner name: `player-000042` for the 0-based index 42."""
     return f"player-{player_index:06d}"
 
 
-def season_posts(players: int, rng: random.Random) -> Iterator[Post]:
+def season_posts(players: int, rng: random.Random) -> Iterator[dict[str, object]]:
     """Yield one post per player: skewed xp, many ties in kills and wins. One player in ten has no lap time."""
     for player_index in range(players):
         stats: dict[str, object] = {
@@ -82,56 +67,34 @@ def season_posts(players: int, rng: random.Random) -> Iterator[Post]:
         yield {"owner": owner_name(player_index), "stats": stats, "post_id": f"demo:{SEED}:{player_index}"}
 
 
-def arena_posts(players: int, rng: random.Random) -> list[Post]:
-    """Return posts to the family: one game, in one clan, for each of the first FAMILY_PLAYERS_MAX players."""
-    return [
-        {
-            "owner": owner_name(player_index),
-            "stats": {"points": round(rng.lognormvariate(3.0, 1.0))},
-            "facets": {"clan": rng.choice(CLANS)},
-            "post_id": f"demo:{SEED}:arena:{player_index}",
-        }
-        for player_index in range(min(players, FAMILY_PLAYERS_MAX))
-    ]
-
-
-async def set_up_family(client: AsyncClient, players: int) -> None:
-    """Create the family and post to it. Posts that an earlier run sent are duplicates and count only once."""
-    await client.create_family(FAMILY, FAMILY_SPEC)
-    posts = arena_posts(players, random.Random(SEED))
-    for start in range(0, len(posts), BATCH_POSTS):
-        await client.post_to_family(FAMILY, posts[start : start + BATCH_POSTS])
-    typer.echo(f"{FAMILY}: {len(posts):,} games by day, by week and for all time, for everybody and by clan")
-
-
 async def set_up(url: str, players: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait for the service, then set up the board, its posts, its curves and the family.
+    """Wait for the service, then set up the board, its posts and its curves.
 
     Raises:
         RankcurveError: the service refused a request or could not be reached.
     """
-    quick = Retries(attempts_max=1)
-    async with AsyncClient(url, os.environ.get(KEY_VARIABLE), retries=quick) as client:
+    key = os.environ.get(KEY_VARIABLE)
+    async with AsyncClient(url, key, retries=Retries(attempts_max=1)) as client:
         await wait_ready(client, server, log)
     patient = Retries(attempts_max=20)
-    async with AsyncClient(url, os.environ.get(KEY_VARIABLE), retries=patient, timeout_s=REFRESH_TIMEOUT_S) as client:
+    async with AsyncClient(url, key, retries=patient, timeout_s=REFRESH_TIMEOUT_S) as client:
         await client.create_board(BOARD, SPEC)
         board = await client.board(BOARD)
         if board.entries is not None and board.entries >= players:
             typer.echo(f"{BOARD} already has {board.entries:,} players")
         else:
-            await post_season(client, players)
+            posts = season_posts(players, random.Random(SEED))
+            await send_records(client, BOARD, (Record(str(post["owner"]), post) for post in posts), "players")
         for column in board.ranked_columns():
             done = await client.refresh_curve(BOARD, column)
             typer.echo(f"curve of {column}: {done.total:,} entries in {done.seconds * 1000:.0f} ms")
-        await set_up_family(client, players)
 
 
 async def wait_ready(client: AsyncClient, server: subprocess.Popen[bytes], log: Path) -> None:
     """Return when the service is ready. End the demo if the service has exited or takes longer than 30 s."""
     for _ in range(int(READY_WAIT_S / READY_POLL_S)):
         if server.poll() is not None:
-            fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")
+            fail_with_log(server, log)
         with contextlib.suppress(RankcurveError):
             await client.request("GET", "/readyz", bytes)
             return
@@ -139,54 +102,11 @@ async def wait_ready(client: AsyncClient, server: subprocess.Popen[bytes], log: 
     fail(f"the service is not ready after {READY_WAIT_S:.0f} s; see {log}")
 
 
-def last_line(log: Path) -> str:
+def fail_with_log(server: subprocess.Popen[bytes], log: Path) -> NoReturn:
+    """Say with which code the service exited, and the last line of its log."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "-")
-
-
-async def post_season(client: AsyncClient, players: int) -> None:
-    posts = season_posts(players, random.Random(SEED))
-    batches = iter(lambda: list(islice(posts, BATCH_POSTS)), [])
-    outcomes = Counter[str]()
-    with make_progress_bar(Console(stderr=True, highlight=False), "line") as bar:
-        task = bar.add_task(f"{players:,} players", total=players, lines=0)
-        while sent := list(islice(batches, CONCURRENCY)):
-            for results in await asyncio.gather(*(client.post(BOARD, batch) for batch in sent)):
-                outcomes.update(result.status for result in results)
-            bar.update(task, completed=outcomes.total(), lines=outcomes.total())
-    applied, duplicate = outcomes["applied"], outcomes["duplicate"]
-    typer.echo(f"{outcomes.total():,} players posted: {applied:,} applied, {duplicate:,} were there before")
-
-
-def play_matches(url: str, players: int, server: subprocess.Popen[bytes]) -> None:
-    """Post a match of a few players every few seconds, until the service ends.
-
-    Raises:
-        RankcurveError: the service refused a post, or was away for long.
-    """
-    rng = random.Random()
-    with Client(url, os.environ.get(KEY_VARIABLE)) as client:
-        while server.poll() is None:
-            match = draw_match(players, rng)
-            season = [{name: post[name] for name in ("owner", "stats")} for post in match]
-            games = [{**post, "stats": {"points": rng.randrange(1, 60)}} for post in match]
-            client.post(BOARD, season, raise_rejected=False)  # it may be closed by whoever tries the demo
-            client.post_to_family(FAMILY, games, raise_rejected=False)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(MATCH_EVERY_S)
-
-
-def draw_match(players: int, rng: random.Random) -> list[Post]:
-    """Return what some players of a match have won. Most are of the first hundred, so that the top moves, too."""
-    chosen = {owner_name(rng.randrange(min(players, rng.choice((100, 100, players))))) for _ in range(MATCH_PLAYERS)}
-    return [
-        {
-            "owner": owner,
-            "stats": {"xp": round(rng.lognormvariate(5.0, 2.0)), "kills": int(rng.expovariate(1 / 9)), "wins": 1},
-            "facets": {"clan": rng.choice(CLANS)},
-        }
-        for owner in sorted(chosen)
-    ]
+    last = next((line.strip()[:300] for line in reversed(lines) if line.strip()), "-")
+    fail(f"the service exited with code {server.returncode}: {last} (all of it: {log})")
 
 
 def require_free_port(port: int) -> None:
@@ -200,12 +120,12 @@ def require_free_port(port: int) -> None:
 
 
 @contextlib.contextmanager
-def serving(port: int, store: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def serving(port: int, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run `rankcurve serve` as a child process and stop it as an operator would, with SIGTERM."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    options = ["--host", HOST, "--port", str(port), "--store", store, "--jobs", "embedded"]
+    folder.mkdir(exist_ok=True)
+    options = ["--host", HOST, "--port", str(port), "--store", f"sqlite:///{folder}/demo.db", "--jobs", "embedded"]
     command = python_command("service.cli", "serve", *options)
-    with log.open("wb") as stream:
+    with (folder / LOG).open("wb") as stream:
         server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
     try:
         yield server
@@ -225,7 +145,6 @@ def lines_to_try(url: str, players: int) -> list[str]:
         f"curl '{board}/rankings/xp/positions?values=5000&rank=estimate'",
         f"curl '{board}/rankings/xp?limit=1'",
         f"curl '{board}/entries/{owner_name(players // 3)}/around?column=best_lap&better=2&worse=2'",
-        f"curl '{url}/v1/families/{FAMILY}/facets?facet=clan&period=week'",
     ]
 
 
@@ -234,8 +153,6 @@ def demo(
         int, typer.Option(min=1, max=65535, envvar=PORT_VARIABLE, show_envvar=True, help="Port of the service.")
     ] = 8080,
     players: Annotated[int, typer.Option(min=1, max=PLAYERS_MAX, help="Number of players in the season.")] = 100_000,
-    store: Annotated[str, typer.Option(help="Folder of the season's data.")] = "sqlite:///data/demo.db",
-    log: Annotated[Path, typer.Option(dir_okay=False, help="File for the log of the service.")] = Path("data/demo.log"),
     once: Annotated[bool, typer.Option("--once", help="End once everything is set up.")] = False,
 ) -> None:
     """Set up a sample season, serve it, and print lines to try. Ctrl-C ends it; the season stays."""
@@ -244,19 +161,17 @@ def demo(
     signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(0))
     url = f"http://{HOST}:{port}"
     try:
-        with serving(port, store, log) as server:
-            asyncio.run(set_up(url, players, server, log))
+        with serving(port, FOLDER) as server:
+            asyncio.run(set_up(url, players, server, FOLDER / LOG))
             typer.echo(f"\n{BOARD} is set up; serve it with `make demo`, then" if once else "")
             typer.echo(f"open the dashboard: {url}/#/boards/{BOARD}\nor try:\n")
             for line in lines_to_try(url, players):
                 typer.echo(f"  {line}")
             if once:
                 return
-            typer.echo(
-                "\nA match is played every few seconds. Ctrl-C ends the demo; the season stays for the next time."
-            )
-            play_matches(url, players, server)
-            fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")
+            typer.echo("\nCtrl-C ends the demo; the season stays for the next time.")
+            server.wait()
+            fail_with_log(server, FOLDER / LOG)
     except RankcurveError as error:
         fail(explain_error(error))
     except KeyboardInterrupt:

@@ -37,7 +37,6 @@ class FakeService:
     url: str = ""
     boards: dict[str, FakeBoard] = field(default_factory=dict)
     families: dict[str, dict[str, Any]] = field(default_factory=dict)
-    family_posts: dict[str, dict[str, Any]] = field(default_factory=dict)  # posts to families, by post id
     requests: list[tuple[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     batches: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -47,8 +46,6 @@ class FakeService:
     rejected_owners: set[str] = field(default_factory=set)
     posts_before_outage: int | None = None
     post_failure: tuple[int, str] | None = None
-    in_flight_max: int = 0
-    _in_flight: int = 0
 
     def add_board(self, board: str, *columns: dict[str, Any], **more: Any) -> FakeBoard:
         defaults = {"sorted": True, "merge": "max", "best": "high", "scale": 0, "type": "decimal"}
@@ -84,10 +81,6 @@ class FakeService:
         if family not in self.families:
             return problem(404, "unknown_family", f"no family {family}")
         match rest:
-            case ["posts"]:
-                posts = (await request.json())["posts"]
-                self.family_posts |= {post["post_id"]: post for post in posts}
-                return answer({"results": [{"owner": post["owner"], "status": "applied"} for post in posts]})
             case ["boards"]:
                 return answer({"board": f"{family}:{request.query['period']}:org={request.query.get('org')}"})
             case ["owners", owner, "history"]:
@@ -159,10 +152,6 @@ class FakeService:
 
     async def on_posts(self, request: web.Request, board: FakeBoard) -> web.Response:
         posts = (await request.json())["posts"]
-        self._in_flight += 1
-        self.in_flight_max = max(self.in_flight_max, self._in_flight)
-        await asyncio.sleep(0)
-        self._in_flight -= 1
         if self.posts_before_outage is not None and len(self.batches) >= self.posts_before_outage:
             return problem(500, "internal")
         if self.post_failure is not None:
@@ -170,10 +159,7 @@ class FakeService:
         if any(post["owner"] in self.refused_owners for post in posts):
             return problem(422, "bad_value", "the owner is not acceptable")
         self.batches.append(posts)
-        results = [self.apply(board, post) for post in posts]
-        if request.query.get("mode") == "queued":
-            return answer({"accepted": len(posts)}, status=202)
-        return answer({"results": results})
+        return answer({"results": [self.apply(board, post) for post in posts]})
 
     def apply(self, board: FakeBoard, post: dict[str, Any]) -> dict[str, Any]:
         owner = post["owner"]

@@ -1,20 +1,19 @@
 """Test the demo. The same seed gives the same season, each season is posted only once, and the port is a free one."""
 
-import asyncio
 import random
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from service import demo as demo_module
-from service.demo import BOARD, FAMILY, FAMILY_SPEC, SPEC, play_matches, require_free_port, season_posts, set_up
+from service.demo import BOARD, SPEC, require_free_port, season_posts, set_up
 from tests.service.cli_fake_service import FakeService, running_fake
 
 
@@ -55,9 +54,7 @@ async def test_a_second_run_of_the_demo_keeps_the_existing_season(
     await set_up(fake.url, 1200, alive, tmp_path / "log")
     assert fake.boards[BOARD].spec == SPEC
     assert len(fake.boards[BOARD].stats) == 1200
-    assert fake.families[FAMILY] == FAMILY_SPEC
-    assert len(fake.family_posts) == 1200
-    assert "1,200 players posted: 1,200 applied" in capsys.readouterr().out
+    assert "1,200 players: 1,200 applied" in capsys.readouterr().out
     fake.batches = []
     await set_up(fake.url, 1200, alive, tmp_path / "log")
     assert not fake.batches
@@ -71,33 +68,8 @@ async def test_an_interrupted_demo_continues_without_counting_a_post_twice(
 ) -> None:
     await set_up(fake.url, 1000, alive, tmp_path / "log")
     await set_up(fake.url, 2000, alive, tmp_path / "log")
-    assert "1,000 applied, 1,000 were there before" in capsys.readouterr().out
+    assert "2,000 players: 1,000 applied, 0 unchanged, 1,000 duplicate" in capsys.readouterr().out
     assert len(fake.boards[BOARD].stats) == 2000
-
-
-class Lasting:
-    """A process that ends after some matches."""
-
-    def __init__(self, matches: int) -> None:
-        self.left = matches
-
-    def poll(self) -> int | None:
-        return None if self.left else 0
-
-    def wait(self, timeout: float) -> int:
-        self.left -= 1
-        raise subprocess.TimeoutExpired("serve", timeout)
-
-
-async def test_the_demo_plays_matches_until_the_service_ends(
-    fake: FakeService, alive: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    await set_up(fake.url, 200, alive, tmp_path / "log")
-    known = len(fake.boards[BOARD].post_ids), len(fake.family_posts)
-    await asyncio.to_thread(play_matches, fake.url, 200, cast(subprocess.Popen[bytes], Lasting(3)))
-    played = len(fake.boards[BOARD].post_ids) - known[0]
-    assert 3 * 2 <= played <= 3 * 8
-    assert len(fake.family_posts) - known[1] == played
 
 
 async def test_the_demo_reports_a_dead_service_with_its_last_line(

@@ -7,16 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rankcurve import Retries
+from rankcurve import AsyncClient, Retries
 
-from service.commands.imports.csv_import import CsvFile
-from service.commands.imports.import_records import UnusableSourceError
-from service.commands.imports.redis_import import SortedSet
-from service.commands.imports.sending import Job
-from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, UrlOption, call_service, fail
-
-CONCURRENCY_MAX = 64
-BATCH_POSTS_MAX = 10_000
+from service.commands.imports.csv_import import read_lines
+from service.commands.imports.redis_import import choose_column, read_members
+from service.commands.imports.sending import send_records
+from service.commands.target import BoardArgument, service_command
 
 FileArgument = Annotated[
     Path | None,
@@ -57,61 +53,19 @@ MapOption = Annotated[
     ),
 ]
 DelimiterOption = Annotated[str, typer.Option(help="Character that separates cells; `tab` for a tabulator.")]
-BatchOption = Annotated[int, typer.Option(min=1, max=BATCH_POSTS_MAX, help="Lines in each request.")]
-ConcurrencyOption = Annotated[
-    int, typer.Option(min=1, max=CONCURRENCY_MAX, help="Requests at the same time; one if the order of lines matters.")
-]
-RetriesOption = Annotated[
-    int, typer.Option(min=0, max=1000, help="Further attempts for each request while the service is busy or away.")
-]
-WaitOption = Annotated[
-    bool,
-    typer.Option(
-        "--wait", help="Wait for a service that is not up yet, as often as --retries says. Otherwise the import ends."
-    ),
-]
-RejectedMaxOption = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        help="Stop once more lines than this were rejected, because the mapping may be wrong. Applied lines "
-        "stay applied; to continue, run again with a larger number.",
-    ),
-]
-RejectsOption = Annotated[
-    Path | None,
-    typer.Option(
-        dir_okay=False,
-        help="Write the rejected lines here unchanged, after the headings. Correct them and import this file. "
-        "FILE.reasons says why each was rejected.",
-    ),
-]
 RoundOption = Annotated[
     bool,
     typer.Option(
         "--round",
-        help="Round values with more digits than their column's scale, like 48.682000000000002 from a binary number, "
-        "and say how many were rounded. Without this option such a line is rejected.",
-    ),
-]
-LabelOption = Annotated[
-    str,
-    typer.Option(
-        help="Part of the post ids. With a new label the same content counts once more. Use it on purpose, or if two "
-        "files are equal by chance."
-    ),
-]
-QueuedOption = Annotated[
-    bool,
-    typer.Option(
-        "--queued",
-        help="Queue the lines: the service applies them soon after its answer, which is faster. Lines that are "
-        "rejected when they are applied are listed only in the service's journal.",
+        help="Round values with more digits than their column's scale, like 48.682000000000002 from a binary number. "
+        "Without this option such a line is rejected.",
     ),
 ]
 
 
-def import_posts(
+@service_command(Retries(attempts_max=21, before_first_answer=False))
+async def import_posts(
+    client: AsyncClient,
     board: BoardArgument,
     file: FileArgument = None,
     redis: RedisOption = None,
@@ -119,30 +73,17 @@ def import_posts(
     owner_column: OwnerOption = None,
     column: MapOption = None,
     delimiter: DelimiterOption = ",",
-    batch: BatchOption = 1000,
-    concurrency: ConcurrencyOption = 4,
-    retries: RetriesOption = 20,
-    wait: WaitOption = False,
-    rejected_max: RejectedMaxOption = 1000,
-    rejects: RejectsOption = None,
-    label: LabelOption = "",
-    queued: QueuedOption = False,
     rounds: RoundOption = False,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
 ) -> None:
     """Post every line of a CSV file to a leaderboard, or copy a sorted set of Redis.
 
     Each line is one post. Its id is made of the content of the file, the mapping and the line. After an import was
     stopped, run the same command again: it sends every line, and those that counted are duplicates. The service knows
-    them for 30 days (its setting post_id_retention_s). An edited file is another file, and another mapping or label is
-    another import, so all lines count again.
+    them for 30 days (its setting post_id_retention_s).
 
     Rejected lines are listed with their numbers, and the exit code is then 1. All other lines stay applied. To add the
-    rejected lines, correct the file that --rejects wrote and import that file.
-
-    Batches are sent one at a time if their order matters: if a mapped column merges by `last`, or the board breaks ties
-    by `earliest`.
+    rejected lines, put only them, corrected, into a new file under the same headings. An edited file is another file,
+    and another mapping is another import, so all lines count again.
 
     A sorted set may change while it is copied. Each score replaces the owner's value, so a second import once Redis is
     at rest makes both equal, except that members which were removed from Redis stay.
@@ -153,40 +94,15 @@ def import_posts(
         rankcurve import season players.csv --owner-column id --column xp=score
         rankcurve import --redis redis://localhost:6379 KEY_IN_REDIS season
     """
-    source = choose_source(file, owner_column, delimiter, label, redis, merge=merge, queued=queued)
-    job = Job(board, tuple(column or ()), batch, concurrency, rejected_max, rejects, queued, rounds)
-    patient = Retries(attempts_max=retries + 1, before_first_answer=wait)
-    try:
-        call_service(url, key, lambda client: source.import_into(client, job), patient)
-    except UnusableSourceError as cause:
-        fail(str(cause))
-    except OSError as cause:
-        fail(f"{cause.filename or file}: {cause.strerror}")
-
-
-def choose_source(
-    file: Path | None,
-    owner_column: str | None,
-    delimiter: str,
-    label: str,
-    redis: tuple[str, str] | None,
-    *,
-    merge: bool,
-    queued: bool,
-) -> CsvFile | SortedSet:
-    """Return what the import reads. Raises typer.BadParameter if the options do not go together."""
-    if redis is not None:
-        if file or owner_column or delimiter != "," or label or queued:
-            raise typer.BadParameter("--redis URL KEY takes no file, --owner-column, --delimiter, --label or --queued")
-        return SortedSet(*redis, merge=merge)
-    if file is None or owner_column is None or merge:
-        raise typer.BadParameter("give FILE.csv and --owner-column, or --redis URL KEY, which may have --merge")
-    return CsvFile(file, owner_column, parse_delimiter(delimiter), label)
-
-
-def parse_delimiter(text: str) -> str:
-    """Return one character that can separate cells. Raises typer.BadParameter."""
-    delimiter = "\t" if text in ("tab", "\\t") else text
+    delimiter = "\t" if delimiter == "tab" else delimiter
     if len(delimiter) != 1 or delimiter in '"\r\n\0':
         raise typer.BadParameter("--delimiter is one character, or `tab`")
-    return delimiter
+    if redis is not None and not (file or owner_column):
+        spec = await client.board(board)
+        records = read_members(*redis, choose_column(spec, column or (), merge=merge), merge=merge, rounds=rounds)
+        await send_records(client, board, records, "members")
+    elif redis is None and file is not None and owner_column is not None and not merge:
+        spec, options = await client.board(board), {"owner_heading": owner_column, "delimiter": delimiter}
+        await send_records(client, board, read_lines(file, spec, column or (), rounds=rounds, **options), "lines")
+    else:
+        raise typer.BadParameter("give FILE.csv and --owner-column, or --redis URL KEY, which may have --merge")
