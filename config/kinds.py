@@ -96,16 +96,8 @@ def _peers(given: str) -> str:
     return given
 
 
-def _operations(names: tuple[str, ...]) -> tuple[str, ...]:
-    for name in names:
-        if not re.fullmatch(r"[A-Za-z]+\.[a-z]+", name):
-            raise ValueError(f"should be Type.operation, several with commas between them: {name!r}")
-    return names
-
-
 PeersText = Annotated[str, AfterValidator(_peers)]
 ReplicaUrl = Annotated[str, AfterValidator(_replica_url)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
 Origins = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_origins)]
-Operations = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_operations)]

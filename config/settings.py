@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 
-from config.kinds import Operations, Origins, PeersText, ReplicaUrl, Servers, StoreUrl
+from config.kinds import Origins, PeersText, ReplicaUrl, Servers, StoreUrl
 from config.kinds import choice as _choice
 from config.kinds import number as _number
 from config.kinds import text as _text
@@ -486,14 +486,6 @@ class BoardSettings(_Group):
 class ManagedSettings(_Group):
     """Managed objects, which operators see and use through /jolokia."""
 
-    managed_objects: bool = _choice(True)
-    """Keep managed objects, and answer /jolokia."""
-    managed_operations: Operations = _choice(
-        ("Board.refresh", "Predictor.refresh", "Cache.flush", "Job.run", "Job.pause", "Job.resume")
-    )
-    """Operations of managed objects that are allowed: Type.operation, several with commas between."""
-    managed_boards_max: int = _number(1_000, 0, 1_000_000, "boards")
-    """Maximum number of boards that are shown as managed objects. With more boards, none is shown."""
     rates_tick_s: float = _number(5, 0.1, 60, "s")
     """Time between two records of figures for percentiles and the verdict on the node."""
 

@@ -60,7 +60,7 @@ class Context(EndpointContext):
     ranks: RankContext
     long_answers: LongAnswers
     now_us: Callable[[], int]
-    agent: JolokiaAgent | None = None  # None if managed objects are off
+    agent: JolokiaAgent
 
     @property
     def own_tables_max(self) -> int | None:

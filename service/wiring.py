@@ -18,7 +18,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 
 import structlog
 
@@ -93,17 +92,13 @@ async def open_context(
     """
     async with AsyncExitStack() as stack:
         refresh_queue = RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
-        context = await _make_context(settings, metrics, clock, refresh_queue, stack)
+        controls = JobControls(asyncio.sleep, metrics.meter, monotonic=time.monotonic)
+        context = await _make_context(settings, metrics, clock, refresh_queue, controls, stack)
         store = context.store
         sizes = metrics.watch_store(version=service_version(), store=store.dialect.name)
         measuring = sizes.measure_periodically(store, asyncio.sleep, wait_s_max=settings.connect_timeout_s)
         await stack.enter_async_context(measuring)
-        controls = JobControls(asyncio.sleep, metrics.meter, monotonic=time.monotonic)
-        parts = await _start_jobs(context, refresh_queue, controls, stack)
-        if settings.managed_objects:
-            managing = manage_objects(parts, context.curves.refreshes, metrics, service_version())
-            tree = await stack.enter_async_context(managing)
-            context = replace(context, agent=JolokiaAgent(tree, service_version()))
+        await _start_jobs(context, refresh_queue, controls, stack)
         yield context
 
 
@@ -112,6 +107,7 @@ async def _make_context(
     metrics: Metrics,
     clock: Callable[[], int],
     refresh_queue: RefreshQueue,
+    controls: JobControls,
     stack: AsyncExitStack,
 ) -> Context:
     store = await open_store(settings, metrics.meter)
@@ -163,7 +159,16 @@ async def _make_context(
         long_answers=LongAnswers(reads_waiting_max=settings.reads_waiting_max),
         now_us=clock,
         tracer=tracer,
+        agent=await _open_agent(settings, metrics, controls, store, stack),
     )
+
+
+async def _open_agent(
+    settings: Settings, metrics: Metrics, controls: JobControls, store: Store, stack: AsyncExitStack
+) -> JolokiaAgent:
+    version = service_version()
+    managing = manage_objects(settings, metrics, controls, store=store.dialect.name, version=version)
+    return JolokiaAgent(await stack.enter_async_context(managing), version)
 
 
 async def _open_curves(
@@ -257,7 +262,7 @@ def _lease_transactions(settings: Settings, store: Store) -> LeaseTransactions:
 
 async def _start_jobs(
     context: Context, refresh_queue: RefreshQueue, controls: JobControls, stack: AsyncExitStack
-) -> JobParts:
+) -> None:
     settings, store, meter = context.settings, context.store, context.metrics.meter
     embedded = settings.jobs == "embedded"
     read_peer, sampled = None, store
@@ -294,7 +299,6 @@ async def _start_jobs(
     stack.push_async_callback(jobs.stop)
     ending = asyncio.create_task(_end_when_damaged(store, jobs.stop), name="end jobs")
     stack.callback(ending.cancel)
-    return parts
 
 
 async def _end_when_damaged(store: Store, stop: Callable[[], Awaitable[object]]) -> None:

@@ -216,10 +216,6 @@ class CurveBook:
             del self._served[slot]
             self._states.pop(slot, None)
 
-    @property
-    def count(self) -> int:
-        return len(self._served)
-
     def list_served(self) -> list[ServedCurve]:
         return [self._with_mark(served) for served in self._served.values()]
 
@@ -233,16 +229,6 @@ class CurveBook:
             async with polled.polling:
                 taken += await self._poll(polled)
         return taken
-
-    async def reread(self) -> int:
-        """Drop all curves and read them anew; return how many are served afterwards. Meanwhile, ranks are counted."""
-        for polled in self._choose(None):
-            async with polled.polling:
-                for served in [each for each in self._served.values() if each.partition == polled.partition]:
-                    del self._served[served.slot]
-                polled.version = polled.live_version = 0
-                await self._poll(polled)
-        return len(self._served)
 
     def _choose(self, partition: int | None) -> list[_Polled]:
         """Return the state of one partition, or of all if `partition` is None."""

@@ -29,14 +29,12 @@ for (const method of ["get", "post"]) {
     ask({ type: "read", mbean: nodeName, attribute: "Memory", path: ["resident"] }));
   await tell(`${method} read pattern`, () => ask({ type: "read", mbean: "rankcurve:type=N*", attribute: "Version" }));
   await tell(`${method} search`, () => ask({ type: "search", mbean: "rankcurve:type=Job,*" }));
-  await tell(`${method} list`, () => ask({ type: "list", path: "rankcurve/type=Cache" }));
+  await tell(`${method} list`, () => ask({ type: "list", path: "rankcurve/name=fold,type=Job" }));
   await tell(`${method} list depth`, () => ask({ type: "list" }, { maxDepth: 1 }));
   await tell(`${method} exec`, () => ask({ type: "exec", mbean: fold, operation: "run" }));
   await tell(`${method} exec argument`, () =>
     ask({ type: "exec", mbean: fold, operation: "run", arguments: ["a/b!c", null, ""] }));
   await tell(`${method} write`, () => ask({ type: "write", mbean: nodeName, attribute: "Verbose", value: true }));
-  await tell(`${method} quoted`, () =>
-    ask({ type: "read", mbean: 'rankcurve:type=Board,name="week:1,x"', attribute: "Id" }));
   await tell(`${method} parameters`, () =>
     ask({ type: "read", mbean: nodeName, attribute: "No" }, { ignoreErrors: true, includeRequest: false }));
   await tell(`${method} unknown`, () => ask({ type: "read", mbean: "no:type=such" }));
@@ -66,7 +64,7 @@ await tell("value write", () => value({ type: "write", mbean: nodeName, attribut
 await tell("value exec", () => value({ type: "exec", mbean: fold, operation: "run", arguments: [] }));
 await tell("value search", () => value({ type: "search", mbean: "rankcurve:type=N*" }));
 await tell("value version", () => value({ type: "version" }));
-await tell("value list", () => value({ type: "list", path: ["rankcurve", "type=Cache", "desc"] }));
+await tell("value list", () => value({ type: "list", path: ["rankcurve", "type=Job,name=fold", "desc"] }));
 await tell("static", () => [Jolokia.escape("a/b!c"), Jolokia.escapePost("a/b!c"), Jolokia.isError({ status: 404 })]);
 await tell("jobs", () => new Promise((resolve) => {
   let polls = 0;

@@ -1,112 +1,80 @@
 """Answers all types of Jolokia requests. An answer describes the whole node, not the process that answers."""
 
 import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import structlog
 
 from service.contract.problems import problem_of
-from service.monitoring.managed.node_channel import ProcessFailedError
-from service.monitoring.managed.object_names import MalformedNameError, ObjectName, parse_name
-from service.monitoring.managed.objects import (
-    ForbiddenError,
-    ManagedObject,
-    UnknownAttributeError,
-    UnknownObjectError,
-    UnknownOperationError,
-)
-from service.monitoring.managed.tree import ObjectTree, TreeSnapshot
+from service.monitoring.managed.errors import Fault, RefusedError
+from service.monitoring.managed.object_names import parse_name
+from service.monitoring.managed.objects import ManagedObject, Objects, find_matching, find_object
 
-from .requests import BadRequestError, JolokiaRequest, UnsupportedTypeError
-from .values import cut_to_limits, follow_path
+from .requests import JolokiaRequest, Parameters, hide_password, read_request
 
 log = structlog.get_logger(__name__)
 PROTOCOL = "7.2"
 
 
-class NotModifiedError(Exception):
-    """Nothing has changed since the time that the client named."""
-
-
 class JolokiaAgent:
-    """Answers requests about the objects of a tree, and logs every unexpected error."""
+    """Answers requests about the objects that `read_objects` returns, and logs every unexpected error."""
 
-    def __init__(self, tree: ObjectTree, version: str) -> None:
-        self.tree, self._version = tree, version
+    def __init__(self, read_objects: Callable[[], Objects], version: str) -> None:
+        self.read_objects, self._version = read_objects, version
 
-    async def answer_request(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> dict[str, Any]:
-        echo = {"request": request.echo} if request.parameters.include_request else {}
+    async def answer_request(self, body: Any, query: Mapping[str, str], objects: Objects) -> dict[str, Any]:
+        """Return the answer to the JSON object of a request. An answer to a request that fails has an error status."""
+        parameters = Parameters()
         try:
-            value = cut_to_limits(await self._value(request, snapshot), request.parameters)
-        except NotModifiedError:
-            return {**echo, "status": 304, "timestamp": int(time.time())}
+            request, parameters = read_request(body, query)
+            value = await self._find_value(request, parameters, objects)
+            answer = {"value": value, "status": 200, "timestamp": int(time.time())}
         except Exception as error:
-            return {**self.make_error_envelope(error), **echo}
-        return {**echo, "value": value, "status": 200, "timestamp": int(time.time())}
+            answer = make_error(error)
+        return {"request": hide_password(body), **answer} if parameters.include_request else answer
 
-    def make_error_envelope(self, error: Exception) -> dict[str, Any]:
-        status, java_name, message = describe_error(error)
-        if status >= 500:
-            log.error("managed_request_failed", exc_info=error)
-        return {"status": status, "error_type": java_name, "error": message, "timestamp": int(time.time())}
-
-    async def _value(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> Any:
+    async def _find_value(self, request: JolokiaRequest, parameters: Parameters, objects: Objects) -> Any:
         if request.type == "version":
-            return self._about()
+            info = {"product": "rankcurve", "vendor": "rankcurve", "version": self._version}
+            return {"agent": self._version, "protocol": PROTOCOL, "info": info}
         if request.type == "list":
-            return self._list(request, snapshot)
-        name = parse_name(request.mbean)
+            return _list(request.parts, objects)
+        name = parse_name(request.mbean or "")
         if request.type == "search":
-            self._check_modified(request, snapshot)
-            naming = request.parameters.canonical_naming
-            return [found.text(canonical=naming) for found in snapshot.find_matching(name)]
+            return [found.name.text for found in find_matching(objects, name)]
         if request.type == "exec":
             if name.is_pattern:
-                raise BadRequestError(f"An operation needs one MBean, not the pattern {request.mbean}")
-            # Use only the name, without the signature in brackets: no two operations have the same name.
-            operation = request.operation.partition("(")[0]
-            return follow_path(
-                await self.tree.run_operation(snapshot.find_object(name), operation, request.arguments), request.path
-            )
-        return follow_path(_read(name, request, snapshot), request.path)
+                raise RefusedError(Fault.REQUEST_INVALID, f"An operation needs one MBean, not the pattern {name.text}")
+            return follow_path(await _run_operation(find_object(objects, name), request), request.parts)
+        return follow_path(_read(request, parameters, objects), request.parts)
 
-    def _about(self) -> dict[str, Any]:
-        config = {"maxDepth": "0", "maxCollectionSize": "0", "maxObjects": "0", "canonicalNaming": "true"}
-        info = {"product": "rankcurve", "vendor": "rankcurve", "version": self._version}
-        return {"agent": self._version, "protocol": PROTOCOL, "config": config, "info": info}
 
-    def _check_modified(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> None:
-        self.tree.note_changes(snapshot)
-        since_s = request.parameters.if_modified_since
-        if since_s and self.tree.changed_at_s < since_s:
-            raise NotModifiedError
+async def _run_operation(managed: ManagedObject, request: JolokiaRequest) -> int:
+    # Use only the name, without the signature in brackets: no two operations have the same name.
+    name = (request.operation or "").partition("(")[0]
+    if name not in managed.operations:
+        raise RefusedError(Fault.REQUEST_INVALID, f"No operation {name} found on MBean {managed.name.text}")
+    if request.arguments:
+        raise RefusedError(Fault.REQUEST_INVALID, f"Operation {name} takes no arguments")
+    return await managed.operations[name].run()
 
-    def _list(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> Any:
-        self._check_modified(request, snapshot)
-        naming = request.parameters.canonical_naming
-        domain, key_list, *_ = [*request.path, "*", "*"] if len(request.path) < 2 else request.path
-        wanted_keys = sorted(key_list.split(","))
-        listed: dict[str, dict[str, Any]] = {}
-        for name in snapshot.list_names():
-            keys = name.key_list(canonical=naming)
-            if domain in ("*", name.domain) and (key_list == "*" or sorted(keys.split(",")) == wanted_keys):
-                listed.setdefault(name.domain, {})[keys] = name
-        if not listed and request.path:
-            raise UnknownObjectError(f"No MBean with name '{':'.join(request.path[:2])}' found")
-        depth = request.parameters.max_depth
-        if depth and depth <= 2 and len(request.path) < 2:
-            return follow_path(
-                {one: 1 if depth == 1 else dict.fromkeys(found, 1) for one, found in listed.items()}, request.path
-            )
-        described_names = {
-            one: {keys: describe_object(snapshot.find_object(name)) for keys, name in sorted(found.items())}
-            for one, found in sorted(listed.items())
-        }
-        path = list(request.path)
-        # The request may give the keys of the object name in another order than the tree. So use the text of the tree.
-        if len(path) >= 2 and path[1] != "*" and path[0] != "*":
-            path[1] = next(iter(described_names[path[0]]))
-        return follow_path(described_names, path)
+
+def _list(path: Sequence[str], objects: Objects) -> Any:
+    """Return the descriptions of the objects by domain and by the key list of their names, or a part of them."""
+    described: dict[str, dict[str, Any]] = {}
+    for _, managed in sorted(objects.items()):
+        described.setdefault(managed.name.domain, {})[managed.name.key_list] = describe_object(managed)
+    # The request may give the keys of the object name in another order than the tree.
+    named = [*path[:1], *(",".join(sorted(keys.split(","))) for keys in path[1:2])]
+    try:
+        return follow_path(described, [*named, *path[2:]])
+    except RefusedError:
+        with suppress(RefusedError):
+            follow_path(described, named)
+            raise
+        raise RefusedError(Fault.OBJECT_UNKNOWN, f"No MBean with name '{':'.join(path[:2])}' found") from None
 
 
 def describe_object(managed: ManagedObject) -> dict[str, Any]:
@@ -117,66 +85,80 @@ def describe_object(managed: ManagedObject) -> dict[str, Any]:
             for name, attribute in managed.attributes.items()
         },
         "op": {
-            name: {"args": [], "ret": operation.returns, "desc": operation.description}
+            name: {"args": [], "ret": "long", "desc": operation.description}
             for name, operation in managed.operations.items()
         },
-        "class": managed.kind,
+        "class": f"{managed.name.domain}.{managed.name.properties['type']}",
         "desc": managed.description,
     }
 
 
-def _read(name: ObjectName, request: JolokiaRequest, snapshot: TreeSnapshot) -> Any:
+def _read(request: JolokiaRequest, parameters: Parameters, objects: Objects) -> Any:
+    asked, name = request.attribute, parse_name(request.mbean or "")
+
+    def read(managed: ManagedObject, attribute: str) -> Any:
+        try:
+            return managed.read(attribute)
+        except RefusedError as error:
+            if not parameters.ignore_errors:
+                raise
+            return f"ERROR: {error} (class {error.fault.value[1]})"
+
     if not name.is_pattern:
-        managed = snapshot.find_object(name)
-        if request.single:
-            return _value(managed, request.attributes[0], request, snapshot)
-        wanted = request.attributes or list(managed.attributes)
-        return {attribute: _value(managed, attribute, request, snapshot) for attribute in wanted}
-    names = snapshot.find_matching(name)
-    if not names:
-        raise UnknownObjectError(f"No MBean with pattern {request.mbean} found for reading attributes")
-    found = {}
-    for one in names:
-        managed = snapshot.find_object(one)
-        wanted = [
-            attribute for attribute in managed.attributes if not request.attributes or attribute in request.attributes
-        ]
-        if wanted:
-            key = one.text(canonical=request.parameters.canonical_naming)
-            found[key] = {attribute: _value(managed, attribute, request, snapshot) for attribute in wanted}
-    if not found:
-        raise UnknownAttributeError(f"No matching attributes found on any MBean of pattern {request.mbean}")
-    return found
+        managed = find_object(objects, name)
+        if isinstance(asked, str) and asked:
+            return read(managed, asked)
+        return {attribute: read(managed, attribute) for attribute in asked or managed.attributes}
+    wanted = [asked] if isinstance(asked, str) and asked else asked
+    matching = find_matching(objects, name)
+    if not matching:
+        raise RefusedError(Fault.OBJECT_UNKNOWN, f"No MBean with pattern {name.text} found for reading attributes")
+    found = {
+        managed.name.text: {each: managed.read(each) for each in managed.attributes if not wanted or each in wanted}
+        for managed in matching
+    }
+    if not any(found.values()):
+        raise RefusedError(Fault.ATTRIBUTE_UNKNOWN, f"No matching attributes found on any MBean of pattern {name.text}")
+    return {text: values for text, values in found.items() if values}
 
 
-def _value(managed: ManagedObject, attribute: str, request: JolokiaRequest, snapshot: TreeSnapshot) -> Any:
-    try:
-        return snapshot.read_attribute(managed, attribute)
-    except Exception as error:
-        if not request.parameters.ignore_errors:
-            raise
-        _, java_name, _ = describe_error(error)
-        return f"ERROR: {error} (class {java_name})"
+def make_error(error: Exception) -> dict[str, Any]:
+    """Return the answer for an error. The message of an unexpected error hides its cause."""
+    if isinstance(error, RefusedError):
+        (status, java_name), text = error.fault.value, str(error)
+    else:
+        (status, java_name), text = Fault.FAILED.value, problem_of(error).detail
+    if status >= 500:
+        log.error("managed_request_failed", exc_info=error)
+    message = f"{java_name} : {text}"
+    return {"status": status, "error_type": java_name, "error": message, "timestamp": int(time.time())}
 
 
-# The status of an error, and the Java exception that Jolokia clients know.
-_STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
-    (UnknownObjectError, 404, "javax.management.InstanceNotFoundException"),
-    (UnknownAttributeError, 404, "javax.management.AttributeNotFoundException"),
-    (UnknownOperationError, 400, "java.lang.IllegalArgumentException"),
-    (BadRequestError, 400, "java.lang.IllegalArgumentException"),
-    (UnsupportedTypeError, 400, "java.lang.UnsupportedOperationException"),
-    (MalformedNameError, 400, "javax.management.MalformedObjectNameException"),
-    (ForbiddenError, 403, "java.lang.Exception"),
-    (ProcessFailedError, 500, "javax.management.MBeanException"),
-)
+def follow_path(value: Any, path: Sequence[str]) -> Any:
+    """Return the part of a value that a path leads to.
 
+    `*` in a path stands for every entry of a level. Below a `*`, an entry is left out if it lacks the rest of the path.
 
-def describe_error(error: Exception) -> tuple[int, str, str]:
-    """Return status, Java exception and message of an error. The message of an unexpected error hides its cause."""
-    for kind, status, java_name in _STATUSES:
-        if isinstance(error, kind):
-            return status, java_name, f"{java_name} : {error}"
-    java_name = "javax.management.MBeanException"
-    problem = problem_of(error)
-    return 500, java_name, f"{java_name} : {problem.detail}"
+    Raises:
+        RefusedError: the value has no part at this path.
+    """
+    if not path:
+        return value
+    part, rest = path[0], path[1:]
+    if isinstance(value, list):
+        entries = {str(index): each for index, each in enumerate(value)}
+    elif isinstance(value, dict):
+        entries = value
+    elif part == "*" and not rest:
+        return value
+    else:
+        entries = {}
+    if part in entries and part != "*":
+        return follow_path(entries[part], rest)
+    kept = {}
+    for name, each in entries.items() if part == "*" else ():
+        with suppress(RefusedError):
+            kept[name] = follow_path(each, rest)
+    if not kept:
+        raise RefusedError(Fault.REQUEST_INVALID, f"Invalid path: nothing is at {'/'.join(path)}")
+    return kept if isinstance(value, dict) else list(kept.values())

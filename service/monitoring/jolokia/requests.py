@@ -7,160 +7,102 @@ a part.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 
-from service.monitoring.managed.objects import ForbiddenError
+from service.monitoring.managed.errors import Fault, RefusedError
 
 TYPES = ("read", "list", "search", "exec", "version")
-_OFF = ("notification", "config")
 _TOKEN = re.compile(r"!.?|/|[^!/]+", re.DOTALL)
 _T = TypeVar("_T")
 _SPECIAL_ARGUMENTS = {"[null]": None, '""': ""}  # how a path writes null and the empty text
 
 
-class BadRequestError(Exception):
-    """The request does not follow the protocol."""
-
-
-class UnsupportedTypeError(Exception):
-    """The agent does not support the type of the request."""
-
-
 class Parameters(msgspec.Struct, frozen=True, rename="camel"):
     """Processing parameters, from the query and from the request's `config`. All others are ignored."""
 
-    max_depth: int = 0  # 0 means no limit, also in the next two fields
-    max_collection_size: int = 0
-    max_objects: int = 0
     ignore_errors: bool = False
-    canonical_naming: bool = True
     include_request: bool = True
-    if_modified_since: int = 0
-    serialize_long: str = "number"
-    mime_type: str = "application/json"
 
 
-class _Members(msgspec.Struct, frozen=True):
-    """The members of a request that this agent knows."""
+class JolokiaRequest(msgspec.Struct, frozen=True):
+    """The members of a request that this agent knows. Null means absent."""
 
     type: str | None = None
     mbean: str | None = None
-    attribute: str | list[str] | None = None
+    attribute: str | list[str] | None = None  # absent: all attributes
     operation: str | None = None
     arguments: Any = None
     path: str | list[str | int] | None = None
     target: Any = None
-    config: dict[str, Any] | None = None
+
+    @property
+    def parts(self) -> Sequence[str]:
+        """Return the parts of the path inside the value."""
+        path = self.path or ()
+        return split_path(path.removeprefix("/")) if isinstance(path, str) else list(map(str, path))
 
 
-@dataclass(frozen=True, slots=True)
-class JolokiaRequest:
-    """One request. `echo` is the part of the request that the answer repeats, so that clients can match the two."""
-
-    type: str
-    echo: Mapping[str, Any]
-    parameters: Parameters
-    mbean: str = ""
-    attributes: Sequence[str] = ()  # empty means all attributes
-    single: bool = False  # the request names one attribute as text, so the answer has no mapping
-    operation: str = ""
-    arguments: Sequence[Any] = ()
-    path: Sequence[str] = ()
-
-
-def parse_path(path: str, query: Mapping[str, str]) -> JolokiaRequest:
-    """Parse the request of a GET. `path` is the part after `/jolokia`, percent-decoded once.
-
-    Raises:
-        BadRequestError: the request is malformed.
-        UnsupportedTypeError: the agent does not support the type of request.
-        ForbiddenError: the request would write an attribute.
-    """
+def read_path(path: str) -> dict[str, Any]:
+    """Return the request of a GET in the form of a POST. `path` is the part after `/jolokia`, percent-decoded once."""
     kind, *rest = split_path(path.removeprefix("/")) or ["version"]
     kind = kind.lower() or "version"
-    echo: dict[str, Any] = {"type": kind}
+    body: dict[str, Any] = {"type": kind}
     if kind == "list" and rest:
-        echo["path"] = join_path(rest)
+        body["path"] = join_path(rest)
     elif kind in ("read", "search", "exec"):
-        echo["mbean"], *rest = rest or [""]
+        body["mbean"], *rest = rest or [""]
         if kind == "read" and rest:
             if rest[0] not in ("", "*"):
                 names = [name for name in rest[0].split(",") if name]
-                echo["attribute"] = names if len(names) > 1 else rest[0]
+                body["attribute"] = names if len(names) > 1 else rest[0]
             if rest[1:]:
-                echo["path"] = join_path(rest[1:])
+                body["path"] = join_path(rest[1:])
         elif kind == "exec" and rest:
-            echo["operation"] = rest[0]
+            body["operation"] = rest[0]
             if rest[1:]:
-                echo["arguments"] = [_SPECIAL_ARGUMENTS.get(each, each) for each in rest[1:]]
-    return _request(echo, parameters_of(query))
+                body["arguments"] = [_SPECIAL_ARGUMENTS.get(each, each) for each in rest[1:]]
+    return body
 
 
-def parse_json(body: Any, query: Mapping[str, str]) -> JolokiaRequest:
-    """Parse the request in one JSON object of a POST. Its `config` overrides the parameters of `query`.
+def read_request(body: Any, query: Mapping[str, str]) -> tuple[JolokiaRequest, Parameters]:
+    """Parse the JSON object of a request. Its `config` overrides the parameters of `query`.
 
     Raises:
-        BadRequestError, UnsupportedTypeError, ForbiddenError: see `parse_path`.
+        RefusedError: the request is malformed, or the agent does not support its type.
     """
     config = body.get("config") if isinstance(body, dict) else None
-    return _request(body, parameters_of({**query, **config} if isinstance(config, dict) else query))
+    given = {**query, **config} if isinstance(config, dict) else query
+    # As with Jolokia, an empty parameter is not set.
+    parameters = _convert({name: value for name, value in given.items() if value not in (None, "")}, Parameters)
+    request = _convert(body, JolokiaRequest)
+    kind = (request.type or "").lower()
+    if kind == "write":
+        raise RefusedError(Fault.FORBIDDEN, "Attributes can't be written here")
+    if kind not in TYPES:
+        raise RefusedError(Fault.TYPE_UNSUPPORTED, f"Requests of type '{kind}' are not supported")
+    if request.target is not None:
+        raise RefusedError(Fault.TYPE_UNSUPPORTED, "Requests to other agents (proxy mode) are not supported")
+    if kind in ("read", "search", "exec") and not request.mbean:
+        raise RefusedError(Fault.REQUEST_INVALID, f"No MBean is named in a {kind} request")
+    if kind == "exec" and not request.operation:
+        raise RefusedError(Fault.REQUEST_INVALID, "No operation is named in an exec request")
+    return msgspec.structs.replace(request, type=kind), parameters
 
 
-def echo_of(body: Any) -> Any:
+def hide_password(body: Any) -> Any:
     """Return the request as an answer repeats it: unchanged, but without the password of a proxy target."""
     if isinstance(body, dict) and isinstance(target := body.get("target"), dict):
         return {**body, "target": {name: value for name, value in target.items() if name != "password"}}
     return body
 
 
-def _request(body: Any, parameters: Parameters) -> JolokiaRequest:
-    members = _convert(body, _Members)
-    kind, mbean, operation = (members.type or "").lower(), members.mbean or "", members.operation or ""
-    if kind == "write":
-        raise ForbiddenError("Attributes can't be written here")
-    if kind not in TYPES:
-        reason = f"Requests of type {kind} are not supported" if kind in _OFF else f"No type with name '{kind}' exists"
-        raise UnsupportedTypeError(reason)
-    if members.target is not None:
-        raise UnsupportedTypeError("Requests to other agents (proxy mode) are not supported")
-    if kind in ("read", "search", "exec") and not mbean:
-        raise BadRequestError(f"No MBean is named in a {kind} request")
-    if kind == "exec" and not operation:
-        raise BadRequestError("No operation is named in an exec request")
-    single = isinstance(members.attribute, str) and bool(members.attribute)
-    arguments, path = members.arguments, members.path or ()
-    return JolokiaRequest(
-        type=kind,
-        echo=echo_of(dict(body)),
-        parameters=parameters,
-        mbean=mbean,
-        attributes=[str(members.attribute)] if single else list(members.attribute or ()),
-        single=single,
-        operation=operation,
-        arguments=arguments if isinstance(arguments, list) else [] if arguments is None else [arguments],
-        path=split_path(path.removeprefix("/")) if isinstance(path, str) else list(map(str, path)),
-    )
-
-
-def parameters_of(given: Mapping[str, Any]) -> Parameters:
-    """Read the processing parameters, by the names of the protocol.
-
-    Raises:
-        BadRequestError: a parameter has a wrong type.
-    """
-    # As with Jolokia, a limit that is empty or negative is none.
-    meant = {name: value for name, value in given.items() if value not in (None, "") and str(value)[0] != "-"}
-    return _convert(meant, Parameters)
-
-
 def _convert(value: Any, kind: type[_T]) -> _T:
     try:
-        return msgspec.convert(value, kind, strict=kind is not Parameters)  # in a query, numbers and flags are text
+        return msgspec.convert(value, kind, strict=kind is not Parameters)  # in a query, flags are text
     except msgspec.ValidationError as error:
-        raise BadRequestError(str(error)) from error
+        raise RefusedError(Fault.REQUEST_INVALID, str(error)) from error
 
 
 def escape(part: str) -> str:

@@ -11,11 +11,13 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate, pairwise
 from math import inf
 from typing import NamedTuple
 
 import structlog
+from prometheus_client.core import Metric
 
 from config.settings import ManagedSettings
 from service.telemetry.metrics.families import Family
@@ -74,18 +76,20 @@ class MetricsMoment:
     """The metrics at one moment, and the snapshots before it. The attributes of managed objects read from it."""
 
     def __init__(self, metrics: Metrics, present: _Snapshot, past: Sequence[_Snapshot]) -> None:
-        self.metrics = metrics
+        self.totals, self._metrics = metrics.totals, metrics
         self._present, self._past = present, past
-        self._times = [snapshot.at_s for snapshot in past]
-        self._befores: dict[float, _Snapshot | None] = {}  # the snapshot at the start of each window
+
+    @cached_property
+    def views(self) -> list[Metric]:
+        """Return the metrics that are computed at each scrape."""
+        return list(self._metrics.collect_views())
 
     def list_series(self, family: str, **wanted: str) -> list[Labels]:
         """Return the label values of each series of a family whose labels begin with the wanted values."""
-        totals = self.metrics.totals
-        names = list(totals.families[family].labels)
+        names = list(self.totals.families[family].labels)
         return [
             labels
-            for labels in totals.series[family]
+            for labels in self.totals.series[family]
             if all(labels[names.index(name)].startswith(value) for name, value in wanted.items())
         ]
 
@@ -102,13 +106,14 @@ class MetricsMoment:
 
         If the first snapshot is later than the start of the window, the window begins at that snapshot.
         """
-        now, before = self.read_numbers(family, labels), self._before(window_s)
-        then = [0.0] * len(now) if before is None else self._numbers(before, family, labels)
+        begins_s = self._present.at_s - window_s
+        found = bisect_right(self._past, begins_s, key=lambda snapshot: snapshot.at_s)
+        before = self._past[max(0, found - 1)] if self._past else self._present
+        now, then = self.read_numbers(family, labels), self._numbers(before, family, labels)
         return [max(0.0, late - early) for late, early in zip(now, then, strict=True)]
 
     def _numbers(self, snapshot: _Snapshot, family: str, labels: Labels) -> Sequence[float]:
-        totals = self.metrics.totals
-        place, count = totals.series[family].get(labels), totals.families[family].numbers_count
+        place, count = self.totals.series[family].get(labels), self.totals.families[family].numbers_count
         found = () if place is None else snapshot.totals[place : place + count]
         return found or [0.0] * count  # a snapshot lacks a series that appeared after it
 
@@ -123,12 +128,6 @@ class MetricsMoment:
 
     def _list(self, read: Callable[[_Snapshot], float]) -> list[tuple[float, float]]:
         return [(self._present.at_s - each.at_s, read(each)) for each in (*self._past, self._present)]
-
-    def _before(self, window_s: float) -> _Snapshot | None:
-        if window_s not in self._befores:
-            found = bisect_right(self._times, self._present.at_s - window_s)
-            self._befores[window_s] = self._past[max(0, found - 1)] if self._past else None
-        return self._befores[window_s]
 
     def percentiles(self, family: Family, labels: Labels) -> dict[str, float | None]:
         """Return percentiles of a histogram in the last PERCENTILE_WINDOW_S seconds; None if it had no observations."""

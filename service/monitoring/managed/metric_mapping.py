@@ -1,22 +1,26 @@
-"""Maps metrics to the tree: each metric family of Prometheus becomes an attribute of managed objects.
+"""Maps metrics to managed objects: each metric family of Prometheus becomes an attribute of one or several objects.
 
 Every family whose name begins with `rankcurve_` is mapped. If its name matches no group, the family becomes an
 attribute of `type=Metrics`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+from prometheus_client.core import Metric
+
 from service.telemetry.metrics.families import Family
-from service.telemetry.metrics.totals import Totals
 
 from .history import Labels, MetricsMoment
 from .object_names import ObjectName
-from .objects import COMPOSITE, DOMAIN, DOUBLE, Attribute, ManagedObject
+from .objects import COMPOSITE, DOUBLE, Attribute, ManagedObject, name_object
 
 _PREFIX = "rankcurve_"
 _ALL = "all"  # the name of the object for samples without the group's label
 _UNITS = ("seconds", "bytes", "ratio", "posts", "rows", "entries", "requests", "reads", "connections", "curves")
+
+Figures = dict[str, Any]  # what a series has: Value, or Count, Sum, Mean and percentiles
 
 
 class MetricGroup(NamedTuple):
@@ -56,48 +60,62 @@ GROUPS: Sequence[MetricGroup] = (
 _OTHERS = MetricGroup("Metrics", (), "Metrics that belong to no other object")
 
 
-class MetricMapping:
-    """Makes managed objects from the families of `totals`. `store` is the store's name in the tree."""
+class _Shown(NamedTuple):
+    """A family of metrics as managed objects show it."""
 
-    def __init__(self, store: str, totals: Totals) -> None:
-        named = [group._replace(name=group.name.format(store=store)) for group in GROUPS]
-        self._by_prefix = sorted(
-            ((_PREFIX + prefix, group) for group in named for prefix in group.prefixes), key=lambda one: -len(one[0])
+    name: str
+    description: str
+    is_number: bool  # the family is a gauge: without labels, its attribute is a plain number
+    labels: Sequence[str]
+    series: Iterable[Labels]
+    read: Callable[[Labels], Figures]
+
+
+def map_metrics(now: MetricsMoment, *, store: str) -> dict[str, ManagedObject]:
+    """Return the objects of all metrics, by the text of their names. `store` is the store's name in the tree."""
+    named = [group._replace(name=group.name.format(store=store)) for group in GROUPS]
+    by_prefix = sorted(
+        ((_PREFIX + prefix, group) for group in named for prefix in group.prefixes), key=lambda one: -len(one[0])
+    )
+    objects: dict[str, ManagedObject] = {}
+    for shown in (*_counted(now), *_viewed(now)):
+        prefix, group = next(
+            ((prefix, group) for prefix, group in by_prefix if shown.name.startswith(prefix)), (_PREFIX, _OTHERS)
         )
-        self._totals = totals
-        self._made: tuple[int, dict[ObjectName, ManagedObject]] = (-1, {})
-
-    def map_metrics(self) -> Mapping[ObjectName, ManagedObject]:
-        """Return the objects by name. Return the same mapping again until a new series appears."""
-        size = sum(map(len, self._totals.series.values()))
-        if size != self._made[0]:
-            self._made = size, self._grouped()
-        return self._made[1]
-
-    def _grouped(self) -> dict[ObjectName, ManagedObject]:
-        found: dict[ObjectName, tuple[MetricGroup, dict[str, Attribute]]] = {}
-        for family in self._totals.families.values():
-            prefix, group = next(
-                ((prefix, group) for prefix, group in self._by_prefix if family.name.startswith(prefix)),
-                (_PREFIX, _OTHERS),
-            )
-            for name, series in _split(group, family, self._totals.series[family.name]).items():
-                attributes = found.setdefault(name, (group, {}))[1]
-                attributes[attribute_name(family.name, prefix)] = _attribute(family, series, group.label)
-        return {name: ManagedObject(name, group.description, attributes) for name, (group, attributes) in found.items()}
+        for name, series in _split(group, shown):
+            managed = objects.setdefault(name.text, ManagedObject(name, group.description))
+            managed.attributes[attribute_name(shown.name, prefix)] = _attribute(shown, series, group.label)
+    return objects
 
 
-def _split(group: MetricGroup, family: Family, series: Iterable[Labels]) -> dict[ObjectName, list[Labels]]:
+def _counted(now: MetricsMoment) -> Iterator[_Shown]:
+    """Yield the families that the processes of the node count."""
+    for family in now.totals.families.values():
+        about = "; percentiles of the last 5 minutes" if family.kind == "histogram" else ""
+        series, read = now.totals.series[family.name], partial(_figures, now, family)
+        yield _Shown(family.name, _described(family) + about, family.is_gauge, tuple(family.labels), series, read)
+
+
+def _viewed(now: MetricsMoment) -> Iterator[_Shown]:
+    """Yield the families that are computed at each scrape, without the buckets of their histograms."""
+    for metric in now.views:
+        figures: dict[Labels, Figures] = {}
+        labels: Sequence[str] = ()
+        for sample in metric.samples:
+            if "le" not in sample.labels:
+                labels, figure = tuple(sample.labels), sample.name.removeprefix(metric.name).strip("_").title()
+                figures.setdefault(tuple(sample.labels.values()), {})[figure or "Value"] = _whole(sample.value)
+        is_number, read = metric.type == "gauge", figures.__getitem__
+        yield _Shown(metric.name, _described(metric), is_number, labels, figures, read)
+
+
+def _split(group: MetricGroup, shown: _Shown) -> list[tuple[ObjectName, list[Labels]]]:
     """Return the series of a family, grouped by the object that they belong to."""
-    found: dict[ObjectName, list[Labels]] = {}
-    for labels in series:
-        properties = {"type": group.type}
-        if group.label:
-            properties[group.key] = dict(zip(family.labels, labels, strict=True)).get(group.label, _ALL)
-        elif group.name:
-            properties["name"] = group.name
-        found.setdefault(ObjectName.of(DOMAIN, **properties), []).append(labels)
-    return found
+    found: dict[str, list[Labels]] = {}
+    for labels in shown.series:
+        named = dict(zip(shown.labels, labels, strict=True)).get(group.label, _ALL) if group.label else group.name
+        found.setdefault(named, []).append(labels)
+    return [(name_object(group.type, **({group.key: each} if each else {})), series) for each, series in found.items()]
 
 
 def attribute_name(family: str, prefix: str = _PREFIX) -> str:
@@ -109,37 +127,31 @@ def attribute_name(family: str, prefix: str = _PREFIX) -> str:
     return "".join(word[:1].upper() + word[1:] for word in rest.split("_") if word)
 
 
-def _attribute(family: Family, series: list[Labels], in_name: str) -> Attribute:
-    names = {name: index for index, name in enumerate(family.labels) if name != in_name}
-    described = f"{family.documentation.rstrip('.')} [{unit_of(family.name)}]"
-    if family.is_gauge and not names:
-        return Attribute(DOUBLE, described, lambda now: now.read_numbers(family.name, series[0])[0])
-    if family.kind == "histogram":
-        described += "; percentiles of the last 5 minutes"
-    return Attribute(
-        COMPOSITE, described, lambda now: _nested(list(names.items()), series, lambda each: _figures(now, family, each))
-    )
+def _described(family: Family | Metric) -> str:
+    unit = next((word for word in reversed(family.name.split("_")) if word in _UNITS), "count")
+    return f"{family.documentation.rstrip('.')} [{unit}]"
 
 
-def unit_of(family: str) -> str:
-    """Return the unit in a metric's name, such as `seconds`, or `count` if the name contains none."""
-    return next((word for word in reversed(family.split("_")) if word in _UNITS), "count")
+def _attribute(shown: _Shown, series: list[Labels], in_name: str) -> Attribute:
+    names = [(name, index) for index, name in enumerate(shown.labels) if name != in_name]
+    if shown.is_number and not names:
+        return Attribute(DOUBLE, shown.description, lambda: shown.read(series[0])["Value"])
+    read = shown.read
+    return Attribute(COMPOSITE, shown.description, lambda: _nested(names, {each: read(each) for each in series}))
 
 
-def _nested(
-    names: Sequence[tuple[str, int]], series: Sequence[Labels], leaf: Callable[[Labels], dict[str, Any]]
-) -> dict[str, Any]:
+def _nested(names: Sequence[tuple[str, int]], series: Mapping[Labels, Figures]) -> Figures:
     """Return the total of the series. The first name holds a nested mapping for each value of that label.
 
     `names` are the labels, each with its index.
     """
     if not names:
-        return leaf(series[0])
+        return next(iter(series.values()))
     (name, index), *others = names
-    parts: dict[str, list[Labels]] = {}
-    for each in series:
-        parts.setdefault(each[index], []).append(each)
-    by_value = {value: _nested(others, inner, leaf) for value, inner in parts.items()}
+    parts: dict[str, dict[Labels, Figures]] = {}
+    for labels, figures in series.items():
+        parts.setdefault(labels[index], {})[labels] = figures
+    by_value = {value: _nested(others, inner) for value, inner in parts.items()}
     # Percentiles can't be added up, so the total has none.
     sums = {
         figure: sum(part[figure] for part in by_value.values())
@@ -149,7 +161,7 @@ def _nested(
     return {**sums, name: by_value}
 
 
-def _figures(now: MetricsMoment, family: Family, labels: Labels) -> dict[str, Any]:
+def _figures(now: MetricsMoment, family: Family, labels: Labels) -> Figures:
     first, *counts = now.read_numbers(family.name, labels)
     if family.kind == "counter":
         return {"Count": _whole(first)}
@@ -161,4 +173,4 @@ def _figures(now: MetricsMoment, family: Family, labels: Labels) -> dict[str, An
 
 
 def _whole(value: float) -> int | float:
-    return int(value) if value.is_integer() else value
+    return int(value) if float(value).is_integer() else value

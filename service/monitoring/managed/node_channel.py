@@ -1,16 +1,15 @@
-"""The channel between the processes of one node. It runs an action in all of them and collects the results.
+"""The channel between the processes of one node. It lets each of them do what an operator asks of the node.
 
-    exec ──> run here, and send to each socket ──> results by the names of the processes
+    exec ──> do it here, and send it to each socket ──> how many processes have done it
 
 Every process listens on a socket in the node's folder. If a process does not answer in time, the error names it, and
-all other processes still run the action. Only the user that runs the node can open the sockets.
+all other processes still do their part. Only the user that runs the node can open the sockets.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import structlog
@@ -19,39 +18,32 @@ from config.settings import ManagedSettings
 from jobs.request_origin import RequestOrigin
 from service.telemetry.metrics.node import NodeMember
 
+from .errors import Fault, RefusedError
+
 log = structlog.get_logger(__name__)
 
-Action = Callable[..., Awaitable[Any]]
+Act = Callable[[str, str], bool]  # an action and the job that it concerns; returns whether this process has the job
 _SUFFIX = ".sock"
 _ALONE = "process"
 
 
 class _ActionRequest(msgspec.Struct, frozen=True):
     action: str
-    arguments: list[str]
-    origin: str = ""
-
-
-class _ActionResult(msgspec.Struct, frozen=True):
-    result: Any = None  # None if the process had nothing to do
-    error: str = ""
-
-
-class ProcessFailedError(Exception):
-    """A process of the node failed to run an action that all processes were to run."""
+    job: str
+    origin: str
 
 
 class NodeChannel:
     """Connects one process to the others of its node. Without a node, the process has no others."""
 
-    def __init__(self, actions: Mapping[str, Action], limits: ManagedSettings, node: NodeMember | None) -> None:
-        self._actions, self._limits = actions, limits
+    def __init__(self, act: Act, limits: ManagedSettings, node: NodeMember | None) -> None:
+        self._act, self._limits = act, limits
         self._folder = None if node is None else node.folder
         self._name = _ALONE if node is None else node.name
 
     @asynccontextmanager
     async def listen_for_actions(self) -> AsyncIterator[None]:
-        """Listen within the block, and run the actions that other processes request."""
+        """Listen within the block, and do what other processes ask for."""
         if self._folder is None:
             yield
             return
@@ -64,60 +56,57 @@ class NodeChannel:
             server.close()
             path.unlink(missing_ok=True)
 
-    async def run_everywhere(self, action: str, *arguments: str) -> dict[str, Any]:
-        """Run an action in every process of the node. Return the results of all processes that had something to do.
+    async def run_everywhere(self, action: str, job: str) -> int:
+        """Do an action in every process of the node. Return how many processes have the job.
 
         Raises:
-            ProcessFailedError: the action failed in a process, or a process did not answer. All other processes have
-                run the action.
+            RefusedError: the action failed in a process, a process did not answer, or no process has the job. All
+                other processes have done their part.
         """
-        others = [path for path in self.list_sockets() if path.stem != self._name]
-        asked = _ActionRequest(action, list(arguments), RequestOrigin.current().text)
-        names = [self._name, *(path.stem for path in others)]
-        said = await asyncio.gather(self._do(asked), *(self._ask(path, asked) for path in others))
-        failed = [f"{name}: {one.error}" for name, one in zip(names, said, strict=True) if one.error]
+        paths = [] if self._folder is None else sorted(self._folder.glob(f"*{_SUFFIX}"))
+        others = [path for path in paths if path.stem != self._name]
+        asked = _ActionRequest(action, job, RequestOrigin.current().text)
+        done = int(self._do(asked))
+        failed: list[str] = []
+        results = await asyncio.gather(*(self._ask(path, asked) for path in others), return_exceptions=True)
+        for path, result in zip(others, results, strict=True):
+            if isinstance(result, (OSError, TimeoutError, msgspec.MsgspecError)):
+                failed.append(f"{path.stem}: {str(result) or type(result).__name__}")
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                done += result
         if failed:
-            raise ProcessFailedError("; ".join(failed))
-        return {name: one.result for name, one in zip(names, said, strict=True) if one.result is not None}
+            raise RefusedError(Fault.FAILED, "; ".join(failed))
+        if not done:
+            raise RefusedError(Fault.OBJECT_UNKNOWN, f"no process of this node currently has the job {job}")
+        return done
 
-    def list_sockets(self) -> list[Path]:
-        return [] if self._folder is None else sorted(self._folder.glob(f"*{_SUFFIX}"))
+    def _do(self, asked: _ActionRequest) -> bool:
+        with RequestOrigin.parse(asked.origin).restored():
+            done = self._act(asked.action, asked.job)
+            if done:
+                log.info("managed_action", action=asked.action, job=asked.job)
+            return done
 
-    async def _do(self, asked: _ActionRequest) -> _ActionResult:
-        action = self._actions.get(asked.action)
-        if action is None:
-            return _ActionResult()
-        try:
-            with RequestOrigin.parse(asked.origin).restored():
-                async with asyncio.timeout(self._limits.managed_wait_s_max):
-                    result = await action(*asked.arguments)
-                if result is not None:
-                    log.info("managed_action", action=asked.action, arguments=asked.arguments)
-                return _ActionResult(result)
-        except Exception as error:
-            log.warning("managed_action_failed", action=asked.action, exc_info=error)
-            return _ActionResult(error=str(error) or type(error).__name__)
-
-    async def _ask(self, path: Path, asked: _ActionRequest) -> _ActionResult:
+    async def _ask(self, path: Path, asked: _ActionRequest) -> bool:
         try:
             async with asyncio.timeout(self._limits.managed_wait_s_max):
                 reader, writer = await asyncio.open_unix_connection(path)
                 try:
                     writer.write(msgspec.json.encode(asked) + b"\n")
-                    return msgspec.json.decode(await reader.readline(), type=_ActionResult)
+                    return msgspec.json.decode(await reader.readline(), type=bool)
                 finally:
                     writer.close()
                     with suppress(OSError):
                         await writer.wait_closed()
         except (FileNotFoundError, ConnectionRefusedError):
-            return _ActionResult()  # the process has ended, or was killed and will soon be replaced
-        except (OSError, TimeoutError, msgspec.MsgspecError) as error:
-            return _ActionResult(error=str(error) or type(error).__name__)
+            return False  # the process has ended, or was killed and will soon be replaced
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             asked = msgspec.json.decode(await reader.readline(), type=_ActionRequest)
-            writer.write(msgspec.json.encode(await self._do(asked)) + b"\n")
+            writer.write(msgspec.json.encode(self._do(asked)) + b"\n")
             await writer.drain()
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             log.warning("managed_request_unreadable", detail=str(error))

@@ -1,125 +1,67 @@
-"""Names of managed objects, as in JMX: `domain:key=value,key=value`, with quoted values and patterns.
+"""Names of managed objects, as in JMX: `domain:key=value,key=value`, and patterns of names with `*` and `?`.
 
-The order of keys does not matter. The canonical form of a name has its keys in alphabetical order.
+The order of keys does not matter. The text of a name has its keys in alphabetical order. No value needs JMX's quotes.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from fnmatch import fnmatchcase
 
-_QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "*": "\\*", "?": "\\?", "\n": "\\n"})
-_NEEDS_QUOTES = re.compile(r'[,=:"*?\n]')
-_ESCAPES = {"n": "\n", '"': '"', "\\": "\\", "*": "*", "?": "?"}
-# Matches a key and its value, or the wildcard of further properties. The value is quoted, with escapes, or plain. Both
-# forms may contain wildcards.
-_PROPERTY = re.compile(r'(?:(?P<key>[^,=:*?"\n]+)=(?P<value>"(?:[^"\\\n]|\\[n"\\*?])*"|[^,=:"\n]+)|\*)(?:,|$)')
+from .errors import Fault, RefusedError
+
 NAME_CHARS_MAX = 4096
 
 
-class MalformedNameError(ValueError):
-    """The text is not the name of a managed object."""
-
-
-def quote_value(value: str) -> str:
-    """Return a value as it is written in a name: in quotes if it is empty or has a character with a special meaning."""
-    return f'"{value.translate(_QUOTED)}"' if _NEEDS_QUOTES.search(value) or not value else value
-
-
-def unquote_value(text: str) -> str:
-    if not text.startswith('"'):
-        return text
-    return re.sub(r"\\(.)", lambda found: _ESCAPES[found[1]], text[1:-1])
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ObjectName:
-    """A name or, with wildcards, a pattern of names. Values are kept as written, with their quotes."""
+    """A name or, with wildcards, a pattern of names."""
 
     domain: str
-    properties: tuple[tuple[str, str], ...]  # keys and values, in the order given
+    properties: Mapping[str, str]
     more: bool = False  # the pattern also matches names with further properties
 
-    @classmethod
-    def of(cls, domain: str, **properties: str) -> ObjectName:
-        """Make a name from a domain, keys and plain values. Quote the values that need quotes."""
-        return cls(domain, tuple((key, quote_value(value)) for key, value in properties.items()))
+    @property
+    def key_list(self) -> str:
+        pairs = [f"{key}={value}" for key, value in sorted(self.properties.items())]
+        return ",".join([*pairs, *(["*"] if self.more else [])])
 
-    def key_list(self, *, canonical: bool = True) -> str:
-        """Return the properties as text, in alphabetical order or in the order given."""
-        properties = sorted(self.properties) if canonical else self.properties
-        return ",".join([*(f"{key}={value}" for key, value in properties), *(["*"] if self.more else [])])
+    @property
+    def text(self) -> str:
+        return f"{self.domain}:{self.key_list}"
 
-    @cached_property
-    def canonical(self) -> str:
-        return f"{self.domain}:{self.key_list()}"
-
-    def text(self, *, canonical: bool = True) -> str:
-        return self.canonical if canonical else f"{self.domain}:{self.key_list(canonical=False)}"
-
-    @cached_property
-    def values(self) -> Mapping[str, str]:
-        """Return the plain values by key, without quotes."""
-        return {key: unquote_value(value) for key, value in self.properties}
-
-    @cached_property
+    @property
     def is_pattern(self) -> bool:
         """Return whether this may match several names."""
-        return self.more or _wild(self.domain) or any(_wild(value) for _, value in self.properties)
+        return "*" in self.text or "?" in self.text
 
     def matches(self, name: ObjectName) -> bool:
-        if not _matching(self.domain).fullmatch(name.domain):
-            return False
-        theirs = dict(name.properties)
-        if len(theirs) != len(self.properties) and not (self.more and len(theirs) > len(self.properties)):
-            return False
-        return all(key in theirs and _matching(value).fullmatch(theirs[key]) for key, value in self.properties)
+        ours, theirs = self.properties, name.properties
+        return (
+            _fits(name.domain, self.domain)
+            and all(key in theirs and _fits(theirs[key], value) for key, value in ours.items())
+            and (self.more or len(theirs) == len(ours))
+        )
 
 
-@lru_cache(maxsize=1024)
+def _fits(text: str, pattern: str) -> bool:
+    return fnmatchcase(text, pattern.replace("[", "[[]"))  # JMX has no sets of characters
+
+
 def parse_name(text: str) -> ObjectName:
     """Parse a name or a pattern.
 
     Raises:
-        MalformedNameError: the text is neither.
+        RefusedError: the text is neither.
     """
-    if len(text) > NAME_CHARS_MAX:
-        raise MalformedNameError(f"a name has at most {NAME_CHARS_MAX} characters")
     domain, colon, key_list = text.partition(":")
-    if not colon:
-        raise MalformedNameError(f"Domain part must be specified: {text}")
-    if "\n" in domain:
-        raise MalformedNameError(f"Invalid character in the domain: {text!r}")
-    if not key_list:
-        raise MalformedNameError(f"Key properties cannot be empty: {text}")
+    if len(text) > NAME_CHARS_MAX or not colon:
+        raise RefusedError(Fault.NAME_MALFORMED, f"not a domain and key properties: {text[:NAME_CHARS_MAX]}")
     properties: dict[str, str] = {}
-    at, more = 0, False
-    while at < len(key_list) or key_list.endswith(","):
-        found = _PROPERTY.match(key_list, at)
-        if found is None or (found["key"] is None and more):
-            raise MalformedNameError(f"Invalid key properties: {text}")
-        if found["key"] is None:
-            more = True
-        elif found["key"] in properties:
-            raise MalformedNameError(f"Duplicate key `{found['key']}`: {text}")
-        else:
-            properties[found["key"]] = found["value"]
-        at = found.end()
-    return ObjectName(domain, tuple(properties.items()), more)
-
-
-def _wild(text: str) -> bool:
-    """Return whether a text has a wildcard. An escaped `*` or `?` within quotes is not a wildcard."""
-    return bool(re.search(r"[*?]", re.sub(r"\\.", "", text) if text.startswith('"') else text))
-
-
-@lru_cache(maxsize=1024)
-def _matching(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a pattern. Quoted texts are compared as written, with their escapes."""
-    if not _wild(pattern):
-        return re.compile(re.escape(pattern))
-    tokens = re.findall(r"\\.|.", pattern, re.DOTALL) if pattern.startswith('"') else list(pattern)
-    parts = {"*": ".*", "?": "."}
-    return re.compile("".join(parts.get(token, re.escape(token)) for token in tokens), re.DOTALL)
+    for part in key_list.split(","):
+        key, _, value = ("*", "=", "*") if part == "*" else part.partition("=")
+        if not (key and value) or key in properties:
+            raise RefusedError(Fault.NAME_MALFORMED, f"invalid key properties: {text}")
+        properties[key] = value
+    return ObjectName(domain, properties, more=properties.pop("*", None) is not None)

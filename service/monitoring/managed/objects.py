@@ -3,89 +3,71 @@
 Operators get no documentation of an attribute except its description, which states the meaning and the unit.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from .history import MetricsMoment
+from .errors import Fault, RefusedError
 from .object_names import ObjectName
 
-LONG, DOUBLE, TEXT, BOOLEAN = "long", "double", "java.lang.String", "boolean"
+LONG, DOUBLE, TEXT = "long", "double", "java.lang.String"
 COMPOSITE, LIST = "javax.management.openmbean.CompositeData", "java.util.List"
-NOTHING = "void"
 DOMAIN = "rankcurve"
 
 
-class UnknownObjectError(Exception):
-    """There is no such managed object."""
-
-
-class UnknownAttributeError(Exception):
-    """The managed object has no such attribute."""
-
-
-class UnknownOperationError(Exception):
-    """The managed object has no such operation, or the operation does not take these arguments."""
-
-
-class ForbiddenError(Exception):
-    """The operation is not on the list of allowed operations."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(NamedTuple):
     """A value that operators read. `description` names its unit."""
 
     kind: str
     description: str
-    read: Callable[[MetricsMoment], Any]
+    read: Callable[[], Any]
 
 
-Rows = Sequence[tuple[str, str, str, Callable[[Any], Any]]]  # name, kind, description with unit, function that reads
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """An action that operators start. It has no arguments."""
+class Operation(NamedTuple):
+    """An action that operators start. It has no arguments, and returns how many processes have done it."""
 
     description: str
-    action: Callable[[], Awaitable[Any]]
-    returns: str = NOTHING
+    run: Callable[[], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class ManagedObject:
-    """An object of the tree. `kind` is the class name that Jolokia shows."""
-
     name: ObjectName
     description: str
-    attributes: Mapping[str, Attribute]
-    operations: Mapping[str, Operation] = field(default_factory=dict)
-    kind: str = "rankcurve.Managed"
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+    operations: dict[str, Operation] = field(default_factory=dict)
 
-    @property
-    def type(self) -> str:
-        """Return the type, by which the setting `managed_operations` names the object."""
-        return self.name.values.get("type", "")
+    def read(self, attribute: str) -> Any:
+        """Return an attribute's value.
+
+        Raises:
+            RefusedError: the object has no attribute of that name.
+        """
+        if attribute not in self.attributes:
+            raise RefusedError(Fault.ATTRIBUTE_UNKNOWN, f"No such attribute: {attribute}")
+        return self.attributes[attribute].read()
 
 
-def declare(
-    description: str,
-    rows: Rows,
-    operations: Mapping[str, Operation] = MappingProxyType({}),
-    *,
-    subject: Callable[[MetricsMoment], Any] = lambda now: now,
-    **properties: str,
-) -> ManagedObject:
-    """Return the object with these properties in its name, and the attributes of a table.
+# The objects of a node by the text of their names, as they are while one request is answered.
+Objects = Mapping[str, ManagedObject]
 
-    The functions of the table read the `subject`; all attributes are null while it is None.
+
+def name_object(type: str, **properties: str) -> ObjectName:
+    return ObjectName(DOMAIN, {"type": type, **properties})
+
+
+def find_object(objects: Objects, name: ObjectName) -> ManagedObject:
+    """Return the object with a name.
+
+    Raises:
+        RefusedError: there is no object of that name.
     """
+    found = objects.get(name.text)
+    if found is None:
+        raise RefusedError(Fault.OBJECT_UNKNOWN, name.text)
+    return found
 
-    def reader(read: Callable[[Any], Any]) -> Callable[[MetricsMoment], Any]:
-        return lambda now: None if (found := subject(now)) is None else read(found)
 
-    attributes = {name: Attribute(kind, about, reader(read)) for name, kind, about, read in rows}
-    name = ObjectName.of(DOMAIN, **properties)
-    return ManagedObject(name, description, attributes, operations, f"{DOMAIN}.{properties['type']}")
+def find_matching(objects: Objects, pattern: ObjectName) -> list[ManagedObject]:
+    """Return the objects whose names match a pattern, in the order of their names."""
+    return [managed for _, managed in sorted(objects.items()) if pattern.matches(managed.name)]

@@ -51,16 +51,18 @@ class Figures:
         return max(self._growths(sample, window_s), default=0.0)
 
     def view(self, family: str, absent: float = 0.0) -> float:
-        return self.moment.metrics.read_view(family, absent)
+        """Return the lowest number of a gauge that is computed at each scrape, or `absent`."""
+        samples = (sample for metric in self.moment.views if metric.name == family for sample in metric.samples)
+        return min((sample.value for sample in samples), default=absent)
 
     def slowest(self, sample: str, share: float, window_s: float) -> float:
         """Return a quantile of a histogram, over the routes of `SLOW_ROUTES` together."""
         growths = [self.moment.growth(sample, (route,), window_s)[1:] for route in SLOW_ROUTES]
         counts = [sum(bucket) for bucket in zip(*growths, strict=True)]
-        return quantile(self.moment.metrics.totals.families[sample].bounds, counts, share) or 0.0
+        return quantile(self.moment.totals.families[sample].bounds, counts, share) or 0.0
 
     def is_partition_away(self) -> bool:
-        return any(not found.reachable for found in self.moment.metrics.partitions.measured.values())
+        return not self.view("rankcurve_partition_reachable", absent=1)
 
     def longest_rest_s(self) -> float:
         """Return for how long the job that rests longest has not ended a round. Jobs without a round don't count."""

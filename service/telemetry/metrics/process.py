@@ -72,6 +72,9 @@ class Metrics(Collector):
         """Yield every metric with its current values. In a process of a node, the counts are those of the node."""
         yield from self._collect_processes()
         yield from self.totals.collect()
+        yield from self.collect_views()
+
+    def collect_views(self) -> Iterator[Metric]:
         for view in self._views:
             yield from view()
 
@@ -81,11 +84,6 @@ class Metrics(Collector):
     def read_processes(self) -> dict[str, float]:
         """Return the numbers that the system has of the processes, such as `process_cpu_seconds_total`."""
         return {sample.name: sample.value for metric in self._collect_processes() for sample in metric.samples}
-
-    def read_view(self, family: str, absent: float = 0.0) -> float:
-        """Return the number that a view computes for a family without labels; `absent` if no view has the family."""
-        found = (metric for view in self._views for metric in view() if metric.name == family)
-        return next((metric.samples[0].value for metric in found), absent)
 
     def text(self) -> bytes:
         return generate_latest(self)

@@ -57,7 +57,7 @@ def test_only_a_page_of_the_service_itself_may_change_anything(host: str) -> Non
     ("method", "path"),
     [
         ("GET", "/v1/leaderboards"), ("PUT", "/v1/leaderboards/b"), ("POST", "/v1/leaderboards/b/posts"), ("GET", "/"),
-        ("GET", "/jolokia/exec/rankcurve:type=Cache/flush"), ("POST", "/jolokia"), ("GET", "/metrics"),
+        ("GET", "/jolokia/exec/rankcurve:type=Job,name=fold/run"), ("POST", "/jolokia"), ("GET", "/metrics"),
         ("GET", "/openapi.json"), ("GET", "/dashboard/dashboard.js"), ("GET", "/docs"), ("GET", "/healthz"),
     ],
 )  # fmt: skip
@@ -74,9 +74,9 @@ async def test_a_rebound_name_reaches_nothing_of_an_open_service(service: Servic
 async def test_a_page_from_another_local_port_may_operate_nothing(service: Service) -> None:
     other = {"Origin": "http://127.0.0.1:1"}
     assert await service.refused("PUT", "/v1/leaderboards/b", {}, **other) == (403, "forbidden")
-    assert await service.refused("GET", "/jolokia/exec/rankcurve:type=Cache/flush", **other) == (403, "forbidden")
+    assert await service.refused("GET", "/jolokia/exec/rankcurve:type=Job,name=fold/run", **other) == (403, "forbidden")
     own = {"Origin": service.base}
-    assert (await service.call("GET", "/jolokia/exec/rankcurve:type=Cache/flush", headers=own)).status == 200
+    assert (await service.call("GET", "/jolokia/exec/rankcurve:type=Job,name=fold/run", headers=own)).status == 200
 
 
 async def test_an_old_client_without_a_host_is_answered(service: Service) -> None:

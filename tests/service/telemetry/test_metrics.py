@@ -120,10 +120,10 @@ async def test_a_local_store_is_measured_every_second_with_its_log(tmp_path: Pat
     async with sizes.measure_periodically(store, rest, wait_s_max=WAIT_S):
         assert await rests.get() == 1
         for count in (1, 500):
-            before = metrics.read_view("rankcurve_store_bytes")
+            before = samples(metrics)["rankcurve_store_bytes", ()]
             await deployment.apply(*(deployment.post(f"owner-{n}", part(board, {"xp": n})) for n in range(count)))
             ends.put_nowait(None)
             assert await rests.get() == 1
             files = sum((tmp_path / f"boards.db{end}").stat().st_size for end in ("", "-wal"))
-            assert metrics.read_view("rankcurve_store_bytes") == files > before
+            assert samples(metrics)["rankcurve_store_bytes", ()] == files > before
     await store.close()

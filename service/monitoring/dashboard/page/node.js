@@ -77,8 +77,6 @@ export class NodeView {
     show(this.verdict);
     if (problem.status === 403) {
       show(this.tiles, fault(problem), empty("Only operators see the health of the node. Use the button above to give a key with the role ops. The current key is enough to see boards."));
-    } else if (problem.status === 404) {
-      show(this.tiles, empty("This node has no managed objects (setting ", el("code", {}, "managed_objects"), "), so there is nothing to show."));
     } else show(this.tiles, fault(problem));
   }
 
@@ -134,7 +132,7 @@ export class NodeView {
       tile("Write p50 / p99", `${duration(write.P50)} / ${duration(write.P99)}`, "Transactions of the last 5 minutes"),
       tile("Failures a second", perSecond(failed), drawn("failures", "Failures a second"), failed > 0),
       tile("Posts waiting", whole(waiting), queue.posts ? `oldest ${age(queue.age_seconds)}` : "queued or being written"),
-      tile("Curves", whole(cache?.Curves), cache ? `${whole(cache.CurvesLive)} live, oldest ${age(cache.CurveAgeMax ?? 0)}` : ""),
+      tile("Curves", whole(cache?.CurveKnots?.Count), cache ? `${whole(cache.CurvesLive)} live, oldest ${age(cache.CurveAgeSecondsMax ?? 0)}` : ""),
       tile("Streams", whole(streams?.StreamsOpen ?? 0), "open now"),
       tile("CPU / memory", `${cpu === null ? "–" : `${Math.round(cpu * 100)}%`} / ${bytes(node?.Memory?.resident)}`, drawn("cpu", "Processor time a second")),
     );
@@ -154,8 +152,8 @@ export class NodeView {
   }
 }
 
-function about({ node, store }) {
-  const where = only(store)?.Url;
+function about({ node }) {
+  const where = node?.StoreUrl;
   return [
     node ? `rankcurve ${node.Version}, up ${age(node.UptimeSeconds)}` : "rankcurve",
     where ? el("span", {}, ", store ", el("code", {}, where)) : null,

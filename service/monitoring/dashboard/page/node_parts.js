@@ -81,7 +81,7 @@ export function verdictOf(verdict) {
 /** What the store does. */
 export function storeFacts(now, store) {
   const outcomes = Object.entries(store.Posts?.outcome ?? {});
-  const refused = store.WriteRefusedPosts?.Count ?? 0;
+  const refused = now.throttle?.WriteRefusedPosts?.Count ?? 0;
   const limits = now.throttle?.RateLimit?.kind ?? {};
   const held = (limits.reads?.outcome?.refused?.Count ?? 0) + (limits.posts?.outcome?.refused?.Count ?? 0);
   const lines = [
@@ -203,12 +203,11 @@ export function partitionTable(partitions) {
   if (found.length < 2) return null;
   const rows = found.map(([number, each]) => [
     number,
-    each.Reachable === false ? el("b", { class: "fault" }, "does not answer") : "answers",
+    each.Reachable === 0 ? el("b", { class: "fault" }, "does not answer") : "answers",
     whole(each.Boards),
     whole(each.Entries),
-    bytes(each.StoreBytes),
-    each.Node ?? "–",
+    bytes(each.Bytes),
   ]);
-  const columns = [{ label: "Partition" }, { label: "State" }, { label: "Boards", kind: NUMBER }, { label: "Entries", kind: NUMBER }, { label: "Size", kind: NUMBER, wide: true }, { label: "Server", wide: true }];
+  const columns = [{ label: "Partition" }, { label: "State" }, { label: "Boards", kind: NUMBER }, { label: "Entries", kind: NUMBER }, { label: "Size", kind: NUMBER, wide: true }];
   return scrolled("Partitions", table("Partitions of the store", columns, rows));
 }

@@ -69,7 +69,7 @@ async def test_the_pictures_begin_with_what_was_before_the_page_was_opened(page:
 
 
 async def test_an_alert_turns_the_verdict_amber_and_says_what_to_do(page: Page, spawn: Spawn) -> None:
-    node = spawn("--set", "managed_operations=Job.pause").ready()
+    node = spawn().ready()
     await page.goto(view_url(node, "/node"))
     await page.wait_for("document.querySelector('.verdict-line.green')")
     async with Caller(node.url) as caller:

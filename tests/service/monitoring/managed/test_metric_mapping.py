@@ -5,35 +5,38 @@ from typing import Any
 
 from config.settings import ManagedSettings
 from service.monitoring.managed.history import MetricHistory
-from service.monitoring.managed.metric_mapping import MetricMapping
-from service.monitoring.managed.objects import ManagedObject
+from service.monitoring.managed.metric_mapping import map_metrics
+from service.monitoring.managed.objects import Objects
 from service.telemetry.metrics.families import Family
 from service.telemetry.metrics.numbers import Numbers
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.totals import Source, Totals
+from service.telemetry.metrics.views import ServingCurve
 from tests.service.telemetry.test_e2e_series import report_job
 
 
-def objects_of(totals: Totals) -> dict[str, ManagedObject]:
-    totals.add_up()
-    return {name.canonical: managed for name, managed in MetricMapping("sqlite", totals).map_metrics().items()}
+def objects_of(metrics: Any) -> Objects:
+    metrics.totals.add_up()
+    moment = MetricHistory(metrics, ManagedSettings(rates_tick_s=5), monotonic=lambda: 0.0).read_moment()
+    return map_metrics(moment, store="sqlite")
 
 
-def count(*families: Family) -> tuple[Numbers, Totals]:
-    """Return a meter for some families, and what shows its numbers."""
+def count(*families: Family) -> tuple[Numbers, Any]:
+    """Return a meter for some families, and metrics that show its numbers."""
     numbers = Numbers(families)
     source = Source(numbers.content)
-    return numbers, Totals(families, lambda: [source])
+    totals = Totals(families, lambda: [source])
+    return numbers, SimpleNamespace(totals=totals, read_processes=dict, collect_views=list)
 
 
 def test_a_metric_without_a_group_is_an_attribute_of_a_common_object() -> None:
-    _, totals = count(Family("rankcurve_new_thing_bytes", "counter", "Bytes of the new thing"))
-    found = objects_of(totals)["rankcurve:type=Metrics"].attributes["NewThingBytes"]
+    _, metrics = count(Family("rankcurve_new_thing_bytes", "counter", "Bytes of the new thing"))
+    found = objects_of(metrics)["rankcurve:type=Metrics"].attributes["NewThingBytes"]
     assert found.description.startswith("Bytes of the new thing [bytes]")
 
 
 def test_labels_become_names_of_objects_or_parts_of_an_attribute() -> None:
-    numbers, totals = count(
+    numbers, metrics = count(
         Family("rankcurve_ingest_posts", "gauge", "Posts in the queue", {"shard": ()}),
         Family("rankcurve_store_connection_wait_seconds", "histogram", "Waits", {"pool": (), "kind": ()}, (1,)),
     )
@@ -41,14 +44,12 @@ def test_labels_become_names_of_objects_or_parts_of_an_attribute() -> None:
     numbers.set("rankcurve_ingest_posts", 4, "1")
     numbers.observe("rankcurve_store_connection_wait_seconds", 0.1, "default", "read")
     numbers.observe("rankcurve_store_connection_wait_seconds", 0.3, "default", "write")
-    objects = objects_of(totals)
+    objects = objects_of(metrics)
     assert {"rankcurve:shard=0,type=Queue", "rankcurve:shard=1,type=Queue", "rankcurve:name=default,type=Pool"} == set(
         objects
     )
-    metrics: Any = SimpleNamespace(totals=totals, read_processes=dict)
-    moment = MetricHistory(metrics, ManagedSettings(rates_tick_s=5), monotonic=lambda: 0.0).read_moment()
-    assert objects["rankcurve:shard=1,type=Queue"].attributes["IngestPosts"].read(moment) == 4
-    waited = objects["rankcurve:name=default,type=Pool"].attributes["StoreConnectionWaitSeconds"].read(moment)
+    assert objects["rankcurve:shard=1,type=Queue"].read("IngestPosts") == 4
+    waited = objects["rankcurve:name=default,type=Pool"].read("StoreConnectionWaitSeconds")
     assert (waited["Count"], waited["kind"]["read"]["Count"], waited["kind"]["write"]["Sum"]) == (2, 1, 0.3)
     assert "P99" in waited["kind"]["read"]
     assert "P99" not in waited  # percentiles for reads and for writes cannot be combined
@@ -60,9 +61,13 @@ def test_every_metric_of_the_service_has_an_attribute_with_a_unit() -> None:
     metrics.meter.add("rankcurve_reads", 1, "page", "count")
     metrics.meter.observe("rankcurve_store_connection_wait_seconds", 0.1, "default")
     report_job(metrics.meter, "fold")
-    objects = objects_of(metrics.totals)
+    metrics.watch_curves(lambda: [ServingCurve(90_000_000, 1000, live=True)], now_s=lambda: 100.0)
+    objects = objects_of(metrics)
     attributes = [attribute for managed in objects.values() for attribute in managed.attributes.values()]
-    assert len(attributes) == len([family for family in metrics.totals.collect() if family.samples])
+    shown = [family for family in (*metrics.totals.collect(), *metrics.collect_views()) if family.samples]
+    assert len(attributes) == len(shown)
+    cache = objects["rankcurve:type=Cache"]
+    assert (cache.read("CurveAgeSecondsMax"), cache.read("CurveKnots")) == (10, {"Count": 1, "Sum": 1000})
     assert all("[" in attribute.description and "]" in attribute.description for attribute in attributes)
     assert {
         "rankcurve:name=sqlite,type=Store", "rankcurve:name=default,type=Pool", "rankcurve:type=Cache",

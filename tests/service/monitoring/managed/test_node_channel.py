@@ -1,7 +1,7 @@
-"""Every process of a node runs an action, or is named if it fails. Rates come from snapshots of the metrics."""
+"""Every process of a node does what an operator asks, or is named if it fails. Growth comes from snapshots."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from config.settings import ManagedSettings
+from service.monitoring.managed.errors import RefusedError
 from service.monitoring.managed.history import MetricHistory, quantile
-from service.monitoring.managed.metric_mapping import MetricMapping
-from service.monitoring.managed.node_channel import Action, NodeChannel, ProcessFailedError
+from service.monitoring.managed.metric_mapping import map_metrics
+from service.monitoring.managed.node_channel import Act, NodeChannel
 from service.telemetry.metrics.node import NodeMember
 from service.telemetry.metrics.process import Metrics
 
@@ -21,52 +22,52 @@ PATIENT, HASTY = (
 )
 
 
-def channel(folder: Path | None, name: str, *, limits: ManagedSettings = PATIENT, **actions: Action) -> NodeChannel:
-    return NodeChannel(actions, limits, None if folder is None else NodeMember(folder, name))
+def channel(folder: Path | None, name: str, act: Act, *, limits: ManagedSettings = PATIENT) -> NodeChannel:
+    return NodeChannel(act, limits, None if folder is None else NodeMember(folder, name))
 
 
-def make_action(result: object) -> Callable[..., Awaitable[object]]:
-    async def act(*arguments: str) -> object:
-        return None if result is None else [result, *arguments]
+def make_act(jobs: Collection[str], done: list[tuple[str, str]]) -> Act:
+    """Return what a process with these jobs does. It notes each action in `done`."""
+
+    def act(action: str, job: str) -> bool:
+        done.append((action, job))
+        return job in jobs
 
     return act
 
 
-async def test_every_process_that_has_the_action_answers_under_its_name(tmp_path: Path) -> None:
-    one = channel(tmp_path, "worker1", run=make_action(1))
+def break_down(action: str, job: str) -> bool:
+    raise ValueError("broken")
+
+
+async def test_every_process_acts_and_those_with_the_job_count(tmp_path: Path) -> None:
+    done: list[tuple[str, str]] = []
+    one = channel(tmp_path, "worker1", make_act(["watch"], done))
     async with AsyncExitStack() as stack:
-        for process in (
-            one, channel(tmp_path, "worker2", run=make_action(2)), channel(tmp_path, "jobs1", run=make_action(None)),
-            channel(tmp_path, "old"),
-        ):  # fmt: skip
+        for process in (one, channel(tmp_path, "worker2", make_act(["watch"], done)),
+                        channel(tmp_path, "jobs1", make_act(["fold"], done))):  # fmt: skip
             await stack.enter_async_context(process.listen_for_actions())
-        given = ["a\nb", "é"]
-        assert await one.run_everywhere("run", *given) == {"worker1": [1, *given], "worker2": [2, *given]}
-        assert await one.run_everywhere("nothing") == {}
-    assert not list(one.list_sockets())
+        assert await one.run_everywhere("pause", "watch") == 2
+        assert await one.run_everywhere("run", "fold") == 1
+        assert done == [("pause", "watch")] * 3 + [("run", "fold")] * 3
+        with pytest.raises(RefusedError, match="no process of this node currently has the job nothing"):
+            await one.run_everywhere("run", "nothing")
+    assert await one.run_everywhere("pause", "watch") == 1, "the others have removed their sockets"
 
 
-async def test_a_single_process_runs_an_action_itself() -> None:
-    alone = channel(None, "", run=make_action(1))
+async def test_a_single_process_acts_itself() -> None:
+    alone = channel(None, "", make_act(["fold"], []))
     async with alone.listen_for_actions():
-        assert await alone.run_everywhere("run") == {"process": [1]}
+        assert await alone.run_everywhere("run", "fold") == 1
 
 
-async def test_an_error_names_the_failed_process_and_the_others_run_the_action(tmp_path: Path) -> None:
-    done: list[str] = []
-
-    async def act() -> bool:
-        done.append("worker1")
-        return True
-
-    async def fail() -> None:
-        raise ValueError("broken")
-
-    one = channel(tmp_path, "worker1", run=act)
-    async with one.listen_for_actions(), channel(tmp_path, "worker2", run=fail).listen_for_actions():
-        with pytest.raises(ProcessFailedError, match="worker2: broken"):
-            await one.run_everywhere("run")
-    assert done == ["worker1"]
+async def test_an_error_names_the_failed_process_and_the_others_act(tmp_path: Path) -> None:
+    done: list[tuple[str, str]] = []
+    one = channel(tmp_path, "worker1", make_act(["fold"], done))
+    async with one.listen_for_actions(), channel(tmp_path, "worker2", break_down).listen_for_actions():
+        with pytest.raises(RefusedError, match="worker2: "):
+            await one.run_everywhere("run", "fold")
+    assert done == [("run", "fold")]
 
 
 async def test_an_error_names_the_process_that_does_not_answer_in_time(tmp_path: Path) -> None:
@@ -74,32 +75,33 @@ async def test_an_error_names_the_process_that_does_not_answer_in_time(tmp_path:
         await asyncio.Event().wait()
 
     server = await asyncio.start_unix_server(silent, tmp_path / "worker2.sock")
-    with pytest.raises(ProcessFailedError, match="worker2: TimeoutError"):
-        await channel(tmp_path, "worker1", limits=HASTY, run=make_action(1)).run_everywhere("run")
+    with pytest.raises(RefusedError, match="worker2: TimeoutError"):
+        await channel(tmp_path, "worker1", make_act(["fold"], []), limits=HASTY).run_everywhere("run", "fold")
     server.close()
 
 
 async def test_a_socket_of_a_killed_process_is_ignored_and_its_successor_reuses_it(tmp_path: Path) -> None:
-    one = channel(tmp_path, "worker1", run=make_action(1))
+    act = make_act(["fold"], [])
+    one = channel(tmp_path, "worker1", act)
     left_behind = await asyncio.start_unix_server(lambda *_: None, tmp_path / "worker2.sock")
     left_behind.close()
     await left_behind.wait_closed()
     (tmp_path / "worker2.sock").touch()
-    assert await one.run_everywhere("run") == {"worker1": [1]}
-    async with channel(tmp_path, "worker2", run=make_action(2)).listen_for_actions():
-        assert await one.run_everywhere("run") == {"worker1": [1], "worker2": [2]}
+    assert await one.run_everywhere("run", "fold") == 1
+    async with channel(tmp_path, "worker2", act).listen_for_actions():
+        assert await one.run_everywhere("run", "fold") == 2
 
 
 async def test_a_malformed_request_is_refused_and_the_channel_keeps_working(tmp_path: Path) -> None:
-    one = channel(tmp_path, "worker1", run=make_action(1))
-    async with one.listen_for_actions():
+    act = make_act(["fold"], [])
+    async with channel(tmp_path, "worker1", act).listen_for_actions():
         for line in (b"nonsense\n", b'{"action": 3}\n', b""):
             reader, writer = await asyncio.open_unix_connection(tmp_path / "worker1.sock")
             writer.write(line)
             writer.write_eof()
             assert await reader.read() == b""
             writer.close()
-        assert await channel(tmp_path, "other").run_everywhere("run") == {"worker1": [1]}
+        assert await channel(tmp_path, "other", act).run_everywhere("run", "fold") == 2
 
 
 class World:
@@ -123,9 +125,8 @@ class World:
         return self.history.read_moment().growth("rankcurve_posts", ("applied",), window_s)[0]
 
     def attribute(self, name: str) -> dict[str, Any]:
-        objects = MetricMapping("sqlite", self.metrics.totals).map_metrics()
-        [store] = [managed for name, managed in objects.items() if name.values["type"] == "Store"]
-        found: dict[str, Any] = store.attributes[name].read(self.history.read_moment())
+        objects = map_metrics(self.history.read_moment(), store="sqlite")
+        found: dict[str, Any] = objects["rankcurve:name=sqlite,type=Store"].read(name)
         return found
 
 

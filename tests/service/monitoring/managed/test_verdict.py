@@ -137,7 +137,6 @@ async def read_object(caller: Caller, name: str) -> Any:
 
 
 async def test_a_paused_job_is_an_alert_until_it_is_resumed(service: Service) -> None:
-    await service.restart(managed_operations=("Job.pause", "Job.resume"))
     assert (await read_object(service, "Verdict"))["Alerts"] == []
     await service.get("/jolokia/exec/rankcurve:type=Job,name=audit/pause")
     [alert] = (await read_object(service, "Verdict"))["Alerts"]

@@ -166,7 +166,7 @@ async def test_the_schedule_fits_the_first_curve_and_no_request_waits_for_it(ser
 @pytest.fixture
 async def lagging(tmp_path: Path) -> AsyncIterator[Service]:
     """Start a service whose curve of board `b`, with a knot for each value, does not count the newest posts."""
-    async with Service(tmp_path, managed_operations=("Job.pause", "Job.resume")).running() as service:
+    async with Service(tmp_path).running() as service:
         await service.board("b", XP, predictor={"samples": 2 * OWNERS, "exact_top": 5})
         await service.post("b", *({"owner": f"o{number}", "stats": {"xp": number}} for number in range(OWNERS)))
         await service.refresh("b", "xp")
