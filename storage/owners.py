@@ -21,7 +21,7 @@ from .archive.archive_reader import ArchivedEntries, list_archives_of_owner, not
 from .boards import profiles
 from .boards.boards import find_boards_by_key, find_keys_ever
 from .boards.catalog import Catalog
-from .boards.closed_boards import hold_boards_with_rows
+from .boards.gates import read_gates
 from .entries import erasure, hidden_owners
 from .entries.entries import Entries, RankingChange, lock_boards_with_owner, log_ranking_changes
 from .errors import BoardChangedError
@@ -161,8 +161,9 @@ class OwnerChanges:
 
     def _on_live(self, boards: list[Entries], work: _Work) -> Program[set[int]]:
         """Run `work` on boards of one partition. Return the keys of the boards that have moved to another partition."""
-        places = yield from hold_boards_with_rows([entries.board.key for entries in boards])
+        gates = yield from read_gates([entries.board.key for entries in boards], held=True)
         # Leave out boards that were deleted or archived since the catalog was read: they have no rows.
+        places = {key: gate.partition for key, gate in gates.items() if gate.archived_us is None}
         alive = [entries for entries in boards if entries.board.key in places]
         there = [entries for entries in alive if places[entries.board.key] == entries.board.partition]
         moved = {entries.board.key for entries in alive} - {entries.board.key for entries in there}

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from hashlib import blake2b
+from typing import NamedTuple
 
 import msgspec
 
-from .errors import PostError
+from .errors import NotOpenYetError, PeriodClosedError, PostError
 from .periods import Period, PeriodKind, calendar_of
 
 INT64_MAX = 2**63 - 1
@@ -108,6 +109,36 @@ class BoardSpec:
     segments: int = 1  # the number of parts over which the owners are spread; each has rows, totals and curves
 
 
+class Gate(NamedTuple):
+    """Says which posts a board takes, and where its rows are. `storage.boards.gates` reads and locks gates."""
+
+    epoch: int
+    partition: int
+    rows_key: int
+    opens_us: int | None = None
+    ends_us: int | None = None
+    closes_us: int | None = None
+    closed_us: int | None = None
+    archived_us: int | None = None
+
+    def is_shut(self, now_us: int) -> bool:
+        """Return whether the board takes no more posts, whatever their times."""
+        return self.closed_us is not None or (self.closes_us is not None and self.closes_us <= now_us)
+
+    def check_post(self, board: "Board", at_us: int, now_us: int) -> None:
+        """Check that the board takes a post with the time `at_us`.
+
+        Raises:
+            PeriodClosedError: the board is closed, or the time is at or after the board's end.
+            NotOpenYetError: the time is before the board opens.
+        """
+        if self.is_shut(now_us) or (self.ends_us is not None and at_us >= self.ends_us):
+            what = "the leaderboard" if board.family_key is None else "the period of"
+            raise PeriodClosedError(f"{what} {board.id!r} is closed", pointer="/at")
+        if self.opens_us is not None and at_us < self.opens_us:
+            raise NotOpenYetError(f"the leaderboard {board.id!r} opens after the time of the post", pointer="/at")
+
+
 @dataclass(frozen=True)
 class Board:
     """A board in the catalog. Its `key`, which is never reused, identifies the board in other tables."""
@@ -122,8 +153,7 @@ class Board:
     # with a table of its own, it is how often the board was moved to another partition. The table's name ends with it.
     rows_key: int = 0
     family_key: int | None = None  # the family that the board belongs to; None: no family
-    # The board takes no posts from this time on. For a board outside a family, the store may already hold another time.
-    closes_us: int | None = None
+    ends_us: int | None = None  # when the period of a family's board ends, or the season of another board
     closed_us: int | None = None  # when the board was closed; None: it is not closed
     archived_us: int | None = None  # when an archive replaced the board's rows; None: it still has rows
     partition: int = 0  # the partition that holds the board's rows, totals, log and curves
@@ -156,9 +186,12 @@ class Board:
         """Return whether an archive replaced the rows of the board, or of any of its segments. Its curves are final."""
         return any(part.archived_us is not None for part in self.parts)
 
-    @property
-    def may_close(self) -> bool:
-        return self.closes_us is not None or self.spec.season is not None
+    @cached_property
+    def gate(self) -> Gate:
+        """Return the gate according to this copy, which may be outdated. Only its family says when a board closes."""
+        times = self.spec.season or Season(None, None, 0, None)
+        where = self.epoch, self.partition, self.rows_key
+        return Gate(*where, times.opens_us, times.ends_us, times.closes_us, self.closed_us, self.archived_us)
 
     @property
     def is_unreached(self) -> bool:
@@ -203,10 +236,14 @@ class FamilySpec:
     keep: tuple[tuple[PeriodKind, int], ...]  # for each kind, how many closed periods keep the rows of their boards
     first_grace_seconds: int | None = None  # the grace when the family was created; None: the grace was never shortened
 
-    def closes_us(self, period: Period) -> int | None:
-        """Return when the boards of a period close, or None if the period is all-time."""
+    def ends_us(self, period: Period) -> int | None:
+        """Return when a period ends, or None if the period is all-time."""
         bounds = calendar_of(self.time_zone).bounds_us(period)
-        return None if bounds is None else bounds[1] + self.grace_seconds * 1_000_000
+        return None if bounds is None else bounds[1]
+
+    @property
+    def grace_us(self) -> int:
+        return self.grace_seconds * 1_000_000
 
     @property
     def longest_grace_us(self) -> int:
@@ -226,10 +263,9 @@ class Family:
     closed_through_us: int = 0  # periods that close at this time or earlier stay closed, even if the clock steps back
     partition: int = 0  # the partition of all boards of the family
 
-    def is_closed(self, period: Period, now_us: int) -> bool:
-        """Return whether a period takes no more posts. The all-time period is never closed."""
-        closes_us = self.spec.closes_us(period)
-        return closes_us is not None and closes_us <= max(now_us, self.closed_through_us)
+    def shut_through_us(self, now_us: int) -> int:
+        """Return the time such that all periods that end then or earlier take no more posts."""
+        return max(now_us, self.closed_through_us) - self.spec.grace_us
 
     @property
     def shares_table(self) -> bool:
@@ -240,7 +276,7 @@ class Family:
     def facet_names(self) -> frozenset[str]:
         return frozenset(name for names in self.spec.facets for name in names)
 
-    def unreached_board(self, board_id: str) -> Board:
+    def unreached_board(self, board_id: str, ends_us: int | None = None) -> Board:
         """Return a board that no post has reached. Its key is the family's key, under which no rows are ever stored."""
         return Board(
             key=self.key,
@@ -251,6 +287,7 @@ class Family:
             table_key=self.key if self.shares_table else None,
             rows_key=self.key if self.shares_table else 0,
             family_key=self.key,
+            ends_us=ends_us,
             partition=self.partition,
         )
 

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 from querybuilder import Lock, asc, col, count, param, select, update
 from storage.boards.boards import COLUMNS, decode_board, find_same_board, read_boards
-from storage.boards.families import lock_family_by_key
+from storage.boards.families import find_families_by_key
 from storage.boards.family_ids import parse_board_id
 from storage.boards.totals import find_totals_of
 from storage.periods import advance_period
@@ -84,7 +84,7 @@ def list_columns_to_fit(board: Board, totals: dict[int, int]) -> list[int]:
 
 def freeze_boards(boards: Iterable[Board]) -> Program[None]:
     """Mark shut boards, whose final curves are stored, as frozen. They are due again when they may be archived."""
-    families: dict[int, Family | None] = {}
+    families: dict[int, Family] = {}
     for board in boards:
         due_us = yield from _archive_us(board, families)
         yield (
@@ -97,7 +97,7 @@ def freeze_boards(boards: Iterable[Board]) -> Program[None]:
 
 def select_boards_to_archive(boards: Iterable[Board], *, now_us: int) -> Program[list[Board]]:
     """Return the given frozen boards that are to be archived now, and set the due times of the others."""
-    families: dict[int, Family | None] = {}
+    families: dict[int, Family] = {}
     found = []
     for board in boards:
         due_us = yield from _archive_us(board, families)
@@ -135,7 +135,7 @@ def set_due_time(board: Board, *, at_us: int | None) -> Program[None]:
     )
 
 
-def _archive_us(board: Board, families: dict[int, Family | None]) -> Program[int | None]:
+def _archive_us(board: Board, families: dict[int, Family]) -> Program[int | None]:
     """Return when a closed board is to be archived; None: never. `families` caches families by key.
 
     The time depends on the row of the family, or of the board if it has no family. This function locks that row. So a
@@ -147,11 +147,12 @@ def _archive_us(board: Board, families: dict[int, Family | None]) -> Program[int
             return None
         return season.closes_us + season.keep_seconds * 1_000_000
     if board.family_key not in families:
-        families[board.family_key] = yield from lock_family_by_key(board.family_key, lock=Lock.SHARE)
-    family, named = families[board.family_key], parse_board_id(board.id)
+        families |= yield from find_families_by_key([board.family_key], held=True)
+    family, named = families.get(board.family_key), parse_board_id(board.id)
     if family is None or named is None:
         return None
     # A family keeps the rows of a board until enough later periods have closed.
     count = dict(family.spec.keep).get(named.period.kind)
     last = None if count is None else advance_period(named.period, count)
-    return None if last is None else family.spec.closes_us(last)
+    ends_us = None if last is None else family.spec.ends_us(last)
+    return None if ends_us is None else ends_us + family.spec.grace_us

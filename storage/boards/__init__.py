@@ -11,7 +11,7 @@ The process reads the store before it reports that a board is unknown. If a prog
 outdated, it raises `BoardChangedError`, and the caller reads the board again.
 
 This room may import `schema` and the modules at the root of `storage`, but not its neighbours `engines` and `leases`.
-Begin with `boards`, which finds boards. `board_creation`, `board_changes`, `closed_boards` and `board_removal` follow
+Begin with `boards`, which finds boards. `board_creation`, `board_changes`, `gates` and `board_removal` follow
 the life of a board. Then read `row_tables` (where rows are), `families` and `family_ids`, then `catalog`. `totals`
 counts entries, and tells whether a copy of a board is outdated. `shared_tables` is for stores that have many boards.
 """

@@ -32,11 +32,11 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
         return board
     if added and board.has_closed_part:
         raise SpecConflictError("the leaderboard is closed, so no column can be added", pointer="/columns")
-    closes_us = times_of(spec.season)["closes_at"]
-    changed = replace(board, spec=spec, closes_us=closes_us)
+    ends_us = times_of(spec.season)["ends_at"]
+    changed = replace(board, spec=spec, ends_us=ends_us)
     if board.segments:
         of_segment = replace(spec, segments=1)
-        segments = [replace(each, spec=of_segment, closes_us=closes_us) for each in board.segments]
+        segments = [replace(each, spec=of_segment, ends_us=ends_us) for each in board.segments]
         changed = replace(changed, segments=tuple(segments))
         yield from store_columns(board, spec=encode_spec(spec), **times_of(spec.season))
     parts = []
@@ -64,7 +64,8 @@ def _change_part(changed: Board, columns_before: int) -> Program[None]:
     yield from in_partition(changed.partition, widened)
     values: dict[str, int | str | None] = {"spec": encode_spec(changed.spec)}
     if changed.archived_us is None:  # the closing job checks the board when it closes, or now if it is closed
-        values |= {**times_of(changed.spec.season), "due_at": changed.closes_us if changed.closed_us is None else 0}
+        values |= times_of(changed.spec.season)
+        values["due_at"] = values["closes_at"] if changed.closed_us is None else 0
     yield from store_columns(changed, **values)
 
 

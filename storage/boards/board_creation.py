@@ -73,12 +73,12 @@ def create_board(
         1,
         table_key=table_key,
         rows_key=board_key if shared else 0,
-        closes_us=times_of(spec.season)["closes_at"],
+        ends_us=times_of(spec.season)["ends_at"],
         partition=places[0],
     )
     if spec.segments > 1:
         return (yield from _create_segments(board, places))
-    yield from _insert_board(board, due_us=board.closes_us)
+    yield from _insert_board(board, due_us=board.gate.closes_us)
     if not shared:
         yield from in_partition(board.partition, create_row_table(layout_of(board)))
     yield from store_states([board])
@@ -99,7 +99,7 @@ def _create_segments(board: Board, places: Sequence[int]) -> Program[Board]:
     yield from _insert_board(board, due_us=None)  # the jobs close and archive each segment
     segments = []
     for number, place in enumerate(places):
-        segments.append((yield from insert_segment(board, number, place, due_us=board.closes_us)))
+        segments.append((yield from insert_segment(board, number, place, due_us=board.gate.closes_us)))
     yield from store_states(segments)
     return replace(board, segments=tuple(segments))
 

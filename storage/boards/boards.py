@@ -72,16 +72,16 @@ def decode_spec(text: str, decoder: Decoder[Spec], described: str) -> Spec:
 
 def decode_board(row: Row) -> Board:
     """Make a board from a row with the columns `COLUMNS`. Raise `StoreDamagedError` if the row's spec is damaged."""
-    key, board_id, text, created_at, epoch, table_key, rows_key, *times = row
+    key, board_id, text, *others = row
     spec = decode_spec(text, BOARD_SPECS, f"the leaderboard {board_id!r}")
-    return Board(key, board_id.partition(SEGMENT_SIGN)[0], spec, created_at, epoch, table_key, rows_key or 0, *times)
+    return Board(key, board_id.partition(SEGMENT_SIGN)[0], spec, *others)
 
 
 COLUMNS = tuple(
     col(name)
     for name in (
         *("board_key", "id", "spec", "created_at", "epoch", "table_key", "rows_key"),
-        *("family_key", "closes_at", "closed_at", "archived_at", "partition", "segment_of", "segment"),
+        *("family_key", "ends_at", "closed_at", "archived_at", "partition", "segment_of", "segment"),
     )
 )
 BOARD_ROWS = select(*COLUMNS).from_(BOARDS)  # of boards and of segments

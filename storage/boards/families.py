@@ -225,22 +225,20 @@ def _read_families(query: Bound) -> Program[list[Family]]:
     return [_family(row) for row in (yield query)]
 
 
-def find_families_by_key(family_keys: Iterable[int]) -> Program[dict[int, Family]]:
-    """Return the families with these keys, by key, as they are stored now. Leave out keys that no family has."""
-    found = yield from _read_families(_FAMILIES_BY_KEY.bind(keys=list(family_keys)))
+def find_families_by_key(family_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, Family]]:
+    """Return the families with these keys, by key, as they are stored now. Leave out keys that no family has.
+
+    `held`: until the transaction ends, nobody changes these families or closes their boards.
+    """
+    found = yield from _read_families((_HELD_BY_KEY if held else _BY_KEY).bind(keys=list(family_keys)))
     return {family.key: family for family in found}
 
 
 _families = select(*_COLUMNS).from_(FAMILIES)
 _by_id = _families.where(col("id").eq(param("id")))
-_FAMILIES_BY_KEY = _families.where(col("family_key").in_(param("keys"))).packed().prepared()
-
-
-def lock_family_by_key(family_key: int, *, lock: Lock) -> Program[Family | None]:
-    """Lock the row of the family with that key and return the family, or None if it was deleted."""
-    locked = _families.where(col("family_key").eq(param("key"))).locked(lock)
-    found = yield from _read_families(locked.bind(key=family_key))
-    return found[0] if found else None
+_by_key = _families.where(col("family_key").in_(param("keys"))).packed()
+_BY_KEY = _by_key.prepared()
+_HELD_BY_KEY = _by_key.locked(Lock.SHARE, asc(col("family_key"))).prepared()
 
 
 def list_families(*, after: str, limit: int) -> Program[list[Family]]:
@@ -280,7 +278,7 @@ def make_boards(
 
 
 _NEW_ROW = ["board_key", "created_at", "epoch", "table_key", "rows_key", "family_key", "partition"]
-_NEW_ROW += ["id", "spec", "shelf", "closes_at", "due_at"]
+_NEW_ROW += ["id", "spec", "shelf", "ends_at", "closes_at", "due_at"]
 
 
 def _make(family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[None]:
@@ -290,10 +288,11 @@ def _make(family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[N
     rows = []
     for index, new in enumerate(missing):
         named = parse_board_id(new.id)
-        closes_us = None if named is None else family.spec.closes_us(named.period)
+        ends_us = None if named is None else family.spec.ends_us(named.period)
+        closes_us = None if ends_us is None else ends_us + family.spec.grace_us
         key = last - index
         numbers = key, now_us, 1, table_key, key if shared else 0, family.key, family.partition
-        rows.append((*numbers, new.id, text, new.shelf, closes_us, closes_us))
+        rows.append((*numbers, new.id, text, new.shelf, ends_us, closes_us, closes_us))
     making = insert(BOARDS).rows(param("rows"), **{name: TABLES[BOARDS].kinds[name] for name in _NEW_ROW})
     making = making.on_conflict("id").do_nothing()
     boards = yield from read_boards(making.returning(*COLUMNS).bind(rows=rows))
@@ -375,4 +374,6 @@ class FamilyCatalog:
             family = await self.reread_family(named.family)
         except UnknownFamilyError:
             return None
-        return family.unreached_board(board_id) if is_listed(family.spec, named) else None
+        if not is_listed(family.spec, named):
+            return None
+        return family.unreached_board(board_id, family.spec.ends_us(named.period))

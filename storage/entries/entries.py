@@ -26,7 +26,7 @@ from querybuilder import (
     union_all,
     update,
 )
-from storage.boards.closed_boards import hold_rows_key
+from storage.boards.gates import hold_rows_key
 from storage.boards.row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.boards.totals import ALL_ENTRIES, CHANGES, check_copy, find_totals
 from storage.errors import LostRaceError

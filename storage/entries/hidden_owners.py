@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from querybuilder import INTEGER, TEXT, asc, col, delete, insert, null, param, select, union_all, update
-from storage.boards.closed_boards import hold_rows_key
+from storage.boards.gates import hold_rows_key
 from storage.errors import LostRaceError
 from storage.log.cells import Cell
 from storage.log.change_log import NewChange, change_log

@@ -18,7 +18,7 @@ import msgspec
 
 from config.settings import PostingSettings
 from querybuilder import BULK_ALIAS, Dialect, chained, col, count, plus, select
-from storage.boards.closed_boards import Closure, LiveBoard, hold_closures, lock_rows_keys, read_live_boards
+from storage.boards.gates import hold_gates
 from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.entries import hidden_owners
 from storage.entries.entries import Entries, TableRows, add_totals, build_totals_upsert, total_rows
@@ -36,7 +36,7 @@ from storage.log.cells import Cell
 from storage.log.change_log import Logged, NewChange, build_log_insert, build_position_taking, bundle_rows, change_log
 from storage.log.log_record import ChangeKind, record_of_post
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, BoardPost, Entry, Family, PartOutcome, Post, PostStatus
+from storage.records import Board, BoardPost, Entry, Family, Gate, PartOutcome, Post, PostStatus
 from storage.store import Program, in_partition
 
 from .post_ids import RememberedPost, find_in_family, find_known, remember_posts
@@ -163,14 +163,13 @@ class PostTransaction:
             elif post_hash is not None:
                 for part in post.parts:
                     hashes[part.board.key][post_hash] = None
-        if owners and self._check_boards:
-            named = [key for key in owners if not self._boards[key].entries.layout.shared]
-            alive = (yield from read_live_boards(named)) if named else {}
-            for key in named:
-                board = self._boards[key].entries.board
-                self._boards[key].exists = key in alive and alive[key][1:] == LiveBoard.of(board)[1:]  # in any epoch
-        yield from self._find_moved()
-        yield from self._find_shut()
+        copies = [state.entries.board for state in self._boards.values()]
+        gates = yield from hold_gates(copies, now_us=self._now_us, check_all=self._check_boards)
+        for key, gate in gates.items():
+            state = self._boards[key]
+            state.gate, state.exists = gate, gate is not None
+            if gate is not None:
+                state.rows_key, state.shut = gate.rows_key, gate.is_shut(self._now_us)
         for partition, table, states in self._tables():
             yield from in_partition(partition, _hold_rows(table, states, owners))
         # Look up post ids only after the rows are locked. By then, every other transaction with the same post has
@@ -186,25 +185,6 @@ class PostTransaction:
                 state.epoch, self._known[key] = yield from in_partition(state.entries.board.partition, looking)
         yield from self._find_hidden(owners)
 
-    def _find_moved(self) -> Program[None]:
-        """Read and lock the current keys of boards' rows in shared tables. Rows of families' boards never move."""
-        movable = [state.entries.board for state in self._boards.values() if state.entries.board.has_movable_rows]
-        if movable:
-            found = yield from lock_rows_keys(movable)
-            for board in movable:
-                self._boards[board.key].exists = board.key in found
-                self._boards[board.key].rows_key = found.get(board.key, 0)
-
-    def _find_shut(self) -> Program[None]:
-        """Read which boards still take posts, and which times these posts may have."""
-        may_close = [state.entries.board for state in self._boards.values() if state.entries.board.may_close]
-        if may_close:
-            found = yield from hold_closures(may_close, now_us=self._now_us)
-            for board in may_close:
-                state = self._boards[board.key]
-                state.closure = found.get(board.key)
-                state.exists = state.exists and state.closure is not None
-
     def _states(self, partition: int) -> list[tuple[int, BoardState]]:
         return [(key, state) for key, state in self._boards.items() if state.entries.board.partition == partition]
 
@@ -212,7 +192,7 @@ class PostTransaction:
         """Return the boards that may take posts, by partition and table, in an order that all writers share."""
         tables: dict[tuple[int, int, TableRows], list[BoardState]] = defaultdict(list)
         for state in self._boards.values():
-            if state.exists and not (state.closure is not None and state.closure.shut):
+            if state.exists and not state.shut:
                 tables[state.entries.board.partition, state.table_key, state.entries.table].append(state)
         return [(key[0], key[2], tables[key]) for key in sorted(tables, key=itemgetter(0, 1))]
 
@@ -264,8 +244,8 @@ class PostTransaction:
                 first = known.parts[0]
                 return PartOutcome(PostStatus.DUPLICATE, first.updated_at_us, first.stats)
         try:
-            if state.closure is not None:
-                state.closure.check(state.entries.board, at_us)
+            if state.gate is not None:
+                state.gate.check_post(state.entries.board, at_us, self._now_us)
             row = state.rows.get(post.owner)
             return state.entries.merger.merge_changes(None if row is None else row.entry.cells, part.changes, at_us)
         except PostError as error:
@@ -420,8 +400,9 @@ class TransactionRow(msgspec.Struct):
 class BoardState:
     entries: Entries
     rows_key: int  # the board's key in its table of rows
-    exists: bool = True  # False: the board was deleted, or moved to another partition
-    closure: Closure | None = None  # set for a board that may close
+    exists: bool = True  # False: the board was deleted, or its rows are elsewhere
+    gate: Gate | None = None  # None: the gate is that of the copy, which takes all posts
+    shut: bool = False
     epoch: int = 0  # the stored epoch; set only if post ids are looked up
     applied: int = 0  # posts that the group applied to the board
     rows: dict[str, TransactionRow] = field(default_factory=dict)

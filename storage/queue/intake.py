@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 
 from config.settings import QueueSettings, Settings
-from storage.boards.closed_boards import LiveBoard, read_live_boards
 from storage.boards.families import find_families_by_key
+from storage.boards.gates import read_gates
 from storage.coalesce import Coalescer
 from storage.errors import (
     BoardChangedError,
@@ -178,19 +178,17 @@ def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
     Another process may have done that after the posts were checked.
     """
     posts = list(chain.from_iterable(group))
-    boards = {
-        (part.board.key, LiveBoard.of(part.board)) for post in posts if post.family is None for part in post.parts
-    }
+    boards = {(part.board.key, part.board.gate) for post in posts if post.family is None for part in post.parts}
     families = {post.family.key for post in posts if post.family is not None}
-    live = (yield from read_live_boards(sorted({key for key, _ in boards}))) if boards else {}
+    gates = (yield from read_gates(sorted({key for key, _ in boards}))) if boards else {}
     found = (yield from find_families_by_key(sorted(families))) if families else {}
-    if live.items() == boards and found.keys() == families:
+    if gates.items() == boards and found.keys() == families:
         return []
 
     def is_changed(post: Post) -> bool:
         if post.family is not None:
             return post.family.key not in found
-        return any(live.get(part.board.key) != LiveBoard.of(part.board) for part in post.parts)
+        return any(gates.get(part.board.key) != part.board.gate for part in post.parts)
 
     return [index for index, theirs in enumerate(group) if any(map(is_changed, theirs))]
 

@@ -30,8 +30,8 @@ from typing import NamedTuple
 
 from config.settings import Settings
 from storage.boards.boards import find_present_boards
-from storage.boards.closed_boards import LiveBoard, read_live_boards
 from storage.boards.families import find_families_by_key
+from storage.boards.gates import read_gates
 from storage.entries.entries import Entries
 from storage.errors import (
     BoardChangedError,
@@ -48,7 +48,7 @@ from storage.log.log_record import record_of_rejection
 from storage.posting.transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from storage.posting.writer import FAULTS_OF_STORE
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, ColumnChange, Family, PartOutcome, Post, PostStatus
+from storage.records import Board, ColumnChange, Family, Gate, PartOutcome, Post, PostStatus
 from storage.store import Program, Store
 
 from . import ingest_queue
@@ -195,7 +195,7 @@ class Drainer:
         if len(renewed) < len(held):
             raise LeaseLostError("another worker has taken over a shard of the queue")
         yield from batch.take_blocks()
-        if batch.live and (yield from read_live_boards(sorted(batch.live), held=True)) != batch.live:
+        if batch.gates and (yield from read_gates(sorted(batch.gates), held=True)) != batch.gates:
             raise BoardChangedError
         group = PostTransaction(self._store.dialect, opened, now_us, check_boards=check_boards)
         outcomes = yield from group.plan_posts(batch.posts)
@@ -243,7 +243,7 @@ class _Batch:
     pieces: list[_Piece] = field(default_factory=list)
     posts: list[Post] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
-    live: dict[int, LiveBoard] = field(default_factory=dict)  # the boards without a family, by board key
+    gates: dict[int, Gate] = field(default_factory=dict)  # of the boards without a family, by board key
 
     def resolve(self) -> Program[None]:
         """Look up the boards of the posts in `pieces`."""
@@ -275,7 +275,7 @@ class _Batch:
             elif board is not None:
                 left.append(board.part_of(queued.owner))
         if left:
-            self.live |= {board.key: LiveBoard.of(board) for board in left if board.family_key is None}
+            self.gates |= {board.key: board.gate for board in left if board.family_key is None}
             self.posts.append(restore_post(queued, left, families))
 
     def refuse_all(self, error: PostError) -> None:
@@ -284,7 +284,7 @@ class _Batch:
             for post in self.posts
             for part in post.parts
         ]
-        self.posts, self.live = [], {}
+        self.posts, self.gates = [], {}
 
     def take_blocks(self) -> Program[None]:
         if whole := [piece.head for piece in self.pieces if not piece.left]:

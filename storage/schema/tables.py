@@ -39,9 +39,9 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("family_key", INTEGER, null=True)
     .column("shelf", TEXT, null=True)  # the period and the names of the facets, as `family_ids.shelf` returns them
     .column("table_key", INTEGER, null=True)  # the shared table; null: the board has a table of its own
-    .column("rows_key", INTEGER, null=True)
+    .column("rows_key", INTEGER)
     .column("opens_at", INTEGER, null=True)
-    .column("ends_at", INTEGER, null=True)
+    .column("ends_at", INTEGER, null=True)  # when the season ends, or the period of a family's board
     .column("closes_at", INTEGER, null=True)
     .column("closed_at", INTEGER, null=True)
     .column("archived_at", INTEGER, null=True)

@@ -94,7 +94,7 @@ class BoardSplitCopy(BoardCopies):
         spec = replace(now.spec, segments=len(self.targets))
         yield from store_columns(now, spec=encode_spec(spec), segment=WHOLE, due_at=None)
         for segment in self.targets:
-            yield from store_columns(segment, segment=segment.segment, due_at=now.closes_us)
+            yield from store_columns(segment, segment=segment.segment, due_at=now.gate.closes_us)
 
     def _remove_targets(self) -> Program[None]:
         yield from _remove_segments(self.targets)

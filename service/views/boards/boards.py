@@ -26,7 +26,6 @@ from storage.boards.board_changes import change_board
 from storage.boards.board_creation import create_board
 from storage.boards.board_removal import delete_board, reset_board
 from storage.boards.boards import find_gone_segments, list_boards
-from storage.boards.closed_boards import is_closed
 from storage.boards.families import find_families_by_key
 from storage.boards.totals import ALL_ENTRIES, find_totals_of
 from storage.errors import FamilyBoardError, SpecInvalidError, UnknownBoardError
@@ -257,10 +256,13 @@ def _with_state(boards: Sequence[Board], now_us: int) -> Program[list[tuple[Boar
     totals = yield from find_totals_of(boards)
     keys = {board.family_key for board in boards if board.family_key is not None}
     families = (yield from find_families_by_key(keys)) if keys else {}
-    return [
-        (board, totals[board.key].get(ALL_ENTRIES, 0), is_closed(board, families.get(board.family_key or 0), now_us))
-        for board in boards
-    ]
+    found = []
+    for board in boards:
+        family, closed = families.get(board.family_key or 0), board.closed_us is not None
+        if family is not None and board.ends_us is not None:  # the boards of a period close together
+            closed = board.ends_us <= family.shut_through_us(now_us)
+        found.append((board, totals[board.key].get(ALL_ENTRIES, 0), closed))
+    return found
 
 
 def make_board_answer(

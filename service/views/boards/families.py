@@ -240,7 +240,7 @@ def make_period_answer(context: Context, family: Family, period: Period) -> Peri
     bounds = calendar_of(family.spec.time_zone).bounds_us(period)
     if bounds is None:
         return PeriodAnswer(period.id, None, None, None)
-    closed = family.is_closed(period, context.now_us())
+    closed = bounds[1] <= family.shut_through_us(context.now_us())
     return PeriodAnswer(period.id, format_us(bounds[0]), format_us(bounds[1]), closed)
 
 

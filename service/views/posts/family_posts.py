@@ -175,12 +175,12 @@ def _wanted(context: Context, family: Family, post: ReceivedPost, now_us: int) -
         changes = parse_changes(family.template_board, post.stats, post.overwrite)
     except (PostError, ProblemError) as error:
         return error
-    given = tuple(sorted(values.items()))
+    given, shut_us = tuple(sorted(values.items())), family.shut_through_us(now_us)
     boards: list[tuple[NewBoard, bool]] = []
     for kind in family.spec.periods:
         period = calendar_of(family.spec.time_zone).period_at(kind, now_us if at_us is None else at_us)
-        closes_us = family.spec.closes_us(period)
-        closed = closes_us is not None and now_us >= closes_us
+        ends_us = family.spec.ends_us(period)
+        closed = ends_us is not None and ends_us <= shut_us
         boards += [(new, closed) for new in _boards_in(family.id, period.id, family.spec.facets, given)]
     if not boards:
         return PostRejectedError("the post's facets reach none of the family's leaderboards", pointer="/facets")

@@ -14,7 +14,6 @@ from service.context import Context
 from service.contract.problems import name_post, post_problem_of
 from service.contract.responses.boards import Accepted, QueueAnswer, ShardAnswer
 from service.contract.routes import Answer, Call, Reply
-from storage.boards.closed_boards import derive_closure
 from storage.errors import BoardChangedError, PeriodClosedError, UnknownBoardError, UnknownFamilyError
 from storage.posting.post_ids import find_repeats
 from storage.queue.ingest_queue import list_queues
@@ -81,10 +80,8 @@ def _find_closure(post: Post, now_us: int) -> PeriodClosedError | None:
         return None if post.parts else PeriodClosedError("every period of the post is closed", pointer="/at")
     error = None
     for part in post.parts:
-        if not part.board.may_close:
-            return None
         try:
-            derive_closure(part.board, now_us).check(part.board, now_us if post.at_us is None else post.at_us)
+            part.board.gate.check_post(part.board, now_us if post.at_us is None else post.at_us, now_us)
         except PeriodClosedError as closed:
             error = closed
         else:

@@ -18,7 +18,7 @@ from predictor import Curve, Knot
 from querybuilder import Bound, col, select
 from storage.archive.archive_reader import ArchivedEntries
 from storage.archive.archive_writer import ArchiveWriter
-from storage.boards.closed_boards import lock_rows_keys
+from storage.boards.gates import hold_gates
 from storage.boards.totals import CHANGES, STATE, find_totals, read_totals
 from storage.curves.stored_curves import find_listed_curves, store_curve
 from storage.entries import erasure, hidden_owners
@@ -295,7 +295,7 @@ async def test_a_move_copies_rows_while_a_post_holds_the_board(open_store: OpenS
     held, copied = asyncio.Event(), asyncio.Event()
 
     def hold() -> Program[None]:
-        yield from lock_rows_keys([board])
+        yield from hold_gates([board], now_us=0, check_all=False)
         held.set()
         while not copied.is_set():
             yield from count_partitions()

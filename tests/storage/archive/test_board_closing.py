@@ -169,7 +169,7 @@ async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deplo
         with pytest.raises(SpecConflictError):
             await change(refused)
     longer = replace(season, ends_us=NOW_US + 20 * S)
-    assert (await change(longer)).closes_us == NOW_US + 25 * S
+    assert (await change(longer)).gate.closes_us == NOW_US + 25 * S
     deployment.clock.now_us = NOW_US + 15 * S
     assert await shut_due(deployment, board) == [], "its end was moved"
     assert (await post(deployment, board)).status is PostStatus.APPLIED
@@ -223,16 +223,22 @@ async def test_a_shorter_grace_closes_the_periods_whose_new_end_is_past(deployme
     assert [board.id for board in closed] == [past.id]
     assert await deployment.stats(past, "ada") == {"xp": 1}
     assert await deployment.stats(yesterday, "ada") == {"xp": 2}
-    now = await deployment.find(yesterday.id)
-    assert (now.closes_us, now.closed_us) == ((yesterday.closes_us or 0) - (LONG_S - DAY_S) * S, None)
+    assert (await deployment.find(yesterday.id)).closed_us is None
+    assert yesterday.ends_us is not None
+    for early_us, due in ((1, []), (0, [yesterday.id])):
+        deployment.clock.now_us = yesterday.ends_us + DAY_S * S - early_us
+        assert await list_due(deployment, ClosingStage.OPEN) == due
 
 
 async def test_a_board_created_after_the_grace_was_shortened_closes_by_the_new_grace(deployment: Deployment) -> None:
     await make_family(deployment, grace_s=LONG_S)
     family = await make_family(deployment, grace_s=DAY_S)
     [past, today] = await deployment.make_boards(PAST, DAY.id)
-    assert today.closes_us == CLOSES_US + (DAY_S - GRACE_S) * S
     assert await post_to_family(deployment, family, past, today) == [PostStatus.REJECTED, PostStatus.APPLIED]
+    assert today.ends_us is not None
+    for early_us, due in ((1, [past.id]), (0, [past.id, today.id])):
+        deployment.clock.now_us = today.ends_us + DAY_S * S - early_us
+        assert await list_due(deployment, ClosingStage.OPEN) == due
 
 
 async def test_a_grace_may_be_shortened_again_and_never_lengthened(deployment: Deployment) -> None:
