@@ -85,19 +85,12 @@ def choice(default: str | bool | tuple[str, ...]) -> Any:
     return Field(default=default)
 
 
-def _replica_url(url: str) -> str:
-    if url and not url.startswith(_POSTGRES):
-        raise ValueError("should be postgresql://USER:PASSWORD@HOST/DATABASE or empty")
-    return _readable(url) if url else url
-
-
 def _peers(given: str) -> str:
     parse_peers(given)
     return given
 
 
 PeersText = Annotated[str, AfterValidator(_peers)]
-ReplicaUrl = Annotated[str, AfterValidator(_replica_url)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
 Origins = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_origins)]

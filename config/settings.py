@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 
-from config.kinds import Origins, PeersText, ReplicaUrl, Servers, StoreUrl
+from config.kinds import Origins, PeersText, Servers, StoreUrl
 from config.kinds import choice as _choice
 from config.kinds import number as _number
 from config.kinds import text as _text
@@ -285,10 +285,6 @@ class PostgresSettings(_Group):
 
     writer_connections: int = _number(4, 1, 64, "connections")
     """Connections for transactions that write, in each process."""
-    sampling_store: ReplicaUrl = _choice("")
-    """postgresql://… of a read replica that curves are sampled from; empty: curves are sampled from the store."""
-    sampling_lag_s_max: float = _number(5, 0, 600, "s")
-    """Longest wait until the replica has caught up; then the curve is sampled from the store."""
     connection_wait_s_max: float = _number(5, 0.01, 600, "s")
     """Longest wait for a free connection; then 503."""
     connect_timeout_s: float = _number(3, 0.1, 60, "s")

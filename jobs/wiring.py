@@ -29,7 +29,7 @@ from storage.queue.ingest_queue import list_queues
 from storage.queue.queue_application import Drainer
 from storage.queue.workers import ShardLeases
 from storage.schema.creation import is_apart
-from storage.store import CONTROL, Store
+from storage.store import CONTROL
 
 from .controls import Sleep
 from .job_context import JobContext
@@ -46,7 +46,6 @@ class JobParts(JobContext):
     read_peer: ReadPeer | None = None  # None: keys lease only in this store
     auditor: Auditor | None = None  # None: curves are not audited
     queue: QueueParts | None = None  # None: other processes apply queued posts
-    sampled: Store | None = None  # the store that curves are sampled from, such as a replica; None: `store`
 
 
 class Jobs:
@@ -61,7 +60,7 @@ class Jobs:
 
 def start_jobs(parts: JobParts) -> Jobs:
     """Start every job of this process. `parts.refresh_queue` accepts refresh requests from now on."""
-    refresh = RefreshJob(parts, parts.refresh_queue, parts.sampled)
+    refresh = RefreshJob(parts, parts.refresh_queue)
     runner = start_watch(parts)
     refresh.open()
     log_ages_s: dict[int, float] = {}

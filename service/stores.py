@@ -53,21 +53,3 @@ async def is_new(settings: Settings) -> bool:
     with suppress(OSError):  # `open_store` reports it
         return not check_file(path, create=settings.create_store)
     return False
-
-
-async def open_sampling_store(settings: Settings, store: Store, meter: Meter = NO_METER) -> Store:
-    """Return the store that curves are sampled from. With a replica of a PostgreSQL store, reads try the replica first.
-
-    Raises:
-        StoreUnsupportedError, StoreAwayError: see `open_store`.
-    """
-    if not settings.sampling_store:
-        return store
-    from storage.engines.postgres import PostgresStore
-    from storage.engines.replica import ReplicaFirst
-
-    if not isinstance(store, PostgresStore):
-        return store
-    limits = settings.model_copy(update={"pools": "", "writer_connections": 1})
-    replica = await PostgresStore.open(settings.sampling_store, limits, meter=meter)
-    return ReplicaFirst(store, replica, lag_s_max=settings.sampling_lag_s_max)

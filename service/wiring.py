@@ -66,7 +66,7 @@ from storage.schema.creation import prepare_store
 from storage.store import Store
 
 from .context import Context, CurveContext, PostingContext
-from .stores import open_sampling_store, open_store
+from .stores import open_store
 
 log = structlog.get_logger(__name__)
 
@@ -265,13 +265,9 @@ async def _start_jobs(
 ) -> None:
     settings, store, meter = context.settings, context.store, context.metrics.meter
     embedded = settings.jobs == "embedded"
-    read_peer, sampled = None, store
+    read_peer = None
     if settings.lease_peers:
         read_peer = await stack.enter_async_context(open_peer_reader(parse_peers(settings.lease_peers)))
-    if embedded:
-        sampled = await open_sampling_store(settings, store, meter)
-        if sampled is not store:
-            stack.push_async_callback(sampled.close)
     parts = JobParts(
         store=store,
         catalog=context.catalog,
@@ -290,7 +286,6 @@ async def _start_jobs(
         runs_pools=True,
         read_peer=read_peer,
         auditor=context.curves.auditor,
-        sampled=sampled,
         controls=controls,
         record_span=None if context.tracer is None else context.tracer.record_span,
     )

@@ -48,7 +48,6 @@ class CloseJob:
 
     def __init__(self, context: JobContext, *, clock: StoreClock) -> None:
         self._store, self._book, self._ownership = context.store, context.book, Ownership(context)
-        # Final curves are fitted from the store itself, because a replica may not have the last posts yet.
         self._fitting, self._archiver = Fitting(context), Archiver(context)
         self._limits, self._meter, self._clock = context.limits, context.meter, clock
         self._monotonic, self._sleep = context.monotonic, context.make_sleep(RESOURCE)

@@ -23,7 +23,7 @@ from storage.curves.shared_curves import ListedCurve
 from storage.curves.stored_curves import find_listed_curves
 from storage.log.change_log import change_log, date_snapshot
 from storage.records import Board, RefreshMethod
-from storage.store import Program, Store
+from storage.store import Program
 
 log = structlog.get_logger(__name__)
 
@@ -51,9 +51,8 @@ class ColumnState:
 
 
 class Fitting:
-    def __init__(self, context: JobContext, sampled: Store | None = None) -> None:
-        """Create the fitting. Curves are sampled from `sampled`, or from the store itself if it is None."""
-        self._store, self._sampled, self._open_boards = context.store, sampled or context.store, context.open_boards
+    def __init__(self, context: JobContext) -> None:
+        self._store, self._open_boards = context.store, context.open_boards
         self._limits, self._meter = context.limits, context.meter
         self._now_us, self._monotonic = context.now_us, context.monotonic
         self._left: dict[tuple[int, int], int] = {}  # entries still to read, for each column that is being scanned
@@ -111,7 +110,7 @@ class Fitting:
 
     async def _sample(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
         entries = self._open_boards.open_board(board)
-        store = self._sampled.at(board.partition)
+        store = self._store.at(board.partition)
         dialect, gap_rows_max = store.dialect, self._limits.gap_rows_max
         asked_us = self._now_us()
 
@@ -145,7 +144,7 @@ class Fitting:
         self._progress(slot, 0)
         started = self._monotonic()
         try:
-            tally, seen = await self._sampled.at(board.partition).read(scanned, heavy=True)
+            tally, seen = await self._store.at(board.partition).read(scanned, heavy=True)
             read_s = self._monotonic() - started
             samples, gap_rows_max = board.spec.predictor.samples, self._limits.gap_rows_max
             curve = await asyncio.to_thread(_fit, tally, samples, gap_rows_max, seen.as_of_us)

@@ -43,16 +43,11 @@ class _SupersededError(Exception):
 class RefreshJob:
     """Refreshes curves. Run `schedule` in one task and `work` in `refresh_concurrency` tasks."""
 
-    def __init__(
-        self,
-        context: JobContext,
-        refresh_queue: RefreshQueue,
-        sampled: Store | None = None,  # the store that curves are sampled from; None: `context.store`
-    ) -> None:
+    def __init__(self, context: JobContext, refresh_queue: RefreshQueue) -> None:
         self._context, self._store, self._book = context, context.store, context.book
         self._limits, self._monotonic = context.limits, context.monotonic
         self._refresh_queue, self._ownership, self._meter = refresh_queue, Ownership(context), context.meter
-        self._fitting = Fitting(context, sampled)
+        self._fitting = Fitting(context)
         self._schedule = Schedule(context, self._fitting)
         self._busy: set[tuple[int, int]] = set()
         # Requested columns whose lease another process has. The workers try to refresh them again at each tick.

@@ -220,24 +220,6 @@ class PostgresStore:
         finally:
             program.close()
 
-    async def read_log_position(self) -> str:
-        """Return the position up to which the server's write-ahead log is durable.
-
-        A replica that has replayed this position holds every write that was acknowledged before the call.
-        """
-        position: str = await self._retrier.run(
-            self._light, lambda connection: connection.fetchval("SELECT pg_current_wal_flush_lsn()::text")
-        )
-        return position
-
-    async def has_replayed(self, position: str) -> bool | None:
-        """Return whether this server has replayed the write-ahead log up to a position, or None if it is no replica."""
-        replayed: bool | None = await self._retrier.run(
-            self._heavy,
-            lambda connection: connection.fetchval("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", position),
-        )
-        return replayed
-
     async def size(self) -> StoreSize:
         return await self._retrier.run(self._light, self._partitions.measure)
 

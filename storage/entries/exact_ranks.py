@@ -15,7 +15,7 @@ The most important rule: one statement reads all of this together with the board
 knot's count, there is no result. The log cannot confirm it in three cases:
 
 - Changes after the mark were already removed from the log.
-- The mark is newer than this snapshot of the log, after a restore or on a replica.
+- The mark is newer than this snapshot of the log, after a restore.
 - So many changes follow the mark that a full count costs no more.
 """
 

@@ -174,7 +174,7 @@ def test_every_form_of_a_secret_is_masked(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SECRET_TEXTS)
-@pytest.mark.parametrize("name", ["store", "sampling_store", "memcached_servers", "lease_peers", "tracing_url"])
+@pytest.mark.parametrize("name", ["store", "memcached_servers", "lease_peers", "tracing_url"])
 def test_no_problem_and_no_description_of_a_setting_shows_a_secret(tmp_path: Path, name: str, text: str) -> None:
     sources: list[tuple[dict[str, object], dict[str, str], Path | None]] = [
         ({name: text}, {}, None),
@@ -209,9 +209,8 @@ def test_text_without_a_secret_is_shown_as_it_is(text: str) -> None:
         "me:x@db1:99999999/rank", "me:x@db1:1,db2:abc/rank", "db1/rank#x", "db1/rank?nothing",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("name", ["store", "sampling_store"])
-def test_an_address_that_no_driver_can_read_is_refused_with_the_way_to_write_it(name: str, rest: str) -> None:
-    (problem,) = _problems({name: f"postgresql://{rest}"}, {})
+def test_an_address_that_no_driver_can_read_is_refused_with_the_way_to_write_it(rest: str) -> None:
+    (problem,) = _problems({"store": f"postgresql://{rest}"}, {})
     assert "percent-encoded" in problem
 
 

@@ -14,12 +14,9 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientConnectionError, ClientSession
 
-from config import Settings
-from service.stores import open_sampling_store, open_store
-from storage.engines.replica import ReplicaFirst
 from tests.servers import free_port
 from tests.service.cli_fake_service import run
-from tests.service.real_service import Caller, Figures, Process, Service, Spawn, command_line
+from tests.service.real_service import Caller, Figures, Process, Spawn, command_line
 
 B = "/v1/leaderboards/b"
 XP = {"name": "xp", "merge": "sum"}
@@ -224,24 +221,6 @@ async def test_a_front_end_serves_curves_of_a_job_process_which_answers_monitors
         assert (await caller.get(B))["curves"]["xp"]["total"] == 50
         assert (await read_samples(url))["rankcurve_refresh_seconds_count",] >= 1
     assert [process.end(signal.SIGTERM) for process in (jobs, front_end)] == [0, 0]
-
-
-async def test_curves_are_sampled_from_a_replica_if_the_settings_name_one(store_url: str, tmp_path: Path) -> None:
-    async with Service(tmp_path, store=store_url, sampling_store=store_url).running() as service:
-        await service.board("b", {**XP, "best": "high"})
-        await service.post("b", *({"owner": f"p{n}", "stats": {"xp": n}} for n in range(1, 101)))
-        await service.refresh("b", "xp")
-        assert (await service.get("/v1/leaderboards/b/rankings/xp/curve"))["total"] == 100
-
-
-async def test_without_a_replica_curves_are_sampled_from_the_store_itself(store_url: str) -> None:
-    settings = Settings(store=store_url)
-    store = await open_store(settings)
-    assert await open_sampling_store(settings, store) is store
-    sampled = await open_sampling_store(settings.model_copy(update={"sampling_store": store_url}), store)
-    assert isinstance(sampled, ReplicaFirst)
-    for each in (sampled, store):
-        await each.close()
 
 
 async def test_processes_that_start_together_on_an_empty_database_share_it(store_url: str, spawn: Spawn) -> None:
