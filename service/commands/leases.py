@@ -17,7 +17,7 @@ RESOURCES_A_REQUEST = 1_000
 REGION_COLUMNS = ("region", "total", "leased", "available", "headroom")
 POOL_PATH = "/v1/pools/{client_id}/{pool_id}"
 LEASE_PATH = "/v1/leases/{client_id}/{pool_id}/{lease_key}"
-ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT", help="Id of the client.", show_default=False)]
+ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT", help="Id of the pool's owner.", show_default=False)]
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Id of the pool.", show_default=False)]
 KeyArgument = Annotated[
     str, typer.Argument(metavar="LEASE_KEY", help="The key that the resource is for.", show_default=False)
@@ -82,11 +82,10 @@ async def add_resources(
     region: Annotated[str, typer.Option(help="Region of the resources.", show_default=False)],
     resources: NamesArgument = None,
     path: FileOption = None,
-    move: Annotated[bool, typer.Option(help="Also move resources here that are free in another region.")] = False,
 ) -> None:
-    """Add resources to a region of a pool. With --move, also move resources there that are free in another region."""
+    """Add resources to a region of a pool."""
     names = read_names(resources, path)
-    await send_names(client, "POST", client_id, pool_id, names, {"region": region, "move": move})
+    await send_names(client, "POST", client_id, pool_id, names, {"region": region})
 
 
 @pool_app.command("remove")

@@ -40,7 +40,7 @@ def option(name: str, kind: Any, about: str, *flags: str, min: float | None = No
 def add_request(
     app: typer.Typer, name: str, request: str, about: str, *parameters: Parameter, confirm: str | None = None
 ) -> None:
-    """Add a command that sends a request such as `PUT /v1/clients/{client_id}`, and shows the answer as JSON.
+    """Add a command that sends a request such as `DELETE /v1/keys/{id}`, and shows the answer as JSON.
 
     With `confirm`, the command deletes something. Without --yes it asks `confirm`, whose fields are the names of the
     parameters.
