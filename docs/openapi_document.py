@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
@@ -21,7 +22,7 @@ from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
 from service.contract.queries import bound_of
 from service.contract.requests import LIST_BOUNDS, OwnerName, PostId
-from service.contract.routes import Route, Types
+from service.contract.routes import Reply, Route, Tagged, Types
 from service.contract.values import (
     ALIASES_DESCRIPTION,
     ANY_BOARD_PATTERN,
@@ -81,7 +82,7 @@ def build_document(routes: Sequence[Route]) -> Schema:
     """Return the document. Its bounds may be names of settings, and it has no version."""
     used: set[type[msgspec.Struct]] = {*UNION_MEMBERS, ProblemDocument}
     for route in routes:
-        used.update(_types(route.body), _types(route.response))
+        used.update(_types(route.body), _types(_find_answer(route)[0]))
     types = sorted(used, key=lambda kind: kind.__name__)
     schemas, components = _components(types)
     refs = dict(zip(types, schemas, strict=True))
@@ -188,6 +189,15 @@ def _types(declared: Types) -> tuple[type[msgspec.Struct], ...]:
     return () if declared is None else (declared,)
 
 
+def _find_answer(route: Route) -> tuple[Types, tuple[int, ...]]:
+    """Return the types of a route's answers, and the statuses: as declared, or as its handler's annotation says."""
+    found = get_type_hints(inspect.unwrap(route.handler))["return"]
+    kinds = get_args(found) or (found,)
+    statuses = (204,) if found is NoneType else (200, 304) if Tagged in kinds else (200,)
+    types = tuple(kind for kind in kinds if issubclass(kind, msgspec.Struct) and kind not in (Reply, Tagged))
+    return route.response or (types if len(types) > 1 else next(iter(types), None)), route.statuses or statuses
+
+
 def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
     role = "anyone" if route.role is None else route.role.name.lower()
     operation: Schema = {
@@ -255,12 +265,13 @@ def _one_of(declared: Types, refs: dict[type[msgspec.Struct], Schema]) -> Schema
 
 def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
     request_id = {"X-Request-Id": {"schema": {"type": "string"}}}
-    headers = request_id | ({"ETag": {"schema": {"type": "string"}}} if 304 in route.statuses else {})
+    declared, statuses = _find_answer(route)
+    headers = request_id | ({"ETag": {"schema": {"type": "string"}}} if 304 in statuses else {})
     responses: Schema = {}
-    for status in route.statuses:
+    for status in statuses:
         answer: Schema = {"description": route.summary, "headers": headers}
         if status not in (204, 304):
-            schema = _one_of(route.response, refs)
+            schema = _one_of(declared, refs)
             if route.foreign_protocol and route.takes_body:  # a list of requests in the body gets a list of answers
                 schema = {"anyOf": [schema, {"type": "array", "items": schema}]}
             answer["content"] = {route.media_type: {"schema": schema}}

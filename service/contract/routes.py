@@ -77,8 +77,9 @@ class Route:
     body_optional: bool = False  # a missing body counts as an empty JSON object
     raw_body: bool = False  # the handler parses the bytes itself
     ndjson: bool = False  # the route accepts a body in NDJSON, too
-    response: Types = None  # None: no JSON body
-    statuses: tuple[int, ...] = (200,)  # the statuses of successful answers; with 304, an answer has an ETag
+    # What the annotation of the handler does not say: the types of an answer that is encoded already, and its statuses.
+    response: Types = None
+    statuses: tuple[int, ...] = ()
     problems: tuple[str, ...] = ()  # codes that `list_codes` of `docs/openapi_document.py` can't infer
     media_type: str = JSON_TYPE  # the media type of the answer
     needs_key: bool = False  # callers without an API key are refused, even if they may read
