@@ -19,39 +19,6 @@ from config.settings import RequestSettings
 from service.contract.problems import ProblemError, clip_text
 
 _CHUNKED = "chunked"
-_MAPPED_BYTES_MIN = 64 * 1024
-
-
-class _Gathered:
-    """The bytes of a body that have arrived.
-
-    A large body gets mapped memory, which is returned to the system when the body is complete. On the heap, many large
-    bodies that grow at the same time would leave the heap fragmented.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        self.size = 0
-        self._capacity = capacity
-        self._small = bytearray()
-        self._mapped: mmap.mmap | None = None
-
-    def add(self, piece: bytes) -> None:
-        """Append a piece. All pieces together hold at most `capacity` bytes."""
-        self.size += len(piece)
-        if self._mapped is None:
-            if self.size <= _MAPPED_BYTES_MIN:
-                self._small += piece
-                return
-            self._mapped = mmap.mmap(-1, self._capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            self._mapped.write(self._small)
-        self._mapped.write(piece)
-
-    def whole(self) -> bytes:
-        return bytes(self._small) if self._mapped is None else self._mapped[: self.size]
-
-    def close(self) -> None:
-        if self._mapped is not None:
-            self._mapped.close()
 
 
 class BodyReader:
@@ -102,17 +69,22 @@ class BodyReader:
             self._held[id(request)] = size
 
     async def _arrived(self, request: web.BaseRequest) -> bytes:
-        gathered = _Gathered(request.content_length or self._limits.body_bytes_max)
-        async with asyncio.timeout(None) as limit:
-            self._arriving.add(limit)
-            try:
-                await self._gather(request, gathered, limit)
-                return gathered.whole()
-            finally:
-                gathered.close()
-                self._arriving.discard(limit)
+        """Return a body of which not all bytes have arrived yet.
 
-    async def _gather(self, request: web.BaseRequest, gathered: _Gathered, limit: asyncio.Timeout) -> None:
+        Its bytes gather in mapped memory, which is returned to the system at once. On the heap, many large bodies that
+        grow at the same time would leave the heap fragmented.
+        """
+        capacity = request.content_length or self._limits.body_bytes_max
+        with mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as gathered:
+            async with asyncio.timeout(None) as limit:
+                self._arriving.add(limit)
+                try:
+                    await self._gather(request, gathered, limit)
+                finally:
+                    self._arriving.discard(limit)
+            return gathered[: gathered.tell()]
+
+    async def _gather(self, request: web.BaseRequest, gathered: mmap.mmap, limit: asyncio.Timeout) -> None:
         now_s = asyncio.get_running_loop().time
         deadline_s = now_s() + self._limits.body_wait_s_max
         while True:
@@ -120,9 +92,9 @@ class BodyReader:
             piece = await request.content.readany()
             if not piece:
                 return
-            self._checked(piece, before=gathered.size)
-            self._hold(request, gathered.size + len(piece))
-            gathered.add(piece)
+            self._checked(piece, before=gathered.tell())
+            self._hold(request, gathered.tell() + len(piece))
+            gathered.write(piece)
 
     def refuse_arriving(self) -> None:
         """Refuse bodies that are incomplete, from now on. A stopping service receives no more of their bytes."""
