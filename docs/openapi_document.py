@@ -28,6 +28,7 @@ from service.contract.values import (
     ANY_BOARD_PATTERN,
     BOARD_PATTERN,
     COLUMN_PATTERN,
+    PYTHON_END,
     REF_TEMPLATE,
     UNION_MEMBERS,
 )
@@ -121,6 +122,7 @@ def _components(types: Sequence[Any]) -> tuple[list[Schema], Schema]:
         found: Schema = {}
         for name, each in part.items():
             values = enums.get(each) if name == "$ref" else None
+            each = each.replace(PYTHON_END, "$") if name == "pattern" and isinstance(each, str) else each
             found |= {name: inline(each)} if values is None else {"enum": values}
         return found
 

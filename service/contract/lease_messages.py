@@ -13,6 +13,7 @@ from .values import (
     NO_NUL_PATTERN,
     REGION_PATTERN,
     Time,
+    matching,
     parse_matching,
     parse_name,
 )
@@ -22,9 +23,9 @@ LEASE_KEY_CHARS_MAX = 200
 RESOURCE_CHARS_MAX = 500
 LANES_MAX = 1_000
 
-ClientId = Annotated[str, Meta(pattern=CLIENT_PATTERN)]
-PoolId = Annotated[str, Meta(pattern=CLIENT_PATTERN)]
-RegionName = Annotated[str, Meta(pattern=REGION_PATTERN)]
+ClientId = Annotated[str, matching(CLIENT_PATTERN)]
+PoolId = Annotated[str, matching(CLIENT_PATTERN)]
+RegionName = Annotated[str, matching(REGION_PATTERN)]
 LeaseKey = Annotated[str, normalised(LEASE_KEY_CHARS_MAX)]
 ResourceText = Annotated[
     str,

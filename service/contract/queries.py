@@ -20,17 +20,14 @@ from storage.periods import PeriodKind
 
 from .cursors import CURSOR_CHARS_MAX
 from .problems import FieldError, ProblemError, clip_text
-from .requests import FACETS_SCHEMA, FacetName, Instant, OwnerName
+from .requests import FACETS_SCHEMA, BoardId, ColumnName, FacetName, Instant, OwnerName
+from .strict_json import describe_mismatch
 from .values import (
     ALIASES_DESCRIPTION,
-    ANY_BOARD_PATTERN,
-    COLUMN_PATTERN,
     DECIMAL_PATTERN,
     INT64_MAX,
     SEARCH_PATTERN,
     TIME_WORDS,
-    parse_board_id,
-    parse_column,
 )
 
 Q = TypeVar("Q", bound=msgspec.Struct)
@@ -42,8 +39,7 @@ _Limit = Annotated[int, Meta(ge=1)]
 # `__post_init__` or the handler checks them. The schemas are only for the OpenAPI document.
 _Rank = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": INT64_MAX})]
 _Percentile = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
-_Column = Annotated[str, Meta(extra_json_schema={"pattern": COLUMN_PATTERN})]
-_Board = Annotated[str, Meta(description=ALIASES_DESCRIPTION, extra_json_schema={"pattern": ANY_BOARD_PATTERN})]
+_Board = Annotated[BoardId, Meta(description=ALIASES_DESCRIPTION)]
 _Search = Annotated[str, Meta(extra_json_schema={"pattern": SEARCH_PATTERN})]
 _Decimal = Annotated[str, Meta(extra_json_schema={"pattern": DECIMAL_PATTERN})]
 _Cursor = Annotated[
@@ -124,12 +120,11 @@ class OwnerPostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Asks for a stream about the ranking of a column: either its top rows, or one owner's position."""
 
-    column: _Column
+    column: ColumnName
     top: _Limit | None = None
     owner: OwnerName | None = None
 
     def __post_init__(self) -> None:
-        parse_column(self.column)
         if self.top is not None and self.owner is not None:
             raise ProblemError("bad_request", "a stream has the top or an owner, not both", pointer="owner")
 
@@ -137,24 +132,17 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Asks for an owner's positions in `columns`, or in every ranked column if `columns` is missing."""
 
-    columns: tuple[_Column, ...] = ()
+    columns: tuple[ColumnName, ...] = ()
     rank: RankMode = "auto"
     next: bool = False
     compare: Literal["previous"] | None = None
 
-    def __post_init__(self) -> None:
-        for column in self.columns:
-            parse_column(column, pointer="columns")
-
 
 class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    column: _Column
+    column: ColumnName
     better: _Count = 5
     worse: _Count = 5
     profiles: bool = False
-
-    def __post_init__(self) -> None:
-        parse_column(self.column)
 
 
 class PageQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
@@ -185,10 +173,6 @@ class ValuePositionsQuery(
     values: Annotated[tuple[_Decimal, ...], Meta(min_length=1)]
     rank: RankMode = "auto"
     with_: tuple[_Board, ...] = ()
-
-    def __post_init__(self) -> None:
-        for index, board in enumerate(self.with_):
-            parse_board_id(board, pointer=f"with/{index}")
 
 
 class AroundValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -249,14 +233,11 @@ class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Asks for an owner's final positions in the newest closed periods of one length, such as days."""
 
     period: PeriodKind
-    column: _Column
+    column: ColumnName
     limit: _Limit = 30
     cursor: _Cursor | None = None
     rank: RankMode = "exact"
     facets: _Facets = {}
-
-    def __post_init__(self) -> None:
-        parse_column(self.column)
 
 
 # parameter -> (the setting that bounds the value or the length of a list, the error code if the bound is exceeded)
@@ -308,7 +289,8 @@ def query_parser(kind: type[Q], settings: Settings) -> Callable[[str], Q]:
             rest = {name: found.pop(name) for name in list(found) if name == _REST or name not in forms}
             for name in rest:
                 if not is_facet(name):
-                    raise _unknown_parameter(name)
+                    detail = f"{clip_text(name)!r} is not a parameter of this path"
+                    raise ProblemError("unknown_field", detail, pointer=clip_text(name))
             found[_REST] = rest
         for name, form in forms.items():
             if form is not None:
@@ -345,12 +327,6 @@ def _check_form(name: str, value: str | tuple[str, ...], pattern: re.Pattern[str
     for text in (value,) if isinstance(value, str) else value:
         if not pattern.fullmatch(text):
             raise ProblemError("bad_request", f"{name} takes {form}, not {clip_text(text)!r}", pointer=name)
-
-
-def _unknown_parameter(name: str) -> ProblemError:
-    return ProblemError(
-        "unknown_field", f"{clip_text(name)!r} is not a parameter of this path", pointer=clip_text(name)
-    )
 
 
 def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
@@ -395,14 +371,10 @@ def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
     try:
         return msgspec.convert(found, kind, strict=False)
     except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `$")
-        if what.startswith("Object contains unknown field"):
-            raise _unknown_parameter(what.partition("`")[2].rstrip("`")) from error
-        name = path.strip("`.").partition("[")[0]
-        what = what.replace("Object missing required field", "The path needs the parameter")
-        raise ProblemError(
-            "bad_request", f"{what} in {name or 'the query'}", errors=[FieldError(name, what)]
-        ) from error
+        code, fault = describe_mismatch(error)
+        name = fault.pointer[1:].partition("/")[0]
+        detail = f"{fault.detail} in {name or 'the query'}"
+        raise ProblemError(code, detail, errors=[FieldError(name, fault.detail)]) from error
 
 
 def bound_of(kind: type[msgspec.Struct], name: str) -> tuple[str, str] | None:

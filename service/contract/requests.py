@@ -24,6 +24,7 @@ from .values import (
     OWNER_CHARS_MAX,
     POST_ID_CHARS_MAX,
     SCALE_MAX,
+    matching,
 )
 
 COLUMNS_MAX = 64
@@ -87,9 +88,9 @@ Instant = Annotated[
         extra_json_schema={"pattern": "^(19[7-9][0-9]|[2-9][0-9]{3})-"},
     ),
 ]
-BoardId = Annotated[str, Meta(pattern=ANY_BOARD_PATTERN)]
-ColumnName = Annotated[str, Meta(pattern=COLUMN_PATTERN)]
-FacetName = Annotated[str, Meta(pattern=FACET_PATTERN)]
+BoardId = Annotated[str, matching(ANY_BOARD_PATTERN)]
+ColumnName = Annotated[str, matching(COLUMN_PATTERN)]
+FacetName = Annotated[str, matching(FACET_PATTERN)]
 GraceSeconds = Annotated[int, Meta(ge=0, le=GRACE_SECONDS_MAX)]
 StatsSent = Annotated[dict[str, Scalar], Meta(extra_json_schema={"propertyNames": {"pattern": COLUMN_PATTERN}})]
 

@@ -4,6 +4,7 @@ If an object has a key twice, msgspec drops the first member without an error. U
 that no member was dropped. A slower, exact decoder runs only if the count does not prove it.
 """
 
+import ast
 import json
 import re
 from collections.abc import Callable
@@ -12,12 +13,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from .problems import FieldError, ProblemError, clip_text
-from .values import PATTERN_WORDS, TIME_WORDS
+from .values import PATTERN_WORDS, PYTHON_END, TIME_WORDS
 
 T = TypeVar("T")
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>(?:key in )?\$[^`]*)`)?$", re.DOTALL)
-_PATTERN = re.compile(r"Expected `str` matching regex '(.*)'", re.DOTALL)
+_PATTERN = re.compile(r"Expected `str` matching regex (.*)", re.DOTALL)
 _TIME = re.compile(r"Invalid RFC3339 encoded datetime|Expected `datetime`.*", re.DOTALL)
 _UNKNOWN_FIELD = re.compile(r"unknown field `(.*)`", re.DOTALL)
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -61,7 +62,10 @@ def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "
             body.decode("utf-8")  # msgspec does not check the bytes of strings that it skips
         return read(body)
     except msgspec.ValidationError as error:
-        raise _misshapen(str(error), prefix, where) from error
+        code, fault = describe_mismatch(error)
+        pointer = prefix + fault.pointer
+        detail = f"{where}{fault.detail} at {pointer or 'the top'}"
+        raise ProblemError(code, detail, errors=[FieldError(pointer, fault.detail)]) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProblemError("bad_json", where + clip_text(str(error))) from error
     except RecursionError as error:
@@ -82,20 +86,19 @@ def pointer_token(key: str) -> str:
     return clip_text(key).replace("~", "~0").replace("/", "~1")
 
 
-def _misshapen(message: str, prefix: str, where: str) -> ProblemError:
-    found = _AT.match(message)
-    what, path = (found["what"], found["path"] or "$") if found else (message, "$")
-    unknown = _UNKNOWN_FIELD.search(what)
-    pointer = prefix + to_json_pointer(path)
-    code = "bad_request"
-    if unknown:
-        code, pointer = "unknown_field", f"{pointer}/{pointer_token(unknown[1])}"
-    elif (matching := _PATTERN.fullmatch(what)) and matching[1] in PATTERN_WORDS:
-        what = f"Expected {PATTERN_WORDS[matching[1]]}"
+def describe_mismatch(error: msgspec.ValidationError) -> tuple[str, FieldError]:
+    """Return the problem code for a value that its type does not allow, and the fault with its JSON pointer."""
+    found = _AT.match(str(error))
+    what, path = (found["what"], found["path"] or "$") if found else (str(error), "$")
+    pointer = to_json_pointer(path)
+    if unknown := _UNKNOWN_FIELD.search(what):
+        return "unknown_field", FieldError(f"{pointer}/{pointer_token(unknown[1])}", clip_text(what))
+    if matching := _PATTERN.fullmatch(what):
+        pattern = ast.literal_eval(matching[1]).removesuffix(PYTHON_END) + "$"
+        what = f"Expected {PATTERN_WORDS[pattern]}"
     elif _TIME.fullmatch(what):
         what = f"Expected {TIME_WORDS}"
-    what = clip_text(what)
-    return ProblemError(code, f"{where}{what} at {pointer or 'the top'}", errors=[FieldError(pointer, what)])
+    return "bad_request", FieldError(pointer, clip_text(what))
 
 
 class _Repeating(list[tuple[str, Any]]):

@@ -42,7 +42,7 @@ REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
 NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 NO_NUL_PATTERN = "^[^\\u0000]+$"
 SEARCH_PATTERN = "^[^\\u0000]*$"  # of text that is only looked for
-KEY_NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+(?![\\s\\S])"  # `$` at the end would also allow a final line end
+KEY_NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+$"
 _ID_WORDS = "1 to 128 letters, digits and ._:=,@+- of ASCII, a letter or digit first"
 PATTERN_WORDS = {  # by pattern: which texts match it, for the messages of errors
     BOARD_PATTERN: _ID_WORDS,
@@ -53,6 +53,7 @@ PATTERN_WORDS = {  # by pattern: which texts match it, for the messages of error
     KEY_NAME_PATTERN: "a text without control characters",
     REGION_PATTERN: "1 to 32 letters, digits and ._- of ASCII, a letter or digit first",
 }
+PYTHON_END = r"\Z"  # the end of a text; JSON Schema writes `$`
 TIME_WORDS = "a time such as 2026-12-31T23:00:00Z"
 
 if TYPE_CHECKING:
@@ -223,6 +224,11 @@ def parse_board_id(text: str, *, pointer: str = "board") -> str:
     if _BOARD.fullmatch(text) or (BOARD_ID_CHARS_MAX < len(text) <= ID_CHARS_MAX and names_family_board(text)):
         return text
     raise ProblemError("bad_request", f"{clip_text(text)!r} is not a leaderboard id: {_ID_WORDS}", pointer=pointer)
+
+
+def matching(pattern: str) -> Meta:
+    """Return the metadata of a text that matches a pattern. In Python, `$` would also allow a final line end."""
+    return Meta(pattern=pattern[:-1] + PYTHON_END)
 
 
 def parse_matching(text: str, pattern: str, what: str, pointer: str) -> str:

@@ -13,7 +13,7 @@ from service.context import Context
 from service.contract.keys import Role
 from service.contract.queries import ListQuery
 from service.contract.routes import Call, Reply, Route
-from service.contract.values import KEY_NAME_PATTERN, Time
+from service.contract.values import KEY_NAME_PATTERN, Time, matching
 from service.key_store import StoreKeys, key_facts
 from storage.boards.api_keys import page_keys
 from storage.errors import StorageError
@@ -22,12 +22,13 @@ NAME_CHARS_MAX = 200
 _TAG = "Access"
 
 RoleName = Literal["reader", "writer", "ops"]
+KeyName = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX), matching(KEY_NAME_PATTERN)]
 
 
 class PostKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An API key to create. `name` says whom the key is for, and `role` what its holder may do."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=KEY_NAME_PATTERN)]
+    name: KeyName
     role: RoleName
 
 

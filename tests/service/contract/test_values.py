@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from service.contract.lease_messages import ClientId, RegionName
 from service.contract.problems import ProblemError
 from service.contract.queries import (
     AroundOwnerQuery,
@@ -26,6 +27,8 @@ from service.contract.queries import (
     ValuesQuery,
     query_parser,
 )
+from service.contract.requests import BoardId, ColumnName, FacetName
+from service.contract.strict_json import decode_strictly
 from service.contract.values import (
     INT64_MAX,
     INT64_MIN,
@@ -40,6 +43,7 @@ from service.contract.values import (
     to_micros,
     to_wire_number,
 )
+from service.views.keys import KeyName
 from tests.service.toy import toy_settings
 
 
@@ -223,6 +227,26 @@ def test_leaderboards_are_one_list_with_commas_or_one_parameter_each(raw: str, b
 def test_the_word_null_is_plain_text_in_a_text_parameter() -> None:
     assert parse(PageQuery, "cursor=null").cursor == "null"
     assert parse(StreamQuery, "column=xp&owner=null").owner == "null"
+
+
+NAMES = {
+    ColumnName: ("xp", "1 to 48 lower-case letters"),
+    FacetName: ("org", "1 to 16 lower-case letters"),
+    RegionName: ("eu", "1 to 32 letters"),
+    ClientId: ("acme", "1 to 128 letters"),
+    BoardId: ("b", "1 to 128 letters"),
+    KeyName: ("game", "a text without control characters"),
+}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_name_in_a_body_has_no_line_end(kind: Any) -> None:
+    name, words = NAMES[kind]
+    decoder = msgspec.json.Decoder(dict[str, kind])
+    assert decode_strictly(msgspec.json.encode({"a": name}), decoder) == {"a": name}
+    with pytest.raises(ProblemError, match=f"Expected {words}") as caught:
+        decode_strictly(msgspec.json.encode({"a": name + "\n"}), decoder)
+    assert caught.value.code == "bad_request"
 
 
 Refused = tuple[type[msgspec.Struct], str, str | None]  # the query, the code of the problem and its pointer

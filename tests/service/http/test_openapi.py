@@ -13,7 +13,7 @@ from config import Settings
 from docs import openapi_examples
 from docs.openapi_document import find_status, list_codes
 from service.contract.keys import Role
-from service.contract.values import PATTERN_WORDS
+from service.contract.values import PATTERN_WORDS, PYTHON_END
 from service.http.openapi import read_document
 from tests.service.openapi_checks import DOCUMENT, ROUTE_TABLE, faults_of
 from tests.service.real_service import Service
@@ -236,4 +236,5 @@ def test_every_pattern_of_a_body_has_words_for_its_error() -> None:
     ]
     found = {each for body in bodies if body for each in _list_patterns(msgspec.inspect.type_info(body), set())}
     assert len(found) >= 6
-    assert found <= PATTERN_WORDS.keys()
+    assert all(each.endswith(PYTHON_END) for each in found), "`$` would allow a final line end"
+    assert {each.removesuffix(PYTHON_END) + "$" for each in found} <= PATTERN_WORDS.keys()
