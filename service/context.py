@@ -17,6 +17,7 @@ from service.monitoring.jolokia.answering import JolokiaAgent
 from service.ranks.rank_context import RankContext
 from service.streams.feed import Feeds
 from service.streams.long_answers import LongAnswers
+from service.telemetry.metrics.store_figures import StoreFigures
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError, StoreDamagedError
@@ -60,6 +61,7 @@ class Context(EndpointContext):
     ranks: RankContext
     long_answers: LongAnswers
     now_us: Callable[[], int]
+    store_figures: StoreFigures
     agent: JolokiaAgent
 
     @property

@@ -42,7 +42,8 @@ from service.streams.feed import Feeds
 from service.streams.long_answers import LongAnswers
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
-from service.telemetry.metrics.views import ServingCurve
+from service.telemetry.metrics.store_figures import StoreFigures
+from service.telemetry.metrics.views import ServingCurve, curve_metrics, memcached_metrics
 from service.telemetry.tracing import make_tracer
 from storage.boards.catalog import Catalog
 from storage.coalesce import Crowd
@@ -94,10 +95,7 @@ async def open_context(
         refresh_queue = RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
         controls = JobControls(asyncio.sleep, metrics.meter, monotonic=time.monotonic)
         context = await _make_context(settings, metrics, clock, refresh_queue, controls, stack)
-        store = context.store
-        sizes = metrics.watch_store(version=service_version(), store=store.dialect.name)
-        measuring = sizes.measure_periodically(store, asyncio.sleep, wait_s_max=settings.connect_timeout_s)
-        await stack.enter_async_context(measuring)
+        await stack.enter_async_context(context.store_figures.measure_periodically(asyncio.sleep))
         await _start_jobs(context, refresh_queue, controls, stack)
         yield context
 
@@ -159,8 +157,15 @@ async def _make_context(
         long_answers=LongAnswers(reads_waiting_max=settings.reads_waiting_max),
         now_us=clock,
         tracer=tracer,
+        store_figures=_watch_store(settings, metrics, store),
         agent=await _open_agent(settings, metrics, controls, store, stack),
     )
+
+
+def _watch_store(settings: Settings, metrics: Metrics, store: Store) -> StoreFigures:
+    figures = StoreFigures(store, metrics.meter, version=service_version(), wait_s_max=settings.connect_timeout_s)
+    metrics.watch(figures.collect)
+    return figures
 
 
 async def _open_agent(
@@ -184,15 +189,18 @@ async def _open_curves(
     if settings.memcached_servers:
         cache = Memcached(settings, monotonic=time.monotonic)
         stack.push_async_callback(cache.close)
-        metrics.watch_servers(lambda: cache.servers_left_alone)
+        metrics.watch(lambda: memcached_metrics(cache.servers_left_alone))
         shared = SharedCurves(cache, Envelopes(salt), metrics.meter)
     book = CurveBook(store, shared, poll_rows_max=settings.curve_poll_rows_max, meter=metrics.meter)
     await _load_curves(store, book)
-    metrics.watch_curves(
-        lambda: [
-            ServingCurve(served.curve.as_of_us, len(served.fit.knots), served.live_version > 0)
-            for served in book.list_served()
-        ]
+    metrics.watch(
+        lambda: curve_metrics(
+            [
+                ServingCurve(served.curve.as_of_us, len(served.fit.knots), served.live_version > 0)
+                for served in book.list_served()
+            ],
+            time.time(),
+        )
     )
     auditor = Auditor(store, boards, book, settings, metrics.meter, monotonic=time.monotonic, rng=random.Random())
     # If this process runs no jobs, its refresh requests wait in the store for a job process. A store with a sole

@@ -23,7 +23,7 @@ class Archiver:
         self._store, self._catalog, self._open_boards = context.store, context.catalog, context.open_boards
         self._limits, self._meter = context.limits, context.meter
         self._under_way: ArchiveWriter | None = None
-        self._owners = self._stored_bytes = 0  # of the current archive, as far as this process has written it
+        self._owners = 0  # of the current archive, as far as this process has written it
 
     @property
     def board(self) -> Board | None:
@@ -34,7 +34,7 @@ class Archiver:
         entries = self._open_boards.open_board(board)
         archiving = ArchiveWriter(entries, self._limits)
         await self._store.at(board.partition).write(lambda: held.renew_and(archiving.begin_or_resume()))
-        self._under_way, self._owners, self._stored_bytes = archiving, 0, 0
+        self._under_way, self._owners = archiving, 0
 
     def pause_archive(self) -> None:
         """Stop writing the current archive; the next `begin` for its board continues it."""
@@ -63,13 +63,11 @@ class Archiver:
 
         stored, archived = await store.write(program)
         owners = self._owners = self._owners + sum(block.entries for block in blocks if block.section < 0)
-        stored_bytes = self._stored_bytes = self._stored_bytes + sum(len(block.document) for block in blocks)
         if archived is not None:
             self._catalog.keep_board(archived)
             self._meter.add("rankcurve_boards_archived")
             self._meter.add("rankcurve_archive_owners", owners)
-            self._meter.add("rankcurve_archive_bytes", stored_bytes)
-            log.debug("board_archived", board=archived.id, owners=owners, stored_bytes=stored_bytes)
+            log.debug("board_archived", board=archived.id, owners=owners)
         elif stored and not whole:
             archiving.progress = place
             self._under_way = archiving

@@ -55,7 +55,6 @@ class Fitting:
         self._store, self._open_boards = context.store, context.open_boards
         self._limits, self._meter = context.limits, context.meter
         self._now_us, self._monotonic = context.now_us, context.monotonic
-        self._left: dict[tuple[int, int], int] = {}  # entries still to read, for each column that is being scanned
 
     async def fit_curve(self, board: Board, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
         """Return a new curve of a column, made by the method of the board. `present` is the curve in use, if any."""
@@ -129,28 +128,18 @@ class Fitting:
     async def _scan(self, board: Board, column_index: int, state: ColumnState) -> tuple[Curve, FitSnapshot]:
         entries = self._open_boards.open_board(board)
         asked_us = self._now_us()
-        slot, loop = (board.key, column_index), asyncio.get_running_loop()
-
-        def progress(read: int) -> None:  # runs on a thread of the store
-            loop.call_soon_threadsafe(self._progress, slot, read)
 
         def scanned() -> Program[tuple[Tally, FitSnapshot]]:
             seen = yield from self._read_snapshot(board, asked_us)
-            tally = yield from scan_column(entries, column_index, self._limits, progress=progress)
+            tally = yield from scan_column(entries, column_index, self._limits)
             return tally, seen
 
         log.info("scan_began", board=board.id, column_index=column_index, entries=state.entries)
-        self._left[slot] = state.entries
-        self._progress(slot, 0)
         started = self._monotonic()
-        try:
-            tally, seen = await self._store.at(board.partition).read(scanned, heavy=True)
-            read_s = self._monotonic() - started
-            samples, gap_rows_max = board.spec.predictor.samples, self._limits.gap_rows_max
-            curve = await asyncio.to_thread(_fit, tally, samples, gap_rows_max, seen.as_of_us)
-        finally:
-            del self._left[slot]
-            self._meter.set("rankcurve_scan_entries_left", sum(self._left.values()))
+        tally, seen = await self._store.at(board.partition).read(scanned, heavy=True)
+        read_s = self._monotonic() - started
+        samples, gap_rows_max = board.spec.predictor.samples, self._limits.gap_rows_max
+        curve = await asyncio.to_thread(_fit, tally, samples, gap_rows_max, seen.as_of_us)
         took_s = self._monotonic() - started
         log.info(
             "scan_ended",
@@ -163,12 +152,6 @@ class Fitting:
             certificate=curve.certificate,
         )
         return curve, seen
-
-    def _progress(self, slot: tuple[int, int], read: int) -> None:
-        if slot in self._left:
-            self._left[slot] = max(0, self._left[slot] - read)
-        self._meter.add("rankcurve_scan_entries", read)
-        self._meter.set("rankcurve_scan_entries_left", sum(self._left.values()))
 
 
 def _fit(tally: Tally, samples: int, gap_rows_max: int, as_of_us: int) -> Curve:

@@ -199,7 +199,6 @@ class FoldJob:
             LeaseLostError: another process folds now.
             StoreBusyError: the store failed.
         """
-        started = self._monotonic()
         asked_us = self._now_us()
         found = await self._read(counting)
         if found.lost and counting.known.version:
@@ -218,7 +217,6 @@ class FoldJob:
             await self._book.poll(self._partition)
         self._meter.add("rankcurve_changes_folded", found.rows)
         self._meter.add("rankcurve_live_counts_void", counting.void)
-        self._meter.observe("rankcurve_fold_seconds", self._monotonic() - started)
         return found.rows
 
     async def _read(self, counting: Counting) -> FoldBacklog:

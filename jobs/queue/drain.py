@@ -141,23 +141,19 @@ class DrainWorker:
     async def _run_round(self, partition: int, shards: list[tuple[int, WorkLease]]) -> DrainedRound | None:
         if partition not in self._drainers:
             self._drainers[partition] = self._make_drainer(partition)
-        began_s = self._monotonic()
         drained = await self._drainers[partition].drain_round(shards)
         if drained is not None:
             self._worked_s = self._monotonic()
-            self._report_round(drained, self._worked_s - began_s)
+            self._report_round(drained)
         return drained
 
-    def _report_round(self, drained: DrainedRound, seconds: float) -> None:
+    def _report_round(self, drained: DrainedRound) -> None:
         meter = self._meter
-        for shard, posts in drained.posts.items():
-            meter.add("rankcurve_ingest_drained_posts", posts, str(shard))
         for partition, applied in drained.applied.items():
             meter.add("rankcurve_partition_posts_applied", applied, str(partition))
         for outcome, count in drained.statuses.items():
             meter.add("rankcurve_ingest_outcomes", count, outcome)
         meter.observe("rankcurve_ingest_round_posts", sum(drained.posts.values()))
-        meter.observe("rankcurve_ingest_round_seconds", seconds)
         age_s = max(0.0, (self._now_us() - drained.oldest_us) / 1e6)
         meter.observe("rankcurve_ingest_applied_age_seconds", age_s)
         meter.add("rankcurve_ingest_conflicts", drained.races)

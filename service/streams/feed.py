@@ -54,7 +54,6 @@ class _PollResult:
     snapshot: FeedSnapshot
     until: Numbers  # the last number of the journal in each partition
     begins_after: Numbers  # the journals begin after these numbers; earlier rows were pruned
-    rows: int = 0
     lost: bool = False  # True if rows that the topics have not seen were pruned from the journal
     events: list[tuple[Topic, Event]] = field(default_factory=list)
     ended: list[Topic] = field(default_factory=list)  # topics whose streams end after this poll
@@ -155,7 +154,6 @@ class Feed:
 
     async def _run(self) -> None:
         while self._topics or self._joining:
-            started_s = self._monotonic()
             joining, self._joining = self._joining, []
             topics = dict(self._topics)
             try:
@@ -173,10 +171,7 @@ class Feed:
                 _refuse(joining, error)
             else:
                 self._failure = ""
-                events = self._deliver(poll)
-                self._meter.add("rankcurve_stream_events", events)
-                if poll.rows or events:
-                    self._meter.observe("rankcurve_stream_look_seconds", self._monotonic() - started_s)
+                self._meter.add("rankcurve_stream_events", self._deliver(poll))
             self._beat()
             await self._sleep(self._limits.stream_poll_s)
         self._seen = None
@@ -213,7 +208,6 @@ class Feed:
             ends = zip(found, last_numbers, strict=True)
             snapshot.until = tuple(rows[-1].number if len(rows) == limit else last for rows, last in ends)
             rows = list(chain.from_iterable(found))
-            poll.rows = len(rows)
             owners = [each for each in watched if isinstance(each, OwnerTopic)]
             snapshot.add_rows(rows, ((each.board.key, each.owner) for each in owners))
         for each in watched:

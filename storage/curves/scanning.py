@@ -12,7 +12,7 @@ from __future__ import annotations
 import mmap
 import tempfile
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, repeat
 from typing import BinaryIO
 
@@ -25,19 +25,15 @@ _LIMB_MASK = (1 << LIMB_BITS) - 1
 _ZEROS_AT_ONCE = 1 << 16
 
 
-def scan_column(
-    entries: Entries, column_index: int, limits: JobSettings, *, progress: Callable[[int], None] = lambda entries: None
-) -> Program[Tally]:
-    """Return the tally of a whole column. After every page, call `progress` with the number of entries on it."""
+def scan_column(entries: Entries, column_index: int, limits: JobSettings) -> Program[Tally]:
+    """Return the tally of a whole column."""
     ranking = entries.row_rankings[column_index]
     key_of = ranking.padding.key_of_cell
     tallying = TallyBuilder(memory_values_max=limits.scan_memory_values_max)
     below: str | None = None
     while True:
         rows = yield from ranking.tally_cells(limits.scan_page_values, below)
-        read = tallying.total
         tallying.add_values([key_of(row[0]) for row in rows], [row[1] for row in rows])
-        progress(tallying.total - read)
         if len(rows) < limits.scan_page_values:
             return tallying.tally()
         below = rows[-1][0]

@@ -45,7 +45,6 @@ from .post_ids import RememberedPost, find_in_family, find_known, remember_posts
 @dataclass(slots=True)
 class TransactionResult:
     outcomes: list[list[PartOutcome]]  # in the order of the posts
-    rows_written: int
     # By partition: how many posts were applied, each counted once for each of its boards.
     applied: dict[int, int]
 
@@ -311,9 +310,8 @@ class PostTransaction:
         # Whoever holds the counter of a partition's log delays all its writers, so take the counters last.
         for partition in sorted({*self._partitions, *self._further}) if self._further else self._partitions:
             yield from in_partition(partition, self._finish(partition, totals))
-        rows_written = sum(by_index[CHANGES] for by_index in totals.values())
         applied = {number: sum(state.applied for _, state in self._states(number)) for number in self._partitions}
-        return TransactionResult(outcomes, rows_written, applied)
+        return TransactionResult(outcomes, applied)
 
     def _write_others(self, partition: int) -> Program[None]:
         """Write the hidden rows and the post ids of a partition."""

@@ -260,7 +260,6 @@ class Writer:
         now_s = self._monotonic()
         self._meter.observe("rankcurve_write_seconds", now_s - started)
         self._meter.observe("rankcurve_write_batch_posts", len(posts))
-        self._meter.add("rankcurve_write_rows", result.rows_written)
         for partition, applied in result.applied.items():
             self._meter.add("rankcurve_partition_posts_applied", applied, str(partition))
         parts = sum([waiting.parts for waiting in group])

@@ -97,14 +97,13 @@ def _counted(now: MetricsMoment) -> Iterator[_Shown]:
 
 
 def _viewed(now: MetricsMoment) -> Iterator[_Shown]:
-    """Yield the families that are computed at each scrape, without the buckets of their histograms."""
+    """Yield the families that are computed at each scrape, none of which is a histogram."""
     for metric in now.views:
         figures: dict[Labels, Figures] = {}
         labels: Sequence[str] = ()
         for sample in metric.samples:
-            if "le" not in sample.labels:
-                labels, figure = tuple(sample.labels), sample.name.removeprefix(metric.name).strip("_").title()
-                figures.setdefault(tuple(sample.labels.values()), {})[figure or "Value"] = _whole(sample.value)
+            labels, figure = tuple(sample.labels), sample.name.removeprefix(metric.name).strip("_").title()
+            figures.setdefault(tuple(sample.labels.values()), {})[figure or "Value"] = _whole(sample.value)
         is_number, read = metric.type == "gauge", figures.__getitem__
         yield _Shown(metric.name, _described(metric), is_number, labels, figures, read)
 

@@ -1,18 +1,15 @@
 """All metrics of one process, in Prometheus' names and units."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from .families import FAMILIES
 from .node import NodeMember, collect_processes, write_pid
 from .numbers import Numbers
-from .partitions import PartitionMetrics
 from .totals import NodeFiles, Source, Totals
-from .views import ServingCurve, StoreSizes, curve_metrics
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
 _STATUS_CLASSES = ("", "1xx", "2xx", "3xx", "4xx", "5xx")
@@ -38,7 +35,6 @@ class Metrics(Collector):
                 *node
             )  # from now on gauges count; `Numbers` has cleared those of an earlier process with this name
             self.totals = Totals(FAMILIES, NodeFiles(node.folder).list_sources)
-        self.partitions = PartitionMetrics(self.meter)
 
     def make_request_timer(self, route: str) -> Callable[[int, float], None]:
         """Return a function `(status, seconds)` that counts one answered request."""
@@ -50,23 +46,9 @@ class Metrics(Collector):
 
         return count_answer
 
-    def watch_store(self, *, version: str, store: str) -> StoreSizes:
-        """Show the build. Also show the store and its partitions, as soon as the returned object has measured them."""
-        sizes = StoreSizes(self.partitions, version=version, store=store)
-        self._views += [sizes.collect, self.partitions.collect]
-        return sizes
-
-    def watch_curves(
-        self, curves: Callable[[], Iterable[ServingCurve]], *, now_s: Callable[[], float] = time.time
-    ) -> None:
-        """Show the ages and knots of all serving curves. `curves` is called at every scrape."""
-        self._views.append(lambda: curve_metrics(curves(), now_s()))
-
-    def watch_servers(self, count_skipped: Callable[[], int]) -> None:
-        """Show at every scrape how many servers this process currently skips after failures (open circuit breaker)."""
-        name = "rankcurve_memcached_servers_left_alone"
-        text = "memcached servers that are not asked for a while, after failures"
-        self._views.append(lambda: [GaugeMetricFamily(name, text, value=count_skipped())])
+    def watch(self, view: Callable[[], Iterable[Metric]]) -> None:
+        """Show the metrics of a view, which is called at every scrape."""
+        self._views.append(view)
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric with its current values. In a process of a node, the counts are those of the node."""

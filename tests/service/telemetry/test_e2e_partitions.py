@@ -31,10 +31,10 @@ async def service(tmp_path: Path, store_url: str) -> AsyncIterator[Service]:
 
 async def measure(service: Service) -> None:
     """Measure the store, as the service does periodically."""
-    metrics, store = service.context.metrics, service.context.store
-    metrics.partitions.note_sizes((await store.size()).partitions)
-    await metrics.partitions.check(store, wait_s_max=WAIT_S)
-    await metrics.partitions.scan(store)
+    figures = service.context.store_figures
+    await figures.measure_size()
+    await figures.check_partitions()
+    await figures.scan_partitions()
 
 
 async def lose_partition(url: str, number: int, *, back: bool = False) -> None:

@@ -3,8 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import get_args
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import asyncpg
 from aiohttp import ClientSession
@@ -15,8 +17,9 @@ from service.contract.routes import Route
 from service.health_routes import add_health_routes
 from service.processes.supervisor import WorkKind
 from service.telemetry.metrics.node import NodeMember
-from service.telemetry.metrics.partitions import MeasuredPartition
 from service.telemetry.metrics.process import Metrics
+from service.telemetry.metrics.store_figures import PARTITION_GAUGES, StoreFigures
+from service.telemetry.metrics.views import curve_metrics, memcached_metrics
 from storage.meter import Meter
 from storage.schema.tables import BOARDS
 from storage.store import StoreSize
@@ -55,10 +58,11 @@ def make_full_metrics(member: NodeMember | None = None) -> Metrics:
     """Return the metrics of a process with a series for every label value that the code can use."""
     metrics = Metrics(member)
     meter = metrics.meter
-    metrics.watch_curves(list)
-    metrics.watch_store(version="1", store="sqlite").last = StoreSize(1, 1)
-    metrics.partitions.measured[0] = MeasuredPartition(bytes=1, boards=1, entries=1, log_next=1, fold_lag_seconds=0.0)
-    metrics.watch_servers(lambda: 0)
+    store: Any = SimpleNamespace(dialect=SimpleNamespace(name="sqlite"))
+    figures = StoreFigures(store, meter, version="1", wait_s_max=1)
+    figures.size, figures.partitions[0] = StoreSize(1, 1), dict.fromkeys(PARTITION_GAUGES, 1)
+    for view in (figures.collect, partial(curve_metrics, [], 0.0), partial(memcached_metrics, 0)):
+        metrics.watch(view)
     for work in get_args(WorkKind):
         meter.add("rankcurve_process_ends", 1, work)
     for route in COUNTED:
@@ -75,7 +79,6 @@ def make_full_metrics(member: NodeMember | None = None) -> Metrics:
             meter.set(f"rankcurve_store_connections_{figure}", 1, "common", kind)
     for shard in range(SHARDS):
         meter.set("rankcurve_ingest_posts", 1, str(shard))
-        meter.add("rankcurve_ingest_drained_posts", 1, str(shard))
     for name in ("rankcurve_ingest_age_seconds", "rankcurve_closing_lag_seconds", "rankcurve_change_log_age_seconds"):
         meter.set(name, 1)
     return metrics

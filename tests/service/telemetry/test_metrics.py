@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.telemetry.metrics.families import FAMILIES
 from service.telemetry.metrics.process import Metrics
-from service.telemetry.metrics.views import ServingCurve
+from service.telemetry.metrics.store_figures import StoreFigures
+from service.telemetry.metrics.views import ServingCurve, curve_metrics
 from storage.engines.sqlite import SqliteStore
 from tests.service.real_service import WAIT_S
 from tests.storage.backends import SQLITE_LIMITS
@@ -66,12 +67,10 @@ def test_no_count_is_lost_if_many_threads_add_to_a_counter() -> None:
 
 def test_the_metrics_show_curves_of_all_boards_without_naming_a_board() -> None:
     metrics = Metrics()
-    metrics.watch_curves(
-        lambda: [ServingCurve(90_000_000, 1000, live=True), ServingCurve(40_000_000, 2)], now_s=lambda: 100.0
-    )
+    curves = [ServingCurve(90_000_000, 1000, live=True), ServingCurve(40_000_000, 2)]
+    metrics.watch(lambda: curve_metrics(curves, 100.0))
     found = samples(metrics)
     assert found["rankcurve_curve_age_seconds_max", ()] == 60
-    assert found["rankcurve_curve_age_seconds_bucket", (("le", "10.0"),)] == 1
     assert found["rankcurve_curve_knots_count", ()] == 2
     assert found["rankcurve_curve_knots_sum", ()] == 1002
     assert (found["rankcurve_curves_live", ()], found["rankcurve_live_lag_seconds_max", ()]) == (1, 10)
@@ -116,8 +115,9 @@ async def test_a_local_store_is_measured_every_second_with_its_log(tmp_path: Pat
         rests.put_nowait(seconds)
         await ends.get()
 
-    sizes = metrics.watch_store(version="1", store="sqlite")
-    async with sizes.measure_periodically(store, rest, wait_s_max=WAIT_S):
+    figures = StoreFigures(store, metrics.meter, version="1", wait_s_max=WAIT_S)
+    metrics.watch(figures.collect)
+    async with figures.measure_periodically(rest):
         assert await rests.get() == 1
         for count in (1, 500):
             before = samples(metrics)["rankcurve_store_bytes", ()]

@@ -122,13 +122,3 @@ def test_a_tally_is_the_same_from_memory_and_from_files(memory: int) -> None:
     assert read_tally(tally) == {key: 1 + key % 3 for key in keys}
     assert fit_curve(tally, knots_max=10, gap_rows_max=50, as_of_us=0).total == tally.total
     tally.release_pages()
-
-
-async def test_progress_adds_up_to_the_entries(deployment: Deployment) -> None:
-    values: Values = [(value // 3, 0) for value in range(40)]
-    board = await create_filled_board(deployment, "b", values, Best.LOW, Ties.SHARED)
-    entries, told = deployment.entries(board), list[int]()
-    limits = JobSettings().model_copy(update={"scan_memory_values_max": 100, "scan_page_values": 4})
-    await deployment.store.read(lambda: scan_column(entries, 1, limits, progress=told.append), heavy=True)
-    assert sum(told) == 40
-    assert max(told) <= 12

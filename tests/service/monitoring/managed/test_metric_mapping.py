@@ -11,7 +11,7 @@ from service.telemetry.metrics.families import Family
 from service.telemetry.metrics.numbers import Numbers
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.totals import Source, Totals
-from service.telemetry.metrics.views import ServingCurve
+from service.telemetry.metrics.views import ServingCurve, curve_metrics
 from tests.service.telemetry.test_e2e_series import report_job
 
 
@@ -61,7 +61,7 @@ def test_every_metric_of_the_service_has_an_attribute_with_a_unit() -> None:
     metrics.meter.add("rankcurve_reads", 1, "page", "count")
     metrics.meter.observe("rankcurve_store_connection_wait_seconds", 0.1, "default")
     report_job(metrics.meter, "fold")
-    metrics.watch_curves(lambda: [ServingCurve(90_000_000, 1000, live=True)], now_s=lambda: 100.0)
+    metrics.watch(lambda: curve_metrics([ServingCurve(90_000_000, 1000, live=True)], 100.0))
     objects = objects_of(metrics)
     attributes = [attribute for managed in objects.values() for attribute in managed.attributes.values()]
     shown = [family for family in (*metrics.totals.collect(), *metrics.collect_views()) if family.samples]

@@ -14,6 +14,7 @@ from service.monitoring.managed import verdict
 from service.monitoring.managed.history import MetricHistory
 from service.monitoring.managed.verdict import RULES, UNSEEN, Figures, Rule, find_alerts
 from service.telemetry.metrics.process import Metrics
+from service.telemetry.metrics.views import memcached_metrics
 from tests.service.real_service import ROOT, Caller, Service
 
 ALERTS = {
@@ -98,7 +99,7 @@ def judge(metrics: Metrics, then: Callable[[], None] = lambda: None) -> list[str
 
 def test_a_memcached_server_that_fails_is_an_alert() -> None:
     metrics = Metrics()
-    metrics.watch_servers(lambda: 1)
+    metrics.watch(lambda: memcached_metrics(1))
     assert judge(metrics) == ["RankcurveMemcachedAway"]
 
 
@@ -106,7 +107,7 @@ def test_a_memcached_server_that_fails_is_an_alert() -> None:
 def test_a_full_disk_is_an_alert(free: float) -> None:
     metrics = Metrics()
     disk = GaugeMetricFamily("rankcurve_store_disk_free_bytes", "Free space", value=free)
-    metrics._views.append(lambda: [disk])
+    metrics.watch(lambda: [disk])
     assert judge(metrics) == ["RankcurveDiskFull"]
 
 

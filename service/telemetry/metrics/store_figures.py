@@ -1,0 +1,131 @@
+"""The figures of a store and of its partitions, as they were last measured. A scrape must never wait for the store.
+
+Every figure of a partition has the label `partition`, also in a store with one partition. A store has at most 64.
+"""
+
+import asyncio
+import platform
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import structlog
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from storage.errors import StorageError
+from storage.meter import Meter
+from storage.reads.partition_figures import find_away_partitions, read_partition_figures
+from storage.store import Store, StoreSize
+
+log = structlog.get_logger(__name__)
+# The time between two measurements. For each measurement, PostgreSQL asks its file system for the size of every table.
+INTERVAL_S = 30.0
+LOCAL_INTERVAL_S = 1.0  # a local file and its log have grown by megabytes in INTERVAL_S, and cost one call each
+# Reading the figures of partitions scans the totals of all boards. The pause after a scan is this many times as long as
+# the scan, so scans take at most 1 % of the time.
+_PAUSE_RATIO = 99
+PARTITION_GAUGES = {  # by the names of the figures that they show
+    "reachable": "Whether the partition answered the last check: 1 or 0",
+    "bytes": "Size of the partition, its indexes included",
+    "boards": "Leaderboards of the partition",
+    "entries": "Entries of the partition's leaderboards",
+    "log_next": "Log position of the next changes in the partition",
+    "fold_lag_seconds": "Time for which changes in the partition have not been folded",
+}
+
+
+class StoreFigures:
+    """The size of one store and the figures of its partitions, and the build of the service that uses the store."""
+
+    def __init__(self, store: Store, meter: Meter, *, version: str, wait_s_max: float) -> None:
+        """Prepare the figures. A partition is away if it does not answer within `wait_s_max`."""
+        self._store, self._meter, self._wait_s_max = store, meter, wait_s_max
+        self._build = {"version": version, "python": platform.python_version(), "store": store.dialect.name}
+        self.size: StoreSize | None = None  # None: not measured yet
+        self.partitions: dict[int, dict[str, float | None]] = {}  # by number, the figures that were measured
+        self._scans_at_s = 0.0  # when the next scan may begin, by the clock of the event loop
+
+    def collect(self) -> Iterator[Metric]:
+        build = GaugeMetricFamily(
+            "rankcurve_build_info",
+            "Versions of the service and of Python, and the kind of store, as labels; always 1",
+            labels=tuple(self._build),
+        )
+        build.add_metric(tuple(self._build.values()), 1)
+        yield build
+        if self.size is not None:
+            text = "Size of the store, its log included"
+            yield GaugeMetricFamily("rankcurve_store_bytes", text, value=self.size.store_bytes)
+            if self.size.disk_free_bytes is not None:
+                text = "Free space on the disk of a SQLite store"
+                yield GaugeMetricFamily("rankcurve_store_disk_free_bytes", text, value=self.size.disk_free_bytes)
+        for name, text in PARTITION_GAUGES.items():
+            family = GaugeMetricFamily(f"rankcurve_partition_{name}", text, labels=("partition",))
+            for number, found in sorted(self.partitions.items()):
+                if (value := found.get(name)) is not None:
+                    family.add_metric((str(number),), value)
+            yield family
+
+    @asynccontextmanager
+    async def measure_periodically(self, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[None]:
+        """Measure the size of the store now, and then again and again until the context ends.
+
+        Every INTERVAL_S, check the partitions too, and read their figures if a scan is due.
+        """
+        await self.measure_size()
+        times = round(INTERVAL_S / LOCAL_INTERVAL_S) if self._store.sole_writer else 1
+
+        async def measure_until_cancelled() -> None:
+            loop = asyncio.get_running_loop()
+            while True:
+                await self.check_partitions()
+                if (begun_s := loop.time()) >= self._scans_at_s:
+                    await self.scan_partitions()
+                    self._scans_at_s = loop.time() + _PAUSE_RATIO * (loop.time() - begun_s)
+                for _ in range(times):
+                    await sleep(INTERVAL_S / times)
+                    await self.measure_size()
+
+        measuring = asyncio.create_task(measure_until_cancelled(), name="store size")
+        try:
+            yield
+        finally:
+            measuring.cancel()
+
+    async def measure_size(self) -> None:
+        """Measure the size of the store. Keep the previous size if the store does not answer."""
+        try:
+            self.size = await self._store.size()
+        except StorageError as error:
+            log.info("store_size_unknown", detail=error.detail)
+            return
+        for size in self.size.partitions:
+            if size.number >= 0:  # the control partition has a negative number
+                self._meter.add("rankcurve_partition_posts_applied", 0, str(size.number))
+                self.partitions.setdefault(size.number, {"reachable": True})["bytes"] = size.store_bytes
+
+    async def check_partitions(self) -> None:
+        try:
+            away = await find_away_partitions(self._store, wait_s_max=self._wait_s_max)
+        except StorageError:
+            away = list(self.partitions)
+        for number, found in self.partitions.items():
+            found["reachable"] = number not in away
+
+    async def scan_partitions(self) -> None:
+        """Read the figures of the partitions that answered the last check."""
+        for number, found in list(self.partitions.items()):
+            if not found["reachable"]:
+                continue
+            try:
+                figures = await self._store.at(number).read(read_partition_figures, heavy=True)
+            except StorageError as error:
+                log.info("partition_figures_unknown", partition=number, detail=error.detail)
+                continue
+            lag_s = None if figures.folded_us is None else max(0.0, time.time() - figures.folded_us / 1e6)
+            found |= {
+                "boards": figures.boards,
+                "entries": figures.entries,
+                "log_next": figures.log_next,
+                "fold_lag_seconds": lag_s,
+            }
