@@ -4,8 +4,7 @@
                                                                      ^                                          │
                                                                      └──── the switch lost a race ──────────────┘
 
-`storage.entries.board_copy` and `storage.segments.board_split` have the programs of these steps. A command of an
-operator runs the move.
+`storage.entries.board_copy` has the programs of these steps. A command of an operator runs the move.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,7 +16,8 @@ from typing import TypeVar
 from jobs.ownership import HeldLease
 from storage.boards.boards import find_board
 from storage.boards.shared_tables import sweep_rows
-from storage.entries.board_copy import PAGE_ROWS, BoardCopies, BoardCopy, TableCopy
+from storage.entries.board_copy import BoardCopy
+from storage.entries.leaf_copy import PAGE_ROWS, LeafCopy, RowsCopy, TableCopy
 from storage.errors import (
     BoardChangedError,
     LostRaceError,
@@ -31,7 +31,7 @@ from storage.log.change_log import change_log
 from storage.store import CONTROL, Program, Row, Rows, Store, in_partition
 
 T = TypeVar("T")
-BeginCopy = Callable[..., Program[tuple[BoardCopies, WorkLease]]]
+BeginCopy = Callable[..., Program[tuple[BoardCopy, WorkLease]]]
 
 LEASE_US = 60_000_000
 FEW_OWNERS = 500  # with at most so many changed owners, the switch takes milliseconds
@@ -68,7 +68,7 @@ class BoardMove:
     ) -> None:
         """Prepare a move. `holder` names this process, and `report` is called after each page.
 
-        `begin`: `begin_copy` or `begin_split` with their target.
+        `begin`: `begin_move` or `begin_split` with their target.
         """
         self._store, self._leases = store.at(CONTROL), leases
         self._board_id, self._begin, self._holder = board_id, begin, holder
@@ -87,13 +87,13 @@ class BoardMove:
         for _ in range(STARTS_MAX):
             self._copied, lease = await self._store.write(begin)
             self._held = HeldLease(lease, self._leases, LEASE_US)
-            self._marks = [0] * len(self._copied.copies)
+            self._marks = [0] * len(self._copied.leaves)
             try:
                 for noted in self._copied.list_left_behind():
                     while await self._sweep(*noted):
                         pass
-                for number, copy in enumerate(self._copied.copies):
-                    await self._copy(number, copy)
+                for number, leaf in enumerate(self._copied.leaves):
+                    await self._copy(number, leaf)
                 return await self._catch_up_and_switch()
             except BoardChangedError:  # the board was emptied, or got a column, or was archived
                 await self._abandon()
@@ -107,27 +107,19 @@ class BoardMove:
         sweeping = partial(sweep_rows, rows_max=PAGE_ROWS, only=(table_key, rows_key))
         return await self._write(lambda: in_partition(partition, sweeping()))
 
-    async def _copy(self, number: int, copy: BoardCopy) -> None:
+    async def _copy(self, number: int, leaf: LeafCopy) -> None:
         """Copy the rows and the post ids of the board or segment, from one snapshot per page."""
-        source = self._store.at(copy.board.partition)
+        source = self._store.at(leaf.source.partition)
         self._marks[number] = await source.read(change_log.take_mark)
-        if copy.rows:
-            async for copied in self._copy_pages(source, copy.rows[0], partial(copy.write_owners, ())):
-                self.counts.rows += copied
+        if leaf.rows:
+            async for rows in _read_pages(source, leaf.rows[0]):
+                await self._write(partial(leaf.write_owners, (), rows))
+                self.counts.rows += len(rows)
                 self._report(self.counts)
-        async for copied in self._copy_pages(source, copy.post_ids, copy.write_post_ids):
-            self.counts.post_ids += copied
+        async for rows in _read_pages(source, leaf.post_ids):
+            await self._write(partial(leaf.write_post_ids, rows))
+            self.counts.post_ids += len(rows)
             self._report(self.counts)
-
-    async def _copy_pages(
-        self, source: Store, table: TableCopy, write: Callable[[Rows], Program[None]]
-    ) -> AsyncIterator[int]:
-        """Copy a table, and yield the number of rows on each page."""
-        after: Row | None = ()
-        while after is not None:
-            rows, after = await source.read(partial(table.read_page, after), heavy=True)
-            await self._write(partial(write, rows))
-            yield len(rows)
 
     async def _write(self, program: Callable[[], Program[T]]) -> T:
         """Write to the targets, and renew the lease in the same transaction."""
@@ -137,8 +129,8 @@ class BoardMove:
         for attempt in range(SWITCHES_MAX):
             if attempt > 0:
                 await self._sleep(min(PAUSE_S_MAX, 0.01 * 2**attempt))
-            for number, copy in enumerate(self._copied.copies):
-                await self._catch_up(number, copy)
+            for number, leaf in enumerate(self._copied.leaves):
+                await self._catch_up(number, leaf)
             await self._store.read(self._copied.count_targets, heavy=True)
             begun_s = self._monotonic()
             try:
@@ -156,31 +148,40 @@ class BoardMove:
                 self._report(self.counts)
         raise RacesLostError(f"{self._board_id!r} could not be held in {SWITCHES_MAX} attempts; nothing was moved")
 
-    async def _catch_up(self, number: int, copy: BoardCopy) -> None:
+    async def _catch_up(self, number: int, leaf: LeafCopy) -> None:
         """Copy again what posts have changed since the last mark, until little is left."""
-        source = self._store.at(copy.board.partition)
+        source = self._store.at(leaf.source.partition)
         for _ in range(ROUNDS_MAX):
-            found = await source.read(lambda: copy.read_changes(self._marks[number]), heavy=True)
+            found = await source.read(lambda: leaf.read_changes(self._marks[number]), heavy=True)
             if found.owners or found.post_ids:
-                await self._write(partial(copy.write_changes, found))
+                await self._write(partial(leaf.write_changes, found))
             self._marks[number] = found.until
             self.counts.changed += len(found.owners)
             self._report(self.counts)
             if found.erased:
-                await self._compare(source, copy)
+                await self._compare(source, leaf)
             elif not found.more and len(found.owners) <= FEW_OWNERS:
                 return
         raise RacesLostError("posts change rows faster than they can be copied")
 
-    async def _compare(self, source: Store, copy: BoardCopy) -> None:
+    async def _compare(self, source: Store, leaf: LeafCopy) -> None:
         """Make all rows of the copy equal to those of the source."""
-        for target in range(len(copy.targets)):
-            after: str | None = ""
-            while after is not None:
-                owners, after = await self._store.read(partial(copy.list_copied, target, after), heavy=True)
-                found = await source.read(partial(copy.rows[0].read_owners, owners), heavy=True)
-                await self._write(partial(copy.write_owners, owners, found))
+        for target in leaf.targets:
+            table = RowsCopy(target, target)
+            async for rows in _read_pages(self._store.at(target.partition), table):
+                owners = [
+                    owner for row in rows if self._copied.board.part_of(owner := table.owner_of(row)) is leaf.source
+                ]
+                found = await source.read(partial(leaf.rows[0].read_owners, owners), heavy=True)
+                await self._write(partial(leaf.write_owners, owners, found))
 
     async def _abandon(self) -> None:
         """Remove the copy and give the lease back, unless the board uses it."""
         await self._store.write(lambda: self._copied.remove_copy(self._held.release()))
+
+
+async def _read_pages(store: Store, table: TableCopy) -> AsyncIterator[Rows]:
+    after: Row | None = ()
+    while after is not None:
+        rows, after = await store.read(partial(table.read_page, after), heavy=True)
+        yield rows

@@ -6,8 +6,7 @@ A segment is a board of its own, with its own rows, totals, log and curves, in a
 the journal see segments. Callers of the service see the board. `Board.part_of` says which segment has an owner.
 
 `segmented_entries` reads the segments in one program: it adds up counts, and merges rows that the segments return in
-order. `segment_reads` asks all segments at the same time, for many callers together. `board_split` spreads a board over
-another number of segments.
+order. `segment_reads` asks all segments at the same time, for many callers together.
 
 The most important rule: what is read is what one board with all these rows would return. Only the snapshots differ:
 each segment is read in one snapshot, and on a store that spans several servers these may be of different moments.

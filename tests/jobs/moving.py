@@ -7,10 +7,9 @@ from functools import partial
 import pytest
 
 from jobs.boards.move import BoardMove, MoveCounts
-from storage.entries.board_copy import begin_copy
+from storage.entries.board_copy import begin_move, begin_split
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLeases
-from storage.segments.board_split import begin_split
 from storage.store import Program, Store
 
 STORE_LEASES = WorkLeases(store_clock, margin_us=0)
@@ -18,7 +17,7 @@ split_by = partial(begin_split, boards_max=100, own_tables_max=100)
 
 
 def copy_few_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("jobs.boards.move", "storage.entries.board_copy"):
+    for module in ("jobs.boards.move", "storage.entries.leaf_copy"):
         monkeypatch.setattr(f"{module}.PAGE_ROWS", 6)
 
 
@@ -41,7 +40,7 @@ def make_move(
         store,
         WorkLeases(clock, margin_us=0),
         board_id=board_id,
-        begin=partial(split_by, segments=segments) if target is None else partial(begin_copy, target=target),
+        begin=partial(split_by, segments=segments) if target is None else partial(begin_move, target=target),
         holder="test",
         monotonic=asyncio.get_running_loop().time,
         sleep=pause,

@@ -44,9 +44,9 @@ def move(settings: Settings, board: BoardArgument, partition: TargetArgument) ->
 
         rankcurve partition move season 3 --store postgresql://USER@HOST/DATABASE
     """
-    from storage.entries.board_copy import begin_copy
+    from storage.entries.board_copy import begin_move
 
-    _run(settings, board, lambda _store: partial(begin_copy, target=partition), f"is in partition {partition}")
+    _run(settings, board, lambda _store: partial(begin_move, target=partition), f"is in partition {partition}")
 
 
 @store_command()
@@ -62,7 +62,7 @@ def split(settings: Settings, board: BoardArgument, segments: SegmentsArgument) 
 
         rankcurve board split season 8 --store postgresql://USER@HOST/DATABASE
     """
-    from storage.segments.board_split import begin_split
+    from storage.entries.board_copy import begin_split
 
     def begin(opened: Store) -> BeginCopy:
         own_tables_max = settings.own_tables_max if opened.dialect.parses_schema else None

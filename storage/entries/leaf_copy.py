@@ -1,0 +1,267 @@
+"""Programs that copy what one leaf holds to other leaves: its rows, its post ids, and what posts change meanwhile.
+
+- Which rows to copy again: those of the owners in the bundles of the change log since the last mark.
+- Which post ids are new: a transaction stores the same time in its bundle and with its post ids.
+- An erased owner has no name in the log. If the log has such a change, all rows of the copy are compared.
+
+A statement reads the tables of one partition only, so this process carries the rows. A store with several partitions is
+on PostgreSQL, so no statement here has to be one of SQLite.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from querybuilder import (
+    ASC,
+    BLOB,
+    INTEGER,
+    CreateTable,
+    Lock,
+    asc,
+    col,
+    delete,
+    hold_table,
+    insert,
+    param,
+    seek,
+    select,
+)
+from storage.boards.row_tables import define_row_table, layout_of, scope_of
+from storage.errors import JournalIncompleteError, LostRaceError
+from storage.log.bundles import NAMELESS, owners_of
+from storage.log.change_log import AFTER_MARK, POSITION, change_log
+from storage.records import Board, segment_of
+from storage.schema.placement import TABLES
+from storage.schema.sequences import take_number
+from storage.schema.tables import CHANGE_LOG, CURVES, HIDDEN_ENTRIES, POST_IDS
+from storage.store import Program, Row, Rows, in_partition
+
+from .hidden_owners import HIDDEN_KEY
+
+T = TypeVar("T")
+
+PAGE_ROWS = 5_000
+PAGE_BUNDLES = 500
+PAGE_DOCUMENTS = 50  # a page of archive blocks or curves
+
+
+class TableCopy:
+    """Programs that copy a board's rows of one table, page by page in the order of the table's key."""
+
+    def __init__(self, source: CreateTable, target: CreateTable, scope: dict[str, int]) -> None:
+        """Prepare the statements. `scope`: the value of the first column in all rows of the board, by its name."""
+        self._scope, self._keys = scope, source.keys[len(scope) :]
+        self.page_rows = PAGE_DOCUMENTS if BLOB in source.kinds.values() else PAGE_ROWS
+        self._rows = select(*map(col, source.kinds)).from_(source.name)
+        self._rows = self._rows.where(*(col(name).eq(param(name, INTEGER)) for name in scope))
+        first = self._rows.order_by(*(asc(col(key)) for key in self._keys)).limit(self.page_rows)
+        self._first = first.prepared()
+        self._next = first.where(seek(*((key, ASC, param(key)) for key in self._keys))).prepared()
+        written = insert(target.name).rows(param("rows"), **target.kinds)
+        self._write = written.on_conflict(*target.keys).overwrite().prepared()
+
+    def read_page(self, after: Row) -> Program[tuple[Rows, Row | None]]:
+        """Return the next rows after the key `after`, or the first ones if it is empty, and the next `after`, or None.
+
+        A row has all columns of the table. The key of a row leaves out its scope.
+        """
+        page = self._next.bind(**self._scope, **dict(zip(self._keys, after, strict=True))) if after else None
+        rows = yield self._first.bind(**self._scope) if page is None else page
+        return rows, self.key_of(rows[-1]) if len(rows) == self.page_rows else None
+
+    def key_of(self, row: Row) -> Row:
+        return row[len(self._scope) :][: len(self._keys)]
+
+    def write_rows(self, rows: Rows) -> Program[None]:
+        if rows:
+            yield self._write.bind(rows=[tuple(row) for row in rows])
+
+
+class RowsCopy(TableCopy):
+    """Programs that copy a board's rows, and rows of single owners again."""
+
+    def __init__(self, here: Board, there: Board) -> None:
+        source, target = layout_of(here), layout_of(there)
+        super().__init__(define_row_table(source), define_row_table(target), scope_of(here))
+        theirs = col("owner").in_(param("owners"))
+        self._by_owners = self._rows.where(theirs).prepared()
+        self._remove = delete(target.table).where(*target.scope(), theirs).prepared()
+
+    def owner_of(self, row: Row) -> str:
+        return str(self.key_of(row)[0])
+
+    def read_owners(self, owners: Sequence[str]) -> Program[Rows]:
+        rows: Rows = []
+        for some in _chunks(owners):
+            rows += yield self._by_owners.bind(owners=some, **self._scope)
+        return rows
+
+    def write_owners(self, owners: Iterable[str], rows: Rows) -> Program[None]:
+        """Write these rows, and remove the rows of those owners in the list who have none of them."""
+        for some in _chunks(rows):
+            yield from self.write_rows([*some])
+        kept = set(map(self.owner_of, rows))
+        for some in _chunks([owner for owner in owners if owner not in kept]):
+            yield self._remove.bind(owners=some, **self._scope)
+
+
+def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), PAGE_ROWS):
+        yield items[start : start + PAGE_ROWS]
+
+
+class LeafChanges(NamedTuple):
+    """The changes of a leaf between two marks."""
+
+    until: int  # the next mark
+    more: bool  # whether further changes follow
+    owners: list[str]  # the owners whose rows may have changed
+    rows: Rows  # the rows that these owners have
+    post_ids: Rows
+    erased: bool  # whether the name of an owner was erased
+
+
+class LeafCopy:
+    """Programs that copy a board without segments, or one segment. Run each for `CONTROL` if it does not say more."""
+
+    def __init__(self, leaf: Board, targets: Sequence[Board]) -> None:
+        """Prepare the programs for a leaf as it is, and as it will be. If there are several targets, it is spread."""
+        self.source, self.targets = leaf, tuple(targets)
+        self.rows: list[RowsCopy] = []  # for each target; empty: the board has an archive instead of rows
+        if leaf.archived_us is None:
+            self.rows = [RowsCopy(leaf, target) for target in targets]
+        self.post_ids = self._copy_table(POST_IDS)
+
+    def _copy_table(self, table: str) -> TableCopy:
+        return TableCopy(TABLES[table], TABLES[table], {"board_key": self.source.key})
+
+    def share(self, items: Iterable[T], owner_of: Callable[[T], str]) -> list[list[T]]:
+        """Return what belongs to each target, by the owners."""
+        shares: list[list[T]] = [[] for _ in self.targets]
+        for item in items:
+            shares[segment_of(owner_of(item), len(shares))].append(item)
+        return shares
+
+    def write_owners(self, owners: Sequence[str], rows: Rows) -> Program[None]:
+        """Write these rows, and remove the rows of those owners in the list who have none of them."""
+        shares = zip(self.share(owners, str), self.share(rows, self.rows[0].owner_of), strict=True)
+        for target, table, (theirs, their_rows) in zip(self.targets, self.rows, shares, strict=True):
+            yield from in_partition(target.partition, table.write_owners(theirs, their_rows))
+
+    def write_post_ids(self, rows: Rows) -> Program[None]:
+        """Copy post ids to every target, because the hash of an owner does not tell the owner's segment."""
+        for target in self.targets:
+            theirs = rows if target.key == self.source.key else [_rename_post_id(row, target.key) for row in rows]
+            yield from in_partition(target.partition, self.post_ids.write_rows(theirs))
+
+    def read_changes(self, mark: int) -> Program[LeafChanges]:
+        """Read what has changed in the leaf since a mark. Run this program for the leaf's partition.
+
+        Raises:
+            JournalIncompleteError: some of it was pruned.
+        """
+        log = yield from change_log.read_counter()
+        if log.pruned_before > mark:
+            raise JournalIncompleteError("the log was pruned during the move; raise change_log_retention_s")
+        bundles = yield _BUNDLES.bind(key=self.source.key, mark=mark, until=log.mark)
+        more = len(bundles) == PAGE_BUNDLES
+        names = dict.fromkeys(name for _, _, owners in bundles for name in owners_of(owners))
+        owners = sorted(name for name in names if name and not name.startswith(NAMELESS))
+        rows = (yield from self.rows[0].read_owners(owners)) if self.rows else []
+        ids: Rows = []
+        if times := sorted({row[1] for row in bundles}):
+            ids = [row for row in (yield _NEW_POST_IDS.bind(times=times)) if row[0] == self.source.key]
+        erased = any(name.startswith(NAMELESS) for name in names) and bool(self.rows)
+        return LeafChanges(bundles[-1][0] + 1 if more else log.mark, more, owners, rows, ids, erased)
+
+    def write_changes(self, changes: LeafChanges) -> Program[None]:
+        """Copy changes to the targets."""
+        if self.rows:
+            yield from self.write_owners(changes.owners, changes.rows)
+        yield from self.write_post_ids(changes.post_ids)
+
+    def hold(self, mark: int) -> Program[LeafChanges]:
+        """Hold back posts, and return what is left to copy. See `BoardCopy.switch`."""
+        if self.rows:
+            yield hold_table(layout_of(self.source).table).bind().at(self.source.partition)
+        found = yield from in_partition(self.source.partition, self.read_changes(mark))
+        if found.more or found.erased:
+            raise LostRaceError("too much has changed since the rows were copied")
+        return found
+
+    def copy_small_table(self, name: str) -> Program[None]:
+        """Copy the leaf's rows of a table. Only hidden entries can be spread over several targets.
+
+        Raises:
+            LostRaceError: a hidden owner is being shown.
+        """
+        table, after = self._copy_table(name), _BEGINNING
+        while after is not None:
+            rows, after = yield from in_partition(self.source.partition, table.read_page(after))
+            shares = self.share(rows, lambda row: str(row[1])) if name == HIDDEN_ENTRIES else [rows]
+            for target, theirs in zip(self.targets, shares, strict=True):
+                yield from in_partition(target.partition, _write_small_rows(table, name, target, theirs))
+
+
+def _write_small_rows(table: TableCopy, name: str, target: Board, rows: Rows) -> Program[None]:
+    if name == HIDDEN_ENTRIES:
+        yield from _hold_marks([row[1] for row in rows])
+    if name == CURVES:
+        rows = yield from _number_curves(rows)
+    yield from table.write_rows([(target.key, *row[1:]) for row in rows])
+
+
+def _hold_marks(owners: Sequence[str]) -> Program[None]:
+    """Check that these owners are hidden, and let nobody show them before this transaction ends.
+
+    Raises:
+        LostRaceError: one of them is being shown. Whoever shows an owner looks up the owner's boards in each partition,
+            one after the other, so a board must not move meanwhile.
+    """
+    if owners and len((yield _MARKS.bind(owners=owners))) < len(owners):
+        raise LostRaceError("an owner is being shown")
+
+
+def _rename_post_id(row: Row, board_key: int) -> Row:
+    """Return the row of a post id, as it is for the segment with this key. `post_ids._encode_parts` has the format."""
+    values = dict(zip(TABLES[POST_IDS].kinds, row, strict=True))
+    outcome = [[board_key, *part[1:]] for part in json.loads(values["outcome"])]
+    return tuple((values | {"board_key": board_key, "outcome": json.dumps(outcome)}).values())
+
+
+def _number_curves(rows: Rows) -> Program[Rows]:
+    """Give curves versions of this partition that are greater than their own. Their marks belong to the other log.
+
+    So each process takes the curves of this partition for newer ones.
+    """
+    numbered: Rows = []
+    names = list(TABLES[CURVES].kinds)
+    for row in rows:
+        curve = dict(zip(names, row, strict=True))
+        taken = yield from take_number("curve_version")
+        if taken <= curve["version"]:
+            taken = yield from take_number("curve_version", curve["version"] - taken + 1)
+        numbered.append(tuple((curve | {"version": taken, "mark": None}).values()))
+    return numbered
+
+
+_BEGINNING: Row | None = ()  # the first page of `TableCopy.read_page` begins after this key
+_BUNDLES = (
+    select(POSITION, col("updated_at"), col("owners"))
+    .from_(CHANGE_LOG)
+    .where(col("board_key").eq(param("key")), AFTER_MARK, POSITION.lt(param("until")))
+    .order_by(asc(POSITION))
+    .limit(PAGE_BUNDLES)
+    .packed()
+    .prepared()
+)
+_new_post_ids = select(*map(col, TABLES[POST_IDS].kinds)).from_(POST_IDS)
+_NEW_POST_IDS = _new_post_ids.where(col("remembered_at").in_(param("times"))).packed().prepared()
+_MARKS = (
+    select(col("owner"))
+    .from_(HIDDEN_ENTRIES)
+    .where(col("board_key").eq(HIDDEN_KEY), col("owner").in_(param("owners")))
+    .locked(Lock.SHARE)
+    .prepared()
+)
