@@ -45,7 +45,7 @@ text { font: 13px system-ui, sans-serif; fill: #1b2330 }
 PLACES: dict[str, dict[str, int]] = {
     "service": {
         "own_packages": 24, "serve": 50, "app": 10, "api": 38, "wiring": 80, "health_routes": 10, "views": 38,
-        "lease_peers": 70, "key_store": 26, "context": 46, "stores": 64, "monitoring": 12, "streams": 78, "ranks": 78,
+        "lease_peers": 70, "context": 46, "stores": 64, "monitoring": 12, "streams": 78, "ranks": 78,
         "http": 12, "telemetry": 30, "contract": 60,
     },
     "jobs": {

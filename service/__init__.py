@@ -9,7 +9,6 @@ Each room may import the rooms that stand before it in this list:
     streams      the feed that server-sent events come from
     monitoring   managed objects, Jolokia, the dashboard and the API page
     context      the parts of one process; `stores` opens stores
-    key_store    API keys in the store
     views        one handler for each route; `health_routes` adds the routes of operators and monitors
     lease_peers  reads the lease journals of other stores, for a job
     api, app     the route table, and the server that answers from it, without aiohttp's application

@@ -19,6 +19,7 @@ from enum import IntEnum
 from storage.boards.api_keys import StoredKey
 
 from .problems import ProblemError, ServiceError
+from .values import format_us
 
 KEY_PREFIX = "rk"
 KEY_ID_BYTES = 5
@@ -53,24 +54,29 @@ class Identity:
     role: Role
 
 
-@dataclass(frozen=True, slots=True)
-class NewApiKey:
-    """An API key that was just made. `text` is never stored; it is shown once, to the holder of the key."""
-
-    id: str
-    text: str
-    hash: str
-
-
 ANYONE = Identity("-", Role.OPS)  # any caller, as long as no key was ever made
 ANONYMOUS = Identity("anonymous", Role.READER)  # a caller without a key, if the setting `anonymous_role` lets it read
 
 
-def make_api_key() -> NewApiKey:
-    """Make a key `rk_<id>_<secret>` with a 256-bit secret."""
+def make_api_key(name: str, role: str, now_us: int) -> tuple[StoredKey, str]:
+    """Make a key with a 256-bit secret. Return what the store keeps of it, and its text `rk_<id>_<secret>`.
+
+    The text is stored nowhere. It is shown once, to the holder of the key.
+    """
     key_id = secrets.token_hex(KEY_ID_BYTES)
     text = f"{KEY_PREFIX}_{key_id}_{secrets.token_hex(SECRET_BYTES)}"
-    return NewApiKey(key_id, text, hash_key(text))
+    return StoredKey(key_id, name, role, hash_key(text), now_us, None), text
+
+
+def key_facts(key: StoredKey) -> dict[str, str | None]:
+    """Return the members of a key in all answers of the service."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "role": key.role,
+        "created_at": format_us(key.created_at_us),
+        "revoked_at": None if key.revoked_at_us is None else format_us(key.revoked_at_us),
+    }
 
 
 def hash_key(text: str) -> str:

@@ -10,12 +10,11 @@ import msgspec
 from msgspec import Meta
 
 from service.context import Context
-from service.contract.keys import Role
+from service.contract.keys import Role, key_facts, make_api_key
 from service.contract.queries import ListQuery
 from service.contract.routes import Call, Reply, Route
 from service.contract.values import KEY_NAME_PATTERN, Time, matching
-from service.key_store import StoreKeys, key_facts
-from storage.boards.api_keys import page_keys
+from storage.boards.api_keys import add_key, page_keys, revoke_key
 from storage.errors import StorageError
 
 NAME_CHARS_MAX = 200
@@ -57,9 +56,10 @@ class KeyList(msgspec.Struct, frozen=True):
 
 async def post_key(context: Context, call: Call) -> Reply:
     body: PostKey = call.body
-    row, text = await _keys(context).create(body.name, body.role)
+    key, text = make_api_key(body.name, body.role, context.now_us())
+    await context.store.write(lambda: add_key(key, keys_max=context.settings.keys_max, keep_ops=True))
     await _apply(context)
-    created = CreatedKey(key=text, **key_facts(row))
+    created = CreatedKey(key=text, **key_facts(key))
     return Reply(created, status=201, headers={"Cache-Control": "no-store"})
 
 
@@ -72,13 +72,9 @@ async def get_keys(context: Context, call: Call) -> KeyList:
     return KeyList([KeyAnswer(**key_facts(row)) for row in shown], next_page)
 
 
-async def revoke_key(context: Context, call: Call) -> None:
-    await _keys(context).revoke(call.path["id"])
+async def remove_key(context: Context, call: Call) -> None:
+    await context.store.write(lambda: revoke_key(call.path["id"], now_us=context.now_us(), keep_ops=True))
     await _apply(context)
-
-
-def _keys(context: Context) -> StoreKeys:
-    return StoreKeys(context.store, keys_max=context.settings.keys_max, now_us=context.now_us, keep_ops=True)
 
 
 async def _apply(context: Context) -> None:
@@ -95,7 +91,7 @@ KEYS = [
         " key needs the role ops, and from then on every caller needs a key."),
     Route("GET", "/v1/keys", get_keys, Role.OPS, "keys",
         operation="listKeys", summary="API keys by time of creation, revoked ones included", tag=_TAG, query=ListQuery),
-    Route("DELETE", "/v1/keys/{id}", revoke_key, Role.OPS, "revoke_key",
+    Route("DELETE", "/v1/keys/{id}", remove_key, Role.OPS, "revoke_key",
         operation="revokeKey", summary="Revoke an API key", tag=_TAG, problems=("unknown_key", "ops_key_needed"),
         description="Every process refuses it within 5 s, this one at once, and ends its streams. A revoked key stays"
         " listed. The last one with the role ops is revoked on the store only: `rankcurve keys revoke` with"

@@ -26,8 +26,9 @@ from service.commands.tables import Columns, show_records
 from service.commands.target import SERVICE_OPTIONS, URL_VARIABLE, call_service, take, with_options
 
 if TYPE_CHECKING:
-    from service.key_store import StoreKeys
     from storage.store import Store
+
+    from .store_keys import StoreKeys
 
 KEYS_PATH = path_of("v1", "keys")
 LISTED_MAX = 1_000_000  # the largest value of the setting keys_max
@@ -54,7 +55,7 @@ keys_app = typer.Typer(
 
 
 class ServiceKeys:
-    """The keys of a service. It has the methods of `service.key_store.StoreKeys`."""
+    """The keys of a service. It has the methods of `StoreKeys`."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
@@ -114,12 +115,12 @@ def names_store(context: typer.Context) -> bool:
 
 async def act_on_store(store: Store, *, settings: Settings, action: Action) -> None:
     """Run `action` on the keys of an opened store."""
-    from service.key_store import StoreKeys  # imported here: the other commands need no driver
-    from service.wiring import now_us
     from storage.schema.creation import prepare_store
 
+    from .store_keys import StoreKeys  # imported here: the other commands need no driver
+
     await prepare_store(store)
-    await action(StoreKeys(store, keys_max=settings.keys_max, now_us=now_us))
+    await action(StoreKeys(store, keys_max=settings.keys_max))
 
 
 @keys_app.command("create")

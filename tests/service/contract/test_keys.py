@@ -1,6 +1,7 @@
 """Test API keys. A key decides what its caller may do. The store has only the hash of a key."""
 
 import base64
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,6 @@ from service.contract.keys import (
     ANYONE,
     Identity,
     KeyRing,
-    NewApiKey,
     OpenToOthersError,
     Role,
     hash_key,
@@ -19,33 +19,33 @@ from service.contract.problems import ProblemError
 from storage.boards.api_keys import StoredKey
 
 
-def row(key: NewApiKey, role: str, *, revoked_at_us: int | None = None) -> StoredKey:
-    return StoredKey(key.id, "", role, key.hash, 0, revoked_at_us)
+def row(key: StoredKey, role: str, *, revoked_at_us: int | None = None) -> StoredKey:
+    return replace(key, role=role, revoked_at_us=revoked_at_us)
 
 
 def basic(credentials: bytes) -> str:
     return "Basic " + base64.b64encode(credentials).decode()
 
 
-KEY = make_api_key()
+KEY, TEXT = make_api_key("", "reader", 0)
 
 
 def test_a_key_names_its_public_part_and_hides_256_bits() -> None:
-    prefix, key_id, secret = KEY.text.split("_")
+    prefix, key_id, secret = TEXT.split("_")
     assert (prefix, key_id) == ("rk", KEY.id)
     assert len(bytes.fromhex(secret)) == 32
-    assert KEY.hash == hash_key(KEY.text)
+    assert KEY.hash == hash_key(TEXT)
     assert secret not in KEY.hash
-    assert make_api_key().text != KEY.text
+    assert make_api_key("", "reader", 0)[1] != TEXT
 
 
 @pytest.mark.parametrize(
     "header",
     [
-        f"Bearer {KEY.text}",
-        f"bearer  {KEY.text} ",
-        basic(f"anyone:{KEY.text}".encode()),
-        basic(f":{KEY.text}".encode()),
+        f"Bearer {TEXT}",
+        f"bearer  {TEXT} ",
+        basic(f"anyone:{TEXT}".encode()),
+        basic(f":{TEXT}".encode()),
     ],
     ids=range(4),  # the keys are random, so test names made from them would differ between processes
 )
@@ -56,8 +56,8 @@ def test_a_caller_may_send_its_key_as_a_bearer_token_or_a_basic_password(header:
 @pytest.mark.parametrize(
     "header",
     [
-        None, "", "Bearer", "Bearer rk_x_y", KEY.text, f"Digest {KEY.text}", "Basic !!!", basic(b"\xff\xfe"),
-        basic(KEY.text.encode()), "Bearer \udcff", "Bearer " + "x" * 5000, f"Bearer {KEY.hash}",
+        None, "", "Bearer", "Bearer rk_x_y", TEXT, f"Digest {TEXT}", "Basic !!!", basic(b"\xff\xfe"),
+        basic(TEXT.encode()), "Bearer \udcff", "Bearer " + "x" * 5000, f"Bearer {KEY.hash}",
     ],
     ids=range(12),
 )  # fmt: skip
@@ -73,7 +73,7 @@ def test_a_revoked_key_is_unknown_and_revoking_all_keys_does_not_open_the_servic
     ring.replace_keys([row(KEY, "ops", revoked_at_us=1)])
     assert not ring.open
     with pytest.raises(ProblemError):
-        ring.identify_caller(f"Bearer {KEY.text}")
+        ring.identify_caller(f"Bearer {TEXT}")
 
 
 def test_the_first_key_closes_an_open_service_for_good() -> None:
@@ -89,9 +89,9 @@ def test_the_first_key_closes_an_open_service_for_good() -> None:
 
 
 def test_a_revoked_key_ends_its_own_sessions_only() -> None:
-    other, ended = make_api_key(), []
+    (other, text), ended = make_api_key("", "reader", 0), list[str]()
     ring = KeyRing([row(KEY, "reader"), row(other, "reader")])
-    mine, theirs = (ring.identify_caller(f"Bearer {key.text}") for key in (KEY, other))
+    mine, theirs = (ring.identify_caller(f"Bearer {each}") for each in (TEXT, text))
     with (
         ring.end_when_revoked(mine, lambda: ended.append("mine")),
         ring.end_when_revoked(theirs, lambda: ended.append("theirs")),

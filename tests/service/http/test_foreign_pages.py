@@ -5,7 +5,6 @@ import pytest
 from service.contract.keys import make_api_key
 from service.contract.problems import ProblemError
 from service.http.foreign_pages import refuse_foreign_page
-from tests.service.contract.test_keys import row
 from tests.service.raw_connection import exchange
 from tests.service.real_service import Service, bearer
 
@@ -64,9 +63,9 @@ def test_only_a_page_of_the_service_itself_may_change_anything(host: str) -> Non
 async def test_a_rebound_name_reaches_nothing_of_an_open_service(service: Service, method: str, path: str) -> None:
     assert await service.refused(method, path, Host=f"rebound.example:{service.port}") == (403, "host_not_allowed")
     assert await service.refused(method, path, Host="localhost", Origin="http://evil.example") == (403, "forbidden")
-    key = make_api_key()
-    service.context.keyring.replace_keys([row(key, "ops")])
-    service.headers = bearer(key.text)
+    key, text = make_api_key("", "ops", 0)
+    service.context.keyring.replace_keys([key])
+    service.headers = bearer(text)
     answer = await service.call(method, path, headers={"Host": "boards.example", "Origin": "http://evil.example"})
     assert answer.status != 403
 

@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from jobs.request_origin import REQUEST_ID
-from service.contract.keys import KeyRing, NewApiKey, make_api_key
+from service.contract.keys import KeyRing, make_api_key
 from service.contract.routes import Call, Route
 from service.telemetry.logs import LineWriter, RequestLog, configure_logging
+from storage.boards.api_keys import StoredKey
 from storage.coalesce import Coalescer
-from tests.service.contract.test_keys import row
 from tests.service.raw_connection import exchange
 from tests.service.real_service import Service, bearer
 from tests.service.toy import ROUTES, ToyContext, key_limits, serving_toy
@@ -35,12 +35,12 @@ SENT = {"X-Request-Id": "caller-1", "traceparent": f"00-{TRACE}-00f067aa0ba902b7
 
 
 class Toy:
-    def __init__(self, *, sample_ratio: float = 0, slow_s: float = 60, keys: list[NewApiKey] | None = None) -> None:
+    def __init__(self, *, sample_ratio: float = 0, slow_s: float = 60, keys: Iterable[StoredKey] = ()) -> None:
         self.stream = io.StringIO()
         self._writer: LineWriter = configure_logging(level="info", style="json", stream=self.stream)
         self.context = ToyContext(
             request_log=RequestLog(sample_ratio=sample_ratio, slow_s=slow_s),
-            keyring=KeyRing(row(key, "reader") for key in keys or ()),
+            keyring=KeyRing(keys),
         )
         self.port = 0
         self._session: ClientSession
@@ -92,16 +92,16 @@ async def test_every_failed_request_has_one_line_with_its_ids(method: str, path:
 
 
 async def test_each_unauthorized_or_unreadable_request_has_a_line() -> None:
-    key = make_api_key()
+    key, text = make_api_key("", "reader", 0)
     async with Toy(keys=[key]).serve() as toy:
         assert await toy.call("GET", f"{B}/entries/a") == 401
         assert await toy.call("GET", f"{B}/entries/a", headers={"Authorization": "Bearer rk_0_wrong"}) == 401
-        assert await toy.call("DELETE", f"{B}/entries/a", headers=bearer(key.text)) == 403
-        for line in (f"Authorization Bearer {key.text}", f"X: {key.text * 1000}"):
+        assert await toy.call("DELETE", f"{B}/entries/a", headers=bearer(text)) == 403
+        for line in (f"Authorization Bearer {text}", f"X: {text * 1000}"):
             assert b" 400 " in await exchange(toy.port, f"GET / HTTP/1.1\r\n{line}\r\n\r\n".encode())
     assert [line["status"] for line in toy.lines] == [401, 401, 403, 400, 400]
     assert [line["key"] for line in toy.lines] == ["-", "-", key.id, "-", "-"]
-    assert key.text not in toy.stream.getvalue()
+    assert text not in toy.stream.getvalue()
 
 
 async def test_each_refused_body_has_a_line() -> None:
@@ -179,7 +179,7 @@ def _escaped(text: str) -> str:
 def test_no_line_holds_data_of_callers_and_no_caller_can_forge_a_line(
     owner: str, unrouted: str, value: str, request_id: str, method: str
 ) -> None:
-    secret = make_api_key().text
+    _, secret = make_api_key("", "reader", 0)
     marked = [f"Zq{text}qZ" for text in (owner, unrouted, value)]
 
     async def run() -> Toy:

@@ -14,7 +14,6 @@ from yarl import URL
 
 from service.contract.keys import make_api_key
 from service.monitoring.dashboard.views import DOCS, INDEX, MEDIA_TYPES, PAGE, page_files
-from tests.service.contract.test_keys import row
 from tests.service.real_service import Service
 
 BYTES_MAX = 150_000
@@ -127,8 +126,8 @@ async def test_the_paths_of_a_switched_off_dashboard_are_unknown(tmp_path: Path)
 
 
 async def test_the_page_itself_needs_no_key(service: Service) -> None:
-    key = make_api_key()
-    service.context.keyring.replace_keys([row(key, "reader")])
+    key, _ = make_api_key("", "reader", 0)
+    service.context.keyring.replace_keys([key])
     for path in ("/v1/leaderboards", "/openapi.json"):
         assert await service.refused("GET", path) == (401, "unauthorized")
     for name in page_files():
