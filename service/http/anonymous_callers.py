@@ -8,7 +8,7 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from aiohttp import hdrs, web
 
@@ -16,7 +16,7 @@ from config.settings import Settings
 from service.contract.problems import ProblemError
 from storage.meter import Meter
 
-from .key_limits import TokenBuckets
+from .key_limits import RateLimit
 
 ADDRESSES_MAX = 10_000  # addresses whose rates are remembered
 IPV6_NETWORK_BITS = 64
@@ -30,18 +30,11 @@ class AnonymousCallers:
     def __init__(self, settings: Settings, meter: Meter, *, monotonic: Callable[[], float]) -> None:
         self._settings, self._meter = settings, meter
         self._open: Counter[str] = Counter()  # open requests by address
-        self._by_address = TokenBuckets(
-            rate_per_s=settings.anonymous_reads_per_s,
-            burst=settings.anonymous_reads_burst,
-            callers_max=ADDRESSES_MAX,
-            monotonic=monotonic,
+        limit = partial(RateLimit, "anonymous reads", meter=meter, monotonic=monotonic)
+        self._by_address = limit(
+            settings.anonymous_reads_per_s, settings.anonymous_reads_burst, callers_max=ADDRESSES_MAX
         )
-        self._total = TokenBuckets(
-            rate_per_s=settings.anonymous_total_reads_per_s,
-            burst=settings.anonymous_total_reads_burst,
-            callers_max=1,
-            monotonic=monotonic,
-        )
+        self._total = limit(settings.anonymous_total_reads_per_s, settings.anonymous_total_reads_burst, callers_max=1)
 
     def begin_request(self, request: web.BaseRequest) -> str:
         """Count a request, and return its address for `end_request`.
@@ -54,10 +47,7 @@ class AnonymousCallers:
             detail = f"{self._open[address]} requests without an API key are open from this address"
             raise ProblemError("rate_limited", detail)
         wait_s = self._by_address.take_tokens(address, 1) or self._total.take_tokens(_ALL, 1)
-        self._meter.add("rankcurve_rate_limit", 1, "anonymous reads", "refused" if wait_s else "passed")
-        if wait_s > 0:
-            detail = "the rate of reads without an API key is used up"
-            raise ProblemError("rate_limited", detail, retry_after_s=wait_s)
+        self._total.count_or_refuse(1, wait_s)
         self._open[address] += 1
         return address
 

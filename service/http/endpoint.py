@@ -126,9 +126,7 @@ class Endpoint:
         self._tracer = context.tracer
         self._is_read = route.role is Role.READER
         self._cross_origin = context.cross_origin if self._is_read else None
-        self._admit_read = None
-        if self._is_read and context.key_limits.limits_reads:
-            self._admit_read = context.key_limits.admit_read
+        self._rate = context.key_limits.reads if self._is_read and context.key_limits.reads.is_set else None
         self._logged = context.request_log.should_log
         self._answered = context.metrics.make_request_timer(route.metrics_name)
         self._batch_answered = context.metrics.make_request_timer(route.shared_metrics_name)
@@ -160,8 +158,8 @@ class Endpoint:
                 require_role(identity, self.route.role)
                 if identity is ANONYMOUS:
                     address = self._admit_anonymous(request)
-                elif self._admit_read is not None:
-                    self._admit_read(identity)
+                elif self._rate is not None:
+                    self._rate.admit(identity.key_id)
             body, media_type = None, ""
             if self._has_body:
                 body, media_type = await self._body(request)

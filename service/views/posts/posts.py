@@ -78,8 +78,8 @@ def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple
     may_set = call.identity.role >= Role.OPS
     posts, single = parse_posts(call.body, call.media_type, context.settings, kind=kind, may_set=may_set)
     call.is_batch = len(posts) >= BATCH_POSTS_MIN
-    if context.key_limits.limits_posts:
-        context.key_limits.admit_posts(call.identity, len(posts))
+    if context.key_limits.posts.is_set:
+        context.key_limits.posts.admit(call.identity.key_id, len(posts))
     return posts, single
 
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from service.contract.keys import Identity, Role
 from service.contract.problems import ProblemError
-from service.http.key_limits import KeyLimits, TokenBuckets
+from service.http.key_limits import KeyLimits, RateLimit
+from storage.meter import NO_METER
 from tests.meter import RecordingMeter
 from tests.service.real_service import Service
 from tests.service.toy import key_limits
@@ -22,9 +23,9 @@ class Clock:
         return self.now_s
 
 
-def make_buckets(clock: Clock, *, rate_per_s: float = 2, burst: int = 10, callers_max: int = 3) -> TokenBuckets:
+def make_buckets(clock: Clock, *, rate_per_s: float = 2, burst: int = 10, callers_max: int = 3) -> RateLimit:
     """Return token buckets. By default, a bucket holds ten tokens and gains two tokens per second."""
-    return TokenBuckets(rate_per_s=rate_per_s, burst=burst, callers_max=callers_max, monotonic=clock)
+    return RateLimit("reads", rate_per_s, burst, callers_max=callers_max, meter=NO_METER, monotonic=clock)
 
 
 def test_a_bucket_gives_its_burst_then_its_rate() -> None:
@@ -78,16 +79,16 @@ def test_no_caller_passes_more_than_its_burst_its_rate_and_one_batch(
 def refuse_posts(limits: KeyLimits, identity: Identity, posts: int) -> ProblemError:
     """Send posts that exceed the limit of a key. Return the problem that refuses the posts."""
     with pytest.raises(ProblemError) as caught:
-        limits.admit_posts(identity, posts)
+        limits.posts.admit(identity.key_id, posts)
     return caught.value
 
 
 def test_reads_and_posts_have_separate_limits_and_are_counted_by_outcome() -> None:
     meter = RecordingMeter()
     limits = key_limits(meter, reads_per_s=1, posts_per_s=1)
-    limits.admit_posts(BOB, 3)
-    limits.admit_read(BOB)
-    limits.admit_read(ADA)
+    limits.posts.admit(BOB.key_id, 3)
+    limits.reads.admit(BOB.key_id)
+    limits.reads.admit(ADA.key_id)
     problem = refuse_posts(limits, BOB, 2)
     assert (problem.status, problem.code, problem.retry_after_s) == (429, "rate_limited", 2)
     assert meter.by_label("rankcurve_rate_limit") == {"posts passed": 3, "posts refused": 2, "reads passed": 2}
@@ -95,23 +96,23 @@ def test_reads_and_posts_have_separate_limits_and_are_counted_by_outcome() -> No
 
 def test_the_time_to_retry_is_the_wait_for_the_tokens() -> None:
     limits = key_limits(posts_per_s=1)
-    limits.admit_posts(BOB, 13)
+    limits.posts.admit(BOB.key_id, 13)
     assert refuse_posts(limits, BOB, 1).retry_after_s == 11
-    limits.admit_posts(ADA, 3)
+    limits.posts.admit(ADA.key_id, 3)
     assert refuse_posts(limits, ADA, 1).retry_after_s == 1
     limits = key_limits(posts_per_s=0.01)
-    limits.admit_posts(BOB, 3)
+    limits.posts.admit(BOB.key_id, 3)
     assert refuse_posts(limits, BOB, 3).retry_after_s == 300
 
 
 def test_a_rate_of_zero_is_no_limit() -> None:
     meter = RecordingMeter()
     limits = key_limits(meter)
-    assert not limits.limits_reads
-    assert not limits.limits_posts
+    assert not limits.reads.is_set
+    assert not limits.posts.is_set
     for _ in range(100):
-        limits.admit_read(ADA)
-        limits.admit_posts(ADA, 1_000)
+        limits.reads.admit(ADA.key_id)
+        limits.posts.admit(ADA.key_id, 1_000)
     assert meter.by_label("rankcurve_rate_limit") == {}
 
 
