@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 from storage.boards.api_keys import StoredKey
 
@@ -68,7 +69,7 @@ def make_api_key(name: str, role: str, now_us: int) -> tuple[StoredKey, str]:
     return StoredKey(key_id, name, role, hash_key(text), now_us, None), text
 
 
-def key_facts(key: StoredKey) -> dict[str, str | None]:
+def key_facts(key: StoredKey) -> dict[str, Any]:
     """Return the members of a key in all answers of the service."""
     return {
         "id": key.id,

@@ -1,5 +1,7 @@
 """The API keys of a store that no service has open, for instance to create the first key."""
 
+from typing import Any
+
 from service.contract.keys import key_facts, make_api_key
 from service.wiring import now_us
 from storage.boards.api_keys import StoredKey, add_key, list_keys, revoke_key
@@ -12,7 +14,7 @@ class StoreKeys:
     def __init__(self, store: Store, *, keys_max: int) -> None:
         self._store, self._keys_max = store, keys_max
 
-    async def list_keys(self) -> list[dict[str, str | None]]:
+    async def list_keys(self) -> list[dict[str, Any]]:
         """Return all keys, revoked ones included, as the service lists them."""
         return list(map(key_facts, await self._store.read(lambda: list_keys(keys_max=self._keys_max))))
 
