@@ -136,8 +136,8 @@ def _components(types: Sequence[Any]) -> tuple[list[Schema], Schema]:
 @cache
 def _member_texts(name: str) -> dict[str, str]:
     """Return the text under each member in the source of a type of the service, and of its bases, on one line."""
-    [kind] = {each for each in _list_types(msgspec.Struct) if each.__name__ == name}
     found: dict[str, str] = {}
+    kind = next((each for each in _list_types(msgspec.Struct) if each.__name__ == name), msgspec.Struct)
     for base in kind.__mro__[: kind.__mro__.index(msgspec.Struct)]:
         [declared] = ast.parse(inspect.getsource(base)).body
         assert isinstance(declared, ast.ClassDef)

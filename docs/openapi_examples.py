@@ -103,7 +103,7 @@ _BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single 
     "PostBody": {"stats": {"xp": 25}, "post_id": "match-17"},
     "PostKey": {"name": "operator", "role": "ops"},
     "PostResult": {"updated_at": _TIME, "stats": {"xp": 600}},
-    "PredictorAnswer": {"exact_top": 1000, "refresh_seconds": 300},
+    "PredictorSpec": {"exact_top": 1000, "refresh_seconds": 300},
     "ProfileBody": {"name": "Ada"},
     "PutFamily": {"periods": ["all", "week", "day"], "facets": [[], ["clan"]]},
     "PutPool": {"lanes": 8},

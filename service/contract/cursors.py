@@ -74,18 +74,18 @@ class CursorCodec:
         except (ValueError, binascii.Error, msgspec.DecodeError):
             raise BadCursorError from None
 
-    def find_start(self, cursor: str | None, of: str | int | None, first: A, other: str = "another list") -> A:
+    def find_start(self, cursor: str | None, of: str | int | None, first: A) -> A:
         """Return the item that a page of a list begins after, or `first` if there is no cursor.
 
         Raises:
             BadCursorError: see `decode_cursor`; or the items of the cursor's list are not of the type of `first`.
-            ProblemError: bad_cursor, because the cursor belongs to a list that is not `of`, but `other`.
+            ProblemError: bad_cursor, because the cursor belongs to a list that is not `of`.
         """
         if cursor is None:
             return first
         place = self.decode_cursor(cursor, ListCursor)
         if place.of != of:
-            raise ProblemError("bad_cursor", f"the cursor belongs to {other}", pointer="cursor")
+            raise ProblemError("bad_cursor", "the cursor belongs to another list or order", pointer="cursor")
         try:
             return msgspec.convert(place.after, type(first))
         except msgspec.ValidationError:

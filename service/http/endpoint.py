@@ -60,18 +60,15 @@ _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id")
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
 _CUT_OFF = 503  # the service stopped before the answer was ready
 _SAFE_METHODS = ("GET", "HEAD")
-PATH_PARSERS: dict[str, Callable[[str], str]] = {
+PATH_PARSERS: dict[str, Callable[[str], str]] = {  # any other parameter may be any text
     "board": lru_cache(maxsize=1024)(parse_board_id),
     "column": lru_cache(maxsize=1024)(parse_column),
     "owner": parse_owner,
     "family": lru_cache(maxsize=1024)(parse_family_id),
-    "operation": str,
-    "file": str,
     "client_id": lru_cache(maxsize=1024)(partial(parse_client_or_pool_id, pointer="client_id")),
     "pool_id": lru_cache(maxsize=1024)(partial(parse_client_or_pool_id, pointer="pool_id")),
     "key": parse_lease_key,
     "post_id": partial(parse_post_id, pointer="post_id"),
-    "id": str,
 }
 
 
@@ -130,7 +127,7 @@ class Endpoint:
         self._logged = context.request_log.should_log
         self._answered = context.metrics.make_request_timer(route.metrics_name)
         self._batch_answered = context.metrics.make_request_timer(route.shared_metrics_name)
-        self._path = tuple((name, PATH_PARSERS[name]) for name in _PARAMETER.findall(route.path))
+        self._path = tuple((name, PATH_PARSERS.get(name, str)) for name in _PARAMETER.findall(route.path))
         self._query = None if route.query is None else query_parser(route.query, context.settings)
         self._decoder: msgspec.json.Decoder[Any] | None = None
         if isinstance(route.body, type) and not route.raw_body:

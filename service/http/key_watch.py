@@ -9,15 +9,11 @@ The watch is not a job, because a revoked key must stop working even if an opera
 """
 
 import asyncio
-import random
-import time
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import structlog
 
 from config import Settings
-from jobs.runner import Runner
 from service.contract.keys import KeyRing
 from storage.boards.api_keys import KeyCounts, StoredKey, count_keys, list_keys
 from storage.store import Program, Store
@@ -27,10 +23,8 @@ KEY_POLL_INTERVAL_S = 1.0  # the wire contract promises that a change takes effe
 
 
 class KeyWatch:
-    def __init__(
-        self, store: Store, keyring: KeyRing, *, keys_max: int, sleep: Callable[[float], Awaitable[None]]
-    ) -> None:
-        self._store, self.keyring, self._keys_max, self._sleep = store, keyring, keys_max, sleep
+    def __init__(self, store: Store, keyring: KeyRing, *, keys_max: int) -> None:
+        self._store, self.keyring, self._keys_max = store, keyring, keys_max
         self._known: KeyCounts | None = None
         self._poll_lock = asyncio.Lock()  # held during each poll, because an older poll must not undo a newer one
 
@@ -55,7 +49,7 @@ class KeyWatch:
     async def poll_forever(self) -> None:
         failing = False
         while True:
-            await self._sleep(KEY_POLL_INTERVAL_S)
+            await asyncio.sleep(KEY_POLL_INTERVAL_S)
             try:
                 await self.poll_keys()
                 failing = False
@@ -73,11 +67,9 @@ class KeyWatch:
 
 async def watch_keys(settings: Settings, store: Store, stack: AsyncExitStack) -> KeyWatch:
     """Return a watch that has polled the store once, and continues to poll until the stack is closed."""
-    watch = KeyWatch(
-        store, KeyRing(anonymous=settings.anonymous_role == "reader"), keys_max=settings.keys_max, sleep=asyncio.sleep
-    )
+    watch = KeyWatch(store, KeyRing(anonymous=settings.anonymous_role == "reader"), keys_max=settings.keys_max)
     await watch.poll_keys()
-    runner = Runner(settings, monotonic=time.monotonic, sleep=asyncio.sleep, rng=random.Random())
-    stack.push_async_callback(runner.stop)
-    runner.start("key watch", watch.poll_forever)
+    polling = asyncio.create_task(watch.poll_forever(), name="key watch")
+    stack.push_async_callback(asyncio.wait, [polling], timeout=settings.job_stop_s_max)
+    stack.callback(polling.cancel)
     return watch

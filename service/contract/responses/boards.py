@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from predictor import AnyCurve, FitMethod
 from service.contract.problems import ProblemDocument
 from service.contract.values import Number, Time, format_us, one_of
-from storage.records import Best, Board, ColumnKind, Merge, PostStatus, RefreshMethod, TableSharing, Ties
+from storage.records import Best, Board, ColumnKind, Merge, PostStatus, PredictorSpec, TableSharing, Ties
 
 from .positions import Position
 
@@ -26,15 +26,6 @@ class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
     min: Number | None
     max: Number | None
     type: ColumnKind
-
-
-class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How ranks are estimated."""
-
-    samples: int
-    exact_top: int
-    refresh_seconds: int
-    method: RefreshMethod
 
 
 class CurveState(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +80,7 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     table: TableSharing
     partition: int | UnsetType = UNSET
     segments: int = 1
-    predictor: PredictorAnswer
+    predictor: PredictorSpec
     opens_at: Time | UnsetType | None = UNSET
     closes_at: Time | UnsetType | None = UNSET
     grace_seconds: int | UnsetType = UNSET
@@ -145,7 +136,7 @@ class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     ties: Ties
     table: TableSharing
     partition: int | UnsetType = UNSET
-    predictor: PredictorAnswer
+    predictor: PredictorSpec
     periods: list[str]
     time_zone: str
     facets: list[list[str]]
@@ -344,7 +335,7 @@ class EntryAnswer(msgspec.Struct):
     profile: ProfileObject | UnsetType | None = UNSET
 
 
-class LookupEntry(msgspec.Struct):
+class LookupEntry(EntryAnswer):
     """An entry that a lookup found.
 
     If the lookup names a column, the entry also has `position` and `place`. `position` is the owner's position in that
@@ -352,13 +343,8 @@ class LookupEntry(msgspec.Struct):
     column.
     """
 
-    owner: str
-    updated_at: Time
-    stats: Stats
     position: Position | UnsetType | None = UNSET
     place: int | UnsetType | None = UNSET
-    hidden: bool | UnsetType = UNSET
-    profile: ProfileObject | UnsetType | None = UNSET
 
 
 class LookupAnswer(msgspec.Struct):

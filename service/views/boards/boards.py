@@ -17,7 +17,6 @@ from service.contract.responses.boards import (
     BoardList,
     ColumnAnswer,
     CurveState,
-    PredictorAnswer,
     curve_state,
 )
 from service.contract.routes import Call, Reply
@@ -150,16 +149,13 @@ async def get_boards(context: Context, call: Call) -> BoardList:
     of = filters or query.prefix
     listing = partial(list_boards, prefix=query.prefix, contains=query.contains, families=query.families)
     by_activity = query.order == "activity"
-    after, start = "", (-INT64_MAX, "")
-    if by_activity:
-        start = context.cursors.find_start(query.cursor, of, start, "a list with other filters or in another order")
-    else:
-        after = context.cursors.find_start(query.cursor, of, after, "a list with other filters")
+    first: Any = (-INT64_MAX, "") if by_activity else ""
+    after = context.cursors.find_start(query.cursor, of, first)
 
     def program() -> Program[tuple[list[tuple[Board, int, bool]], dict[int, int]]]:
         active: dict[int, int] = {}
         if by_activity:
-            boards, active = yield from _list_by_activity(listing, start, limit + 1)
+            boards, active = yield from _list_by_activity(listing, after, limit + 1)
         else:
             boards = yield from listing(after=after, limit=limit + 1)
         return (yield from _with_state(boards, context.now_us())), active
@@ -281,7 +277,7 @@ def make_board_answer(
         table=board.spec.table,
         partition=board.partition if context.store.partitions > 1 and not board.segments else UNSET,
         segments=board.spec.segments,
-        predictor=msgspec.convert(board.spec.predictor, PredictorAnswer, from_attributes=True),
+        predictor=board.spec.predictor,
         **_times(board.spec.season),
         closed=closed,
         archived=board.archived_us is not None,

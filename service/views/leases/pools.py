@@ -64,8 +64,8 @@ async def get_pool(context: Context, call: Call) -> PoolAnswer:
 async def get_pools(context: Context, call: Call) -> PoolList:
     query: PoolsQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    client_id, other = query.client_id, "the list of another client"
-    after = context.cursors.find_start(query.cursor, client_id, ("", ""), other)
+    client_id = query.client_id
+    after = context.cursors.find_start(query.cursor, client_id, ("", ""))
     pools = await context.store.read(lambda: lease_pools.list_pools(after=after, client_id=client_id, limit=limit + 1))
     shown, next_page = context.cursors.cut_page(pools, limit, client_id, lambda last: last.name)
     return PoolList([_pool_answer(pool) for pool in shown], next_page)
@@ -108,7 +108,7 @@ async def get_resources(context: Context, call: Call) -> ResourceList:
 
     def program() -> Program[tuple[Pool, list[Resource]]]:
         pool = yield from lease_pools.read_pool(**call.path)
-        after = context.cursors.find_start(query.cursor, pool.key, "", "another pool")
+        after = context.cursors.find_start(query.cursor, pool.key, "")
         return pool, (yield from lease_pools.list_resources(pool, after=after, limit=limit + 1))
 
     pool, rows = await context.store.read(program)

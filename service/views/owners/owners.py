@@ -79,7 +79,7 @@ async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
     """Return the boards on which an owner has an entry. One request looks at `EXAMINED_BOARDS_MAX` boards at most."""
     query: ListQuery = call.query
     owner, limit = call.path["owner"], query.limit or context.settings.page_entries_default
-    after = context.cursors.find_start(query.cursor, owner, "", "the list of another owner")
+    after = context.cursors.find_start(query.cursor, owner, "")
     for _ in range(LISTINGS_MAX):
         boards = await context.store.read(
             lambda: list_boards(prefix="", after=after, limit=EXAMINED_BOARDS_MAX, archived=False)

@@ -4,13 +4,13 @@ Other handlers add profiles to the rows of an answer, with one statement for all
 """
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
 
 import msgspec
-from msgspec import Raw, UnsetType
+from msgspec import Raw
 
 from service.context import Context
 from service.contract.problems import ProblemError
+from service.contract.responses.boards import EntryAnswer, RankedEntry
 from service.contract.responses.journal import ProfileAnswer
 from service.contract.routes import Call
 from service.contract.strict_json import decode_strictly
@@ -18,16 +18,6 @@ from storage.boards import profiles
 
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 _COMPACT = -1
-
-
-class Named(Protocol):
-    """A row of an answer that can carry a profile."""
-
-    owner: str
-    profile: Raw | UnsetType | None
-
-
-N = TypeVar("N", bound=Named)
 
 
 async def put_profile(context: Context, call: Call) -> ProfileAnswer:
@@ -54,7 +44,7 @@ async def remove_profile(context: Context, call: Call) -> None:
         raise ProblemError("no_profile", f"{owner!r} has no profile")
 
 
-async def add_profiles(context: Context, rows: Sequence[N]) -> None:
+async def add_profiles(context: Context, rows: Sequence[EntryAnswer | RankedEntry]) -> None:
     """Set `profile` of each row, to None if the row's owner has no profile."""
     owners = list(dict.fromkeys(row.owner for row in rows))
     if not owners:

@@ -77,7 +77,7 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
 async def _list_by_owner(context: Context, board: Board, index: int, cursor: str | None, limit: int) -> Page:
     """Return the next owners of a ranking in alphabetical order. In an archive, only this order reaches all owners."""
     of = f"{board.key}/{index}"
-    after = context.cursors.find_start(cursor, of, "", "another ranking or order")
+    after = context.cursors.find_start(cursor, of, "")
     locator = context.ranks.find_locator(board)
 
     def program() -> Program[tuple[list[Entry], dict[int, int]]]:
