@@ -4,7 +4,6 @@ The document alone decides which answers are right. This module has no other kno
 """
 
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -16,9 +15,9 @@ from service.http.openapi import read_document
 ROUTE_TABLE = add_health_routes(ROUTES)
 DOCUMENT = read_document(ROUTE_TABLE, Settings())
 _SCHEMAS = DOCUMENT["components"]["schemas"]
-_KINDS: dict[str, tuple[type, ...]] = {
-    "string": (str,), "integer": (int,), "number": (int, float, Decimal), "boolean": (bool,), "object": (dict,),
-    "array": (list,), "null": (type(None),),
+_KINDS: dict[type, set[str]] = {
+    str: {"string"}, int: {"integer", "number"}, float: {"number"}, Decimal: {"number"}, bool: {"boolean"},
+    dict: {"object"}, list: {"array"}, type(None): {"null"},
 }  # fmt: skip
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _PATHS = [
@@ -47,9 +46,8 @@ def check_answer(method: str, path: str, status: int, media_type: str, content: 
     if "content" not in described or status == 304 or method == "HEAD":
         assert content is None
         return
-    schema = described["content"][media_type]["schema"]
-    faults = list(faults_of(content, schema))
-    assert not faults, f"{method} {path}: {faults[:3]}"
+    fault = find_fault(content, described["content"][media_type]["schema"])
+    assert fault is None, f"{method} {path}: answer{fault}"
 
 
 def _operation(method: str, path: str) -> dict[str, Any] | None:
@@ -59,44 +57,42 @@ def _operation(method: str, path: str) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
-def faults_of(value: Any, schema: dict[str, Any], where: str = "$") -> Iterator[str]:
-    """Yield a text for each violation of the schema by a value. Support only the keywords that the document uses."""
+def find_fault(value: Any, schema: dict[str, Any]) -> str | None:
+    """Return the first violation of the schema by a value, with the path of the member that is wrong.
+
+    Support only the keywords that the document uses.
+    """
     if "$ref" in schema:
-        yield from faults_of(value, _SCHEMAS[schema["$ref"].rpartition("/")[2]], where)
-    for keyword in ("anyOf", "oneOf"):
-        if keyword in schema:
-            found = [list(faults_of(value, choice, where)) for choice in schema[keyword]]
-            if all(found):
-                yield f"{where}: {value!r} fits none of {found}"
-    kinds = schema.get("type")
-    if kinds is not None and not _is_one_of(value, [kinds] if isinstance(kinds, str) else kinds):
-        yield f"{where}: {value!r} is not {kinds}"
+        return find_fault(value, _SCHEMAS[schema["$ref"].rpartition("/")[2]])
+    choices = schema.get("anyOf") or schema.get("oneOf")
+    if choices and all(find_fault(value, choice) for choice in choices):
+        return f": {value!r} fits none of {choices}"
+    kinds = schema.get("type", ())
+    if kinds and _KINDS[type(value)].isdisjoint([kinds] if isinstance(kinds, str) else kinds):
+        return f": {value!r} is not {kinds}"
     if "enum" in schema and value not in schema["enum"]:
-        yield f"{where}: {value!r} is none of {schema['enum']}"
+        return f": {value!r} is none of {schema['enum']}"
     if schema.get("format") == "date-time" and isinstance(value, str) and not _TIME.fullmatch(value):
-        yield f"{where}: {value!r} is no time"
+        return f": {value!r} is no time"
     if isinstance(value, dict):
-        yield from _member_faults(value, schema, where)
+        return _find_fault_of_member(value, schema)
     if isinstance(value, list) and "items" in schema:
-        for index, item in enumerate(value):
-            yield from faults_of(item, schema["items"], f"{where}[{index}]")
+        faults = ((index, find_fault(item, schema["items"])) for index, item in enumerate(value))
+        return next((f"[{index}]{fault}" for index, fault in faults if fault), None)
+    return None
 
 
-def _member_faults(value: dict[str, Any], schema: dict[str, Any], where: str) -> Iterator[str]:
-    missing = set(schema.get("required", ())) - value.keys()
+def _find_fault_of_member(value: dict[str, Any], schema: dict[str, Any]) -> str | None:
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+    missing = [name for name in schema.get("required", ()) if name not in value]
     if missing:
-        yield f"{where}: no {missing}"
-    properties, others = schema.get("properties"), schema.get("additionalProperties")
+        return f": no {missing}"
     for name, member in value.items():
-        if properties is not None and name in properties:
-            yield from faults_of(member, properties[name], f"{where}.{name}")
-        elif isinstance(others, dict):
-            yield from faults_of(member, others, f"{where}.{name}")
+        described = properties.get(name, others)
+        if isinstance(described, dict):
+            fault = find_fault(member, described)
+            if fault:
+                return f".{name}{fault}"
         elif properties or others is False:  # without declared members, an object may have any
-            yield f"{where}: {name!r} is not described"
-
-
-def _is_one_of(value: Any, kinds: list[str]) -> bool:
-    if isinstance(value, bool):
-        return "boolean" in kinds
-    return any(isinstance(value, _KINDS[kind]) for kind in kinds)
+            return f".{name} is not described"
+    return None

@@ -59,8 +59,11 @@ class PlainBoard:
     ties: str = "shared"
     rows: dict[str, dict[str, Held]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._by_name = {column.name: column for column in self.columns}
+
     def column(self, name: str) -> PlainColumn:
-        return next(column for column in self.columns if column.name == name)
+        return self._by_name[name]
 
     def post(self, owner: str, stats: dict[str, int], at_us: int, *, overwrite: bool = False) -> str:
         row = dict(self.rows.get(owner, {}))
@@ -90,7 +93,7 @@ class PlainBoard:
         return sorted(ranked, key=lambda owner: (self.key(name, owner), owner))
 
     def ranks(self, name: str) -> dict[str, int]:
-        """Return the rank of every ranked owner: 1 + the number of strictly better owners."""
+        """Return the rank of every ranked owner, best first: 1 + the number of strictly better owners."""
         ranks: dict[str, int] = {}
         first: dict[tuple[int, ...], int] = {}
         for number, owner in enumerate(self.order(name), 1):

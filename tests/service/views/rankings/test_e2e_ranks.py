@@ -100,11 +100,11 @@ def check_position(found: dict[str, Any], truth: int, total: int, *, counted: bo
         assert found["method"] in ("count", "gap")
 
 
-def check_next(board: PlainBoard, owner: str, found: dict[str, Any], *, counted: bool) -> None:
-    """Compare an answer's next better place with the next better owner in the sorted rows of the plain board."""
+def check_next(board: PlainBoard, ranks: dict[str, int], owner: str, found: dict[str, Any], *, counted: bool) -> None:
+    """Compare an answer's next better place with the next better owner. `ranks` has the column's owners, best first."""
     name, place = found["column"], found["next"]
-    column, ranks = board.column(name), board.ranks(name)
-    better = [other for other in board.order(name) if ranks[other] < ranks[owner]]
+    column = board.column(name)
+    better = [other for other, rank in ranks.items() if rank < ranks[owner]]
     if not better:
         assert place is None
         return
@@ -142,7 +142,7 @@ async def check_positions(season: Season, mode: str, *, counted: bool) -> None:
                 continue
             assert season.plain.column(name).scaled(each["value"]) == season.plain.value(name, owner)
             check_position(each, truths[name][owner], len(truths[name]), counted=counted)
-            check_next(season.plain, owner, each, counted=counted)
+            check_next(season.plain, truths[name], owner, each, counted=counted)
 
 
 async def check_lookups(season: Season, *, counted: bool) -> None:
