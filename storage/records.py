@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -172,11 +172,6 @@ class Board:
         return self.segments[segment_of(owner, len(self.segments))] if self.segments else self
 
     @property
-    def has_movable_rows(self) -> bool:
-        """Return whether the board's rows can be moved out of a shared table. Boards of a family can't move alone."""
-        return self.table_key is not None and self.family_key is None
-
-    @property
     def has_closed_part(self) -> bool:
         """Return whether the board, or any of its segments, is closed. The jobs close one segment after the other."""
         return any(part.closed_us is not None for part in self.parts)
@@ -214,14 +209,6 @@ def segment_of(owner: str, segments: int) -> int:
     Every stored entry relies on this function, so it must never change.
     """
     return int.from_bytes(blake2b(owner.encode(), digest_size=8).digest()) % segments
-
-
-def by_partition(boards: Iterable[Board]) -> list[tuple[int, list[Board]]]:
-    """Return boards by partition, in the order in which every transaction writes to partitions."""
-    found: dict[int, list[Board]] = {}
-    for board in boards:
-        found.setdefault(board.partition, []).append(board)
-    return sorted(found.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +282,17 @@ class Family:
     def template_board(self) -> Board:
         """Return a board with the family's id, which has what all boards of the family have in common."""
         return self.unreached_board(self.id)
+
+
+Placed = TypeVar("Placed", bound=Board | Family)
+
+
+def by_partition(boards: Iterable[Placed]) -> list[tuple[int, list[Placed]]]:
+    """Return boards or families by partition, in the order in which every transaction writes to partitions."""
+    found: dict[int, list[Placed]] = {}
+    for board in boards:
+        found.setdefault(board.partition, []).append(board)
+    return sorted(found.items())
 
 
 @dataclass(slots=True)

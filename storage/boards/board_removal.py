@@ -135,14 +135,14 @@ def remove_rows(board: Board) -> Program[Board]:
 
 def _remove_rows(board: Board) -> Program[Board]:
     emptied, layout = board, layout_of(board)
-    if board.has_movable_rows and board.table_key is not None:
+    if board.table_key is None:
+        yield truncate(layout.table).bind()
+    elif board.family_key is None:
         yield from note_dropped_rows(board.table_key, board.rows_key)
         emptied = replace(board, rows_key=(yield from take_keys()))
         yield from store_columns(board, rows_key=emptied.rows_key)
-    elif board.table_key is not None:  # a family's board: posts rely on `rows_key`, so the key has to stay the same
+    else:  # posts rely on the `rows_key` of a family's board, so it has to stay the same
         yield hold_table(layout.table).bind()
         yield delete(layout.table).where(*layout.scope()).bind(**scope_of(board))
-    else:
-        yield truncate(layout.table).bind()
     yield from delete_of_boards((TOTALS, CURVES, LIVE_COUNTS, HIDDEN_ENTRIES), [board])
     return emptied

@@ -25,51 +25,49 @@ from .families import find_families_by_key
 
 
 def hold_gates(boards: Iterable[Board], *, now_us: int, check_all: bool) -> Program[dict[int, Gate | None]]:
-    """Lock the gates of boards until the transaction ends. Return, by board key, those that differ from the copies.
+    """Lock the gates of boards until the transaction ends.
 
-    None: the board was deleted or split, its rows are in another partition, or its table has another name. `check_all`:
-    look for every board, even if its gate need not be locked.
+    Return, by board key, the gates that refuse posts of some times, or that differ from the copies. None: the board was
+    deleted or split, its rows are in another partition, or its table has another name. `check_all`: look for every
+    board, even if its gate need not be locked.
 
     A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
     these old rows would be lost.
     """
     found: dict[int, Gate | None] = {}
     families: dict[int, list[Board]] = {}
-    held: list[Board] = []
-    others: list[Board] = []
+    held: dict[int, Board] = {}
+    others: dict[int, Board] = {}
     for board in boards:
         if board.family_key is not None and board.ends_us is not None:
             families.setdefault(board.family_key, []).append(board)
         if board.family_key is None and (board.table_key is not None or board.spec.season is not None):
-            held.append(board)
+            held[board.key] = board
         elif check_all:
-            others.append(board)
+            others[board.key] = board
     if families:
         for key, family in (yield from find_families_by_key(sorted(families), held=True)).items():
             shut_us = family.shut_through_us(now_us)
             for board in families[key]:
                 if board.ends_us is not None and board.ends_us <= shut_us:
                     found[board.key] = board.gate._replace(closed_us=now_us)
-    if held:
-        gates = yield from read_gates([board.key for board in held], held=True)
-        found |= {board.key: _of_copy(board, gates.get(board.key)) for board in held}
+    gates = (yield from read_gates(held, held=True)) if held else {}
     if others:
-        gates = yield from read_gates([board.key for board in others])
-        found |= {board.key: None for board in others if _of_copy(board, gates.get(board.key)) is None}
+        gates |= yield from read_gates(others)
+    for key, board in (held | others).items():
+        gate = gates.get(key)
+        is_elsewhere = gate is None or gate.partition != board.partition
+        if is_elsewhere or (board.table_key is None and gate is not None and gate.rows_key != board.rows_key):
+            found[key] = None
+        elif key in held and (gate != board.gate or board.spec.season is not None):
+            found[key] = gate
     return found
-
-
-def _of_copy(board: Board, gate: Gate | None) -> Gate | None:
-    """Return the gate of a board, or None if the copy of the board does not lead to the board's rows."""
-    if gate is None or gate.partition != board.partition:
-        return None
-    return gate if board.table_key is not None or gate.rows_key == board.rows_key else None
 
 
 def read_gates(board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, Gate]]:
     """Return the gates of the boards that exist, by board key. `held`: lock these boards in the catalog."""
     rows = yield (_HELD_GATES if held else _GATES).bind(keys=list(board_keys))
-    return {row[0]: Gate._make(row[1:_WIDTH]) for row in rows}
+    return {row[0]: Gate(*row[1:_WIDTH]) for row in rows}
 
 
 def hold_rows_key(board: Board) -> Program[int]:

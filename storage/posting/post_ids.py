@@ -11,8 +11,8 @@ rows. Void ids are pruned by age like all others.
 """
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,10 +35,10 @@ from querybuilder import (
 )
 from storage.boards.totals import COLUMNS_LIMIT, STATE
 from storage.errors import PostIdConflictError, UnknownBoardError
-from storage.records import Board, Family, PartOutcome, Post, PostStatus
+from storage.records import Board, Family, PartOutcome, Post, PostStatus, by_partition
 from storage.schema.placement import TABLES
 from storage.schema.tables import POST_IDS, TOTALS
-from storage.store import Program, Row, in_partition
+from storage.store import Program, in_partition
 
 _HASH_BYTES = 8  # of an id, and of an owner
 _ABOVE_HEX = "g"  # sorts after every hexadecimal digit
@@ -87,39 +87,49 @@ class RememberedPost(msgspec.Struct):
     parts: Sequence[PartOutcome]  # each outcome names its board
 
 
-def find_known(board_key: int, epoch: int, hashes: Collection[str]) -> Program[tuple[int, dict[str, RememberedPost]]]:
-    """Return the board's epoch, and by hash the posts with these hashes that the board has seen in this epoch.
+PostKey = tuple[int, str]  # the key of the board or family that remembers a post, and the hash of the post
 
-    `epoch`: the epoch that the caller expects. If it is still the board's epoch, the look-up takes one round trip.
+
+class KnownPosts(NamedTuple):
+    posts: dict[PostKey, RememberedPost]
+    epochs: dict[int, int]  # the current epochs of the boards, by key
+
+
+def find_known(asked: Iterable[PostKey], epochs: Mapping[int, int]) -> Program[KnownPosts]:
+    """Return the posts that boards and families of a partition have seen, in the boards' current epochs.
+
+    `epochs`: the epoch that the caller expects each board to have. If these are still the boards' epochs, the look-up
+    takes one round trip. Run this program for the partition of the boards and families.
 
     Raises:
-        UnknownBoardError: the board was deleted.
+        UnknownBoardError: a board was deleted.
     """
-    by_stored = {_stored_hash(post_hash, epoch): post_hash for post_hash in hashes}
-    found = yield _FIND_WITH_EPOCH.bind(board_key=board_key, asked=[(board_key, stored) for stored in by_stored])
-    live = next((row[3] for row in found if row[0] is None), None)
-    if live is None:
+    stored = {(key, _stored_hash(post_hash, epochs.get(key, 1))): post_hash for key, post_hash in asked}
+    known = KnownPosts({}, {})
+    for key, text, fingerprint, outcome, epoch in (yield _FIND.bind(boards=list(epochs), asked=list(stored))):
+        if text is None:
+            known.epochs[key] = epoch
+        else:
+            post_hash = stored[key, text]
+            known.posts[key, post_hash] = _decode(key, post_hash, fingerprint, outcome)
+    if known.epochs == epochs:
+        return known
+    if len(known.epochs) < len(epochs):
         raise UnknownBoardError("the leaderboard was deleted meanwhile")
-    if live != epoch:
-        return (yield from find_known(board_key, live, hashes))
-    known = [_decode(board_key, by_stored[row[0]], row) for row in found if row[0] is not None]
-    return live, {post.post_hash: post for post in known}
+    return (yield from find_known(asked, known.epochs))
 
 
-def find_in_family(family_key: int, hashes: Collection[str]) -> Program[dict[str, RememberedPost]]:
-    found = yield _FIND.bind(asked=[(family_key, post_hash) for post_hash in hashes])
-    return {row[0]: _decode(family_key, row[0], row) for row in found}
+def list_keys(board: Board, begin: str, limit: int) -> Program[list[tuple[RememberedPost, int]]]:
+    """Return the first posts that a board or its family remembers under keys that begin with this text.
 
-
-def list_keys(key: int, epoch: int | None, begin: str, limit: int) -> Program[list[tuple[RememberedPost, int]]]:
-    """Return the first posts whose keys begin with this text, each with the time at which it was remembered.
-
-    `epoch`: None if `key` is that of a family; otherwise the epoch that the caller expects the board to have.
+    Each comes with the time at which it was remembered.
     """
-    live = 1 if epoch is None else (yield from find_known(key, epoch, ()))[0]
-    epoch_text = _stored_hash("", live)
+    key, epoch_text = board.family_key, ""
+    if key is None:
+        key, known = board.key, (yield from find_known((), {board.key: board.epoch}))
+        epoch_text = _stored_hash("", known.epochs[key])
     found = yield _LIST.bind(board_key=key, **range_of(epoch_text + begin), limit=limit)
-    return [(_decode(key, row[0].removeprefix(epoch_text), row), row[3]) for row in found]
+    return [(_decode(key, text.removeprefix(epoch_text), *content), at_us) for text, *content, at_us in found]
 
 
 def remember_posts(
@@ -153,17 +163,19 @@ def find_repeats(posts: Sequence[Post]) -> Program[list[bool | PostIdConflictErr
     Raises:
         UnknownBoardError: a board was deleted.
     """
-    hashes: dict[int, set[str]] = defaultdict(set)
-    holders: dict[int, Board | Family] = {}
+    holders = {holder.key: holder for post in posts if post.post_hash is not None for holder in _holders_of(post)}
+    fingerprints: dict[PostKey, str] = {}
+    for partition, theirs in by_partition(holders.values()):
+        asked = [key for post in posts for key in _keys_of(post) if holders[key[0]].partition == partition]
+        epochs = {holder.key: holder.epoch for holder in theirs if isinstance(holder, Board)}
+        seen = (yield from in_partition(partition, find_known(asked, epochs))).posts
+        fingerprints |= {key: post.fingerprint for key, post in seen.items()}
+    found: list[bool | PostIdConflictError] = []
     for post in posts:
-        if post.post_hash is not None:
-            for holder in _holders_of(post):
-                hashes[holder.key].add(post.post_hash)
-                holders[holder.key] = holder
-    known: dict[int, dict[str, RememberedPost]] = {}
-    for key, holder in holders.items():
-        known[key] = yield from in_partition(holder.partition, _find_with(holder, hashes[key]))
-    return [_repeats(post, known) for post in posts]
+        seen_as = [fingerprints[key] for key in _keys_of(post) if key in fingerprints]
+        repeats = post.fingerprint in seen_as
+        found.append(PostIdConflictError(pointer="/post_id") if seen_as and not repeats else repeats)
+    return found
 
 
 def _holders_of(post: Post) -> list[Board | Family]:
@@ -171,20 +183,8 @@ def _holders_of(post: Post) -> list[Board | Family]:
     return [part.board for part in post.parts] if post.family is None else [post.family]
 
 
-def _find_with(holder: Board | Family, hashes: Collection[str]) -> Program[dict[str, RememberedPost]]:
-    if isinstance(holder, Family):
-        return (yield from find_in_family(holder.key, hashes))
-    return (yield from find_known(holder.key, holder.epoch, hashes))[1]
-
-
-def _repeats(post: Post, known: Mapping[int, Mapping[str, RememberedPost]]) -> bool | PostIdConflictError:
-    if post.post_hash is None:
-        return False
-    seen = (known[holder.key].get(post.post_hash) for holder in _holders_of(post))
-    found = [one.fingerprint for one in seen if one is not None]
-    if post.fingerprint in found:
-        return True
-    return PostIdConflictError(pointer="/post_id") if found else False
+def _keys_of(post: Post) -> list[PostKey]:
+    return [] if post.post_hash is None else [(holder.key, post.post_hash) for holder in _holders_of(post)]
 
 
 def _encode_parts(post: RememberedPost) -> str:
@@ -197,12 +197,12 @@ def _encode_parts(post: RememberedPost) -> str:
     return _encode(fields).decode()
 
 
-def _decode(key: int, post_hash: str, row: Row) -> RememberedPost:
+def _decode(key: int, post_hash: str, fingerprint: str, outcome: str) -> RememberedPost:
     parts = [
         PartOutcome(PostStatus(status[0]) if status else PostStatus.APPLIED, updated_at_us, stats, board_key=board_key)
-        for board_key, updated_at_us, stats, *status in msgspec.json.decode(row[2])
+        for board_key, updated_at_us, stats, *status in msgspec.json.decode(outcome)
     ]
-    return RememberedPost(key, post_hash, row[1], parts)
+    return RememberedPost(key, post_hash, fingerprint, parts)
 
 
 def _stored_hash(post_hash: str, epoch: int) -> str:
@@ -213,7 +213,7 @@ _encode = msgspec.json.Encoder().encode
 # Join by the board key and the hash of each wanted row. If the board key were a condition of its own, the planner could
 # choose to read all rows of the board, because its statistics may be older than a burst of posts.
 _KNOWN = (
-    select(col("post_hash", "p"), col("fingerprint", "p"), col("outcome", "p"), null(INTEGER))
+    select(*(col(name, "p") for name in ("board_key", "post_hash", "fingerprint", "outcome")), null(INTEGER))
     .from_(rows("v", param("asked"), board_key=INTEGER, post_hash=TEXT))
     .join(
         POST_IDS,
@@ -221,12 +221,11 @@ _KNOWN = (
         alias="p",
     )
 )
-_FIND = _KNOWN.packed().prepared()
-# The board's epoch is read in the same statement: the board may have been emptied since the caller last saw it.
+# The boards' epochs are read in the same statement: a board may have been emptied since the caller last saw it.
 # `state_of` says how the board's state holds the epoch.
-_EPOCH = select(null(TEXT), null(TEXT), null(TEXT), whole_part(col("entries"), COLUMNS_LIMIT)).from_(TOTALS)
-_EPOCH = _EPOCH.where(col("board_key").eq(param("board_key")), col("column_index").eq(STATE))
-_FIND_WITH_EPOCH = union_all(_EPOCH, _KNOWN).packed().prepared()
+_EPOCHS = select(col("board_key"), *[null(TEXT)] * 3, whole_part(col("entries"), COLUMNS_LIMIT)).from_(TOTALS)
+_EPOCHS = _EPOCHS.where(col("board_key").in_(param("boards")), col("column_index").eq(STATE))
+_FIND = union_all(_EPOCHS, _KNOWN).packed().prepared()
 _LIST = (
     select(*map(col, ("post_hash", "fingerprint", "outcome", "remembered_at")))
     .from_(POST_IDS)

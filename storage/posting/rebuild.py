@@ -186,7 +186,8 @@ class _Rebuild:
         hashes = {post_hash for row in rows if (post_hash := self._hash_of(row)) is not None}
         known: set[str] = set()
         if hashes:
-            known |= (yield from find_known(part.key, part.epoch, hashes))[1].keys()
+            asked = [(part.key, post_hash) for post_hash in hashes]
+            known |= {key[1] for key in (yield from find_known(asked, {part.key: part.epoch})).posts}
         fresh: list[RememberedPost] = []
         times_us: list[int] = []
         for row in rows:

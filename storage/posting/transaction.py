@@ -36,10 +36,10 @@ from storage.log.cells import Cell
 from storage.log.change_log import Logged, NewChange, build_log_insert, build_position_taking, bundle_rows, change_log
 from storage.log.log_record import ChangeKind, record_of_post
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, BoardPost, Entry, Family, Gate, PartOutcome, Post, PostStatus
+from storage.records import Board, BoardPost, Entry, Gate, PartOutcome, Post, PostStatus
 from storage.store import Program, in_partition
 
-from .post_ids import RememberedPost, find_in_family, find_known, remember_posts
+from .post_ids import PostKey, RememberedPost, find_known, remember_posts
 
 
 @dataclass(slots=True)
@@ -91,7 +91,8 @@ class PostTransaction:
         self._any_hidden = False  # whether any owner or row of the group is hidden
         self._hides: dict[int, int] = {}  # by partition, how often an owner had been hidden or shown
         # The posts that boards and families remember, by board or family key and post hash, and those of this group.
-        self._known: dict[int, dict[str, RememberedPost]] = defaultdict(dict)
+        self._known: dict[PostKey, RememberedPost] = {}
+        self._epochs: dict[int, int] = {}  # the stored epochs of the boards that remember posts, by key
         self._fresh: list[RememberedPost] = []
         self._further: dict[int, dict[int, BundleDraft]] = {}  # see `log_too`; by partition and board key
         # False: assume that all boards exist. If one does not, the store raises `UnknownBoardError`.
@@ -151,17 +152,16 @@ class PostTransaction:
 
     def _read(self, posts: Sequence[Post]) -> Program[None]:
         owners: dict[int, dict[str, None]] = defaultdict(dict)
-        hashes: dict[int, dict[str, None]] = defaultdict(dict)
-        of_families: dict[int, dict[str, None]] = defaultdict(dict)
+        asked: dict[PostKey, None] = {}
         for post in posts:
-            owner, post_hash = post.owner, post.post_hash
+            owner, post_hash, family = post.owner, post.post_hash, post.family
             for part in post.parts:
                 owners[part.board.key][owner] = None
-            if post_hash is not None and post.family is not None:
-                of_families[post.family.key][post_hash] = None
-            elif post_hash is not None:
-                for part in post.parts:
-                    hashes[part.board.key][post_hash] = None
+                if post_hash is not None and family is None:
+                    asked[part.board.key, post_hash] = None
+            if post_hash is not None and family is not None:
+                asked[family.key, post_hash] = None
+                self._places[family.key] = family.partition
         copies = [state.entries.board for state in self._boards.values()]
         gates = yield from hold_gates(copies, now_us=self._now_us, check_all=self._check_boards)
         for key, gate in gates.items():
@@ -173,16 +173,19 @@ class PostTransaction:
             yield from in_partition(partition, _hold_rows(table, states, owners))
         # Look up post ids only after the rows are locked. By then, every other transaction with the same post has
         # ended.
-        self._places |= {post.family.key: post.family.partition for post in posts if post.family is not None}
-        for family_key, asked in of_families.items():
-            finding = find_in_family(family_key, asked)
-            self._known[family_key] = yield from in_partition(self._places[family_key], finding)
-        for key, asked in hashes.items():
-            state = self._boards[key]
-            if state.exists:
-                looking = find_known(key, state.entries.board.epoch, asked)
-                state.epoch, self._known[key] = yield from in_partition(state.entries.board.partition, looking)
+        for partition in sorted(set(self._places.values())) if asked else ():
+            yield from in_partition(partition, self._find_known(partition, asked))
         yield from self._find_hidden(owners)
+
+    def _find_known(self, partition: int, asked: Iterable[PostKey]) -> Program[None]:
+        """Look up the posts that boards and families of a partition may know."""
+        gone = [key for key, state in self._boards.items() if not state.exists]
+        theirs = [each for each in asked if self._places[each[0]] == partition and each[0] not in gone]
+        epochs = {key: self._boards[key].entries.board.epoch for key, _ in theirs if key in self._boards}
+        if theirs:
+            known = yield from find_known(theirs, epochs)
+            self._known |= known.posts
+            self._epochs |= known.epochs
 
     def _states(self, partition: int) -> list[tuple[int, BoardState]]:
         return [(key, state) for key, state in self._boards.items() if state.entries.board.partition == partition]
@@ -197,38 +200,38 @@ class PostTransaction:
 
     def _apply(self, post: Post) -> list[PartOutcome]:
         at_us = self._now_us if post.at_us is None else post.at_us
-        if post.family is not None:
-            return self._apply_in_family(post, post.family, at_us)
-        if len(post.parts) == 1:
-            part = post.parts[0]
-            plan = self._plan(post, part, at_us)
-            return [self._take(post, part, plan) if isinstance(plan, dict) else plan]
-        return self._apply_to_all(post, at_us)
-
-    def _apply_in_family(self, post: Post, family: Family, at_us: int) -> list[PartOutcome]:
-        """Apply a post to boards of a family. The family remembers the post, because a retry may reach other boards."""
-        if post.post_hash is not None and (known := self._known[family.key].get(post.post_hash)) is not None:
-            if known.fingerprint == post.fingerprint:
-                return [msgspec.structs.replace(part, status=PostStatus.DUPLICATE) for part in known.parts]
-            conflict = PostIdConflictError(pointer="/post_id")
-            return [PartOutcome(PostStatus.REJECTED, error=conflict) for _ in range(max(1, len(post.parts)))]
-        outcomes = self._apply_to_all(post, at_us)
-        taken = [outcome for outcome in outcomes if outcome.status is not PostStatus.REJECTED]
-        if post.post_hash is not None and taken:
-            self._remember(RememberedPost(family.key, post.post_hash, post.fingerprint, taken))
+        family = post.family
+        # A family remembers the posts to its boards, because a retry may reach other boards.
+        if family is not None and (repeated := self._find_repeated(family.key, post)) is not None:
+            return repeated
+        plans = [self._plan(post, part, at_us) for part in post.parts]
+        errors = [plan.error for plan in plans if isinstance(plan, PartOutcome) and plan.error is not None]
+        # A board whose period is closed refuses only its own part of the post.
+        if errors and not all(isinstance(error, PeriodClosedError) for error in errors):
+            refusals = [_refuse(part, PostRejectedError()) for part in post.parts]
+            return [refusals[at] if isinstance(plan, dict) else plan for at, plan in enumerate(plans)]
+        outcomes = [
+            self._take(post, part, plan) if isinstance(plan, dict) else plan
+            for part, plan in zip(post.parts, plans, strict=True)
+        ]
+        if family is not None and post.post_hash is not None:
+            self._remember(family.key, post, [each for each in outcomes if each.status is not PostStatus.REJECTED])
         return outcomes
 
-    def _apply_to_all(self, post: Post, at_us: int) -> list[PartOutcome]:
-        plans = [(part, self._plan(post, part, at_us)) for part in post.parts]
-        errors = [plan.error for _, plan in plans if isinstance(plan, PartOutcome) and plan.error is not None]
-        # A board whose period is closed refuses only its own part of the post.
-        if not all(isinstance(error, PeriodClosedError) for error in errors):
-            return [_refuse(part, PostRejectedError()) if isinstance(plan, dict) else plan for part, plan in plans]
-        return [self._take(post, part, plan) if isinstance(plan, dict) else plan for part, plan in plans]
+    def _find_repeated(self, key: int, post: Post) -> list[PartOutcome] | None:
+        """Return the outcomes of a post whose id the board or family with this key knows. Otherwise return None."""
+        if post.post_hash is None or (known := self._known.get((key, post.post_hash))) is None:
+            return None
+        if known.fingerprint == post.fingerprint:
+            return [msgspec.structs.replace(part, status=PostStatus.DUPLICATE) for part in known.parts]
+        conflict = PostIdConflictError(pointer="/post_id")
+        return [PartOutcome(PostStatus.REJECTED, error=conflict) for _ in range(max(1, len(post.parts)))]
 
-    def _remember(self, fresh: RememberedPost) -> None:
-        self._known[fresh.key][fresh.post_hash] = fresh
-        self._fresh.append(fresh)
+    def _remember(self, key: int, post: Post, parts: list[PartOutcome]) -> None:
+        if parts and post.post_hash is not None:
+            fresh = RememberedPost(key, post.post_hash, post.fingerprint, parts)
+            self._known[key, post.post_hash] = fresh
+            self._fresh.append(fresh)
 
     def _plan(self, post: Post, part: BoardPost, at_us: int) -> PartOutcome | dict[int, Cell]:
         """Return the cells that the post changes, or else its outcome: refused, or that of an earlier post."""
@@ -236,12 +239,9 @@ class PostTransaction:
         if not state.exists:
             return _refuse(part, UnknownBoardError(f"no leaderboard {part.board.id!r}"))
         if post.post_hash is not None and post.family is None:
-            known = self._known[part.board.key].get(post.post_hash)
-            if known is not None:
-                if known.fingerprint != post.fingerprint:
-                    return _refuse(part, PostIdConflictError(pointer="/post_id"))
-                first = known.parts[0]
-                return PartOutcome(PostStatus.DUPLICATE, first.updated_at_us, first.stats)
+            repeated = self._find_repeated(part.board.key, post)
+            if repeated is not None:
+                return repeated[0]
         try:
             if state.gate is not None:
                 state.gate.check_post(state.entries.board, at_us, self._now_us)
@@ -280,7 +280,7 @@ class PostTransaction:
         stats, board_key = state.entries.merger.decode_stats(cells), part.board.key
         outcome = PartOutcome(status, entry.updated_at_us, stats, board_key=board_key)
         if post.post_hash is not None and post.family is None:
-            self._remember(RememberedPost(board_key, post.post_hash, post.fingerprint, [outcome]))
+            self._remember(board_key, post, [outcome])
         return outcome
 
     def _log(self, state: BoardState, row: TransactionRow, post: Post, part: BoardPost, status: PostStatus) -> None:
@@ -318,8 +318,7 @@ class PostTransaction:
         yield from self._write_hidden(partition)
         fresh = [each for each in self._fresh if self._places[each.key] == partition]
         if fresh:
-            epochs = {key: state.epoch for key, state in self._boards.items()}
-            yield from remember_posts(fresh, epochs, repeat(self._now_us))
+            yield from remember_posts(fresh, self._epochs, repeat(self._now_us))
 
     def _finish(self, partition: int, all_totals: Mapping[int, dict[int, int]]) -> Program[None]:
         """Log the changes of a partition and add to its totals."""
@@ -401,7 +400,6 @@ class BoardState:
     exists: bool = True  # False: the board was deleted, or its rows are elsewhere
     gate: Gate | None = None  # None: the gate is that of the copy, which takes all posts
     shut: bool = False
-    epoch: int = 0  # the stored epoch; set only if post ids are looked up
     applied: int = 0  # posts that the group applied to the board
     rows: dict[str, TransactionRow] = field(default_factory=dict)
     log: BundleDraft | None = None  # None: nothing to log

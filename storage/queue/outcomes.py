@@ -121,8 +121,7 @@ def _find_settled(queues: Sequence[int], board: Board, parts: Sequence[Board], b
     for partition in queues:
         found |= yield from in_partition(partition, find_rejected(keys, begin))
     for part in parts:
-        key, epoch = (part.key, part.epoch) if part.family_key is None else (part.family_key, None)
-        for post, at_us in (yield from in_partition(part.partition, list_keys(key, epoch, begin, _LISTED_AND_ONE))):
+        for post, at_us in (yield from in_partition(part.partition, list_keys(part, begin, _LISTED_AND_ONE))):
             for outcome in post.parts:
                 if outcome.board_key == part.key:
                     found[post.post_hash] = PostFate(None, outcome, at_us)
