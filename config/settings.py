@@ -46,17 +46,8 @@ class ListeningSettings(_Group):
     """Processes that serve requests. More than 1 need a PostgreSQL store."""
     jobs_port: int = _number(0, 0, 65535, "")
     """TCP port on which `rankcurve jobs` serves /healthz, /readyz and /metrics; 0: none."""
-    worker_backoff_base_s: float = _number(0.1, 0.001, 10, "s")
-    """First pause before a crashed process is replaced. The pause doubles with each crash in a row, with jitter."""
-    worker_crashes_max: int = _number(10, 1, 1_000, "crashes")
-    """Crashes in a row, each within 10 s after the process was ready, after which the node stops all its processes."""
     shutdown_s: float = _number(30, 0, 600, "s")
     """On SIGTERM, the longest wait for accepted posts and open requests to end."""
-
-    # Constants, because no operator needs to turn them:
-    worker_backoff_s_max: ClassVar[float] = 10  # longest pause before a crashed process is replaced
-    # A process that was ready for at least this long before its crash starts the count of crashes in a row anew.
-    worker_steady_s: ClassVar[float] = 10
 
 
 class RequestSettings(_Group):

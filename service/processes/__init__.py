@@ -3,8 +3,8 @@
     supervisor ──orders (a pipe to standard input)──> worker1 … workerN   serve: front ends on one shared port
                <──report (standard output)──────────  jobs1               jobs: refreshes, folds, audits, …
 
-    place ──> starting ──ready──> running ──crash──> pause (doubles, with jitter) ──> starting …
-                 │ refused at its first start, or too many quick crashes in a row: the whole node stops, exit code 1
+    place ──> starting ──ready──> running ──crash──> pause ──> starting …
+                 │ refused or crashed at its first start: the whole node stops, exit code 1
 
 A place (`ProcessSlot`) has one process at a time. If this process crashes, another process is started in its place.
 

@@ -1,10 +1,8 @@
 """Runs `rankcurve serve --workers N`: reserves the port, makes the folder for metrics, starts the supervisor."""
 
 import asyncio
-import random
 import signal
 import socket
-import time
 from asyncio.subprocess import Process
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -93,14 +91,11 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
 
     supervisor = Supervisor(
         list_process_slots(settings),
-        settings,
         lambda place: spawn(place, settings, folder),
         stop_s_max=stop_s_max(settings),
         ready=show_ready,
         ended=count_end,
-        monotonic=time.monotonic,
         sleep=asyncio.sleep,
-        rng=random.Random(),
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -8,7 +8,6 @@ password.
 """
 
 import asyncio
-import random
 import signal
 from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,12 +19,11 @@ import msgspec
 import structlog
 
 from config import Settings
-from config.settings import ListeningSettings
 from jobs.controls import sleep_until_set
 from service.contract.problems import ServiceError
 
 log = structlog.get_logger(__name__)
-_DOUBLINGS_MAX = 30  # a pause that was doubled this often is longer than any bound
+PAUSE_S = 0.5  # the time between a crash and the start of another process; it bounds what repeated crashes cost
 STOP_GRACE_S = 5.0  # the time to close the store and write the last log lines, after requests and jobs have stopped
 WorkKind = Literal["serve", "jobs"]
 
@@ -42,7 +40,7 @@ class Orders(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """The only line that a process writes to standard output. A process that ends without a report has crashed."""
 
-    outcome: Literal["ready", "refused", "away"]  # away: the store can't be reached; another try may succeed
+    outcome: Literal["ready", "refused"]
     detail: str = ""
 
 
@@ -77,24 +75,21 @@ class Supervisor:
     def __init__(
         self,
         places: Sequence[ProcessSlot],
-        limits: ListeningSettings,
         spawn: Spawn,
         *,
         stop_s_max: float,
         ready: Callable[[], object],
         ended: Callable[[ProcessSlot], None],
-        monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
-        rng: random.Random,
     ) -> None:
         """Prepare the places. `ready` is called once every place has had a process that reported ready.
 
         `ended` is called for every process that has ended, before another takes its place.
         A process that takes longer than `stop_s_max` seconds to stop is killed.
         """
-        self._places, self._limits, self._spawn = places, limits, spawn
+        self._places, self._spawn = places, spawn
         self._all_ready, self._ended = ready, ended
-        self._monotonic, self._sleep, self._rng, self._stop_s_max = monotonic, sleep, rng, stop_s_max
+        self._sleep, self._stop_s_max = sleep, stop_s_max
         self._children: dict[ProcessSlot, Process] = {}
         self._ready: set[ProcessSlot] = set()
         self._stop = asyncio.Event()
@@ -124,29 +119,28 @@ class Supervisor:
             raise NodeFailedError(f"not stopped cleanly: {', '.join(sorted(self._unclean))}")
 
     async def _keep(self, place: ProcessSlot) -> None:
-        crashes = 0  # crashes in a row
         while not self._stop.is_set():
-            report, code, served_s = await self._run_one(place)
+            report, code = await self._run_one(place)
             if self._stop.is_set():
                 if report is not None and report.outcome == "ready" and code != 0:
                     self._unclean.append(f"{place.name} (exit code {code})")
                 return
-            crashes = 1 if served_s >= self._limits.worker_steady_s else crashes + 1
-            self._judge(place, report, crashes)
-            pause_s = self._pause_s(crashes - 1)
-            log.error("process_crashed", name=place.name, exit_code=code, crashes=crashes, pause_s=round(pause_s, 3))
-            await sleep_until_set(self._stop, self._sleep(pause_s))
+            if place not in self._ready:  # another start would not help
+                detail = report.detail if report is not None else f"{place.name} crashed (exit code {code})"
+                raise NodeFailedError(detail)  # a node with a single process gives the same message
+            detail = "" if report is None else report.detail
+            log.error("process_crashed", name=place.name, exit_code=code, detail=detail)
+            await sleep_until_set(self._stop, self._sleep(PAUSE_S))
 
-    async def _run_one(self, place: ProcessSlot) -> tuple[Report | None, int, float]:
-        """Return the report of a process, its exit code, and for how many seconds it was ready."""
+    async def _run_one(self, place: ProcessSlot) -> tuple[Report | None, int]:
+        """Return the report of a process and its exit code."""
         child = self._children[place] = await self._spawn(place)
         if self._stop.is_set():
             _send_signal(child, signal.SIGTERM)
         assert child.stdout is not None
         line = await child.stdout.readline()
         report = decode_report(line) if line else None
-        is_ready, reported_s = report is not None and report.outcome == "ready", self._monotonic()
-        if is_ready:
+        if report is not None and report.outcome == "ready":
             log.info("process_ready", name=place.name, work=place.work, pid=child.pid)
             if place not in self._ready:
                 self._ready.add(place)
@@ -155,22 +149,7 @@ class Supervisor:
         code = await child.wait()
         del self._children[place]
         self._ended(place)
-        return report, code, self._monotonic() - reported_s if is_ready else 0.0
-
-    def _judge(self, place: ProcessSlot, report: Report | None, crashes: int) -> None:
-        """Raise NodeFailedError if another start would not help."""
-        if report is not None and report.outcome != "ready" and place not in self._ready:
-            raise NodeFailedError(report.detail)  # a node with a single process gives the same message
-        # A store that can't be reached usually comes back. So the number of starts is not limited in this case.
-        away = report is not None and report.outcome == "away"
-        if crashes >= self._limits.worker_crashes_max and not away:
-            detail = f": {report.detail}" if report is not None and report.detail else ""
-            raise NodeFailedError(f"{place.name} crashed {crashes} times in a row, each time at once{detail}")
-
-    def _pause_s(self, doublings: int) -> float:
-        limits = self._limits
-        longest = min(limits.worker_backoff_s_max, limits.worker_backoff_base_s * 2.0 ** min(doublings, _DOUBLINGS_MAX))
-        return longest * self._rng.uniform(0.5, 1)
+        return report, code
 
     async def _end(self, keepers: Sequence[asyncio.Task[None]]) -> None:
         for child in self._children.values():

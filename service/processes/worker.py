@@ -19,7 +19,7 @@ from service.contract.problems import ServiceError
 from service.serve import open_jobs, open_service, run_process, run_until_stopped, watch_stop_signals
 from service.telemetry.metrics.node import NodeMember
 from service.telemetry.metrics.process import Metrics
-from storage.errors import StorageError, StoreAwayError
+from storage.errors import StorageError
 
 from .supervisor import Report, decode_orders, encode_line, stop_s_max
 
@@ -56,8 +56,6 @@ def main() -> None:
     try:
         run_process(settings, Metrics(NodeMember(Path(orders.folder), orders.name)), work, name=orders.name)
         return
-    except StoreAwayError as error:
-        send_report(Report("away", str(error)))
     except (StorageError, ServiceError) as error:
         send_report(Report("refused", str(error)))
     except OSError as error:

@@ -148,18 +148,6 @@ def test_workers_end_when_their_supervisor_is_killed(store_url: str, spawn: Spaw
         socket.create_connection(("127.0.0.1", node.port))
 
 
-def test_a_node_whose_workers_crash_repeatedly_at_once_gives_up(store_url: str, spawn: Spawn) -> None:
-    limits = ("--set", "worker_crashes_max=3", "--set", "worker_backoff_base_s=0.001")
-    node = spawn("--store", store_url, "--workers", "2", *limits).ready()
-    for crashes in (1, 2, 3):
-        os.kill(pid_of(node, "worker2"), signal.SIGKILL)
-        if crashes < 3:
-            node.await_line("process_ready", name="worker2")
-    node.await_end_of_log()
-    assert node.process.wait() == 1
-    assert node.lines[-1]["event"] == "error: worker2 crashed 3 times in a row, each time at once"
-
-
 def test_a_node_that_cannot_start_says_the_same_as_a_single_process(tmp_path: Path, postgres_url: str) -> None:
     url = "postgresql://someone:hunter2@127.0.0.1:1/db"
     away = ("--store", url, "--set", "store_attempts_max=1")

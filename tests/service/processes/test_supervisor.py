@@ -1,20 +1,15 @@
 """Test how a supervisor treats processes that become ready, crash, refuse to start, or do not stop."""
 
 import asyncio
-import random
 import signal
 from asyncio.subprocess import Process
 from typing import cast
 
 import pytest
 
-from config import Settings
-from service.processes.supervisor import NodeFailedError, ProcessSlot, Report, Supervisor, encode_line
+from service.processes.supervisor import PAUSE_S, NodeFailedError, ProcessSlot, Report, Supervisor, encode_line
 
 WAIT_S = 60
-LIMITS = Settings(worker_backoff_base_s=1, worker_crashes_max=5).model_copy(
-    update={"worker_backoff_s_max": 6, "worker_steady_s": 100}
-)
 ONE = (ProcessSlot("worker1", "serve"),)
 READY = Report("ready")
 TURNS = 5  # turns of the event loop in which the supervisor reads a report
@@ -52,10 +47,7 @@ class FakeChild:
 class Stage:
     """A supervisor whose processes, clock and pauses the test controls."""
 
-    def __init__(
-        self, *places: ProcessSlot, obeys: bool = True, limits: Settings = LIMITS, stop_s_max: float = WAIT_S
-    ) -> None:
-        self.now_s = 0.0
+    def __init__(self, *places: ProcessSlot, obeys: bool = True, stop_s_max: float = WAIT_S) -> None:
         self.obeys = obeys
         self.started: asyncio.Queue[FakeChild] = asyncio.Queue()
         self.pauses: asyncio.Queue[tuple[float, asyncio.Event]] = asyncio.Queue()
@@ -63,14 +55,11 @@ class Stage:
         self.ended: list[str] = []
         self.supervisor = Supervisor(
             places or ONE,
-            limits,
             self._spawn,
             stop_s_max=stop_s_max,
             ready=self.ready.set,
             ended=lambda place: self.ended.append(place.name),
-            monotonic=lambda: self.now_s,
             sleep=self._sleep,
-            rng=random.Random(5),
         )
         self.running = asyncio.create_task(self.supervisor.run())
 
@@ -93,18 +82,13 @@ class Stage:
         over.set()
         return seconds
 
-    async def crash(self, *, starting_s: float = 0, after_s: float = 0, report: Report | None = READY) -> float:
-        """Let the next process start for `starting_s` seconds, report, run for `after_s` seconds and crash.
-
-        Return the length of the supervisor's next pause.
-        """
+    async def crash(self, report: Report | None = READY) -> float:
+        """Let the next process report and crash. Return the length of the supervisor's next pause."""
         child = await self.child()
-        self.now_s += starting_s
         if report is not None:
             child.tell(report)
             for _ in range(TURNS):  # until the supervisor has read the report
                 await asyncio.sleep(0)
-        self.now_s += after_s
         child.end(1)
         return await self.pause()
 
@@ -131,64 +115,29 @@ async def test_a_node_is_ready_once_every_process_is_and_stops_all_of_them() -> 
     assert sorted(stage.ended) == ["a", "b"]
 
 
-async def test_pauses_before_a_replacement_double_up_to_their_bound_and_have_jitter() -> None:
+@pytest.mark.parametrize("report", [READY, Report("refused", "no server"), None])
+async def test_a_process_that_was_ready_once_is_replaced_however_often_it_crashes(report: Report | None) -> None:
     stage = Stage()
-    pauses = [await stage.crash() for _ in range(4)]
-    for pause_s, longest_s in zip(pauses, (1, 2, 4, 6), strict=True):
-        assert longest_s / 2 <= pause_s <= longest_s
+    assert await stage.crash() == PAUSE_S
+    assert [await stage.crash(report=report) for _ in range(20)] == [PAUSE_S] * 20
     await stage.stop()
 
 
-@pytest.mark.parametrize("report", [READY, None])
-async def test_a_node_gives_up_after_the_limit_of_crashes_at_once(report: Report | None) -> None:
-    stage = Stage(
-        ProcessSlot("a", "serve"), ProcessSlot("b", "serve"), limits=LIMITS.model_copy(update={"worker_crashes_max": 2})
-    )
+async def test_a_crash_at_the_first_start_ends_the_node() -> None:
+    stage = Stage(ProcessSlot("a", "serve"), ProcessSlot("b", "serve"))
     first, steady = await stage.child(), await stage.child()
     steady.tell(READY)
-    for child in (first, None):
-        crashing = child or await stage.child()
-        if report:
-            crashing.tell(report)
-        crashing.end(1)
-        if child:
-            await stage.pause()
-    assert await stage.failed() == "a crashed 2 times in a row, each time at once"
-    assert stage.ended == ["a", "a", "b"]
-
-
-async def test_a_process_that_ran_steadily_is_replaced_for_ever() -> None:
-    stage = Stage()
-    pauses = [await stage.crash(after_s=100) for _ in range(20)]
-    assert max(pauses) <= 1
-    await stage.stop()
-
-
-async def test_a_slow_start_is_no_steady_run() -> None:
-    stage = Stage(limits=LIMITS.model_copy(update={"worker_crashes_max": 3}))
-    for _ in range(2):
-        await stage.crash(starting_s=100)
-    (await stage.child()).end(1)
-    assert await stage.failed() == "worker1 crashed 3 times in a row, each time at once"
+    first.end(3)
+    assert await stage.failed() == "a crashed (exit code 3)"
+    assert stage.ended == ["a", "b"]
 
 
 async def test_a_refusal_by_the_first_process_ends_the_node_with_its_message() -> None:
-    for outcome in ("refused", "away"):
-        stage = Stage()
-        child = await stage.child()
-        child.tell(Report(outcome, "the store is not what it should be"))
-        child.end(1)
-        assert await stage.failed() == "the store is not what it should be"
-
-
-async def test_a_process_whose_store_is_away_later_is_restarted_until_it_is_back() -> None:
     stage = Stage()
-    await stage.crash()
-    for _ in range(20):
-        await stage.crash(report=Report("away", "no server"))
-    last = await stage.child()
-    last.tell(READY)
-    await stage.stop()
+    child = await stage.child()
+    child.tell(Report("refused", "the store is not what it should be"))
+    child.end(1)
+    assert await stage.failed() == "the store is not what it should be"
 
 
 @pytest.mark.parametrize("moment", ["starting", "pausing"])
@@ -196,6 +145,8 @@ async def test_a_stop_interrupts_a_start_or_a_pause_at_once(moment: str) -> None
     stage = Stage()
     child = await stage.child()
     if moment == "pausing":
+        child.tell(READY)
+        await asyncio.wait_for(stage.ready.wait(), WAIT_S)
         child.end(1)
         await stage.pauses.get()
     await stage.stop()
