@@ -1,6 +1,7 @@
 """Finds SQL that Citus refuses, or would run on several nodes. `docs/citus.md` lists these forms."""
 
 import re
+from functools import cache
 
 from storage.schema.placement import place_tables
 from storage.store import CONTROL
@@ -23,6 +24,7 @@ _REFUSED = {
 }
 
 
+@cache
 def find_fault(sql: str) -> str | None:
     """Return why a statement is not for Citus, or None.
 
