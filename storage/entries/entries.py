@@ -28,7 +28,7 @@ from querybuilder import (
 )
 from storage.boards.gates import hold_rows_key
 from storage.boards.row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
-from storage.boards.totals import ALL_ENTRIES, CHANGES, check_copy, find_totals
+from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import LostRaceError
 from storage.log.cells import RankedCells
 from storage.log.change_log import Logged, NewChange, change_log
@@ -280,20 +280,6 @@ def find_on_boards(boards: Iterable[Entries], owner: str) -> Program[dict[int, E
     for table, by_rows_key in tables.items():
         rows = yield table._on_boards.bind(keys=list(by_rows_key), owner=owner)
         found |= {by_rows_key[row[0]]: decode_entry(row[1:]) for row in rows}
-    return found
-
-
-def find_on_tables(boards: Sequence[Entries], owner: str) -> Program[dict[int, Entry]]:
-    """Do what `find_on_boards` does, and check the copies of the boards that have an entry.
-
-    Raises:
-        UnknownBoardError, BoardChangedError: a board with an entry was deleted, or the copy of it is outdated.
-    """
-    found = yield from find_on_boards(boards, owner)
-    totals = yield from find_totals(list(found))
-    for entries in boards:
-        if entries.board.key in found:
-            check_copy(entries.board, totals[entries.board.key])
     return found
 
 

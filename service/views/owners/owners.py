@@ -1,6 +1,5 @@
 """Handlers that read owners: an owner's entry, and the entries of many owners."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 
@@ -20,10 +19,10 @@ from service.views.unchanged import find_unchanged, tag_answer
 from storage.archive.archive_reader import ArchivedEntries
 from storage.boards.boards import list_boards
 from storage.entries import hidden_owners
-from storage.entries.entries import find_on_tables
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError, UnknownColumnError, UnknownOwnerError
-from storage.records import Best, Board, Entry
-from storage.store import Program, Store
+from storage.reads.point_reads import read_owner_on_boards
+from storage.records import Best, Board, Entry, by_partition
+from storage.store import Program
 
 from .profiles import add_profiles
 
@@ -103,17 +102,15 @@ async def _find_on_boards(context: Context, boards: Sequence[Board], owner: str)
     Raises:
         UnknownBoardError, BoardChangedError: the rows of a board are not where they were.
     """
-    by_store: dict[Store, list[Board]] = defaultdict(list)
-    for board in boards:
-        by_store[context.store.at(board.part_of(owner).partition)].append(board)
+    by_id = {board.id: board for board in boards}
     found: dict[str, OwnerBoard] = {}
-    for store, theirs in by_store.items():
-        opened = [context.boards.open_board(board.part_of(owner)) for board in theirs]
-        entries = await store.read(partial(find_on_tables, opened, owner))
-        for board in theirs:
-            if (entry := entries.get(board.part_of(owner).key)) is not None:
-                stats = context.ranks.find_locator(board).format_stats(entry.cells)
-                found[board.id] = OwnerBoard(board.id, format_us(entry.updated_at_us), stats)
+    for partition, parts in by_partition(board.part_of(owner) for board in boards):
+        opened = [context.boards.open_board(part) for part in parts]
+        read = await context.store.at(partition).read(partial(read_owner_on_boards, opened, owner))
+        for part, (entry, _, _) in zip(parts, read, strict=True):
+            if entry is not None:
+                stats = context.ranks.find_locator(by_id[part.id]).format_stats(entry.cells)
+                found[part.id] = OwnerBoard(part.id, format_us(entry.updated_at_us), stats)
     return found
 
 

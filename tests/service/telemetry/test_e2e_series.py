@@ -20,8 +20,9 @@ from service.telemetry.metrics.node import NodeMember
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.store_figures import PARTITION_GAUGES, StoreFigures
 from service.telemetry.metrics.views import curve_metrics, memcached_metrics
+from storage.boards.totals import STATE
 from storage.meter import Meter
-from storage.schema.tables import BOARDS
+from storage.schema.tables import BOARDS, TOTALS
 from storage.store import StoreSize
 from tests.memcached import OpenMemcached
 from tests.service.every_route import BODIES, KEY, NAMES, QUERIES
@@ -129,7 +130,7 @@ def read_rank_labels() -> dict[str, tuple[str, ...]]:
 
 
 async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
-    """Add `boards` boards to a store: a board `b`, and copies of the row of another board in a shared table.
+    """Add `boards` boards to a store: a board `b`, and copies of the rows of another board in a shared table.
 
     Return the text of an operator's key, and the id of another key, which a request will revoke.
     """
@@ -140,7 +141,7 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
         other = await service.must("POST", "/v1/keys", KEY)
         schema = service.context.store.dialect.schema_of(BOARDS)
     connection = await asyncpg.connect(url)
-    catalog = BOARDS if schema is None else f"{schema}.{BOARDS}"
+    catalog, totals = (name if schema is None else f"{schema}.{name}" for name in (BOARDS, TOTALS))
     copied = ("table_key", "partition", "spec", "created_at", "epoch")
     copy = tuple(await connection.fetchrow(f"SELECT {', '.join(copied)} FROM {catalog} WHERE id = 'b0'"))
     await connection.copy_records_to_table(
@@ -149,6 +150,11 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
         columns=("board_key", "rows_key", "id", *copied),
         records=((10**6 + number, 10**6 + number, f"b{number}", *copy) for number in range(1, boards - 1)),
     )
+    states = (
+        f"SELECT {catalog}.board_key, column_index, entries FROM {totals}, {catalog} WHERE column_index = {STATE} "
+        f"AND {catalog}.board_key >= {10**6} AND {totals}.board_key = (SELECT board_key FROM {catalog} WHERE id = 'b0')"
+    )
+    await connection.execute(f"INSERT INTO {totals} {states}")
     await connection.close()
     return operator, other["id"]
 
