@@ -352,7 +352,7 @@ class JobSettings(_Group):
     audit_owners_max: int = _number(100, 1, 100_000, "owners")
     """Maximum number of random owners counted in one audit."""
     change_log_retention_s: float = _number(7 * 86_400, 1, 3_660 * 86_400, "s")
-    """Time for which the journal is kept. Changes that were not folded yet are kept twice as long."""
+    """Time for which the journal is kept."""
 
     # Constants, because no operator needs to turn them:
     curve_poll_rows_max: ClassVar[int] = 100  # maximum number of curves that one step of a look for new curves reads

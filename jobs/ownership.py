@@ -116,9 +116,8 @@ class Ownership:
         interval_s: float,
         sleep: Sleep,
         partition: int = CONTROL,
-        on_taken: Callable[[], None] = lambda: None,
     ) -> None:
-        """Do the work at every interval, for ever. Call `on_taken` where another process has the lease on it.
+        """Do the work at every interval, for ever, unless another process has the lease on it.
 
         After a round, no process gets the lease until the next round is nearly due. Every process tries to claim it at
         least every `LOOK_S_MAX` seconds, so that the next round takes place even if the process of the last one died.
@@ -127,9 +126,7 @@ class Ownership:
             await sleep(min(interval_s, LOOK_S_MAX))
             try:
                 await self.run_owned(JOB_WORK, resource, work, partition=partition, rests_s=interval_s * REST_RATIO)
-            except LeaseTakenError:
-                on_taken()
-            except LeaseLostError:
+            except (LeaseTakenError, LeaseLostError):
                 continue
 
     def _claim(self, kind: str, resource: str, still_wanted: Callable[[], Program[None]] | None) -> Program[WorkLease]:

@@ -63,13 +63,12 @@ def start_jobs(parts: JobParts) -> Jobs:
     refresh = RefreshJob(parts, parts.refresh_queue)
     runner = start_watch(parts)
     refresh.open()
-    log_ages_s: dict[int, float] = {}
     runner.start("refresh schedule", refresh.schedule, job=JOB)
     for number in range(parts.limits.refresh_concurrency):
         runner.start(f"refresh worker {number + 1}", refresh.work, job=JOB)
-    start_by_partition(runner, parts, partial(_start_partition_jobs, runner, parts, log_ages_s))
+    start_by_partition(runner, parts, partial(_start_partition_jobs, runner, parts))
     if is_apart(parts.store.dialect):
-        runner.start("prune control", PruneJob(parts, CONTROL, log_ages_s).run_forever, job="prune")
+        runner.start("prune control", PruneJob(parts, CONTROL).run_forever, job="prune")
     if parts.auditor is not None and parts.limits.audit_interval_s:
         runner.start("audit", AuditJob(parts, parts.auditor).run_forever)
     runner.start("close", CloseJob(parts, clock=parts.leases.clock).run_forever)
@@ -82,8 +81,8 @@ def start_jobs(parts: JobParts) -> Jobs:
     return Jobs(runner, parts.refresh_queue)
 
 
-def _start_partition_jobs(runner: Runner, parts: JobParts, log_ages_s: dict[int, float], partition: int) -> None:
-    runner.start(f"prune {partition}", PruneJob(parts, partition, log_ages_s).run_forever, job="prune")
+def _start_partition_jobs(runner: Runner, parts: JobParts, partition: int) -> None:
+    runner.start(f"prune {partition}", PruneJob(parts, partition).run_forever, job="prune")
     runner.start(f"fold {partition}", FoldJob(parts, partition).run_forever, job="fold")
 
 

@@ -13,7 +13,6 @@ import structlog
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
 from storage.boards.shared_tables import sweep_rows
-from storage.curves.live_counts import find_fold_position
 from storage.entries import erasure
 from storage.log.change_log import change_log
 from storage.log.owner_index import owner_blocks
@@ -27,22 +26,11 @@ RESOURCE = "prune"
 
 
 class PruneJob:
-    def __init__(
-        self,
-        context: JobContext,
-        partition: int,
-        ages_s: dict[int, float],
-        unread_from: Callable[[], Program[int | None]] = find_fold_position,
-    ) -> None:
-        """Create the job of a partition. `unread_from` returns the first position of its log that is not folded yet.
-
-        All prune jobs of a process share `ages_s`, the ages of the logs that the process prunes, and report the oldest.
-        """
+    def __init__(self, context: JobContext, partition: int) -> None:
         self._partition, self._store, self._limits = partition, context.store.at(partition), context.limits
-        self._ownership, self._meter = Ownership(context), context.meter
-        self._ages_s = ages_s
+        self._ownership = Ownership(context)
         self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
-        self._unread_from, self._rows_max = unread_from, context.limits.prune_rows_max
+        self._rows_max = context.limits.prune_rows_max
 
     async def run_forever(self) -> None:
         await self._ownership.run_rounds(
@@ -51,7 +39,6 @@ class PruneJob:
             interval_s=self._limits.prune_interval_s,
             sleep=self._sleep,
             partition=self._partition,
-            on_taken=self._leave_log,
         )
 
     async def _prune(self, _held: HeldLease) -> None:
@@ -61,10 +48,6 @@ class PruneJob:
             log.info("rejected_posts_forgotten", partition=self._partition, rows=forgotten)
 
     async def _prune_boards(self) -> None:
-        oldest_us = await self._store.read(change_log.oldest_us)
-        age_s = 0.0 if oldest_us is None else max(0, self._now_us() - oldest_us) / 1e6
-        self._ages_s[self._partition] = age_s
-        self._report_ages()
         if forgotten := await self.prune_post_ids():
             log.info("post_ids_forgotten", partition=self._partition, rows=forgotten)
         if removed := await self.prune_changes():
@@ -74,17 +57,6 @@ class PruneJob:
         if swept := await self.sweep_tables():
             log.info("leftover_rows_deleted", partition=self._partition, rows=swept)
 
-    def _leave_log(self) -> None:
-        """Stop reporting the age of a log that another process prunes."""
-        self._ages_s.pop(self._partition, None)
-        self._report_ages()
-
-    def _report_ages(self) -> None:
-        if self._ages_s:
-            self._meter.set("rankcurve_change_log_age_seconds", max(self._ages_s.values()))
-        else:
-            self._meter.clear("rankcurve_change_log_age_seconds")
-
     async def prune_post_ids(self) -> int:
         before_us, rows_max = self._find_start(self._limits.post_id_retention_s), self._rows_max
         # If a step leaves old ids, it has deleted more than `rows_max` rows. Fewer rows mean that no old id is left.
@@ -93,20 +65,10 @@ class PruneJob:
     async def prune_changes(self) -> int:
         """Delete logged changes past their retention; return the number of bundles.
 
-        Changes that are not folded yet are kept for twice the retention. So the change log is bounded even if no
-        process folds any more. A process that folds later detects that changes are missing.
+        A process that folds the log later detects that changes are missing.
         """
-        kept_s, rows_max = self._limits.change_log_retention_s, self._rows_max
-        before_us, long_before_us = self._find_start(kept_s), self._find_start(2 * kept_s)
-
-        def step() -> Program[int]:
-            unread_from = yield from self._unread_from()
-            gone = yield from change_log.prune(before_us=before_us, keep_from=unread_from, rows_max=rows_max)
-            if gone or unread_from is None:
-                return gone
-            return (yield from change_log.prune(before_us=long_before_us, keep_from=None, rows_max=rows_max))
-
-        return await self._in_steps(step, 1)
+        before_us = self._find_start(self._limits.change_log_retention_s)
+        return await self._in_steps(partial(change_log.prune, before_us=before_us, rows_max=self._rows_max), 1)
 
     async def prune_rejected(self) -> int:
         """Delete rejections past their retention, and all but the newest `rejected_posts_max`; return their number."""

@@ -79,12 +79,6 @@ def find_fold_state() -> Program[FoldState | None]:
     return FoldState(*rows[0])
 
 
-def find_fold_position() -> Program[int | None]:
-    """Return the log position from which changes are not yet folded; None before the first fold."""
-    now = yield from find_fold_state()
-    return None if now is None else now.mark
-
-
 def store_folded(now: FoldState, counts: Iterable[StoredCounts]) -> Program[None]:
     for one in counts:
         yield _PUT.bind(**asdict(one), counted=int(bool(one.document)))

@@ -246,11 +246,11 @@ class ChangeLog:
         rows = yield self._ages.bind(rows=1)
         return int(rows[0][1]) if rows else None
 
-    def prune(self, *, before_us: int, keep_from: int | None, rows_max: int) -> Program[int]:
+    def prune(self, *, before_us: int, rows_max: int) -> Program[int]:
         """Remove the oldest bundles if they were logged before `before_us`. Return how many were removed.
 
-        One call removes about `rows_max` changes, and nothing at or after the position `keep_from`. It never removes
-        the last bundle, because a rebuild takes the time of the oldest bundle as the begin of the log.
+        One call removes about `rows_max` changes. It never removes the last bundle, because a rebuild takes the time of
+        the oldest bundle as the begin of the log.
         """
         rows = yield self._ages.bind(rows=rows_max + 1)
         head = rows[: count_rows_holding([row[2:] for row in rows], rows_max) + 1]
@@ -258,7 +258,6 @@ class ChangeLog:
             return 0
         first, last = head[0][0], head[-1][0]
         boundary = next((position for position, updated_at_us, _ in head if updated_at_us >= before_us), last)
-        boundary = boundary if keep_from is None else min(boundary, keep_from)
         if boundary <= first:
             return 0
         rows = yield self._delete.bind(boundary=boundary)

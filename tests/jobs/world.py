@@ -22,7 +22,6 @@ from jobs.job_context import JobContext
 from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from jobs.wiring import JobParts, Jobs, start_jobs
 from storage.boards.catalog import Catalog
-from storage.curves.live_counts import find_fold_position
 from storage.curves.stored_curves import CurveBook, ServedCurve
 from storage.leases.work_leases import WorkLeases
 from storage.records import Board, PredictorSpec, RefreshMethod
@@ -176,7 +175,6 @@ class World:
         self.store = HeldStore(deployment.store)
         self.time: ManualTime = ManualTime() if beside is None else beside.time
         self.meter = RecordingMeter()
-        self.log_ages_s: dict[int, float] = {}
         self.catalog = Catalog(self.store)
         self.book = CurveBook(self.store, None, poll_rows_max=100)
         self.desk = RefreshQueue(requests_max=3, wait_s_max=WAIT_S)
@@ -253,11 +251,9 @@ class World:
         chosen = self.deployment.partition if partition is None else partition
         return FoldJob(self.control_context(LIMITS.model_copy(update=limits)), chosen)
 
-    def prune_job(
-        self, unread_from: Callable[[], Program[int | None]] = find_fold_position, *, partition: int | None = None
-    ) -> PruneJob:
+    def prune_job(self, *, partition: int | None = None) -> PruneJob:
         chosen = self.deployment.partition if partition is None else partition
-        return PruneJob(self.control_context(), chosen, self.log_ages_s, unread_from)
+        return PruneJob(self.control_context(), chosen)
 
     def start(self) -> Jobs:
         context = self.control_context()

@@ -230,7 +230,7 @@ class Deployment:
     async def prune_log(self, *, rows_max: int = 1_000, store: Store | None = None) -> int:
         """Delete the oldest bundles of the change log. The last one stays."""
         later_us = self.clock() + 1
-        pruning = partial(change_log.prune, before_us=later_us, keep_from=None, rows_max=rows_max)
+        pruning = partial(change_log.prune, before_us=later_us, rows_max=rows_max)
         return await (store or self.store).write(pruning)
 
     async def fit(self, board: Board, index: int, *, gap_rows_max: int = 10_000) -> tuple[Curve, int]:

@@ -100,8 +100,6 @@ FAMILIES: Sequence[Family] = (
     Family("rankcurve_changes_folded", "counter", "Changes folded into the live counts of the curves"),
     Family("rankcurve_live_counts_void", "counter",
            "Curves whose live counts were discarded until their next refresh"),
-    Family("rankcurve_change_log_age_seconds", "latest",
-           "Age of the oldest change in the log, when pruning last began"),
     Family("rankcurve_job_rounds", "counter", "Times that a job had work done and rested", _JOB),
     Family("rankcurve_job_busy_seconds", "counter", "Time that a job worked", _JOB),
     Family("rankcurve_job_failures", "counter", "Times that a job failed and was started again", _JOB),

@@ -5,7 +5,6 @@ import random
 import pytest
 
 from storage.archive.archive_reader import ArchivedEntries
-from storage.curves.live_counts import FoldState, store_folded
 from storage.errors import UnknownColumnError
 from storage.queue.outcomes import find_rejected, store_rejected
 from storage.records import Board, PostStatus, Season
@@ -52,23 +51,6 @@ async def test_each_partition_is_pruned_by_its_own_job(world: World) -> None:
         assert {each: await count_bundles(world, each) for each in left} == left
     again = [world.deployment.post("a", part(board, {"xp": 1}), post_id="p0") for board in boards]
     assert [(await world.deployment.apply_one(post)).status for post in again] == [PostStatus.APPLIED] * 2
-    assert world.meter.events["rankcurve_change_log_age_seconds"].qsize() == 2
-
-
-async def test_changes_that_are_not_folded_in_one_partition_do_not_hold_up_another_one(world: World) -> None:
-    for partition in (FIRST, LAST):
-        board = await create_in(world, partition, f"b{partition}", entries=1, season=None)
-        for _ in range(3):
-            await world.deployment.apply_one(world.deployment.post("a", part(board, {"xp": 1})))
-    state = FoldState(mark=1, as_of_us=1, version=0)
-    await world.store.at(FIRST).write(lambda: store_folded(state, []))
-    world.deployment.clock.now_us += round(1.5 * LIMITS.change_log_retention_s * S)
-    assert await world.prune_job(partition=FIRST).prune_changes() == 0
-    async with run_jobs(world.prune_job(partition=LAST)):
-        await world.time.end_sleep(LIMITS.prune_interval_s)
-        await world.time.end_sleep(0)
-        await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
-    assert [await count_bundles(world, partition) for partition in (FIRST, LAST)] == [4, 1]
 
 
 async def test_the_control_partition_only_loses_its_old_rejections(world: World) -> None:
@@ -81,7 +63,6 @@ async def test_the_control_partition_only_loses_its_old_rejections(world: World)
         await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
     assert await world.store.at(CONTROL).read(lambda: find_rejected([1], "hash")) == {}
     assert (await world.store.at(FIRST).read(lambda: find_rejected([1], "hash"))).keys() == {"hash"}
-    assert world.meter.events["rankcurve_change_log_age_seconds"].empty()
 
 
 async def test_seasons_close_and_are_archived_in_every_partition(world: World) -> None:

@@ -1,17 +1,11 @@
 """Test pruning. The store must keep a post id as long as a caller may send the same post again."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 
-import pytest
-
-from jobs.boards.prune import RESOURCE
-from storage.log.change_log import change_log
 from storage.records import Board, PostStatus, TableSharing
-from storage.store import Program
 from tests.jobs.refreshing import run_jobs
-from tests.jobs.world import LIMITS, World, within
-from tests.meter import CLEARED
+from tests.jobs.world import LIMITS, World
 from tests.storage.deployment import part
 
 RETENTION_US = round(LIMITS.post_id_retention_s * 1e6)
@@ -35,16 +29,6 @@ async def run_steps(world: World, pruning: Coroutine[object, object, int], pause
     for _ in range(pauses):
         await world.time.end_sleep(0)
     return await task
-
-
-def read_up_to(position: int) -> Callable[[], Program[int | None]]:
-    """Return the program of a reader that has not read the log from `position` on."""
-
-    def unread_from() -> Program[int | None]:
-        yield from change_log.take_mark()
-        return position
-
-    return unread_from
 
 
 async def test_a_post_id_is_deleted_after_its_retention_and_not_before(world: World) -> None:
@@ -84,36 +68,12 @@ async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(wor
     assert len(await world.deployment.rows(stays, ["o"])) == 1
 
 
-async def test_a_log_that_nobody_counts_is_pruned_all_the_same_and_reports_its_age(world: World) -> None:
-    board = await world.create("b")
-    for number in range(5):
-        await apply_post(world, board, f"p{number}")
-    changes = await world.deployment.read_log()
-    kept_s = LIMITS.change_log_retention_s
-    job = world.prune_job(read_up_to(changes[0].position))
-    world.deployment.clock.now_us += round(2 * kept_s * 1e6)
-    assert await job.prune_changes() == 0
-    world.deployment.clock.now_us += 1
-    assert await run_steps(world, job.prune_changes()) == 4, "the last change always stays"
-    async with run_jobs(job):
-        await world.time.end_sleep(LIMITS.prune_interval_s)
-        assert await world.meter.events["rankcurve_change_log_age_seconds"].get() == pytest.approx(2 * kept_s, abs=1)
-
-
-async def test_changes_are_deleted_after_their_retention_unless_they_are_uncounted(world: World) -> None:
+async def test_changes_are_deleted_after_their_retention(world: World) -> None:
     board = await world.create("b")
     await apply_posts(world, board, 25)
     world.deployment.clock.now_us += round(LIMITS.change_log_retention_s * 1e6) - 3
     positions = [change.position for change in await world.deployment.read_log()]
-    uncounted = world.prune_job(read_up_to(positions[12]))
-    assert await run_steps(world, uncounted.prune_changes(), pauses=2) == 12
-    assert await run_steps(world, world.prune_job().prune_changes()) == 9
+    assert await run_steps(world, world.prune_job().prune_changes(), pauses=3) == 21
     assert [change.position for change in await world.deployment.read_log()] == positions[21:], "the rest is younger"
-
-
-async def test_a_process_that_does_not_prune_reports_no_age_of_the_log(world: World) -> None:
-    holding = world.beside().hold_job_lease(RESOURCE, RETENTION_US, partition=world.deployment.partition)
-    async with holding, run_jobs(world.prune_job()):
-        await world.time.end_sleep(LIMITS.prune_interval_s)
-        assert await within(world.meter.events["rankcurve_change_log_age_seconds"].get()) == CLEARED
-        assert world.meter.events["rankcurve_change_log_age_seconds"].empty()
+    world.deployment.clock.now_us += 10
+    assert await run_steps(world, world.prune_job().prune_changes()) == 3, "the last change always stays"

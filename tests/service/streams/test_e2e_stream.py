@@ -151,7 +151,7 @@ async def test_a_number_that_the_journal_no_longer_holds_is_answered_with_reset(
     await one.post_xp("b", cleo=40)
     await one.post_xp("b", dan=50)
     later_us = one.context.now_us() + 10**6
-    await store.write(lambda: change_log.prune(before_us=later_us, keep_from=None, rows_max=100))
+    await store.write(lambda: change_log.prune(before_us=later_us, rows_max=100))
     async with events_of(other.base, TOP, last_id=old) as stream:
         await stream.expect_event("reset")
         assert (await stream.expect_event("top")).rows == [("dan", 50), ("cleo", 40)]

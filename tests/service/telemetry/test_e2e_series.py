@@ -80,7 +80,7 @@ def make_full_metrics(member: NodeMember | None = None) -> Metrics:
             meter.set(f"rankcurve_store_connections_{figure}", 1, "common", kind)
     for shard in range(SHARDS):
         meter.set("rankcurve_ingest_posts", 1, str(shard))
-    for name in ("rankcurve_ingest_age_seconds", "rankcurve_closing_lag_seconds", "rankcurve_change_log_age_seconds"):
+    for name in ("rankcurve_ingest_age_seconds", "rankcurve_closing_lag_seconds"):
         meter.set(name, 1)
     return metrics
 

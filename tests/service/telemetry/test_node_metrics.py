@@ -98,7 +98,7 @@ def test_a_gauge_that_every_process_sets_has_the_newest_value(tmp_path: Path) ->
 def test_a_gauge_of_a_duty_shows_the_process_that_has_the_duty_now(tmp_path: Path) -> None:
     metrics = Metrics(NodeMember(tmp_path, "jobs2"))
     one, two = Metrics(NodeMember(tmp_path, "jobs1")).meter, metrics.meter
-    lag, waiting, age = "rankcurve_closing_lag_seconds", "rankcurve_ingest_posts", "rankcurve_change_log_age_seconds"
+    lag, waiting, age = "rankcurve_closing_lag_seconds", "rankcurve_ingest_posts", "rankcurve_ingest_age_seconds"
 
     def read_gauges() -> dict[str, float]:
         return {name: value for (name, _), value in samples(metrics).items() if name in (lag, waiting, age)}

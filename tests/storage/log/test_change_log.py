@@ -66,15 +66,15 @@ async def test_pruning_deletes_the_oldest_changes_in_steps_and_says_how_far_it_c
         marks.append(await mark_of(store))
         clock.now_us += 10
 
-    async def prune(before_us: int, *, keep_from: int | None = None, rows_max: int = 2) -> int:
-        return await store.write(lambda: log.prune(before_us=before_us, keep_from=keep_from, rows_max=rows_max))
+    async def prune(before_us: int, *, rows_max: int = 2) -> int:
+        return await store.write(lambda: log.prune(before_us=before_us, rows_max=rows_max))
 
     async def pruned() -> int:
         return await store.read(log.find_pruned_position)
 
     assert await prune(clock.now_us - 50) == 0
     assert await pruned() == 0
-    assert await prune(clock.now_us, keep_from=marks[0]) == 1
+    assert await prune(clock.now_us, rows_max=1) == 1
     assert await pruned() <= marks[0]
     assert [owner for owner, _, _ in await texts(deployment, marks[0])] == ["b", "c", "d", "e"]
     assert await prune(clock.now_us - 15) == 2
