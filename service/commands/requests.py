@@ -10,60 +10,83 @@ from typing import Annotated, Any
 
 import typer
 from rankcurve import AsyncClient
-from rankcurve.answers import Record
+from rankcurve.answers import Record, decode
 from rankcurve.client import PAGE_ENTRIES
 from rankcurve.paths import path_of
 
 from service.commands.tables import Columns, show_json, show_records
-from service.commands.target import SERVICE_OPTIONS, JsonOption, LimitOption, call_service, take
+from service.commands.target import (
+    KEY_OPTION,
+    URL_OPTION,
+    JsonOption,
+    LimitOption,
+    NumbersAreArguments,
+    call_service,
+    take,
+)
 
 LIMIT = Parameter("limit", Parameter.KEYWORD_ONLY, default=1000, annotation=LimitOption)
 AS_JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption)
-YES = Parameter(
-    "yes",
-    Parameter.KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")],
-)
+Query = Mapping[str, Any]
 
 
-def argument(name: str, annotation: object) -> Parameter:
+def argument(name: str, metavar: str, about: str, kind: Any = str) -> Parameter:
+    annotation = Annotated[kind, typer.Argument(metavar=metavar, help=about, show_default=False)]
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation)
 
 
-def option(name: str, kind: Any, about: str, *flags: str, min: float | None = None) -> Parameter:
-    """Return an option that may be left out. Without `flags` its flag is made of the name."""
-    annotation = Annotated[kind | None, typer.Option(*flags, help=about, min=min)]
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+def option(name: str, kind: Any, about: str, *flags: str, default: Any = None, **more: Any) -> Parameter:
+    """Return an option. Without `flags` its flag is made of the name. If `default` is `...`, it has to be given.
+
+    `more` is for typer, such as `min` and `max`.
+    """
+    shown = default is not None and default is not ...
+    kind = kind if shown or default is ... else kind | None
+    kind = kind | None if default is None else kind
+    annotation = Annotated[kind, typer.Option(*flags, help=about, show_default=shown, **more)]
+    default = Parameter.empty if default is ... else default
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+YES = option("yes", bool, "Do not ask for confirmation.", "--yes", default=False)
 
 
 def add_request(
-    app: typer.Typer, name: str, request: str, about: str, *parameters: Parameter, confirm: str | None = None
+    app: typer.Typer,
+    name: str,
+    request: str,
+    about: str,
+    *parameters: Parameter,
+    confirm: str | None = None,
+    convert: Callable[[dict[str, Any]], Query] = dict,
+    show: Callable[[Record], None] | None = None,
 ) -> None:
     """Add a command that sends a request such as `DELETE /v1/keys/{id}`, and shows the answer as JSON.
 
     With `confirm`, the command deletes something. Without --yes it asks `confirm`, whose fields are the names of the
-    parameters.
+    parameters. `convert` makes the body, or the query, of the parameters that were given. `show` prints the answer for
+    people, unless --json is given.
     """
     method, path = request.split(" ")
 
-    def command(*, url: str, key: str | None, yes: bool = True, **values: Any) -> None:
+    def command(
+        *, url: str, api_key: str | None, yes: bool = True, as_json: bool = show is None, **values: Any
+    ) -> None:
         if not yes and not typer.confirm(str(confirm).format(**values)):
             raise typer.Exit(1)
+        given = convert(unfilled(path, values))
 
         async def action(client: AsyncClient) -> None:
-            if method == "DELETE":
-                await client.request(method, fill_path(path, values), bytes)
-                if confirm:
-                    typer.echo(f"deleted {' '.join(values.values())}", err=True)
-                return
-            given = {name: value for name, value in values.items() if value is not None and f"{{{name}}}" not in path}
-            sent: Mapping[str, Any] = {"query" if method == "GET" else "body": given}
-            show_json(await client.request(method, fill_path(path, values), Record, **sent))
+            sent: Query = {} if not given else {"query": given} if method == "GET" else {"body": given}
+            content = await client.request(method, fill_path(path, values), bytes, **sent)
+            if not content:
+                typer.echo(f"done: {name} {' '.join(map(str, values.values()))}", err=True)
+            else:
+                (show_json if as_json or show is None else show)(decode(content, Record))
 
-        call_service(url, key, action)
+        call_service(url, api_key, action)
 
-    _add_command(app, name, command, about, *parameters, *((YES,) if confirm else ()))
+    _add_command(app, name, command, about, *parameters, *((YES,) if confirm else ()), *((AS_JSON,) if show else ()))
 
 
 def add_list(
@@ -74,28 +97,41 @@ def add_list(
     columns: Columns,
     *parameters: Parameter,
     numeric: tuple[str, ...] = (),
+    member: str = "",
+    page: int = PAGE_ENTRIES,
+    convert: Callable[[dict[str, Any]], Query] = dict,
 ) -> None:
-    """Add a command that lists records, as a table or as JSON. The last part of the path names the list, too."""
+    """Add a command that lists records, as a table or as JSON.
 
-    def command(*, url: str, key: str | None, limit: int, as_json: bool, **values: Any) -> None:
+    `member` of the answer has the records; by default it is called like the last part of the path. One request asks for
+    at most `page` records.
+    """
+
+    def command(*, url: str, api_key: str | None, limit: int, as_json: bool, **values: Any) -> None:
+        query = {**convert(unfilled(path, values)), "limit": min(limit, page)}
+
         async def action(client: AsyncClient) -> None:
-            given = {name: value for name, value in values.items() if f"{{{name}}}" not in path}
-            query = {**given, "limit": min(limit, PAGE_ENTRIES)}
-            found = client.list_records(fill_path(path, values), path.rpartition("/")[2], Record, query)
+            found = client.list_records(fill_path(path, values), member or path.rpartition("/")[2], Record, query)
             show_records(await take(found, limit), columns, as_json=as_json, numeric=numeric)
 
-        call_service(url, key, action)
+        call_service(url, api_key, action)
 
     _add_command(app, name, command, about, *parameters, LIMIT, AS_JSON)
 
 
-def fill_path(template: str, values: Mapping[str, Any]) -> str:
+def fill_path(template: str, values: Query) -> str:
     """Return a path with the values of its fields in braces, each quoted."""
     parts = template.strip("/").split("/")
     return path_of(*(str(values[part[1:-1]]) if part.startswith("{") else part for part in parts))
 
 
+def unfilled(template: str, values: Query) -> dict[str, Any]:
+    """Return the values that were given and are no fields of the path."""
+    given = {name: value for name, value in values.items() if value is not None and value != []}
+    return {name: value for name, value in given.items() if f"{{{name}}}" not in template}
+
+
 def _add_command(app: typer.Typer, name: str, command: Callable[..., None], about: str, *parameters: Parameter) -> None:
     # typer makes arguments and options of a signature.
-    command.__signature__ = Signature([*parameters, *SERVICE_OPTIONS])  # type: ignore[attr-defined]
-    app.command(name, help=about)(command)
+    command.__signature__ = Signature([*parameters, URL_OPTION, KEY_OPTION])  # type: ignore[attr-defined]
+    app.command(name, cls=NumbersAreArguments, help=about)(command)

@@ -4,35 +4,78 @@ If two sources set the same setting, the source named first above decides.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from config import ConfigError, Settings, load
 from config.masking import masked
+from service.commands.target import with_options
 
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", dir_okay=False, help="TOML file with settings. Default: the file that RANKCURVE_CONFIG names."
-    ),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any setting of `rankcurve config`; repeatable."),
-]
-StoreOption = Annotated[
-    str | None, typer.Option(help="Address of the store, like sqlite:///data/rankcurve.db.", show_default=False)
-]
+# The settings that have an option of their own: its flag and its help.
+FLAGS = {
+    "host": ("--host", "Address to listen on."),
+    "port": ("--port", "Port to listen on."),
+    "jobs_port": ("--port", "Port of /healthz, /readyz and /metrics."),
+    "store": ("--store", "Address of the store, like sqlite:///data/rankcurve.db."),
+    "memcached_servers": ("--memcached", "memcached servers that share curves: HOST:PORT, several with commas."),
+    "jobs": ("--jobs", "embedded: this service runs the jobs, too. none: it runs no jobs."),
+    "workers": ("--workers", "Number of processes that serve (PostgreSQL only)."),
+}
+
+
+def option(name: str, annotation: object) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+SETTING_OPTIONS = {
+    name: option(name, Annotated[str | None, typer.Option(flag, help=about, show_default=False)])
+    for name, (flag, about) in FLAGS.items()
+}
+CONFIG_OPTION = option(
+    "config",
+    Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="TOML file with settings. Default: the file that RANKCURVE_CONFIG names."),
+    ],
+)
+SET_OPTION = option(
+    "assignments",
+    Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any setting of `rankcurve config`; repeatable."),
+    ],
+)
+
+
+def settings_command(
+    *names: str, create_store: bool | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command of a function whose first parameter is the settings.
+
+    The command takes an option for each of the settings `names`, --config and --set. `create_store` says whether the
+    store may be created; if it is None, the settings say so.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        def command(*, config: Path | None, assignments: list[str] | None, **arguments: Any) -> None:
+            named = {name: arguments.pop(name) for name in names}
+            function(read_settings({**named, "create_store": create_store}, assignments, config), **arguments)
+
+        options = (*(SETTING_OPTIONS[name] for name in names), CONFIG_OPTION, SET_OPTION)
+        return with_options(command, function, options, without="settings")
+
+    return decorate
 
 
 def read_settings(named: Mapping[str, object], assignments: list[str] | None, toml_path: Path | None) -> Settings:
     """Return the effective settings. If any setting is invalid, list all invalid settings and exit with code 2.
 
-    `named` has the options with a name of their own. An option that was not given is None and is not passed on.
-    Otherwise `rankcurve config` would name the command line as its source. `assignments` has the texts of --set.
+    `named` has the options with a name of their own, and None for one that was not given. `assignments` has the texts
+    of --set.
     """
     overrides: dict[str, object] = {}
     for text in assignments or []:

@@ -58,8 +58,3 @@ def cell_text(value: object) -> str:
 def show_json(record: object) -> None:
     """Print `record` as indented JSON with exact decimals."""
     typer.echo(msgspec.json.format(ENCODER.encode(record), indent=2).decode())
-
-
-def show_lines(lines: bytes) -> None:
-    for line in lines.splitlines():
-        typer.echo(line.decode())

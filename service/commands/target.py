@@ -23,16 +23,20 @@ KEY_VARIABLE = "RANKCURVE_KEY"
 RETRIES = Retries(attempts_max=3, before_first_answer=False)
 TIMEOUT_S = 120.0
 
-UrlOption = Annotated[str, typer.Option("--url", envvar=URL_VARIABLE, help="Address of the service.")]
-KeyOption = Annotated[
-    str | None,
-    typer.Option(
-        "--key", envvar=KEY_VARIABLE, show_envvar=True, help="API key. Set the variable instead to keep it out of `ps`."
-    ),
-]
-SERVICE_OPTIONS = (
-    Parameter("url", Parameter.KEYWORD_ONLY, default=DEFAULT_URL, annotation=UrlOption),
-    Parameter("key", Parameter.KEYWORD_ONLY, default=None, annotation=KeyOption),
+URL_OPTION = Parameter(
+    "url",
+    Parameter.KEYWORD_ONLY,
+    default=DEFAULT_URL,
+    annotation=Annotated[str, typer.Option("--url", envvar=URL_VARIABLE, help="Address of the service.")],
+)
+KEY_OPTION = Parameter(
+    "api_key",
+    Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        str | None,
+        typer.Option("--key", envvar=KEY_VARIABLE, help="API key. Set the variable instead to keep it out of `ps`."),
+    ],
 )
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="Id of the leaderboard.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -101,10 +105,10 @@ def service_command(
     """
 
     def decorate(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-        def command(*, url: str, key: str | None, **arguments: Any) -> None:
-            call_service(url, key, lambda client: function(client, **arguments), retries, timeout_s)
+        def command(*, url: str, api_key: str | None, **arguments: Any) -> None:
+            call_service(url, api_key, lambda client: function(client, **arguments), retries, timeout_s)
 
-        return with_options(command, function, SERVICE_OPTIONS, without="client")
+        return with_options(command, function, (URL_OPTION, KEY_OPTION), without="client")
 
     return decorate
 

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rankcurve import AsyncClient, UnexpectedAnswerError
@@ -20,29 +20,25 @@ MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "tex
 COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
 CLOSES_IN = timedelta(seconds=5)  # not 0, because the service refuses a closing time that is already past
 BOARD_PATH = "/v1/leaderboards/{board}"
-BOARD = argument("board", BoardArgument)
+BOARD = argument("board", "BOARD", "Id of the leaderboard.")
 READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves", "closed", "archived")
 
-ColumnsOption = Annotated[
-    list[str] | None,
-    typer.Option("--column", "-c", metavar="SPEC", help="A column like xp:sum:high, as described above; repeatable."),
-]
-SpecOption = Annotated[
-    Path | None,
-    typer.Option(
-        exists=True,
-        dir_okay=False,
-        help="A JSON file with the spec, as `board show` prints it, instead of --column and --ties.",
-    ),
-]
-TiesOption = Annotated[
-    Literal["shared", "earliest"] | None,
-    typer.Option(help="shared: equal values share a rank. earliest: of equal values, the one reached first is better."),
-]
-PartitionOption = Annotated[
-    int | None,
-    typer.Option(min=0, help="The partition of the store in which it is created. Default: the service chooses."),
-]
+COLUMNS = option(
+    "column", list[str], "A column like xp:sum:high, as described above; repeatable.", "--column", "-c", metavar="SPEC"
+)
+SPEC = option(
+    "spec",
+    Path,
+    "A JSON file with the spec, as `show` prints it, instead of --column. Other options overwrite its members.",
+    exists=True,
+    dir_okay=False,
+)
+TIES = option(
+    "ties",
+    Literal["shared", "earliest"],
+    "shared: equal values share a rank. earliest: of equal values, the one reached first is better.",
+)
+PARTITION = option("partition", int, "The partition of the store in which it is created. Default: the service chooses.")
 
 board_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True, help="Create, list, show and delete leaderboards."
@@ -80,71 +76,20 @@ def parse_number(option: str, text: str) -> object:
     return text if "." in text else int(text)
 
 
-@board_app.command("create")
-@service_command()
-async def create(
-    client: AsyncClient,
-    board: BoardArgument,
-    column: ColumnsOption = None,
-    spec: SpecOption = None,
-    ties: TiesOption = None,
-    opens_at: Annotated[str | None, typer.Option(help="Posts before this time are rejected.")] = None,
-    closes_at: Annotated[
-        str | None, typer.Option(help="Posts at or after this time are rejected, like 2026-12-31T23:00:00Z.")
-    ] = None,
-    grace_seconds: Annotated[
-        int | None, typer.Option(min=0, help="For how long after that late posts still count.")
-    ] = None,
-    keep_seconds: Annotated[
-        int | None, typer.Option(min=0, help="For how long it keeps its rows once closed, before it is archived.")
-    ] = None,
-    partition: PartitionOption = None,
-    segments: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Over how many parts its owners are spread.")
-    ] = None,
-) -> None:
-    """Create a leaderboard, or confirm that it has this specification.
+def make_spec(given: dict[str, Any]) -> Record:
+    """Return the specification of a file or of columns in words, with the other members that were given.
 
-    Running it again is harmless. New columns can be added to a board in use. A change that would reinterpret stored
-    values is refused. A column is written as
-
-        NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]
-
-    and is ranked unless it is `unsorted` or `text`. `sum` adds up, `max` and `min` keep the greatest or least value,
-    `last` keeps the latest. `high` or `low` says which values rank first: by default `low` for `min`, otherwise `high`.
-    `scale` is the number of decimals.
-
-    For example:
-
-        rankcurve board create season -c xp:sum:high -c best_lap:min:low:scale=3
-        rankcurve board create season --spec season.json
-        rankcurve board create spring -c xp:sum --closes-at 2026-05-31T22:00:00Z --keep-seconds 2592000
-        rankcurve board show season > season.json
+    The file may be a saved output of `show`. Raises typer.BadParameter if both or none are given, or cannot be read.
     """
-    wanted = read_spec(spec, column)
-    if spec is not None and ties is not None:
-        raise typer.BadParameter("--ties belongs in the file given with --spec")
-    more: Record = {"opens_at": opens_at, "closes_at": closes_at, "ties": ties}
-    more |= {"grace_seconds": grace_seconds, "keep_seconds": keep_seconds, "partition": partition, "segments": segments}
-    wanted |= {name: value for name, value in more.items() if value is not None}
-    show_json(await client.request("PUT", board_path(board), Record, body=wanted))
-
-
-def read_spec(path: Path | None, columns: list[str] | None) -> Record:
-    """Return the specification in a file such as a saved output of `board show`, or one with the columns in words.
-
-    Raises:
-        typer.BadParameter: both or none are given, or cannot be read.
-    """
+    path, columns = given.pop("spec", None), given.pop("column", None)
     if (path is None) == (not columns):
         raise typer.BadParameter("give either --column (repeatable) or --spec")
     if path is None:
-        return {"columns": [parse_column(text) for text in columns or []]}
+        return {"columns": list(map(parse_column, columns)), **given}
     try:
-        document: Record = decode(path.read_bytes(), Record)
+        return {**writable_members(decode(path.read_bytes(), Record)), **given}
     except (OSError, UnexpectedAnswerError) as cause:
         raise typer.BadParameter(f"{path}: {cause.__cause__ or cause}") from cause
-    return writable_members(document)
 
 
 def writable_members(document: Record) -> Record:
@@ -169,20 +114,50 @@ def columns_text(document: Record) -> str:
     return ", ".join(str(each.get("name")) if each.get("sorted") else f"({each.get('name')})" for each in columns)
 
 
+# fmt: off
+add_request(
+    board_app, "create", f"PUT {BOARD_PATH}",
+    """Create a leaderboard, or confirm that it has this specification.
+
+    Running it again is harmless. New columns can be added to a board in use. A change that would reinterpret stored
+    values is refused. A column is written as
+
+        NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]
+
+    and is ranked unless it is `unsorted` or `text`. `sum` adds up, `max` and `min` keep the greatest or least value,
+    `last` keeps the latest. `high` or `low` says which values rank first: by default `low` for `min`, otherwise `high`.
+    `scale` is the number of decimals.
+
+    For example:
+
+        rankcurve board create season -c xp:sum:high -c best_lap:min:low:scale=3
+        rankcurve board create season --spec season.json
+        rankcurve board create spring -c xp:sum --closes-at 2026-05-31T22:00:00Z --keep-seconds 2592000
+        rankcurve board show season > season.json
+    """,
+    BOARD, COLUMNS, SPEC, TIES,
+    option("opens_at", str, "Posts before this time are rejected."),
+    option("closes_at", str, "Posts at or after this time are rejected, like 2026-12-31T23:00:00Z."),
+    option("grace_seconds", int, "For how long after that late posts still count.", min=0),
+    option("keep_seconds", int, "For how long it keeps its rows once closed, before it is archived.", min=0),
+    PARTITION, option("segments", int, "Over how many parts its owners are spread.", min=1, max=64),
+    convert=make_spec,
+)
 add_list(
     board_app, "list", "/v1/leaderboards", "List leaderboards by id.",
     {"board": "id", "columns": columns_text, "state": state_text, "entries": "entries", "created": "created_at"},
     option("prefix", str, "Show only ids that start with this."), numeric=("entries",),
-)  # fmt: skip
+)
 add_request(
     board_app, "show", f"GET {BOARD_PATH}",
     "Show a leaderboard's spec, its number of entries and the state of its curves, as JSON.", BOARD,
-)  # fmt: skip
+)
 add_request(
     board_app, "delete", f"DELETE {BOARD_PATH}",
     "Delete a leaderboard with all its entries. This can't be undone; the command asks first unless --yes is given.",
     BOARD, confirm="Delete {board} with all its entries?",
-)  # fmt: skip
+)
+# fmt: on
 
 
 @board_app.command("close")

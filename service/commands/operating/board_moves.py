@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from config import Settings
-from service.commands.operating.own_store import run_on_store, store_command
+from service.commands.operating.own_store import run_on_store
+from service.commands.settings import settings_command
 from service.commands.target import BoardArgument
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ PROGRESS_S = 1.0
 LOCK_TIMEOUT_S_MAX = 1.0
 
 
-@store_command()
+@settings_command("store", create_store=False)
 def move(settings: Settings, board: BoardArgument, partition: TargetArgument) -> None:
     """Move a leaderboard to another partition of the store. The services may go on, and no post is lost.
 
@@ -49,7 +50,7 @@ def move(settings: Settings, board: BoardArgument, partition: TargetArgument) ->
     _run(settings, board, lambda _store: partial(begin_move, target=partition), f"is in partition {partition}")
 
 
-@store_command()
+@settings_command("store", create_store=False)
 def split(settings: Settings, board: BoardArgument, segments: SegmentsArgument) -> None:
     """Spread a leaderboard over another number of segments. The services may go on, and no post is lost.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
-from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -19,11 +18,10 @@ from rankcurve.answers import Record
 from rankcurve.client import PAGE_ENTRIES
 from rankcurve.paths import path_of
 
-from config import Settings
 from service.commands.operating.own_store import run_on_store
-from service.commands.settings import ConfigOption, StoreOption, read_settings
+from service.commands.settings import CONFIG_OPTION, SETTING_OPTIONS, read_settings
 from service.commands.tables import Columns, show_records
-from service.commands.target import SERVICE_OPTIONS, URL_VARIABLE, call_service, take, with_options
+from service.commands.target import DEFAULT_URL, KEY_OPTION, URL_OPTION, URL_VARIABLE, call_service, take, with_options
 
 if TYPE_CHECKING:
     from storage.store import Store
@@ -35,12 +33,7 @@ LISTED_MAX = 1_000_000  # the largest value of the setting keys_max
 AWAY_HINT = f"name the service with --url or {URL_VARIABLE}; if none runs, name the store with --store"
 IF_LOCKED = "a service runs on this store; name the service with --url and --key"
 STORE_VARIABLES = ("RANKCURVE_STORE", "RANKCURVE_CONFIG")
-OPTIONS = (
-    *SERVICE_OPTIONS,
-    Parameter("store", Parameter.KEYWORD_ONLY, default=None, annotation=StoreOption),
-    Parameter("config", Parameter.KEYWORD_ONLY, default=None, annotation=ConfigOption),
-    Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context),
-)
+OPTIONS = (URL_OPTION.replace(default=None), KEY_OPTION, SETTING_OPTIONS["store"], CONFIG_OPTION)
 
 keys_app = typer.Typer(
     rich_markup_mode="markdown",
@@ -50,7 +43,7 @@ keys_app = typer.Typer(
     A service knows a change within 5 s. A SQLite file belongs to one process, so --store is refused while a service
     runs on it.
 
-    RANKCURVE_STORE or RANKCURVE_CONFIG can name the store, too, unless --url, --key or RANKCURVE_URL is given.""",
+    RANKCURVE_STORE or RANKCURVE_CONFIG can name the store, too, unless --url or RANKCURVE_URL is given.""",
 )
 
 
@@ -72,7 +65,6 @@ class ServiceKeys:
 
 
 Keys: TypeAlias = "ServiceKeys | StoreKeys"
-Action = Callable[["Keys"], Awaitable[None]]
 
 
 def keys_command(function: Callable[..., Awaitable[None]], *, creates_store: bool = False) -> Callable[..., None]:
@@ -83,44 +75,28 @@ def keys_command(function: Callable[..., Awaitable[None]], *, creates_store: boo
     """
 
     def command(
-        *, context: typer.Context, url: str, key: str | None, store: str | None, config: Path | None, **arguments: Any
+        *, url: str | None, api_key: str | None, store: str | None, config: Path | None, **arguments: Any
     ) -> None:
-        def action(keys: Keys) -> Awaitable[None]:
-            return function(keys, **arguments)
+        async def act_on_store(opened: Store) -> None:
+            from storage.schema.creation import prepare_store
 
-        if names_store(context):
-            named = {"store": store, "create_store": None if creates_store else False}
-            settings = read_settings(named, None, config)
-            run_on_store(settings, partial(act_on_store, settings=settings, action=action), if_locked=IF_LOCKED)
+            from .store_keys import StoreKeys  # imported here: the other commands need no driver
+
+            await prepare_store(opened)
+            await function(StoreKeys(opened, keys_max=settings.keys_max), **arguments)
+
+        by_environment = url is None and any(map(os.environ.get, STORE_VARIABLES))
+        if store is None and config is None and not by_environment:
+
+            def act_on_service(client: AsyncClient) -> Awaitable[None]:
+                return function(ServiceKeys(client), **arguments)
+
+            call_service(url or DEFAULT_URL, api_key, act_on_service, away_hint=AWAY_HINT)
         else:
-            call_service(url, key, lambda client: action(ServiceKeys(client)), away_hint=AWAY_HINT)
+            settings = read_settings({"store": store, "create_store": None if creates_store else False}, None, config)
+            run_on_store(settings, act_on_store, if_locked=IF_LOCKED)
 
     return with_options(command, function, OPTIONS, without="keys")
-
-
-def names_store(context: typer.Context) -> bool:
-    """Return whether the options name a store, not a service. If they name both, exit with code 2."""
-
-    def is_given(name: str) -> bool:
-        source = context.get_parameter_source(name)
-        return source is not None and source.name == "COMMANDLINE"
-
-    on_store = is_given("store") or is_given("config")
-    on_service = is_given("url") or (is_given("key") and not on_store)
-    if on_store and on_service:
-        raise typer.BadParameter("--url names a service, and --store or --config names a store; give only one of them")
-    named_by_environment = any(os.environ.get(name) for name in STORE_VARIABLES) and not os.environ.get(URL_VARIABLE)
-    return on_store or (named_by_environment and not on_service)
-
-
-async def act_on_store(store: Store, *, settings: Settings, action: Action) -> None:
-    """Run `action` on the keys of an opened store."""
-    from storage.schema.creation import prepare_store
-
-    from .store_keys import StoreKeys  # imported here: the other commands need no driver
-
-    await prepare_store(store)
-    await action(StoreKeys(store, keys_max=settings.keys_max))
 
 
 @keys_app.command("create")

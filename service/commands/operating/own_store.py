@@ -4,38 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from inspect import Parameter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from config import Settings
-from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
-from service.commands.target import fail, with_options
+from service.commands.target import fail
 from storage.errors import StorageError, StoreLockedError
 
 if TYPE_CHECKING:
     from storage.store import Store
 
 T = TypeVar("T")
-OPTIONS = tuple(
-    Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-    for name, annotation in (("store", StoreOption), ("config", ConfigOption), ("assignments", SetOption))
-)
-
-
-def store_command(*, creates: bool | None = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function whose first parameter is the settings. It takes --store, --config and --set.
-
-    `creates` says whether the store may be created; if it is None, the settings say so.
-    """
-
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        def command(*, store: str | None, config: Path | None, assignments: list[str] | None, **arguments: Any) -> None:
-            function(read_settings({"store": store, "create_store": creates}, assignments, config), **arguments)
-
-        return with_options(command, function, OPTIONS, without="settings")
-
-    return decorate
 
 
 def run_on_store(
@@ -67,3 +45,11 @@ def run_on_store(
         fail(f"{if_locked}: {error.detail}")
     except StorageError as error:
         fail(error.detail)
+
+
+def refuse_one_file(settings: Settings, reason: str) -> None:
+    """Exit with code 2 if the store of the settings is a SQLite file, with the reason why that is not enough."""
+    from service.stores import is_shared  # imported here: the other commands need no driver
+
+    if not is_shared(settings.store):
+        fail(f"{settings.store}: a SQLite file {reason}", code=2)

@@ -14,7 +14,8 @@ import typer
 from config import Settings
 from config.masking import masked
 from service.commands.operating.board_moves import move
-from service.commands.operating.own_store import run_on_store, store_command
+from service.commands.operating.own_store import refuse_one_file, run_on_store
+from service.commands.settings import settings_command
 from service.commands.tables import show_records
 from service.commands.target import JsonOption, fail
 from storage.errors import StoreExistsError, TooManyPartitionsError
@@ -28,6 +29,7 @@ PartitionsOption = Annotated[
     typer.Option("--partitions", metavar="N", min=1, max=64, help="Number of partitions, each with its own schema."),
 ]
 CitusOption = Annotated[bool, typer.Option("--citus", help="Let Citus put each partition on one of its nodes.")]
+ONE_PARTITION = "has one partition; several need a PostgreSQL store"
 store_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True, help="Create a store.")
 partition_app = typer.Typer(
     rich_markup_mode="markdown",
@@ -39,7 +41,7 @@ partition_app = typer.Typer(
 
 
 @store_app.command("init")
-@store_command(creates=True)
+@settings_command("store", create_store=True)
 def init(settings: Settings, partitions: PartitionsOption = 1, citus: CitusOption = False) -> None:
     """Create the tables of an empty store. Fail, and change nothing, if there is already a store.
 
@@ -50,7 +52,7 @@ def init(settings: Settings, partitions: PartitionsOption = 1, citus: CitusOptio
         rankcurve store init --partitions 4 --store postgresql://USER@HOST/DATABASE
     """
     if partitions > 1 or citus:
-        refuse_one_file(settings)
+        refuse_one_file(settings, ONE_PARTITION)
     run_on_store(settings, partial(create_store, partitions=partitions, citus=citus, name=masked(settings.store)))
 
 
@@ -58,15 +60,15 @@ partition_app.command("move")(move)
 
 
 @partition_app.command("add")
-@store_command(creates=None)
+@settings_command("store")
 def add(settings: Settings) -> None:
     """Add a partition to the store and print its number. The boards that exist stay where they are."""
-    refuse_one_file(settings)
+    refuse_one_file(settings, ONE_PARTITION)
     run_on_store(settings, add_partition)
 
 
 @partition_app.command("list")
-@store_command()
+@settings_command("store", create_store=False)
 def list_partitions(settings: Settings, as_json: JsonOption = False) -> None:
     """List the partitions with schema, boards, entries and bytes, and on Citus with the node that holds them.
 
@@ -75,14 +77,6 @@ def list_partitions(settings: Settings, as_json: JsonOption = False) -> None:
     records = run_on_store(settings, read_partitions)
     columns = {name: name for name in ("partition", "schema", "node", "boards", "entries", "bytes")}
     show_records(records, columns, as_json=as_json, numeric=("boards", "entries", "bytes"))
-
-
-def refuse_one_file(settings: Settings) -> None:
-    """Exit with code 2 if the store of the settings is a SQLite file."""
-    from service.stores import is_shared  # imported here: the other commands need no driver
-
-    if not is_shared(settings.store):
-        fail(f"{settings.store}: a SQLite file has one partition; several need a PostgreSQL store", code=2)
 
 
 async def create_store(store: Store, *, partitions: int, citus: bool, name: str) -> None:

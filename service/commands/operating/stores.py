@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from config import Settings
-from service.commands.operating.own_store import run_on_store, store_command
+from service.commands.operating.own_store import run_on_store
+from service.commands.settings import settings_command
 from service.commands.target import BoardArgument, fail
 from storage.errors import StorageError, StoreLockedError
 
@@ -39,7 +40,7 @@ SinceOption = Annotated[
 ]
 
 
-@store_command(creates=None)
+@settings_command("store")
 def backup(settings: Settings, file: FileArgument) -> None:
     """Copy the SQLite store into a new FILE. The service may keep accepting posts. The store must be on this machine.
 
@@ -61,7 +62,7 @@ def backup(settings: Settings, file: FileArgument) -> None:
     typer.echo(f"{file}: {size_bytes:,} bytes in {time.perf_counter() - begun_s:.1f} s, sound")
 
 
-@store_command(creates=None)
+@settings_command("store")
 def restore(settings: Settings, file: FileArgument, replace: ReplaceOption = False) -> None:
     """Replace the SQLite store with a backup. Stop the service first, and start it again afterwards.
 
@@ -92,7 +93,7 @@ def file_of(settings: Settings) -> Path:
     return Path(settings.store.removeprefix(SQLITE_PREFIX))
 
 
-@store_command()
+@settings_command("store", create_store=False)
 def rebuild(settings: Settings, board: BoardArgument, since: SinceOption = None) -> None:
     """Rebuild a leaderboard from the journal: every row becomes what it was after its last post.
 

@@ -106,6 +106,7 @@ def test_the_list_shows_which_boards_are_closed_or_archived(fake: FakeService) -
 
 
 CREATE = ("family", "create", "game", "-c", "xp:sum:high")
+PERIOD = ("--period", "all")
 
 
 def test_a_family_is_created_from_words(fake: FakeService) -> None:
@@ -137,27 +138,10 @@ def test_the_board_of_a_time_prints_as_one_line_and_facet_values_as_a_table(fake
     found = run("family", "board", "game", "org=7", "--period", "week", "--at", "2018-12-05T00:00:00Z", fake=fake)
     assert found.stdout == "game:week:org=7\n"
     assert "at=2018-12-05T00%3A00%3A00Z" in fake.requests[-1][1]
-    values = run("family", "facets", "game", "org", "location=x", "--json", fake=fake)
+    values = run("family", "facets", "game", "org", "location=x", *PERIOD, "--json", fake=fake)
     assert [each["entries"] for each in json.loads(values.stdout)] == [3, 4, 5], "every page is read"
-    table = run("family", "facets", "game", "org", fake=fake)
+    table = run("family", "facets", "game", "org", *PERIOD, fake=fake)
     assert "game:all:org=2" in table.stdout
-
-
-@pytest.mark.parametrize(("periods", "listed", "closed"), [("all week day", "all", "week"), ("week", "week", "week")])
-def test_commands_of_families_have_a_period_that_the_family_has(
-    fake: FakeService, periods: str, listed: str, closed: str
-) -> None:
-    run("family", "create", "f", "-c", "xp:sum", *f" {periods}".replace(" ", " --period ").split(), fake=fake, code=0)
-    assert run("family", "board", "f", fake=fake, code=0).stdout == f"f:{listed}:org=None\n"
-    run("family", "facets", "f", "org", fake=fake, code=0)
-    assert f"period={listed}" in fake.requests[-1][1]
-    run("family", "history", "f", "ada", "xp", fake=fake, code=0)
-    assert f"period={closed}" in fake.requests[-1][1]
-
-
-def test_a_family_without_a_period_that_closes_has_no_history(fake: FakeService) -> None:
-    run("family", "create", "f", "-c", "xp:sum", fake=fake, code=0)
-    assert "f has no period that closes" in run("family", "history", "f", "ada", "xp", fake=fake, code=1).stderr
 
 
 def list_commands(group: typer.core.TyperGroup, *words: str) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -196,8 +180,9 @@ def test_a_history_prints_one_line_for_each_period_of_every_page(fake: FakeServi
 
 @pytest.mark.parametrize(
     "words",
-    [("create", "game"), ("create", "game", "-c", "xp:sum", "--keep", "week"), ("board", "game", "org"),
-     ("board", "game", "org=1", "org=2"), ("create", "game", "-c", "xp:sum", "--keep", "week=x")],
+    [("create", "game"), ("create", "game", "-c", "xp:sum", "--keep", "week"), ("board", "game", "org", *PERIOD),
+     ("board", "game", "org=1", "org=2", *PERIOD), ("create", "game", "-c", "xp:sum", "--keep", "week=x"),
+     ("board", "game")],
 )  # fmt: skip
 def test_invalid_words_are_refused_before_any_request(fake: FakeService, words: tuple[str, ...]) -> None:
     run("family", *words, fake=fake, code=2)

@@ -106,7 +106,7 @@ def test_a_change_of_an_owner_without_entries_comes_with_a_warning(board: Proces
     post(board, dan=5)
     for owner, warns in (("nobody-at-all", True), ("dan", words == "show"), ("dan", words != "hide")):
         told = run("owner", *words.split(), owner, code=0).stderr
-        assert told.startswith(f"{owner} is ")
+        assert told.startswith("changed ")
         assert ("warning: there are no entries of this owner" in told) == warns, (words, owner)
     run("owner", "erase", "dan", "--yes")
 
@@ -192,21 +192,20 @@ def test_a_deleted_and_recreated_board_can_be_rebuilt_from_the_journal(
     assert result["status"] == "duplicate"
 
 
-def test_an_operator_fills_leases_and_empties_a_pool(run: Run, tmp_path: Path) -> None:
+def test_an_operator_fills_leases_and_empties_a_pool(run: Run) -> None:
     assert json.loads(run("pool", "create", "acme", "numbers", "--lanes", "2").stdout)["lanes"] == 2
-    listed = tmp_path / "numbers.txt"
-    listed.write_text("".join(f"+49 {number}\n" for number in range(2_500)), encoding="utf-8")
-    added = run("pool", "add", "acme", "numbers", "--region", "eu", "--file", str(listed))
-    assert json.loads(added.stdout) == {"added": 2_500, "known": 0}
+    numbers = [f"+49 {number}" for number in range(1_000)]
+    added = run("pool", "add", "acme", "numbers", "--region", "eu", *numbers)
+    assert json.loads(added.stdout) == {"added": 1_000, "known": 0}
     lease = json.loads(run("lease", "get", "acme", "numbers", "call 1", "--region", "eu", "--seconds", "90").stdout)
     assert lease["acquired"] is True
     assert json.loads(run("lease", "show", "acme", "numbers", "call 1").stdout)["resource"] == lease["resource"]
     rows = [line.split() for line in run("pool", "show", "acme", "numbers").stdout.splitlines()]
-    assert rows == [["region", "total", "leased", "available", "headroom"], ["eu", "2500", "1", "2499"]]
+    assert rows == [["region", "total", "leased", "available", "headroom"], ["eu", "1000", "1", "999"]]
     run("lease", "give-back", "acme", "numbers", "call 1")
     run("lease", "give-back", "acme", "numbers", "call 1", code=1)
-    removed = run("pool", "remove", "acme", "numbers", "--file", str(listed))
-    assert json.loads(removed.stdout) == {"removed": 2_500, "leased": 0, "unknown": 0}
+    removed = run("pool", "remove", "acme", "numbers", *numbers)
+    assert json.loads(removed.stdout) == {"removed": 1_000, "leased": 0, "unknown": 0}
     dry = run("lease", "get", "acme", "numbers", "call 2", "--region", "eu", code=1)
     assert "pool show" in dry.output
     lines = [json.loads(line) for line in run("lease", "journal", "--after", "0", "--limit", "2").stdout.splitlines()]
@@ -227,10 +226,6 @@ def test_pools_are_listed_and_deleted(run: Run) -> None:
     assert "pool list" in run("pool", "show", "bolt", "one", code=1).output
 
 
-def test_invalid_lease_commands_are_refused_before_any_request(run: Run, tmp_path: Path) -> None:
-    empty = tmp_path / "empty.txt"
-    empty.write_text("\n")
+def test_invalid_lease_commands_are_refused_before_any_request(run: Run) -> None:
     run("pool", "add", "acme", "numbers", "--region", "eu", code=2)
-    run("pool", "add", "acme", "numbers", "x", "--region", "eu", "--file", str(empty), code=2)
-    run("pool", "remove", "acme", "numbers", "--file", str(empty), code=2)
     run("pool", "add", "acme", "numbers", "x", code=2)

@@ -120,7 +120,6 @@ def test_keys_commands_use_the_named_store_or_else_a_service(monkeypatch: pytest
     config = tmp_path / "r.toml"
     config.write_text(f'store = "{configured}"\n')
     assert "config" in run("keys", "list", "--config", str(config), code=0).stdout
-    run("keys", "list", *nowhere, "--store", option, code=2)
     monkeypatch.setenv("RANKCURVE_STORE", environment)
     assert "environment" in run("keys", "list", code=0).stdout
     assert "option" in run("keys", "list", "--store", option, code=0).stdout
