@@ -33,15 +33,6 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
 
-def test_one_statement_serves_many_bindings() -> None:
-    statement = select(col("a")).from_("t").where(col("b").gt(param("b")), col("c").eq(7), col("a").lt(param("a")))
-    prepared = statement.prepared()
-    assert prepared.compile(SQLITE).parameters == {"a", "b"}
-    assert prepared.bind(a=1, b=2).build(SQLITE).arguments == (2, 7, 1)
-    assert prepared.bind(b="x", a=None).build(SQLITE).arguments == ("x", 7, None)
-    assert prepared.bind(a=1, b=2).build(SQLITE) == prepared.bind(b=2, a=1).build(SQLITE)
-
-
 def test_a_parameter_used_twice_is_given_once() -> None:
     query = select(col("a")).from_("t").where(col("a").ge(param("x")), col("b").le(param("x")))
     assert query.bind(x=5).build(SQLITE).arguments == (5, 5)

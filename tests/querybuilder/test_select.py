@@ -1,6 +1,5 @@
 """Run queries on a real SQLite database, and check the rows that they return."""
 
-import json
 import sqlite3
 from collections.abc import Callable
 from typing import Any
@@ -20,41 +19,28 @@ from querybuilder import (
     Direction,
     IncompleteQueryError,
     InexpressibleError,
-    Lock,
-    advisory_lock,
     all_of,
     any_of,
     asc,
     coalesce,
     col,
     contains_text,
-    count,
-    count_if,
     create_table,
     desc,
     insert,
-    larger_of,
     length,
     lit,
     max_,
-    min_,
     minus,
     not_,
-    null,
     param,
     part,
     plus,
-    recursive,
     remainder,
     rows,
     seek,
     select,
-    smaller_of,
-    sum_,
-    times,
-    truncate,
     union_all,
-    whole_part,
 )
 
 Run = Callable[..., list[Any]]
@@ -95,38 +81,9 @@ def test_a_condition_keeps_the_rows_that_meet_it(run: Run, board: str, condition
     assert owners(run(select(col("owner")).from_(board).where(condition).order_by(col("owner")))) == expected
 
 
-@pytest.mark.parametrize(
-    ("column", "wanted", "expected"),
-    [("owner", ["e", "a", "zz"], "ae"), ("n", [20, 40], "bd"), ("owner", [], "")],
-)
-def test_a_list_keeps_the_rows_with_its_values(run: Run, board: str, column: str, wanted: Any, expected: str) -> None:
-    found = select(col("owner")).from_(board).where(col(column).in_(param("wanted"))).order_by(col("owner"))
-    assert owners(run(found, wanted=wanted)) == expected
-
-
-def test_a_list_given_at_bind_may_be_any_iterable(run: Run, board: str) -> None:
-    query = select(col("owner")).from_(board).where(col("owner").in_(param("wanted"))).order_by(col("owner"))
-    for wanted in (["a", "e"], ("a", "e"), {"a", "e"}, (letter for letter in "ae")):
-        assert owners(run(query, wanted=wanted)) == "ae"
-
-
 def test_a_membership_list_is_looked_up_by_key(explain: Explain, board: str) -> None:
     query = select(col("n")).from_(board).where(col("owner").in_(param("wanted")))
     assert any("SEARCH board USING PRIMARY KEY (owner=?)" in step for step in explain(query, wanted=["a"]))
-
-
-def test_aggregates_count_add_and_compare(run: Run, board: str) -> None:
-    terms = (count(), count_if(col("c1").ge("07")), min_(col("c1")), max_(col("n")), sum_(col("n")))
-    assert run(select(*terms).from_(board)) == [(5, 3, "05", 50, 150)]
-    assert run(select(sum_(col("n")), count()).from_(board).where(any_of())) == [(None, 0)]
-    assert run(select(coalesce(col("c1"), "none")).from_(board).where(col("owner").eq("e"))) == [("none",)]
-
-
-def test_groups_may_come_from_a_subquery(run: Run, board: str) -> None:
-    runs = select(col("c1"), count().as_("ties")).from_(board).where(col("c1").not_null()).group_by(col("c1"))
-    assert run(runs.order_by(desc(col("c1")))) == [("09", 1), ("07", 2), ("05", 1)]
-    assert run(select(max_(col("ties"))).from_(runs)) == [(2,)]
-    assert run(select(max_(col("ties", "tie_runs"))).from_(runs, "tie_runs")) == [(2,)]
 
 
 def test_limit_and_offset_take_numbers_and_parameters(run: Run, board: str) -> None:
@@ -172,42 +129,6 @@ def test_bytes_cannot_be_packed() -> None:
             union_all(select(col("a")).from_("t"), query).packed().compile(SQLITE)
 
 
-def test_the_arms_of_a_union_keep_their_own_order_and_limit(run: Run, board: str) -> None:
-    best = select(lit(0), col("owner")).from_(board).order_by(*BEST_FIRST).limit(2)
-    worst = select(lit(1), col("owner")).from_(board).order_by(asc(col("n"))).limit(1).offset(4)
-    for query in (union_all(best, worst), union_all(best, worst).packed()):
-        assert sorted(run(query)) == [(0, "a"), (0, "b"), (1, "e")]
-    assert run(select(count()).from_(union_all(best, worst))) == [(3,)]
-
-
-def test_an_ordered_union_is_in_order_across_its_arms(run: Run, board: str) -> None:
-    rows_of = select(col("owner"), col("n")).from_(board)
-    every = union_all(rows_of.where(col("n").gt(2)), rows_of.where(col("n").le(2))).order_by(desc(col("owner")))
-    expected = run(rows_of.order_by(desc(col("owner"))))
-    assert run(every) == run(every.packed()) == run(every.limit(param("n")), n=len(expected)) == expected
-    assert run(every.limit(2).packed()) == expected[:2]
-    [[nested]] = run(select(every.limit(2).nested()).from_(board).limit(1))
-    assert json.loads(nested) == [list(row) for row in expected[:2]]
-
-
-def test_rows_given_at_bind_join_a_table_and_correlate(run: Run, board: str) -> None:
-    given_rows = rows("g", param("given"), position=INTEGER, value=TEXT)
-    better = select(count()).from_(board).where(col("c1", board).gt(col("value", "g"))).scalar()
-    counted = select(col("position", "g"), better.as_("better")).from_(given_rows).packed()
-    assert run(counted, given=[(0, "08"), (1, "05"), (2, "99")]) == [(0, 1), (1, 3), (2, 0)]
-    joined = select(col("position", "g"), col("owner", board)).from_(given_rows)
-    joined = joined.join(board, col("c1", board).eq(col("value", "g"))).order_by(col("owner", board))
-    assert run(joined, given=[(5, "07"), (6, None)]) == [(5, "b"), (5, "c")]
-
-
-def test_a_left_join_keeps_what_nothing_matches(run: Run, board: str) -> None:
-    given_rows = rows("g", param("given"), position=INTEGER, value=TEXT)
-    joined = select(col("position", "g"), col("owner", board)).from_(given_rows)
-    joined = joined.left_join(board, col("c1", board).eq(col("value", "g")))
-    joined = joined.order_by(col("position", "g"), col("owner", board))
-    assert run(joined, given=[(5, "07"), (6, None), (7, "no")]) == [(5, "b"), (5, "c"), (6, None), (7, None)]
-
-
 @pytest.mark.parametrize("build", [
     lambda: select().from_("t"),
     lambda: union_all(),
@@ -247,55 +168,9 @@ def test_seek_starts_from_the_index(run: Run, explain: Explain, board: str) -> N
     assert run(query) == [("c", "07"), ("d", "05")]
 
 
-def test_a_database_with_one_writer_gets_no_lock_and_no_order_of_locks(run: Run, board: str) -> None:
-    found = select(col("owner")).from_(board).where(col("n").lt(30))
-    assert found.locked(Lock.UPDATE, desc(col("owner"))).compile(SQLITE).sql == found.compile(SQLITE).sql
-    assert sorted(run(found.locked(Lock.UPDATE))) == [("a",), ("b",)]
-
-
-def test_an_advisory_lock_adds_no_row_and_no_value(run: Run, board: str) -> None:
-    found = select(col("owner"), advisory_lock(remainder(col("n"), 64), shared=True)).from_(board)
-    rows = run(found.where(col("n").lt(30)).locked(Lock.SHARE, col("owner")))
-    assert sorted((owner, bool(value)) for owner, value in rows) == [("a", False), ("b", False)]
-
-
-def test_a_union_takes_an_arm_with_nulls_for_every_kind_of_column(run: Run, board: str) -> None:
-    arms = select(null(TEXT), col("n")).from_(board).limit(1), select(col("owner"), null(INTEGER)).from_(board).limit(1)
-    assert sorted(run(union_all(*arms)), key=str) == [("a", None), (None, 10)]
-
-
-def test_a_recursion_runs_until_its_step_finds_nothing(run: Run) -> None:
-    step = select(plus(times(col("n", "w"), 2), 1)).from_("w").where(col("n", "w").lt(param("limit")))
-    numbers = recursive("w", "n", seed=select(lit(1)), step=step, final=select(whole_part(col("n"), 2)).from_("w"))
-    assert run(numbers, limit=20) == [(0,), (1,), (3,), (7,), (15,)]
-
-
-def test_the_smaller_or_the_larger_of_two_values_is_returned_whichever_comes_first(run: Run) -> None:
-    assert run(select(smaller_of(3, param("n", INTEGER)), smaller_of(param("n", INTEGER), 3)), n=5) == [(3, 3)]
-    assert run(select(smaller_of(3, param("n", INTEGER)), smaller_of(param("n", INTEGER), 3)), n=-5) == [(-5, -5)]
-    assert run(select(larger_of(3, param("n", INTEGER)), larger_of(param("n", INTEGER), 3)), n=5) == [(5, 5)]
-    assert run(select(larger_of(3, param("n", INTEGER)), larger_of(param("n", INTEGER), 3)), n=-5) == [(3, 3)]
-
-
-def test_the_pieces_of_a_text_become_rows(run: Run) -> None:
-    texts = select(lit("ab,,c").as_("text"), lit(1).as_("n"))
-    found = select(col("n"), col("value", "m")).from_(texts).each_piece(col("text"), "m").where(col("n").eq(1))
-    assert run(found) == [(1, "ab"), (1, ""), (1, "c")]
-
-
 def test_a_lateral_select_is_refused_if_the_database_has_none() -> None:
     with pytest.raises(InexpressibleError):
         select(lit(1)).from_("t").join_lateral(select(col("n")).from_("t"), "x").compile(SQLITE)
-
-
-def test_a_table_is_emptied(run: Run, board: str) -> None:
-    run(truncate(board))
-    assert run(select(count()).from_(board)) == [(0,)]
-
-
-@pytest.mark.parametrize(("start", "width", "expected"), [(1, 2, "ab"), (3, 2, "cd"), (4, 3, "de"), (6, 1, "")])
-def test_a_part_of_a_text_ends_where_the_text_does(run: Run, start: int, width: int, expected: str) -> None:
-    assert run(select(part(lit("abcde"), start, width))) == [(expected,)]
 
 
 @pytest.mark.parametrize(
