@@ -6,6 +6,7 @@ between the members. Only the parameter `with` may be repeated, because ids of l
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar
@@ -27,7 +28,8 @@ from .values import (
     DECIMAL_PATTERN,
     INT64_MAX,
     SEARCH_PATTERN,
-    TIME_WORDS,
+    SEQ_PATTERN,
+    matching,
 )
 
 Q = TypeVar("Q", bound=msgspec.Struct)
@@ -49,13 +51,13 @@ _Cursor = Annotated[
         extra_json_schema={"minLength": 1, "maxLength": CURSOR_CHARS_MAX},
     ),
 ]
-_SEQ_PATTERN = "[A-Za-z0-9_-]{20,}"  # every cursor is longer, because it is signed
 _Seq = Annotated[
     str,
     Meta(
         description="Opaque text: `seq` or `next` of an answer, if the store has several partitions.",
-        extra_json_schema={"pattern": f"^{_SEQ_PATTERN}$", "maxLength": CURSOR_CHARS_MAX},
+        extra_json_schema={"maxLength": CURSOR_CHARS_MAX},
     ),
+    matching(SEQ_PATTERN),
 ]
 _Facets = Annotated[dict[str, str], Meta(extra_json_schema={**FACETS_SCHEMA, "maxProperties": FACETS_TOGETHER_MAX})]
 _REST = "facets"  # this field collects all other parameters: the values of facets, whose names differ by family
@@ -255,17 +257,8 @@ _BOUNDS: dict[str, tuple[str, str]] = {
     "owners": ("audit_owners_max", "too_many_owners"),
     "top": ("stream_top_max", "too_many_entries"),
 }
-# Type of a parameter -> the pattern of its text, and the name of the pattern in error messages. The OpenAPI document
-# allows only these forms. Without the check, msgspec would read `null` as a missing value, `1e2` as a whole number, `1`
-# as true, and a number as a time.
-_WHOLE = "-?(0|[1-9][0-9]*)"
-_NUMBER_OR_CURSOR = re.compile(f"{_WHOLE}|{_SEQ_PATTERN}"), "a sequence number or a cursor"
-_FORMS: dict[type[msgspec.inspect.Type], tuple[re.Pattern[str], str]] = {
-    msgspec.inspect.IntType: (re.compile(_WHOLE), "a whole number"),
-    msgspec.inspect.FloatType: (re.compile(_WHOLE + r"(\.[0-9]+)?([eE][+-]?[0-9]+)?"), "a number"),
-    msgspec.inspect.BoolType: (re.compile("true|false"), "true or false"),
-    msgspec.inspect.DateTimeType: (re.compile("[0-9]{4}-.*"), TIME_WORDS),
-}
+# The texts that count as a number or a boolean. Any other text is refused where its type is one of these.
+_SCALAR = re.compile(r"-?(0|[1-9][0-9]{0,400})(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false")
 
 
 def check_rank(rank: int, pointer: str) -> None:
@@ -280,23 +273,22 @@ def query_parser(kind: type[Q], settings: Settings) -> Callable[[str], Q]:
     raises ProblemError: `bad_request`, `unknown_field`, `duplicate_field`, `bad_rank`, or the code in `_BOUNDS`.
     """
     fields = msgspec.structs.fields(kind)
-    forms = {field.encode_name: _find_form(msgspec.inspect.type_info(field.type)) for field in fields}
+    scalars = {field.encode_name: _is_scalar(msgspec.inspect.type_info(field.type)) for field in fields}
     lists = frozenset(field.encode_name for field in fields if "tuple" in str(field.type))
 
     def parse(raw: str) -> Q:
         found = _split(raw, lists)
-        if _REST in forms:
-            rest = {name: found.pop(name) for name in list(found) if name == _REST or name not in forms}
+        if _REST in scalars:
+            rest = {name: found.pop(name) for name in list(found) if name == _REST or name not in scalars}
             for name in rest:
                 if not is_facet(name):
                     detail = f"{clip_text(name)!r} is not a parameter of this path"
                     raise ProblemError("unknown_field", detail, pointer=clip_text(name))
             found[_REST] = rest
-        for name, form in forms.items():
-            if form is not None:
-                _check_form(name, found.get(name, ()), *form)
-            if form is _NUMBER_OR_CURSOR and re.fullmatch(_WHOLE, found.get(name, "")):
-                found[name] = int(found[name])  # msgspec would take it for text, too
+        for name in found:
+            if scalars.get(name):
+                text = found[name]
+                found[name] = _read_scalar(text) if isinstance(text, str) else tuple(map(_read_scalar, text))
         query = _converted(found, kind)
         for field in fields:
             _check_bound(kind, field.encode_name, getattr(query, field.name), settings)
@@ -306,27 +298,24 @@ def query_parser(kind: type[Q], settings: Settings) -> Callable[[str], Q]:
     return lambda raw: remembered(raw) if len(raw) <= CACHED_CHARS_MAX else parse(raw)
 
 
-def _find_form(kind: msgspec.inspect.Type) -> tuple[re.Pattern[str], str] | None:
-    """Return the pattern of a parameter's text, or of each member of a list, and its name; None if any text is fine."""
+def _is_scalar(kind: msgspec.inspect.Type) -> bool:
+    """Return whether a parameter, or each member of a list, may be a number or a boolean."""
     match kind:
         case msgspec.inspect.Metadata():
-            return _find_form(kind.type)
+            return _is_scalar(kind.type)
         case msgspec.inspect.VarTupleType():
-            return _find_form(kind.item_type)
+            return _is_scalar(kind.item_type)
         case msgspec.inspect.UnionType():
-            if {msgspec.inspect.IntType, msgspec.inspect.Metadata} <= set(map(type, kind.types)):
-                return _NUMBER_OR_CURSOR
-            return next((form for each in kind.types if (form := _find_form(each))), None)
-        case msgspec.inspect.LiteralType(values) | msgspec.inspect.EnumType(values):
-            names = sorted(map(str, values))
-            return re.compile("|".join(map(re.escape, names))), " or ".join(names)
-    return _FORMS.get(type(kind))
+            return any(map(_is_scalar, kind.types))
+    return isinstance(kind, msgspec.inspect.IntType | msgspec.inspect.FloatType | msgspec.inspect.BoolType)
 
 
-def _check_form(name: str, value: str | tuple[str, ...], pattern: re.Pattern[str], form: str) -> None:
-    for text in (value,) if isinstance(value, str) else value:
-        if not pattern.fullmatch(text):
-            raise ProblemError("bad_request", f"{name} takes {form}, not {clip_text(text)!r}", pointer=name)
+def _read_scalar(text: str) -> object:
+    """Return the number or boolean that a text stands for, or the text itself if it is none or out of range."""
+    if _SCALAR.fullmatch(text):
+        with suppress(msgspec.ValidationError):
+            return msgspec.json.decode(text)
+    return text
 
 
 def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
@@ -369,7 +358,7 @@ def _boards(texts: list[str]) -> tuple[str, ...]:
 
 def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
     try:
-        return msgspec.convert(found, kind, strict=False)
+        return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:
         code, fault = describe_mismatch(error)
         name = fault.pointer[1:].partition("/")[0]

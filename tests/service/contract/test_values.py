@@ -279,7 +279,9 @@ REFUSED: dict[Refused, list[str]] = {
     (ValuePositionsQuery, "bad_request", ""): [""],
     (ValuesQuery, "bad_request", "ranks"): ["", "ranks=", "ranks=x"],
     (ValuesQuery, "bad_rank", "ranks"): ["ranks=0"],
-    (ValuesQuery, "bad_request", "percentiles"): [f"percentiles={wrong}" for wrong in ("101", "nan", "-inf", "-1")],
+    (ValuesQuery, "bad_request", "percentiles"): [
+        f"percentiles={wrong}" for wrong in ("101", "nan", "-inf", "-1", "1e999")
+    ],
     (BucketsQuery, "bad_request", "buckets"): ["buckets=0"],
     (BucketsQuery, "too_many_buckets", "buckets"): ["buckets=1001"],
 }  # fmt: skip
