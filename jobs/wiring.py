@@ -16,8 +16,8 @@ from jobs.boards.close_periods import CloseJob
 from jobs.boards.prune import PruneJob
 from jobs.curves.audit import AuditJob, Auditor
 from jobs.curves.fold import FoldJob
-from jobs.curves.refresh import JOB, RefreshJob
-from jobs.curves.refresh_requests import RefreshQueue, RefreshRequestJob
+from jobs.curves.refresh import JOB, REQUESTS, RefreshJob
+from jobs.curves.refresh_requests import Refresher
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.peers import ExchangeJob, ReadPeer
 from jobs.leases.rebalance import BalanceJob
@@ -41,7 +41,7 @@ PARTITIONS_LOOK_S = 10  # time between two looks for partitions that were added
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobParts(JobContext):
-    refresh_queue: RefreshQueue
+    refresher: Refresher
     runs_pools: bool = False
     read_peer: ReadPeer | None = None  # None: keys lease only in this store
     auditor: Auditor | None = None  # None: curves are not audited
@@ -49,21 +49,22 @@ class JobParts(JobContext):
 
 
 class Jobs:
-    def __init__(self, runner: Runner, refresh_queue: RefreshQueue) -> None:
-        self._runner, self._refresh_queue = runner, refresh_queue
+    def __init__(self, runner: Runner, refresher: Refresher) -> None:
+        self._runner, self._refresher = runner, refresher
 
     async def stop(self) -> list[str]:
         """Refuse refresh requests, then cancel every job. Return the names of jobs that did not end in time."""
-        self._refresh_queue.refuse_requests()
+        self._refresher.refuse_requests()
         return await self._runner.stop()
 
 
 def start_jobs(parts: JobParts) -> Jobs:
-    """Start every job of this process. `parts.refresh_queue` accepts refresh requests from now on."""
-    refresh = RefreshJob(parts, parts.refresh_queue)
+    """Start every job of this process. `parts.refresher` accepts refresh requests from now on."""
+    refresh = RefreshJob(parts, parts.refresher)
     runner = start_watch(parts)
-    refresh.open()
+    parts.refresher.accept_requests()
     runner.start("refresh schedule", refresh.schedule, job=JOB)
+    runner.start(REQUESTS, refresh.look)
     for number in range(parts.limits.refresh_concurrency):
         runner.start(f"refresh worker {number + 1}", refresh.work, job=JOB)
     start_by_partition(runner, parts, partial(_start_partition_jobs, runner, parts))
@@ -76,9 +77,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         _start_pool_jobs(runner, parts)
     if parts.queue is not None:
         _start_queue(runner, parts.queue, parts)
-    if not parts.store.sole_writer:  # front ends without jobs write their operators' refresh requests to the store
-        runner.start("demands", RefreshRequestJob(parts, parts.refresh_queue).run_forever)
-    return Jobs(runner, parts.refresh_queue)
+    return Jobs(runner, parts.refresher)
 
 
 def _start_partition_jobs(runner: Runner, parts: JobParts, partition: int) -> None:

@@ -25,7 +25,7 @@ from config import Settings
 from config.peers import parse_peers
 from jobs.controls import JobControls
 from jobs.curves.audit import Auditor
-from jobs.curves.refresh_requests import RefreshQueue, RemoteRefresher
+from jobs.curves.refresh_requests import Refresher
 from jobs.queue.drain import QueueParts
 from jobs.wiring import JobParts, start_jobs, start_watch
 from service.contract.cursors import CursorCodec
@@ -92,11 +92,10 @@ async def open_context(
         StoreLockedError, StoreUnsupportedError, StoreAwayError, SchemaUnknownError: the store can't be opened.
     """
     async with AsyncExitStack() as stack:
-        refresh_queue = RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
         controls = JobControls(asyncio.sleep, metrics.meter, monotonic=time.monotonic)
-        context = await _make_context(settings, metrics, clock, refresh_queue, controls, stack)
+        context = await _make_context(settings, metrics, clock, controls, stack)
         await stack.enter_async_context(context.store_figures.measure_periodically(asyncio.sleep))
-        await _start_jobs(context, refresh_queue, controls, stack)
+        await _start_jobs(context, controls, stack)
         yield context
 
 
@@ -104,7 +103,6 @@ async def _make_context(
     settings: Settings,
     metrics: Metrics,
     clock: Callable[[], int],
-    refresh_queue: RefreshQueue,
     controls: JobControls,
     stack: AsyncExitStack,
 ) -> Context:
@@ -115,7 +113,7 @@ async def _make_context(
     await catalog.load(boards_max=settings.catalog_boards_max)
     await catalog.families.load(families_max=settings.catalog_families_max)
     boards = OpenBoards(open_boards_max=settings.open_boards_max)
-    curves = await _open_curves(settings, metrics, store, boards, salt, refresh_queue, stack)
+    curves = await _open_curves(settings, metrics, store, boards, salt, stack)
     catalog.watch_removals(curves.book.forget_board)
     key_watch = await watch_keys(settings, store, stack)
     posting = await _open_posting(settings, metrics.meter, clock, store, catalog, boards, salt, stack)
@@ -182,7 +180,6 @@ async def _open_curves(
     store: Store,
     boards: OpenBoards,
     salt: str,
-    refresh_queue: RefreshQueue,
     stack: AsyncExitStack,
 ) -> CurveContext:
     shared = None
@@ -203,11 +200,7 @@ async def _open_curves(
         )
     )
     auditor = Auditor(store, boards, book, settings, metrics.meter, monotonic=time.monotonic, rng=random.Random())
-    # If this process runs no jobs, its refresh requests wait in the store for a job process. A store with a sole
-    # writer has no other process. So its requests go to the refresh queue of this process. The queue refuses them
-    # while no job runs.
-    remote = settings.jobs == "none" and not store.sole_writer
-    refreshes = RemoteRefresher(store, book, settings, sleep=asyncio.sleep) if remote else refresh_queue
+    refreshes = Refresher(store, book, make_work_leases(settings), settings, sleep=asyncio.sleep)
     return CurveContext(book, refreshes, auditor)
 
 
@@ -268,9 +261,7 @@ def _lease_transactions(settings: Settings, store: Store) -> LeaseTransactions:
     )
 
 
-async def _start_jobs(
-    context: Context, refresh_queue: RefreshQueue, controls: JobControls, stack: AsyncExitStack
-) -> None:
+async def _start_jobs(context: Context, controls: JobControls, stack: AsyncExitStack) -> None:
     settings, store, meter = context.settings, context.store, context.metrics.meter
     embedded = settings.jobs == "embedded"
     read_peer = None
@@ -282,7 +273,7 @@ async def _start_jobs(
         open_boards=context.boards,
         book=context.curves.book,
         queue=context.posting.queue,
-        refresh_queue=refresh_queue,
+        refresher=context.curves.refreshes,
         leases=make_work_leases(settings),
         holder=make_holder(),
         limits=settings,

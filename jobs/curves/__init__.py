@@ -1,13 +1,13 @@
 """Jobs that keep curves close to the rows they describe.
 
     Schedule: due columns ──────────────┐
-    RefreshQueue: operators' requests ──┴──> RefreshJob: claim ──> Fitting ──> store the curve, release the lease
+    Refresher: operators' requests ─────┴──> RefreshJob: claim ──> Fitting ──> store the curve, release the lease
                                                                                        │
     change log ──> FoldJob ──> live counts of the stored curve, until drift or age makes the column due
     other processes' curves and counts ──> `jobs.wiring` ──> the curve book of this process
 
 - `refresh`, `schedule` and `fitting`: decide which column gets a new curve and when, and make the curve.
-- `refresh_requests`: refreshes that operators request, in this process and from front ends without jobs.
+- `refresh_requests`: refreshes that operators request, in any process.
 - `fold` adds the logged changes of a partition to the live counts of the curves in use.
 - `audit` compares curves with counts for random entries.
 

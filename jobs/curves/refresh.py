@@ -1,7 +1,7 @@
 """Replaces curves of ranked columns: when the schedule finds a changed column due, or when an operator requests it.
 
     schedule ──> due columns, the neediest first ───┐
-    refresh queue ──> requests, before due columns ─┴──> refresh_concurrency workers: claim, fit in a snapshot,
+    stored requests of operators, before due columns ┴─> refresh_concurrency workers: claim, fit in a snapshot,
                                                          store and release in one transaction, use the new curve
 
 If two refreshes of one column overlapped, a curve with a later version could come from an earlier snapshot. So a
@@ -17,23 +17,31 @@ import asyncio
 import structlog
 
 from jobs.controls import sleep_until_set
-from jobs.errors import NoJobProcessError, describe_failure
+from jobs.errors import describe_failure
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
+from jobs.request_origin import RequestOrigin
 from predictor import Curve
 from storage.boards.boards import REFRESH_WORK, refresh_resource
+from storage.curves.refresh_requests import (
+    answer_refresh_request,
+    find_requested_board,
+    list_open_refresh_requests,
+)
+from storage.curves.shared_curves import Slot
 from storage.curves.stored_curves import CurveBook, ServedCurve, curve_version, store_curve
-from storage.errors import LeaseLostError, LeaseTakenError, UnknownBoardError
+from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
 from storage.records import Board
 from storage.store import Program, Store
 
 from .fitting import FitSnapshot, Fitting
-from .refresh_requests import Refreshed, RefreshQueue, RefreshRequest
+from .refresh_requests import Refreshed, Refresher
 from .schedule import DueColumn, Schedule
 
 log = structlog.get_logger(__name__)
 
 JOB = "refresh"
+REQUESTS = "demands"  # the job that looks for requests, as operators know it
 
 
 class _SupersededError(Exception):
@@ -41,26 +49,21 @@ class _SupersededError(Exception):
 
 
 class RefreshJob:
-    """Refreshes curves. Run `schedule` in one task and `work` in `refresh_concurrency` tasks."""
+    """Refreshes curves. Run `schedule` and `look` in a task each, and `work` in `refresh_concurrency` tasks."""
 
-    def __init__(self, context: JobContext, refresh_queue: RefreshQueue) -> None:
+    def __init__(self, context: JobContext, refresher: Refresher) -> None:
         self._context, self._store, self._book = context, context.store, context.book
         self._limits, self._monotonic = context.limits, context.monotonic
-        self._refresh_queue, self._ownership, self._meter = refresh_queue, Ownership(context), context.meter
+        self._refresher, self._ownership, self._meter = refresher, Ownership(context), context.meter
         self._fitting = Fitting(context)
         self._schedule = Schedule(context, self._fitting)
-        self._busy: set[tuple[int, int]] = set()
-        # Requested columns whose lease another process has. The workers try to refresh them again at each tick.
-        self._elsewhere: set[tuple[int, int]] = set()
+        self._busy: set[Slot] = set()
+        self._requested: list[Slot] = []  # columns with an open request, the oldest first
         self._wake = asyncio.Event()
 
     @property
     def waiting(self) -> int:
         return self._schedule.waiting
-
-    def open(self) -> None:
-        """Accept requests from now on. A request that comes before the workers run waits until they run."""
-        self._refresh_queue.accept_requests(self._wake.set)
 
     async def schedule(self) -> None:
         sleep = self._context.make_sleep(JOB)
@@ -69,21 +72,36 @@ class RefreshJob:
             await sleep(self._limits.refresh_tick_s)
 
     async def find_due(self) -> None:
-        """Wake the workers if columns are due, or if columns that other processes had leased may be free now."""
-        if self._elsewhere:
-            self._elsewhere.clear()
-            self._wake.set()
+        """Wake the workers if columns are due."""
         if await self._schedule.find_due():
+            self._wake.set()
+
+    async def look(self) -> None:
+        """Look for requests, for ever: at once after a request of this process."""
+        sleep = self._context.make_sleep(REQUESTS)
+        while True:
+            self._refresher.asked.clear()
+            try:
+                await self.find_requests()
+            except StorageError as error:
+                log.error("refresh_requests_failed", detail=error.detail)
+            await sleep_until_set(self._refresher.asked, sleep(self._limits.curve_poll_s))
+
+    async def find_requests(self) -> None:
+        """Wake the workers if there are requests."""
+        limit = self._limits.refresh_demands_max
+        self._requested = await self._store.read(lambda: list_open_refresh_requests(limit))
+        if self._requested:
             self._wake.set()
 
     async def work(self) -> None:
         """Refresh one column at a time, for ever: requested columns first, then due ones."""
         sleep, pause_ends_s = self._context.make_sleep(JOB), self._monotonic()
         while True:
-            request = self._refresh_queue.take_next(self._busy | self._elsewhere)
-            if request is not None:
-                with request.origin.restored():
-                    await self._answer(request)
+            requested = next((slot for slot in self._requested if slot not in self._busy), None)
+            if requested is not None:
+                self._requested.remove(requested)
+                await self._answer(requested)
                 continue
             pause_s = pause_ends_s - self._monotonic()
             due = self._schedule.take_next(self._busy) if pause_s <= 0 else None
@@ -99,24 +117,39 @@ class RefreshJob:
             else:
                 await self._wake.wait()
 
-    async def _answer(self, request: RefreshRequest) -> None:
+    async def _answer(self, slot: Slot) -> None:
+        """Refresh a requested column, and store the answer. If that fails for now, the request stays open."""
         try:
-            refreshed = await self._refresh(request.board, request.column_index, due=None)
-            assert refreshed is not None
-            request.answer_callers(refreshed)
-            log.info("refreshed_on_demand", board=request.board.id, seconds=round(refreshed.seconds, 6))
-        except (LeaseTakenError, LeaseLostError) as error:
-            if isinstance(error, LeaseLostError):
-                self._report(request.board, request.column_index, error)
+            found = await self._store.write(lambda: find_requested_board(slot))
+            if found is None:
+                return
+            request, board = found
+            with RequestOrigin.parse(request.origin).restored():
+                version, took_us = await self._carry_out(board, slot[1])
+            number = request.number
+            await self._store.write(lambda: answer_refresh_request(slot, number, version=version, took_us=took_us))
+        except (LeaseTakenError, LeaseLostError, UnknownBoardError):
             # The curve of the other process may lack the newest writes. So this process refreshes the column, too.
-            self._elsewhere.add((request.board.key, request.column_index))
-            self._refresh_queue.requeue(request)
-        except asyncio.CancelledError:
-            request.answer_callers(NoJobProcessError("the job process stopped"))
+            return
+        except StorageError as error:
+            log.error("refresh_request_not_answered", board_key=slot[0], column_index=slot[1], detail=error.detail)
+        finally:
+            self._refresher.answered.set()
+
+    async def _carry_out(self, board: Board, column_index: int) -> tuple[int, int]:
+        """Return the version of the new curve and the microseconds that its refresh took, or zeros if it failed."""
+        try:
+            refreshed = await self._refresh(board, column_index, due=None)
+        except (LeaseTakenError, LeaseLostError, UnknownBoardError) as error:
+            if not isinstance(error, LeaseTakenError):
+                self._report(board, column_index, error)
             raise
         except Exception as error:
-            self._report(request.board, request.column_index, error)
-            request.answer_callers(error)
+            self._report(board, column_index, error)
+            return 0, 0
+        assert refreshed is not None
+        log.info("refreshed_on_demand", board=board.id, seconds=round(refreshed.seconds, 6))
+        return refreshed.version, round(refreshed.seconds * 1e6)
 
     async def _refresh_due(self, due: DueColumn) -> None:
         try:

@@ -81,18 +81,17 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .primary_key("id"),
     create_table(PROFILES).with_columns(owner=TEXT, profile=TEXT, updated_at=INTEGER).primary_key("owner").clustered(),
     create_table(REFRESH_REQUESTS)
-    .with_columns(board_key=INTEGER, column_index=INTEGER, epoch=INTEGER, board_id=TEXT)
+    .with_columns(board_key=INTEGER, column_index=INTEGER)
     # Numbers from one sequence:
     .column("demanded", INTEGER)  # the newest request
-    .column("taken", INTEGER)  # the newest request that a job process works on
     .column("answered", INTEGER)  # the newest answered request; the columns that follow hold its answer
-    .with_columns(outcome=TEXT, version=INTEGER, took_us=INTEGER)
-    .column("origin", TEXT, null=True)
+    .with_columns(version=INTEGER, took_us=INTEGER)
+    .column("origin", TEXT)  # of the newest request
     .primary_key("board_key", "column_index")
     .clustered(),
     # A search for open requests nearly always finds none. With this partial index, the search costs nearly nothing,
     # however large the table is.
-    create_index("refresh_demands_open", REFRESH_REQUESTS, col("demanded"), where=col("demanded").gt(col("taken"))),
+    create_index("refresh_demands_open", REFRESH_REQUESTS, col("demanded"), where=col("demanded").gt(col("answered"))),
 )
 
 

@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from jobs.curves.refresh import RefreshJob
+from storage.curves.refresh_requests import find_refresh_request
 from storage.records import Board
-from tests.jobs.world import REFRESH_S, World, within
+from storage.store import CONTROL
+from tests.jobs.world import REFRESH_S, WAIT_S, World, within
 
 
 def count_curve_entries(world: World, board: Board, column_index: int = 0) -> int | None:
@@ -24,9 +26,11 @@ async def count_due(world: World, job: RefreshJob, seconds: float = REFRESH_S) -
 
 
 @asynccontextmanager
-async def run_workers(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
-    job.open()
+async def run_workers(job: RefreshJob, workers: int = 1, *, looks: bool = True) -> AsyncIterator[None]:
+    """Run workers, and with `looks` the task that looks for requests."""
     tasks = [asyncio.create_task(job.work()) for _ in range(workers)]
+    if looks:
+        tasks.append(asyncio.create_task(job.look()))
     yield
     for task in tasks:
         task.cancel()
@@ -40,6 +44,14 @@ async def run_held_worker(world: World, job: RefreshJob, *, after: bool = False)
     async with run_workers(job):
         await within(world.store.entered.wait())
         yield
+
+
+async def wait_for_request(world: World, board: Board, *, number: int = 1) -> None:
+    """Wait until the request with this number, or a later one, for the board's first column is in the store."""
+    async with asyncio.timeout(WAIT_S):
+        found = None
+        while found is None or found.number < number:
+            found = await world.store.at(CONTROL).read(lambda: find_refresh_request((board.key, 0)))
 
 
 async def work_off(world: World, job: RefreshJob) -> None:

@@ -15,9 +15,10 @@ from typing import TypeVar
 
 from config.settings import Settings
 from jobs.boards.prune import PruneJob
+from jobs.controls import Sleep
 from jobs.curves.fold import FoldJob
 from jobs.curves.refresh import RefreshJob
-from jobs.curves.refresh_requests import RefreshQueue
+from jobs.curves.refresh_requests import Refresher
 from jobs.job_context import JobContext
 from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from jobs.wiring import JobParts, Jobs, start_jobs
@@ -177,8 +178,9 @@ class World:
         self.meter = RecordingMeter()
         self.catalog = Catalog(self.store)
         self.book = CurveBook(self.store, None, poll_rows_max=100)
-        self.desk = RefreshQueue(requests_max=3, wait_s_max=WAIT_S)
         self.leases = WorkLeases(deployment.clock.read, margin_us=round(MARGIN_S * 1e6))
+        self.desk = self.refresher()
+        self.desk.accept_requests()
         self.holder: str = "first" if beside is None else beside.holder + " and another"
 
     @asynccontextmanager
@@ -238,6 +240,11 @@ class World:
         """Return a context whose store runs programs for the control partition, as the service makes it."""
         return replace(self.context(limits), store=self.store.at(CONTROL))
 
+    def refresher(self, limits: Settings = LIMITS, sleep: Sleep | None = None) -> Refresher:
+        """Create what stores the refresh requests of a process."""
+        sleep = self.time.elapse if sleep is None else sleep
+        return Refresher(self.store.at(CONTROL), self.book, self.leases, limits, sleep=sleep)
+
     def refresh_job(self, *, load_ratio: float = 0.5, **schedule: float) -> RefreshJob:
         """Create a refresh job that is not started. `schedule` sets limits of its schedule."""
         limits = LIMITS.model_copy(update={**schedule, "refresh_load_ratio": load_ratio})
@@ -258,7 +265,7 @@ class World:
     def start(self) -> Jobs:
         context = self.control_context()
         fields = {each.name: getattr(context, each.name) for each in dataclasses.fields(context)}
-        return start_jobs(JobParts(**fields, refresh_queue=self.desk))
+        return start_jobs(JobParts(**fields, refresher=self.desk))
 
     async def create(self, board_id: str, *, columns: int = 1, predictor: PredictorSpec = PREDICTOR) -> Board:
         """Create a board in store and catalog.

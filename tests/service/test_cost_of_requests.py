@@ -48,7 +48,7 @@ BUDGETS = {
     "positions, exact": Cost(258, 0, 2.2, 0, 345),
     "around": Cost(295, 0, 1.8, 0, 1_745),
     "top page": Cost(225, 0, 2.2, 0, 1_560),
-    "single post": Cost(240, 270, 6.5, 1.5, 265),
+    "single post": Cost(240, 260, 6.5, 1.5, 265),
     "batch of 1,000": Cost(6_600, 18_500, 7, 2, 109_000),
 }
 

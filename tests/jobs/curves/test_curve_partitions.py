@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from config.settings import JobSettings
 from jobs.curves.refresh import RefreshJob
-from jobs.curves.refresh_requests import RefreshRequestJob, RemoteRefresher
 from jobs.job_context import JobContext
 from jobs.runner import Runner
 from jobs.wiring import PARTITIONS_LOOK_S, start_by_partition
@@ -20,8 +18,8 @@ from storage.schema.tables import BOARDS
 from storage.store import CONTROL
 from tests.jobs.curves.test_audit import make_auditor
 from tests.jobs.folding import assert_live, open_folder, refresh
-from tests.jobs.refreshing import count_curve_entries, count_due, run_jobs, run_workers, work_off
-from tests.jobs.world import LIMITS, WAIT_S, World, within
+from tests.jobs.refreshing import count_curve_entries, count_due, run_workers, wait_for_request, work_off
+from tests.jobs.world import LIMITS, World, within
 from tests.schemas import PARTITIONS
 from tests.storage.deployment import part
 from tests.storage.meddling import RecordingStore, run_query
@@ -74,7 +72,8 @@ async def test_the_transactions_of_a_refresh_name_no_other_partition(world: Worl
     async with run_workers(job):
         refreshed = await within(world.desk.refresh_now(board, 0))
     assert refreshed.curve.total == 50
-    assert store.list_written_partitions() == [{f"p{LAST}"}] * 2, "the claim, and the curve"
+    own, control = {f"p{LAST}"}, {"control"}
+    assert store.list_written_partitions() == [control, own, own, control], "request, claim, curve and answer"
 
 
 async def test_a_partition_that_is_away_delays_no_refresh_in_another_one(world: World) -> None:
@@ -93,13 +92,13 @@ async def test_a_partition_that_is_away_delays_no_refresh_in_another_one(world: 
 async def test_a_front_end_gets_the_requested_curve_of_any_partition(world: World) -> None:
     boards = await create_in(world, FIRST, LAST)
     front = world.beside()
-    limits = JobSettings(refresh_wait_s_max=WAIT_S, curve_poll_s=0.05)
-    desk = RemoteRefresher(front.store.at(CONTROL), front.book, limits, sleep=asyncio.sleep)
-    job = RefreshRequestJob(replace(world.control_context(), sleep=asyncio.sleep), world.desk)
-    async with run_workers(world.refresh_job()), run_jobs(job):
+    desk, job = front.refresher(LIMITS.model_copy(update={"curve_poll_s": 0.05}), asyncio.sleep), world.refresh_job()
+    async with run_workers(job):
         for board in boards:
-            refreshed = await within(desk.refresh_now(board, 0))
-            assert refreshed.curve.total == 50
+            asked = asyncio.create_task(desk.refresh_now(board, 0))
+            await wait_for_request(world, board)
+            await job.find_requests()
+            assert (await within(asked)).curve.total == 50
     assert [count_curve_entries(front, board) for board in boards] == [50, 50]
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.curves.refresh_requests import RefreshQueue
 from jobs.wiring import watch_curves
 from predictor import Curve, Knot
 from storage.curves.stored_curves import store_curve
@@ -18,8 +17,9 @@ from tests.jobs.refreshing import (
     run_workers,
     start_boards,
     start_job,
+    wait_for_request,
 )
-from tests.jobs.world import PREDICTOR, REFRESH_S, World, within
+from tests.jobs.world import LIMITS, PREDICTOR, REFRESH_S, World, within
 
 pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # the store makes no difference here
 
@@ -134,7 +134,7 @@ async def test_a_failed_refresh_is_counted_and_tried_again_at_the_next_turn(worl
     job, [board] = await start_boards(world, "b")
     await count_due(world, job)
     world.store.failures.append(StoreBusyError())
-    async with run_workers(job):
+    async with run_workers(job, looks=False):
         await within(world.meter.events["rankcurve_refresh_failures"].get())
     assert (count_curve_entries(world, board), job.waiting) == (None, 0)
     await refresh_due(world, job)
@@ -148,8 +148,8 @@ async def test_no_more_columns_than_allowed_are_refreshed_at_once_and_never_one_
     async with run_workers(job, workers=2):
         await within(world.store.wait_for_heavy_reads(2))
         again = asyncio.create_task(world.desk.refresh_now(boards[0], 0))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await wait_for_request(world, boards[0])
+        await job.find_requests()
         assert world.store.heavy_reads == 2
         world.store.release()
         refreshed = await within(again)
@@ -161,9 +161,9 @@ async def test_no_more_columns_than_allowed_are_refreshed_at_once_and_never_one_
 async def test_a_column_that_a_caller_had_refreshed_meanwhile_is_not_refreshed_again(world: World) -> None:
     job, [board] = await start_boards(world, "b")
     assert await count_due(world, job) == 1
-    job.open()
     demanded = asyncio.create_task(world.desk.refresh_now(board, 0))
-    await asyncio.sleep(0)
+    await wait_for_request(world, board)
+    await job.find_requests()
     async with run_workers(job):
         refreshed = await within(demanded)
         await within(world.finish_due_work(job))
@@ -171,10 +171,11 @@ async def test_a_column_that_a_caller_had_refreshed_meanwhile_is_not_refreshed_a
 
 
 async def test_a_request_times_out_and_its_refresh_goes_on(world: World) -> None:
-    world.desk = RefreshQueue(requests_max=3, wait_s_max=0.01)
+    world.desk = world.refresher(LIMITS.model_copy(update={"refresh_wait_s_max": 0.5}))
+    world.desk.accept_requests()
     job, [board] = await start_boards(world, "b")
     world.store.hold()
-    async with run_workers(job):
+    async with run_workers(job), world.hold_job_lease("fold", 10**9, partition=board.partition):
         with pytest.raises(TimeoutError):
             await world.desk.refresh_now(board, 0)
         world.store.release()

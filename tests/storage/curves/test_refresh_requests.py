@@ -3,91 +3,51 @@
 from functools import partial
 
 from storage.curves.refresh_requests import (
-    RefreshAnswer,
-    RefreshRequestState,
-    StoredRefreshRequest,
+    RefreshRequest,
     answer_refresh_request,
-    find_refresh_request_state,
+    find_refresh_request,
+    find_requested_board,
     list_open_refresh_requests,
-    return_refresh_request,
     store_refresh_request,
-    take_refresh_request,
 )
-from storage.records import Board
 from tests.storage.deployment import Deployment, ranked
 
 COLUMNS = ranked("xp0"), ranked("xp1")
-DONE = RefreshAnswer("refreshed", 7, 1_500)
-NOTHING = RefreshAnswer("")  # type: ignore[arg-type]  # as the row begins
 
 
-async def request_one_refresh(deployment: Deployment, board: Board) -> StoredRefreshRequest:
-    """Request a refresh, and return the only open request."""
-    await deployment.write(store_refresh_request, board, 0)
-    [wanted] = await list_requests(deployment)
-    return wanted
-
-
-async def list_requests(deployment: Deployment, limit: int = 10) -> list[StoredRefreshRequest]:
-    return await deployment.read(list_open_refresh_requests, limit)
-
-
-async def test_each_refresh_request_waits_until_one_process_takes_it_oldest_first(deployment: Deployment) -> None:
+async def test_each_request_is_open_until_it_is_answered_oldest_first(deployment: Deployment) -> None:
     board, other = await deployment.create("b", *COLUMNS), await deployment.create("other", *COLUMNS)
-    numbers = [await deployment.write(store_refresh_request, *which) for which in ((other, 1), (board, 0), (board, 1))]
+    slots = [(other.key, 1), (board.key, 0), (board.key, 1)]
+    numbers = [await deployment.write(store_refresh_request, slot) for slot in slots]
     assert numbers == sorted(numbers)
-    found = await list_requests(deployment)
-    assert found == [
-        StoredRefreshRequest(other.key, 1, other.epoch, "other", numbers[0], ""),
-        StoredRefreshRequest(board.key, 0, board.epoch, "b", numbers[1], ""),
-        StoredRefreshRequest(board.key, 1, board.epoch, "b", numbers[2], ""),
-    ]
-    assert await list_requests(deployment, 1) == found[:1]
-    assert [await deployment.write(take_refresh_request, found[1]) for _ in range(2)] == [True, False]
-    assert await list_requests(deployment) == [found[0], found[2]]
+    assert await deployment.read(list_open_refresh_requests, 10) == slots
+    assert await deployment.read(list_open_refresh_requests, 1) == slots[:1]
+    found = await deployment.write(find_requested_board, slots[1])
+    assert found == (RefreshRequest(numbers[1], "", 0, 0, 0), board)
+    await deployment.write(partial(answer_refresh_request, version=7, took_us=1_500), slots[1], numbers[1])
+    assert await deployment.read(list_open_refresh_requests, 10) == [slots[0], slots[2]]
+    assert await deployment.write(find_requested_board, slots[1]) is None
 
 
 async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
-    first = await request_one_refresh(deployment, board)
-    await deployment.write(take_refresh_request, first)
-    second_number = await deployment.write(store_refresh_request, board, 0)
-    [second] = await list_requests(deployment)
-    assert (second.number, await deployment.write(take_refresh_request, second)) == (second_number, True)
-    await deployment.write(answer_refresh_request, first, DONE)
-    read_state = partial(deployment.read, find_refresh_request_state, board.key, 0)
-    assert await read_state() == RefreshRequestState(second.number, first.number, DONE)
-    failed = RefreshAnswer("failed", 0, 0)
-    await deployment.write(answer_refresh_request, second, failed)
-    await deployment.write(answer_refresh_request, first, DONE)  # a late answer must have no effect
-    assert await read_state() == RefreshRequestState(second.number, second.number, failed)
-
-
-async def test_a_request_that_was_renewed_meanwhile_is_not_taken_as_the_old_one(deployment: Deployment) -> None:
-    board = await deployment.create("b", *COLUMNS)
-    first = await request_one_refresh(deployment, board)
-    await deployment.write(store_refresh_request, board, 0)
-    assert not await deployment.write(take_refresh_request, first)
-    [second] = await list_requests(deployment)
-    assert await deployment.write(take_refresh_request, second)
-
-
-async def test_a_request_given_back_is_open_again_unless_a_later_one_was_taken(deployment: Deployment) -> None:
-    board = await deployment.create("b", *COLUMNS)
-    first = await request_one_refresh(deployment, board)
-    await deployment.write(take_refresh_request, first)
-    await deployment.write(return_refresh_request, first)
-    assert await list_requests(deployment) == [first]
-    second = await request_one_refresh(deployment, board)
-    await deployment.write(take_refresh_request, second)
-    await deployment.write(return_refresh_request, first)
-    assert await list_requests(deployment) == []
+    slot = board.key, 0
+    first, second = [await deployment.write(store_refresh_request, slot, name) for name in ("one", "two")]
+    done, failed = (partial(answer_refresh_request, version=version, took_us=version) for version in (7, 0))
+    await deployment.write(done, slot, first)
+    assert await deployment.read(find_refresh_request, slot) == RefreshRequest(second, "two", first, 7, 7)
+    assert await deployment.read(list_open_refresh_requests, 10) == [slot]
+    await deployment.write(failed, slot, second)
+    await deployment.write(done, slot, first)  # a late answer must have no effect
+    assert await deployment.read(find_refresh_request, slot) == RefreshRequest(second, "two", second, 0, 0)
 
 
 async def test_refresh_requests_are_deleted_with_their_board(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
-    await deployment.write(store_refresh_request, board, 0)
-    assert await deployment.read(find_refresh_request_state, board.key, 0) == RefreshRequestState(0, 0, NOTHING)
+    slot = board.key, 0
+    await deployment.write(store_refresh_request, slot)
     await deployment.delete()
-    assert await deployment.read(find_refresh_request_state, board.key, 0) is None
-    assert await list_requests(deployment) == []
+    assert await deployment.read(find_refresh_request, slot) is None
+    await deployment.write(store_refresh_request, slot)  # by a process that does not know of the deletion yet
+    assert await deployment.write(find_requested_board, slot) is None
+    assert await deployment.read(list_open_refresh_requests, 10) == []
