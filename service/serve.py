@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import structlog
@@ -45,7 +46,7 @@ def serve_until_stopped(settings: Settings) -> None:
         ServiceError: other machines could reach the service without an API key.
         OSError: the address can't be bound.
     """
-    run_process(settings, Metrics(), _serve)
+    run_process(settings, Metrics(), partial(_run_service, open_service, "serving"))
 
 
 def run_jobs_until_stopped(settings: Settings) -> None:
@@ -54,7 +55,7 @@ def run_jobs_until_stopped(settings: Settings) -> None:
     Raises:
         StorageError, ServiceError, OSError: see `serve_until_stopped`; the port is that for monitoring.
     """
-    run_process(settings, Metrics(), _run_jobs)
+    run_process(settings, Metrics(), partial(_run_service, open_jobs, "working"))
 
 
 def run_process(
@@ -92,23 +93,21 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: Settings, metrics: Metrics) -> None:
+async def _run_service(
+    open_process: Callable[[Settings, Metrics], AbstractAsyncContextManager[list[str]]],
+    event: str,
+    settings: Settings,
+    metrics: Metrics,
+) -> None:
+    """Run what `open_process` opens until SIGTERM or SIGINT. `event` is the line of the log once it runs."""
+
     def show_started(addresses: list[str]) -> None:
-        log.info("serving", addresses=addresses)
-        show_urls(addresses)
+        log.info(event, addresses=addresses)
+        if addresses:
+            show_urls(addresses)
 
-    await run_until_stopped(open_service(settings, metrics), _watch_terminal(), show_started)
-
-
-async def _run_jobs(settings: Settings, metrics: Metrics) -> None:
-    def show_started(addresses: list[str]) -> None:
-        log.info("working", addresses=addresses)
-
-    await run_until_stopped(open_jobs(settings, metrics), _watch_terminal(), show_started)
-
-
-def _watch_terminal() -> asyncio.Event:
-    return watch_stop_signals(signal.SIGTERM, signal.SIGINT)
+    stop = watch_stop_signals(signal.SIGTERM, signal.SIGINT)
+    await run_until_stopped(open_process(settings, metrics), stop, show_started)
 
 
 async def run_until_stopped(

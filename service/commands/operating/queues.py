@@ -1,11 +1,10 @@
 """`rankcurve queue`: the posts that wait to be applied, and the workers that apply them."""
 
 import typer
-from rankcurve import AsyncClient
 from rankcurve.answers import Record
 
-from service.commands.tables import Columns, show_json, show_records
-from service.commands.target import JsonOption, service_command
+from service.commands.requests import add_request
+from service.commands.tables import Columns, show_records
 
 COLUMNS: Columns = {
     "shard": "shard",
@@ -21,14 +20,7 @@ queue_app = typer.Typer(
 )
 
 
-@queue_app.command("show")
-@service_command()
-async def show(client: AsyncClient, as_json: JsonOption = False) -> None:
-    """Show the posts that wait in each shard of the queue, and the queue workers (role `ops`)."""
-    state = await client.request("GET", "/v1/queue", Record)
-    if as_json:
-        show_json(state)
-        return
+def show_queue(state: Record) -> None:
     shards: list[Record] = state["shards"]
     every = {**state, "shard": "all", "partition": "", "applied": sum(each["applied"] for each in shards)}
     show_records([*shards, every], COLUMNS, as_json=False, numeric=("posts", "age s", "applied"))
@@ -36,3 +28,9 @@ async def show(client: AsyncClient, as_json: JsonOption = False) -> None:
     if state["capacity"] is not None and state["speed"] is not None:
         measured = f"; measured: {state['capacity']:,} posts/s by the store, {state['speed']:,} by one worker"
     typer.echo(f"{state['workers']} of at most {state['workers_max']} workers{measured}")
+
+
+add_request(
+    queue_app, "show", "GET /v1/queue",
+    "Show the posts that wait in each shard of the queue, and the queue workers (role `ops`).", show=show_queue,
+)  # fmt: skip

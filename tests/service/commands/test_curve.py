@@ -1,23 +1,16 @@
-"""Test `rankcurve curve` on a real service: summary, document, pictures, and the error without matplotlib."""
+"""Test `rankcurve curve` on a real service: summary and document."""
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
-from rankcurve.answers import Curve, Knot
 from typer.testing import Result
 
-from service.commands.reading.curves import draw_curve
 from tests.service.cli_fake_service import run_at
 from tests.service.climbed_board import EXACT_TOP, climbed_board
 from tests.service.offline_ranks import rank_of
-from tests.service.real_service import Process, environment
+from tests.service.real_service import Process
 
 OWNERS = 60
 PNG_START = b"\x89PNG\r\n\x1a\n"
@@ -94,48 +87,5 @@ def test_a_client_can_rank_offline_with_the_json_of_the_command(run: Run) -> Non
     assert rank_of(document, 103) == (28, 28, 28)
 
 
-@pytest.mark.parametrize("column", ["xp", "lap"])
-def test_the_name_of_a_picture_decides_its_format(run: Run, tmp_path: Path, column: str) -> None:
-    svg, png = tmp_path / "curve.svg", tmp_path / "curve.PNG"
-    for path in (svg, png):
-        assert run("curve", "b", "-c", column, "--plot", str(path)).stdout == ""
-    assert ElementTree.parse(svg).getroot().tag == "{http://www.w3.org/2000/svg}svg"
-    assert png.read_bytes().startswith(PNG_START)
-
-
-def test_the_same_curve_gives_an_identical_picture(tmp_path: Path) -> None:
-    knots = [Knot(value=value, rank=rank, ties=2) for value, rank in ((90_000, 1), (700, 3), (5, 80))]
-    document = Curve(column="xp", method="skip", total=81, as_of=datetime(2026, 11, 20, tzinfo=UTC), knots=knots)
-    paths = [tmp_path / f"{number}.svg" for number in range(2)]
-    for path in paths:
-        draw_curve(document, path, title="b: xp")
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
-def test_a_picture_that_cannot_be_drawn_is_reported_in_one_line(run: Run, tmp_path: Path) -> None:
-    run("curve", "b", "-c", "xp", "--plot", "curve.pdf", code=2)
-    empty = run("curve", "empty", "-c", "xp", "--plot", str(tmp_path / "x.svg"), code=1)
-    assert empty.stderr == "error: the curve is of an empty column, so there is nothing to draw\n"
-    nowhere = run("curve", "b", "-c", "xp", "--plot", str(tmp_path / "none" / "x.svg"), code=1)
-    assert nowhere.stderr.startswith("error: ")
+def test_the_curve_of_an_unknown_board_is_reported_in_one_line(run: Run) -> None:
     assert run("curve", "none", "-c", "xp", code=1).stderr.startswith("error: unknown_board")
-
-
-def test_the_command_without_matplotlib_says_what_to_install(serving: Process, tmp_path: Path) -> None:
-    # If a module is None in sys.modules, an import of the module fails, as if the extra were not installed.
-    program = "import sys; sys.modules['matplotlib'] = None; from service.cli import main; main()"
-    path = str(tmp_path / "x.svg")
-    arguments = ["curve", "b", "-c", "xp", "--plot", path, "--url", serving.url]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], env=environment(), capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: drawing needs matplotlib; install it with: pip install 'rankcurve[plots]'\n"
-
-
-def test_neither_the_commands_nor_the_service_import_matplotlib() -> None:
-    program = "import sys, service.cli, service.serve; print('matplotlib' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"
