@@ -4,12 +4,17 @@ ZSCAN returns every member that is in the set during the whole scan at least onc
 that changes meanwhile may be copied in its old form, so a second import is needed once Redis is at rest.
 """
 
+import unicodedata
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rankcurve.answers import Board, Column
 
 from service.commands.imports.sending import Record, owner_fault, round_decimal
 from service.commands.target import fail
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 TIMEOUT_S = 30.0
 SCAN_COUNT = 1_000  # about how many members Redis returns at once
@@ -35,17 +40,31 @@ def read_members(url: str, key: str, column: Column, *, merge: bool, rounds: boo
             decode_responses=True,
             encoding_errors="surrogateescape",
         ) as redis:
-            if not redis.zcard(key):
+            size, copied = redis.zcard(key), 0
+            if not size:
                 fail(f"{place}: there is no such key")
             for member, score in redis.zscan_iter(key, count=SCAN_COUNT):
                 text = repr(score + 0.0)  # + 0.0 turns -0.0 into 0.0
                 value = round_decimal(text, column.scale) if rounds else text
                 post = {"owner": member, "stats" if merge else "set": {column.name: value}}
-                yield Record(f"member {member!a}", owner_fault(member) or post)
-            if not redis.exists(key):
-                fail(f"{place} was emptied or renamed while it was copied, so copy it again")
+                copied += 1
+                yield Record(f"member {member!a}", owner_fault(member) or _find_twin(redis, key, member) or post)
+            if max(copied, redis.zcard(key)) < size:
+                fail(f"{place} was emptied, renamed or replaced while it was copied, so copy it again")
     except (RedisError, ValueError) as cause:
         fail(f"{place}: {cause}")
+
+
+def _find_twin(redis: "Redis", key: str, member: str) -> str | None:
+    """Return why a member is refused that differs from another one only in how Unicode composes their letters.
+
+    The service normalises owners, so both would be the same owner, and one score would replace the other.
+    """
+    for form in ("NFC", "NFD"):
+        other = unicodedata.normalize(form, member)
+        if other != member and redis.zscore(key, other) is not None:
+            return f"the member {other!a} is the same owner after normalisation (NFC)"
+    return None
 
 
 def choose_column(board: Board, names: Sequence[str], *, merge: bool) -> Column:

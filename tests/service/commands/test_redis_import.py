@@ -123,21 +123,37 @@ def test_members_that_cannot_be_owners_are_listed_and_all_others_are_copied(run:
     assert entries(run, board)["fine"][1] == 0.063
 
 
+def test_no_score_replaces_that_of_a_member_that_would_be_the_same_owner(run: Run, copy: Run, redis: Redis) -> None:
+    fill(redis, 300)
+    redis.zadd("arena", {"Zo\u00eb": 1, "Zoe\u0308": 2, "\u212b": 3, "A\u030a": 4, "Jose\u0301": 5, "\u00c9va": 6})
+    board = make_board(run, "twins")
+    for more in ([], ["--merge"]):
+        result = copy(board, *more, code=1)
+        assert "3 rejected" in result.stdout
+        assert "member 'Zo\\xeb': the member 'Zoe\\u0308' is the same owner after normalisation (NFC)" in result.stderr
+    assert {owner for owner in entries(run, board) if not owner.isascii()} == {"Jos\u00e9", "\u00c9va", "\u00c5"}
+    redis.zrem("arena", "Zoe\u0308", "\u212b")
+    assert "1 applied, 303 unchanged" in copy(board).stdout
+
+
+@pytest.mark.parametrize("how", ["rename", "flushall", "replace"])
 def test_a_set_that_vanishes_during_the_copy_is_no_success(
-    run: Run, copy: Run, redis: Redis, monkeypatch: pytest.MonkeyPatch
+    run: Run, copy: Run, redis: Redis, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     fill(redis)
-    board, scan = make_board(run, "vanishing"), Redis.zscan_iter
+    board, scan = make_board(run, how), Redis.zscan_iter
 
-    def scan_and_rename(scanning: Redis, name: str, count: int) -> Iterator[tuple[str, float]]:
+    def scan_and_vanish(scanning: Redis, name: str, count: int) -> Iterator[tuple[str, float]]:
         for number, found in enumerate(scan(scanning, name, count=count)):
             yield found
             if number == 0:
-                redis.rename("arena", "before")
+                redis.rename("arena", "before") if how == "rename" else redis.flushall()
+                if how == "replace":
+                    redis.zadd("arena", {"new": 1.0})
 
     with monkeypatch.context() as patch:
-        patch.setattr(Redis, "zscan_iter", scan_and_rename)
-        assert "arena was emptied or renamed while it was copied" in copy(board, code=1).stderr
+        patch.setattr(Redis, "zscan_iter", scan_and_vanish)
+        assert "emptied, renamed or replaced while it was copied" in copy(board, code=1).stderr
 
 
 def test_a_merged_score_never_replaces_a_better_one_that_the_game_posted(run: Run, copy: Run, redis: Redis) -> None:
