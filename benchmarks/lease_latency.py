@@ -86,7 +86,7 @@ async def _fill(store_url: str, sizes: dict[str, int]) -> None:
         for pool_id, size in sizes.items():
             spec = PoolSpec(LANES)
             pool, _ = await store.write(
-                partial(lease_pools.save_pool, CLIENT, pool_id, spec, now_us=_FREE_SINCE_US, pools_max=100)
+                partial(lease_pools.ensure_pool, CLIENT, pool_id, spec, now_us=_FREE_SINCE_US, pools_max=100)
             )
             counts = {(pool.key, REGION): RegionCounts(total=size, held=size // 2, acquired=size // 2)}
             await store.write(partial(lease_counts.add_counts, counts, random.Random(1)))

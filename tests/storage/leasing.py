@@ -45,7 +45,7 @@ class Pools:
     async def create(self, pool_id: str = "numbers", *, lanes: int = LANES) -> Pool:
         spec = PoolSpec(lanes)
         pool, _ = await self.store.write(
-            lambda: self.pools.save_pool(CLIENT, pool_id, spec, now_us=self.clock(), pools_max=1_000)
+            lambda: self.pools.ensure_pool(CLIENT, pool_id, spec, now_us=self.clock(), pools_max=1_000)
         )
         return pool
 
