@@ -487,8 +487,6 @@ class LogSettings(_Group):
 
     log_level: Literal["debug", "info", "warning", "error"] = _choice("info")
     """Least severe level that is logged."""
-    log_format: Literal["json", "console"] = _choice("json")
-    """json: one JSON object a line; console: text for people."""
     log_sample_ratio: float = _number(0.01, 0, 1, "ratio")
     """Part of the ordinary requests that are logged."""
     tracing_url: str = _choice("")

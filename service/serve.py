@@ -68,7 +68,6 @@ def run_process(
     """Run `work` with the log and the interpreter settings of a service. If `name` is given, every log line has it."""
     lines = configure_logging(
         level=settings.log_level,
-        style=settings.log_format,
         on_drop=lambda lines: metrics.meter.add_from_any_thread("rankcurve_log_lines_dropped", lines),
         process=name,
     )

@@ -1,7 +1,7 @@
 """Builds and starts one process of the service: store, catalog, writer, curves and jobs. Stops them in reverse order.
 
-    open_context ──> _make_context (the parts that use the store) ──> Context, for handlers
-                 └─> _start_jobs, with the parts of the context
+    open_context ──> the store ──> _make_context (the parts that use it) ──> Context, for handlers
+                               └─> _start_jobs, with the parts of the context
 
 Storage and jobs receive clocks and random generators as arguments from here. There are two exceptions:
 `storage.schema.creation` draws the salt of a new store, and `storage.engines.postgres` draws its retry delays.
@@ -18,6 +18,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
 
 import structlog
 
@@ -92,33 +93,41 @@ async def open_context(
         StoreLockedError, StoreUnsupportedError, StoreAwayError, SchemaUnknownError: the store can't be opened.
     """
     async with AsyncExitStack() as stack:
+        store = await open_store(settings, metrics.meter)
+        stack.push_async_callback(store.close)
+        salt = await prepare_store(store)
+        boards = OpenBoards(open_boards_max=settings.open_boards_max)
+        basics = _Basics(settings, metrics, metrics.meter, clock, store, salt, boards, stack)
         controls = JobControls(asyncio.sleep, metrics.meter, monotonic=time.monotonic)
-        context = await _make_context(settings, metrics, clock, controls, stack)
+        context = await _make_context(basics, controls)
         await stack.enter_async_context(context.store_figures.measure_periodically(asyncio.sleep))
         await _start_jobs(context, controls, stack)
         yield context
 
 
-async def _make_context(
-    settings: Settings,
-    metrics: Metrics,
-    clock: Callable[[], int],
-    controls: JobControls,
-    stack: AsyncExitStack,
-) -> Context:
-    store = await open_store(settings, metrics.meter)
-    stack.push_async_callback(store.close)
-    salt = await prepare_store(store)
+class _Basics(NamedTuple):
+    """What nearly every part of a process is built with."""
+
+    settings: Settings
+    metrics: Metrics
+    meter: Meter
+    now_us: Callable[[], int]
+    store: Store
+    salt: str
+    boards: OpenBoards
+    stack: AsyncExitStack
+
+
+async def _make_context(basics: _Basics, controls: JobControls) -> Context:
+    settings, metrics, meter, clock, store, salt, boards, stack = basics
     catalog = Catalog(store)
     await catalog.load(boards_max=settings.catalog_boards_max)
     await catalog.families.load(families_max=settings.catalog_families_max)
-    boards = OpenBoards(open_boards_max=settings.open_boards_max)
-    curves = await _open_curves(settings, metrics, store, boards, salt, stack)
+    curves = await _open_curves(basics)
     catalog.watch_removals(curves.book.forget_board)
     key_watch = await watch_keys(settings, store, stack)
-    posting = await _open_posting(settings, metrics.meter, clock, store, catalog, boards, salt, stack)
-    lease_batcher = LeaseBatcher(store, _lease_transactions(settings, store), settings, metrics.meter)
-    stack.push_async_callback(lease_batcher.close)
+    posting = await _open_posting(basics)
+    lease_batcher = _open_leases(basics)
     tracer = make_tracer(settings)
     if tracer is not None:
         stack.push_async_callback(asyncio.to_thread, tracer.close)
@@ -138,8 +147,8 @@ async def _make_context(
         metrics=metrics,
         keyring=key_watch.keyring,
         key_watch=key_watch,
-        key_limits=KeyLimits(settings, metrics.meter, monotonic=time.monotonic),
-        anonymous=AnonymousCallers(settings, metrics.meter, monotonic=time.monotonic),
+        key_limits=KeyLimits(settings, meter, monotonic=time.monotonic),
+        anonymous=AnonymousCallers(settings, meter, monotonic=time.monotonic),
         cross_origin=CrossOrigin(settings.cors_origins) if settings.cors_origins else None,
         request_log=RequestLog(sample_ratio=settings.log_sample_ratio, slow_s=settings.slow_request_s),
         store=store,
@@ -148,48 +157,45 @@ async def _make_context(
         reads=point_reads,
         posting=posting,
         curves=curves,
-        feeds=Feeds(store, settings, metrics.meter, monotonic=time.monotonic, sleep=asyncio.sleep),
+        feeds=Feeds(store, settings, meter, monotonic=time.monotonic, sleep=asyncio.sleep),
         lease_batcher=lease_batcher,
         cursors=cursors,
         ranks=RankContext(store, boards, point_reads, curves.book, settings, cursors, crowd=crowd, now_us=clock),
         long_answers=LongAnswers(reads_waiting_max=settings.reads_waiting_max),
         now_us=clock,
         tracer=tracer,
-        store_figures=_watch_store(settings, metrics, store),
-        agent=await _open_agent(settings, metrics, controls, store, stack),
+        store_figures=_watch_store(basics),
+        agent=await _open_agent(basics, controls),
     )
 
 
-def _watch_store(settings: Settings, metrics: Metrics, store: Store) -> StoreFigures:
-    figures = StoreFigures(store, metrics.meter, version=service_version(), wait_s_max=settings.connect_timeout_s)
-    metrics.watch(figures.collect)
+def _watch_store(basics: _Basics) -> StoreFigures:
+    wait_s_max = basics.settings.connect_timeout_s
+    figures = StoreFigures(basics.store, basics.meter, version=service_version(), wait_s_max=wait_s_max)
+    basics.metrics.watch(figures.collect)
     return figures
 
 
-async def _open_agent(
-    settings: Settings, metrics: Metrics, controls: JobControls, store: Store, stack: AsyncExitStack
-) -> JolokiaAgent:
-    version = service_version()
-    managing = manage_objects(settings, metrics, controls, store=store.dialect.name, version=version)
-    return JolokiaAgent(await stack.enter_async_context(managing), version)
+async def _open_agent(basics: _Basics, controls: JobControls) -> JolokiaAgent:
+    version, store = service_version(), basics.store.dialect.name
+    managing = manage_objects(basics.settings, basics.metrics, controls, store=store, version=version)
+    return JolokiaAgent(await basics.stack.enter_async_context(managing), version)
 
 
-async def _open_curves(
-    settings: Settings,
-    metrics: Metrics,
-    store: Store,
-    boards: OpenBoards,
-    salt: str,
-    stack: AsyncExitStack,
-) -> CurveContext:
+async def _open_curves(basics: _Basics) -> CurveContext:
+    settings, metrics, meter, _, store, salt, boards, stack = basics
     shared = None
     if settings.memcached_servers:
         cache = Memcached(settings, monotonic=time.monotonic)
         stack.push_async_callback(cache.close)
         metrics.watch(lambda: memcached_metrics(cache.servers_left_alone))
-        shared = SharedCurves(cache, Envelopes(salt), metrics.meter)
-    book = CurveBook(store, shared, poll_rows_max=settings.curve_poll_rows_max, meter=metrics.meter)
-    await _load_curves(store, book)
+        shared = SharedCurves(cache, Envelopes(salt), meter)
+    book = CurveBook(store, shared, poll_rows_max=settings.curve_poll_rows_max, meter=meter)
+    for partition in range(store.partitions):
+        try:
+            await book.poll(partition)
+        except StoreBusyError as error:  # the first poll after the partition is back loads its curves
+            log.warning("curves_not_loaded", partition=partition, detail=error.detail)
     metrics.watch(
         lambda: curve_metrics(
             [
@@ -199,30 +205,13 @@ async def _open_curves(
             time.time(),
         )
     )
-    auditor = Auditor(store, boards, book, settings, metrics.meter, monotonic=time.monotonic, rng=random.Random())
+    auditor = Auditor(store, boards, book, settings, meter, monotonic=time.monotonic, rng=random.Random())
     refreshes = Refresher(store, book, make_work_leases(settings), settings, sleep=asyncio.sleep)
     return CurveContext(book, refreshes, auditor)
 
 
-async def _load_curves(store: Store, book: CurveBook) -> None:
-    """Load the curves of each partition. If a partition is away, its curves are loaded by the first poll after that."""
-    for partition in range(store.partitions):
-        try:
-            await book.poll(partition)
-        except StoreBusyError as error:
-            log.warning("curves_not_loaded", partition=partition, detail=error.detail)
-
-
-async def _open_posting(
-    settings: Settings,
-    meter: Meter,
-    clock: Callable[[], int],
-    store: Store,
-    catalog: Catalog,
-    boards: OpenBoards,
-    salt: str,
-    stack: AsyncExitStack,
-) -> PostingContext:
+async def _open_posting(basics: _Basics) -> PostingContext:
+    settings, _, meter, clock, store, salt, boards, stack = basics
     monotonic = time.monotonic
 
     def make_writer(by: Store, siblings: list[Writer]) -> Writer:
@@ -251,14 +240,18 @@ def make_work_leases(settings: Settings) -> WorkLeases:
     return WorkLeases(store_clock, margin_us=round(settings.lease_margin_s * 1e6))
 
 
-def _lease_transactions(settings: Settings, store: Store) -> LeaseTransactions:
-    return LeaseTransactions(
+def _open_leases(basics: _Basics) -> LeaseBatcher:
+    settings = basics.settings
+    transactions = LeaseTransactions(
         None,
         margin_us=round(settings.lease_margin_s * 1e6),
         attempts_max=settings.write_attempts_max,
         rng=random.Random(),
         peers=bool(settings.lease_peers),
     )
+    batcher = LeaseBatcher(basics.store, transactions, settings, basics.meter)
+    basics.stack.push_async_callback(batcher.close)
+    return batcher
 
 
 async def _start_jobs(context: Context, controls: JobControls, stack: AsyncExitStack) -> None:

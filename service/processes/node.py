@@ -30,7 +30,7 @@ def run(settings: Settings) -> None:
         NodeFailedError: the processes can't run.
         OSError: the address can't be bound.
     """
-    lines = configure_logging(level=settings.log_level, style=settings.log_format, process=SUPERVISOR)
+    lines = configure_logging(level=settings.log_level, process=SUPERVISOR)
     log_ignored_variables(settings)
     try:
         with ExitStack() as stack:

@@ -48,17 +48,6 @@ def scrub_text(type_name: str, text: str) -> str:
     return line if len(line) <= TEXT_CHARS_MAX else line[:TEXT_CHARS_MAX] + "…"
 
 
-def format_tracebacks(_: object, __: str, event: Event) -> Event:
-    """Convert tracebacks from dicts to text that people can read."""
-    if isinstance(event.get("exception"), list):
-        lines = []
-        for each in _chained(event["exception"]):
-            lines += [f"  {frame['filename']}:{frame['lineno']} in {frame['name']}" for frame in each["frames"]]
-            lines.append(f"{each['exc_type']}: {_escaped(each['exc_value'])}")
-        event["exception"] = "\n".join(lines)
-    return event
-
-
 def _chained(exceptions: Any) -> Iterator[dict[str, Any]]:
     """Yield an exception and its causes. For each exception in an exception group, yield it and its causes, too."""
     if isinstance(exceptions, list):
@@ -72,14 +61,8 @@ def escape_unprintable(_: object, __: str, event: Event) -> Event:
     """Escape unprintable characters, so that no text begins a new line or controls a terminal. JSON does so itself."""
     for name, value in event.items():
         if isinstance(value, str):
-            event[name] = _escaped(value)
+            event[name] = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in value)
     return event
-
-
-def _escaped(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def mask_keys(_: object, __: str, line: Any) -> Any:

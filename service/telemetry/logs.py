@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from select import PIPE_BUF
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 import structlog
 
@@ -23,13 +23,12 @@ from config.masking import masked
 from jobs.request_origin import REQUEST_ID, TRACEPARENT, trace_id_of
 from service.contract.problems import clip_text
 
-from .log_scrubbing import escape_unprintable, format_tracebacks, mask_keys, scrub_tracebacks
+from .log_scrubbing import escape_unprintable, mask_keys, scrub_tracebacks
 
 QUEUE_LINES_MAX = 10_000
 BATCH_LINES_MAX = 500
 CLOSE_S_MAX = 2.0
 _FAILED_STATUS = 400
-_AS_TEXT = structlog.dev.ConsoleRenderer(colors=False)
 
 
 class LineWriter:
@@ -113,7 +112,6 @@ class _StandardHandler(logging.Handler):
 def configure_logging(
     *,
     level: str,
-    style: Literal["json", "console"],
     stream: TextIO | None = None,
     on_drop: Callable[[int], None] = lambda _: None,
     process: str | None = None,
@@ -128,9 +126,6 @@ def configure_logging(
     exceptions = structlog.processors.ExceptionRenderer(
         structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     )
-    rendering: list[structlog.typing.Processor] = [structlog.processors.JSONRenderer()]
-    if style == "console":
-        rendering = [escape_unprintable, format_tracebacks, _AS_TEXT]
     structlog.configure(
         processors=[
             *([lambda _, __, event: {**event, "process": process}] if process else []),
@@ -139,7 +134,7 @@ def configure_logging(
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             exceptions,
             scrub_tracebacks,
-            *rendering,
+            structlog.processors.JSONRenderer(),
             mask_keys,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -159,9 +154,9 @@ def log_ignored_variables(settings: Settings) -> None:
 @contextmanager
 def logging_to_stderr() -> Iterator[None]:
     """Log to standard error while the context lasts, because the standard output of a command holds its result."""
-    before = structlog.get_config()
+    before, as_text = structlog.get_config(), structlog.dev.ConsoleRenderer(colors=False)
     structlog.configure(
-        processors=[structlog.processors.add_log_level, escape_unprintable, _AS_TEXT, mask_keys],
+        processors=[structlog.processors.add_log_level, escape_unprintable, as_text, mask_keys],
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
     try:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("logging_as_before")
 class Log:
     def __init__(self, *, level: str = "info", process: str = "") -> None:
         self._stream = io.StringIO()
-        self._writer = configure_logging(level=level, style="json", stream=self._stream, process=process)
+        self._writer = configure_logging(level=level, stream=self._stream, process=process)
 
     def read_lines(self) -> list[dict[str, Any]]:
         self._writer.close()
@@ -64,7 +64,7 @@ def test_lines_of_libraries_take_the_same_form() -> None:
 
 def test_lines_below_the_level_are_not_written() -> None:
     stream = io.StringIO()
-    writer = configure_logging(level="error", style="console", stream=stream)
+    writer = configure_logging(level="error", stream=stream)
     structlog.get_logger().info("quiet")
     structlog.get_logger().error("loud")
     writer.close()

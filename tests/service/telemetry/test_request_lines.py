@@ -37,7 +37,7 @@ SENT = {"X-Request-Id": "caller-1", "traceparent": f"00-{TRACE}-00f067aa0ba902b7
 class Toy:
     def __init__(self, *, sample_ratio: float = 0, slow_s: float = 60, keys: Iterable[StoredKey] = ()) -> None:
         self.stream = io.StringIO()
-        self._writer: LineWriter = configure_logging(level="info", style="json", stream=self.stream)
+        self._writer: LineWriter = configure_logging(level="info", stream=self.stream)
         self.context = ToyContext(
             request_log=RequestLog(sample_ratio=sample_ratio, slow_s=slow_s),
             keyring=KeyRing(keys),
