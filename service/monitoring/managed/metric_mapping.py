@@ -72,7 +72,7 @@ class _Shown(NamedTuple):
 
 
 def map_metrics(now: MetricsMoment, *, store: str) -> dict[str, ManagedObject]:
-    """Return the objects of all metrics, by the text of their names. `store` is the store's name in the tree."""
+    """Return the objects of all metrics, by the text of their names. `store` names the object of the store."""
     named = [group._replace(name=group.name.format(store=store)) for group in GROUPS]
     by_prefix = sorted(
         ((_PREFIX + prefix, group) for group in named for prefix in group.prefixes), key=lambda one: -len(one[0])

@@ -63,7 +63,8 @@ async def manage_objects(
     Within the block, a task takes snapshots of metrics and the channel listens.
     """
     history = MetricHistory(metrics, settings, monotonic=time.monotonic)
-    channel = NodeChannel(lambda action, job: getattr(controls, action)(job), settings, metrics.node)
+    actions = {name: getattr(controls, name) for name in _JOB_OPERATIONS}
+    channel = NodeChannel(lambda action, job: actions[action](job), settings, metrics.node)
     facts: _Rows = (
         ("Version", TEXT, "Version of the service", lambda _: version),
         ("StoreUrl", TEXT, "Address of the store, without passwords", lambda _: masked(settings.store)),
