@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
-from itertools import chain
 
 import structlog
 
@@ -26,7 +25,7 @@ from storage.errors import (
     UnknownBoardError,
     UnknownOwnerError,
 )
-from storage.log import partition_journal
+from storage.log import journal, partition_journal
 from storage.log.journal import Numbers
 from storage.log.partition_journal import JournalRow
 from storage.meter import Meter
@@ -52,7 +51,7 @@ class _Joining:
 @dataclass(slots=True)
 class _PollResult:
     snapshot: FeedSnapshot
-    until: Numbers  # the last number of the journal in each partition
+    until: Numbers  # the last number of the journal in each partition of the feed; 0 for the others
     begins_after: Numbers  # the journals begin after these numbers; earlier rows were pruned
     lost: bool = False  # True if rows that the topics have not seen were pruned from the journal
     events: list[tuple[Topic, Event]] = field(default_factory=list)
@@ -119,7 +118,7 @@ class Feed:
         """Send a topic's events to a client from now on. Return when the client's first events have been sent.
 
         The feed calls `make` only if no client follows the topic of `key` yet. `last_seen` has the numbers of the last
-        event that the client has seen; None for a new client; -1 for a number that no journal has.
+        event that the client has seen; None for a new client; `NEVER_SEEN` for a number that no journal has.
 
         Raises:
             StoreBusyError: `stream_clients_max` streams are open.
@@ -191,25 +190,21 @@ class Feed:
         for each in topics.values():
             each.restore_state()
         watched = [each for each in topics.values() if not each.is_new]
-        last_numbers: Numbers = ()
-        begins_after: Numbers = ()
+        begins, ends = ([0] * (self.partitions[-1] + 1) for _ in range(2))
         for partition in self.partitions:
-            begin, last_number = yield from in_partition(partition, partition_journal.find_ends())
-            last_numbers += (last_number,)
-            begins_after += (begin,)
+            begins[partition], ends[partition] = yield from in_partition(partition, partition_journal.find_ends())
+        begins_after, last_numbers = tuple(begins), tuple(ends)
         snapshot = FeedSnapshot(starts, last_numbers)
         poll = _PollResult(snapshot, last_numbers, begins_after)
         seen = last_numbers if self._seen is None else self._seen
         if any(number < begin for number, begin in zip(seen, begins_after, strict=True)):
             poll.lost = True
         elif watched and seen != last_numbers:
-            limit = self._limits.stream_rows_max
-            found = yield from self._read_changes(seen, limit, [each.board for each in watched])
-            ends = zip(found, last_numbers, strict=True)
-            snapshot.until = tuple(rows[-1].number if len(rows) == limit else last for rows, last in ends)
-            rows = list(chain.from_iterable(found))
+            found = yield from self._read_changes(seen, [each.board for each in watched])
+            if len(found) == self._limits.stream_rows_max:
+                snapshot.until = found[-1][0]
             owners = [each for each in watched if isinstance(each, OwnerTopic)]
-            snapshot.add_rows(rows, ((each.board.key, each.owner) for each in owners))
+            snapshot.add_rows([row for _, row in found], ((each.board.key, each.owner) for each in owners))
         for each in watched:
             yield from _follow(poll, each)
         if seen != last_numbers:
@@ -218,17 +213,11 @@ class Feed:
             yield from self._join(poll, one, topics[one.key])
         return poll
 
-    def _read_changes(self, after: Numbers, limit: int, boards: Iterable[Board]) -> Program[list[list[JournalRow]]]:
-        """Return up to `limit` changes of these boards after the number of each partition, for each partition."""
-        keys: dict[int, set[int]] = {partition: set() for partition in self.partitions}
-        for board in boards:
-            for part in board.parts:
-                keys[part.partition].add(part.key)
-        found = []
-        for partition, number in zip(self.partitions, after, strict=True):
-            reading = partition_journal.read_changes(number, limit=limit, boards=sorted(keys[partition]))
-            found.append((yield from in_partition(partition, reading)))
-        return found
+    def _read_changes(self, after: Numbers, boards: Iterable[Board]) -> Program[list[tuple[Numbers, JournalRow]]]:
+        """Return up to `stream_rows_max` changes of these boards, each with the numbers to continue after."""
+        limit, keys = self._limits.stream_rows_max, sorted({part.key for board in boards for part in board.parts})
+        page = yield from journal.read_page(after, limit=limit, partitions=self.partitions, boards=keys)
+        return list(page.list_changes())
 
     def _reached(self, poll: _PollResult, watched: list[Topic]) -> Program[None]:
         """End the streams of family boards that have received their first post since the last poll.
@@ -258,15 +247,14 @@ class Feed:
         state = topic.last._replace(numbers=until)
         if last_seen is None:
             return [] if topic.is_empty else [state]
-        limit = self._limits.stream_rows_max
-        found: list[list[JournalRow]] | None = None
+        found: list[tuple[Numbers, JournalRow]] | None = None
         bounds = zip(poll.begins_after, last_seen, poll.until, strict=True)
-        if all(begin <= number <= last for begin, number, last in bounds):
-            found = yield from self._read_changes(last_seen, limit, [topic.board])
-        if found is None or any(len(rows) == limit for rows in found):
+        # While the feed is behind the journals, it cannot tell what a client has missed.
+        if until == poll.until and all(begin <= number <= last for begin, number, last in bounds):
+            found = yield from self._read_changes(last_seen, [topic.board])
+        if found is None or len(found) == self._limits.stream_rows_max:
             return [Event(until, "reset", RESET), state]
-        pairs = zip(found, until, strict=True)
-        missed = topic.find_missed_event([row for rows, last in pairs for row in rows if row.number <= last], until)
+        missed = topic.find_missed_event([row for _, row in found], until)
         return [] if missed is None else [missed]
 
     def _deliver(self, poll: _PollResult) -> int:

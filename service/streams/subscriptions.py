@@ -30,14 +30,15 @@ from .rank_moves import MoveReader, Moves, RankMove
 
 RankedColumnId = tuple[int, int]  # a ranked column: the key of its board and its index
 CountStarts = Mapping[RankedColumnId, CountStart | None]
+NEVER_SEEN = -1  # a number that no journal has
 OVERTAKERS_MAX = 10  # the most names in `overtaken_by` of an event; more owners may have overtaken
 
 
 class FeedSnapshot:
     """One snapshot of the store, with all rows of the journal up to the numbers `until`. All topics of a poll share it.
 
-    `until` has a number for each partition of the feed. Each board, column and entry is read at most once for all
-    topics.
+    `until` has the numbers of the partitions of the feed, and 0 for others. Each board, column and entry is read at
+    most once for all topics.
     """
 
     def __init__(self, starts: CountStarts, until: Numbers) -> None:
@@ -93,7 +94,7 @@ class FeedSnapshot:
 
 
 class Event(NamedTuple):
-    numbers: Numbers  # of the journal in each partition of the feed; the event includes every change up to them
+    numbers: Numbers  # of the journal in each partition; the event includes every change up to them
     name: str
     data: bytes  # JSON on one line
 
@@ -105,17 +106,16 @@ class Event(NamedTuple):
 
 def encode_event_id(partitions: Sequence[int], numbers: Numbers) -> str:
     """Return the id of an event. A number alone means partition 0, which most stores have as their only one."""
-    pairs = zip(partitions, numbers, strict=True)
-    return ",".join(f"{partition}.{number}" if partition else str(number) for partition, number in pairs)
+    return ",".join(f"{each}.{numbers[each]}" if each else str(numbers[each]) for each in partitions)
 
 
-def decode_event_id(text: str, partitions: Sequence[int]) -> Numbers | None:
-    """Return the numbers of an event's id, or None if the id is none of an event in these partitions."""
-    texts = text.split(",")
-    if len(texts) != len(partitions):
-        return None
-    numbers = [_decode_number(*pair) for pair in zip(texts, partitions, strict=True)]
-    return None if None in numbers else tuple(numbers)  # type: ignore[arg-type]
+def decode_event_id(text: str, partitions: Sequence[int]) -> Numbers:
+    """Return the numbers of an event's id, or `NEVER_SEEN` if the id is none of an event in these partitions."""
+    numbers, texts = [0] * (partitions[-1] + 1), text.split(",")
+    for index, partition in enumerate(partitions):
+        number = _decode_number(texts[index], partition) if len(texts) == len(partitions) else None
+        numbers[partition] = NEVER_SEEN if number is None else number
+    return tuple(numbers)
 
 
 def _decode_number(text: str, partition: int) -> int | None:

@@ -5,7 +5,7 @@ reader has read a number, no change with a smaller number appears in the partiti
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ from storage.store import Program, Row
 
 from .bundles import NAMELESS, PLACES, owners_of, owners_text, pieces_of
 from .cells import Cell, RankedCells
-from .change_log import POSITION, PRUNED_BEFORE, change_log, count_rows_holding
+from .change_log import POSITION, PRUNED_BEFORE, change_log
 from .log_record import ChangeKind, ChangeRecord, decode_records
 from .owner_index import PositionRange, may_hold, owner_blocks
 
@@ -65,18 +65,6 @@ class BundleSizes(NamedTuple):
         """
         counts = [row.changes - (0 if index else self.skipped) for index, row in enumerate(self.rows)]
         return zip(accumulate((row.logged_us for row in self.rows), max), counts, strict=True)
-
-
-def read_changes(after: int, *, limit: int, boards: Sequence[int] | None = None) -> Program[list[JournalRow]]:
-    """Return changes with a number greater than `after`, in the order of their numbers.
-
-    `boards`: only changes of boards with these keys.
-    """
-    sizes = yield from read_sizes(after, limit=limit, boards=boards)
-    wanted = count_rows_holding([(changes,) for _, changes in sizes.sized()], limit)
-    rows = yield from read_bundles(after, limit=wanted, boards=boards)
-    changes = (each for row in rows for each in changes_of(row) if each.number > after)
-    return list(islice(changes, limit))
 
 
 def read_sizes(after: int, *, limit: int, boards: Sequence[int] | None) -> Program[BundleSizes]:

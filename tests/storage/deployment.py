@@ -32,7 +32,7 @@ from storage.log.change_log import change_log
 from storage.log.journal import Numbers
 from storage.log.log_record import ChangeKind
 from storage.log.merging import Merger
-from storage.log.partition_journal import JournalRow
+from storage.log.partition_journal import JournalRow, changes_of
 from storage.meter import NO_METER, Meter
 from storage.periods import PeriodKind
 from storage.posting.post_ids import PostIds
@@ -133,6 +133,12 @@ def fingerprint_of(owner: str, board: Board, changes: Sequence[ColumnChange], at
     return repr((owner, [(board.id, [(each.index, each.value, each.overwrite) for each in changes])], at_us))
 
 
+async def read_changes(store: Store, after: int = 0, limit: int = 10_000) -> list[JournalRow]:
+    """Return the changes with greater numbers than `after` in the log of the partition of this store."""
+    bundles = await store.read(lambda: partition_journal.read_bundles(after, limit=limit, boards=None))
+    return [change for bundle in bundles for change in changes_of(bundle) if change.number > after][:limit]
+
+
 def erase_entry(entries: Entries, owner: str, *, now_us: int) -> Program[bool]:
     """Remove an owner's row and log it; return False if there was no row."""
     move = yield from entries.remove_entry(owner, ChangeKind.ERASED)
@@ -225,7 +231,7 @@ class Deployment:
         return await (store or self.store).read(program)
 
     async def read_journal(self) -> list[JournalRow]:
-        return await self.read(partition_journal.read_changes, 0, limit=10_000)
+        return await read_changes(self.store)
 
     async def prune_log(self, *, rows_max: int = 1_000, store: Store | None = None) -> int:
         """Delete the oldest bundles of the change log. The last one stays."""

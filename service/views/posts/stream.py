@@ -5,7 +5,7 @@ Each event is written to the connection immediately. A client that reads too slo
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from time import perf_counter
 
@@ -19,11 +19,9 @@ from service.http.endpoint import X_REQUEST_ID
 from service.http.fast_json import PlainStream
 from service.streams.subscriptions import OwnerTopic, Topic, TopTopic, decode_event_id
 from service.views.owners.owners import find_column
-from storage.log.journal import Numbers
 
 SSE_TYPE = "text/event-stream"
 LAST_EVENT_ID = "Last-Event-ID"
-NEVER_SEEN = -1  # a sequence number that no journal has
 _HEADERS = {hdrs.CONTENT_TYPE: SSE_TYPE, hdrs.CACHE_CONTROL: "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -86,7 +84,8 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     client = StreamClient(unread_bytes_max=settings.stream_unread_bytes_max)
     try:
         # An alias may have named another board when the client was last connected, so the client gets the whole state.
-        last_seen = None if call.has_alias else _last_seen(call.request, feed.partitions)
+        seen_id = "" if call.has_alias else call.request.headers.get(LAST_EVENT_ID, "").strip()
+        last_seen = decode_event_id(seen_id, feed.partitions) if seen_id else None
         await feed.join_topic(key, make, client, last_seen=last_seen)
         response = PlainStream(headers={**_HEADERS, X_REQUEST_ID: call.request_id, **(call.answer_headers or {})})
         call.answered_s = perf_counter()  # leave the stream out of the measured time: the client decides its length
@@ -97,11 +96,3 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
         return response
     finally:
         feed.leave_topic(key, client)
-
-
-def _last_seen(request: web.BaseRequest, partitions: Sequence[int]) -> Numbers | None:
-    text = request.headers.get(LAST_EVENT_ID, "").strip()
-    if not text:
-        return None
-    numbers = decode_event_id(text, partitions)
-    return (NEVER_SEEN,) * len(partitions) if numbers is None else numbers

@@ -10,14 +10,9 @@ from storage.log.log_record import ChangeKind, ChangeRecord
 from storage.log.owner_index import owner_blocks
 from storage.log.partition_journal import JournalRow
 from storage.records import Board
-from storage.store import Store
-from tests.storage.deployment import Deployment, counter, part, ranked
+from tests.storage.deployment import Deployment, counter, part, ranked, read_changes
 
 XP = ranked("xp", min_scaled=0, max_scaled=999)
-
-
-async def read_page(store: Store, after: int = 0, limit: int = 1_000) -> list[JournalRow]:
-    return await store.read(lambda: partition_journal.read_changes(after, limit=limit))
 
 
 def records_of(rows: list[JournalRow]) -> list[ChangeRecord]:
@@ -60,7 +55,7 @@ async def test_the_changes_of_an_owner_are_read_newest_first(
     await post_to_everybody(deployment, board, 20)
     assert (await make_blocks(deployment) > 5) is (block_changes == 4)
     await post_to_everybody(deployment, board, 3)
-    every = [row.number for row in await read_page(deployment.store) if row.owner == "ada"][::-1]
+    every = [row.number for row in await read_changes(deployment.store) if row.owner == "ada"][::-1]
     assert await read_of_owner(deployment, "ada", limit=100) == (every, None)
     seen: list[int] = []
     more: int | None = 2**63 - 1
@@ -83,11 +78,11 @@ async def test_a_page_from_the_last_number_holds_only_later_changes(deployment: 
     board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     _, published = await deployment.store.read(partition_journal.find_ends)
-    [row] = await read_page(deployment.store)
+    [row] = await read_changes(deployment.store)
     assert row.number <= published
-    assert await read_page(deployment.store, published) == []
+    assert await read_changes(deployment.store, published) == []
     await deployment.apply(deployment.post("bob", part(board, {"xp": 5})))
-    assert [row.owner for row in await read_page(deployment.store, published)] == ["bob"]
+    assert [row.owner for row in await read_changes(deployment.store, published)] == ["bob"]
 
 
 async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Deployment) -> None:
@@ -112,7 +107,7 @@ async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Dep
         )
 
     async def owners() -> list[str | None]:
-        return [row.owner for row in await read_page(store) if row.board_key]
+        return [row.owner for row in await read_changes(store) if row.board_key]
 
     past = await rename(0)
     assert past is not None
@@ -120,7 +115,7 @@ async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Dep
     while past is not None:
         past = await rename(past)
     assert await owners() == [None, "bob", None, "bob", None, "bob", None, None, "ada", "ada"]
-    rows = await read_page(store)
+    rows = await read_changes(store)
     assert {row.record for row in rows if row.owner is None and row.board_key} == {None}
     assert rows[0].next == "001", "the cells stay until everybody has counted them"
 
@@ -140,7 +135,7 @@ async def test_erasing_renames_an_owner_in_every_block(deployment: Deployment, m
             await store.write(
                 lambda: log.rename_owner("ada", stretch, token="t", until=until, otherwise=0, rows_max=99)  # noqa: B023
             )
-    owners = [row.owner for row in await read_page(store)]
+    owners = [row.owner for row in await read_changes(store)]
     assert "ada" not in owners
     assert owners.count("bob") == 22
 
@@ -159,7 +154,7 @@ async def test_cells_of_an_erased_owner_are_blanked_once_they_are_old(deployment
     assert await blank(clock.now_us) == 0
     assert await blank(clock.now_us + 1) == 1
     assert await blank(clock.now_us + 1) == 0
-    [row] = await read_page(store)
+    [row] = await read_changes(store)
     assert (row.owner, row.previous, row.next, row.record) == (None, "", "", None)
 
 
@@ -170,7 +165,7 @@ async def test_the_journal_records_hiding_and_showing_with_the_entrys_cells(depl
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     assert await deployment.stats(board, "ada") is None
     await deployment.show("ada", board)
-    rows = await read_page(deployment.store)
+    rows = await read_changes(deployment.store)
     assert [told.kind for told in records_of(rows)] == [
         ChangeKind.APPLIED, ChangeKind.HIDDEN, ChangeKind.UNSEEN, ChangeKind.SHOWN,
     ]  # fmt: skip

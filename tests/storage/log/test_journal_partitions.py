@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from storage.log import journal, owner_index, partition_journal
+from storage.log import journal, owner_index
 from storage.log.journal import JournalPage, Numbers
 from storage.log.owner_index import owner_blocks
 from storage.log.partition_journal import JournalRow, board_key_of
@@ -15,7 +15,7 @@ from storage.schema.creation import count_partitions
 from storage.store import Program, Store
 from tests.schemas import PARTITIONS
 from tests.storage.backends import OpenStore
-from tests.storage.deployment import Deployment, part, ranked
+from tests.storage.deployment import Deployment, part, ranked, read_changes
 
 pytestmark = pytest.mark.parametrize("backend", ["partitions"], indirect=True)
 XP = ranked("xp", min_scaled=0, max_scaled=9_999)
@@ -43,7 +43,7 @@ async def read_pages(store: Store, after: Numbers, limits: Sequence[int]) -> See
 
 
 async def read_partition(store: Store, partition: int) -> list[JournalRow]:
-    return await store.at(partition).read(lambda: partition_journal.read_changes(0, limit=10_000))
+    return await read_changes(store.at(partition))
 
 
 async def post_randomly(deployment: Deployment, boards: Sequence[Board], groups: int, seed: int = 1) -> None:
