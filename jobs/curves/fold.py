@@ -95,7 +95,7 @@ class Counting:
             self.known.fits[slot[0]].pop(slot[1], None)
             number = version + len(written) + 1
             written.append(StoredCounts(*slot, fit.epoch, fit.version, number, b"", 0))
-        self.void, self.busy = len(gone), found.rows > 0 or found.others
+        self.void, self.busy = len(gone), found.changed
         while len(self._held) > self._curves_max:
             self._held.popitem(last=False)
         return written
@@ -209,7 +209,7 @@ class FoldJob:
         was_busy, before = counting.busy, found.before
         counts = await asyncio.to_thread(counting.count_backlog, found)
         as_of_us = date_snapshot(found.changed_us, asked_us, self._now_us)
-        has_news = was_busy or counts or found.rows or found.others
+        has_news = was_busy or counts or found.changed
         if has_news or before is None or as_of_us - before.as_of_us >= IDLE_US:
             version = counts[-1].version if counts else before.version if before else 0
             folded = FoldState(found.mark, as_of_us, version)

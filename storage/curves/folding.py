@@ -81,7 +81,7 @@ class FoldBacklog:
     counted: dict[Slot, int] = field(default_factory=dict)
     lost: bool = False  # whether no curve can continue from the stored mark; then all curves must be listed anew
     rows: int = 0  # number of changes that were read, without the changes in `replays`
-    others: bool = False  # whether there are changes, but only on boards without a curve
+    changed: bool = False  # whether there are changes, even if only on boards without a curve
     # The net changes since the stored mark, by board key.
     changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     # For each new curve without live counts: the net changes since the mark of its fit.
@@ -115,12 +115,12 @@ def read_fold_backlog(known: KnownCurves, limits: JobSettings) -> Program[FoldBa
 
 
 def _read_changes(found: FoldBacklog, known: KnownCurves, done: int, limits: JobSettings) -> Program[None]:
-    netted, past = NetChanges(), done
+    netted, past, found.changed = NetChanges(), done, True
     # A family may have thousands of boards, but few of them have a curve. The changes of the other boards are not read.
     curved = known.fits.keys() | {fit.board_key for fit in found.fits}
     boards = curved if len(curved) <= NAMED_BOARDS_MAX else None
     while True:
-        page = yield from change_log.list_bundles_between(past, found.mark, limit=limits.fold_rows_max, boards=boards)
+        page = yield from change_log.list_bundles_after(past, limit=limits.fold_rows_max, boards=boards)
         netted.add_bundles(page)
         changes = sum(bundle.changes_count for bundle in page)
         found.rows += changes
@@ -131,8 +131,6 @@ def _read_changes(found: FoldBacklog, known: KnownCurves, done: int, limits: Job
             break
         past = page[-1].position + 1
     found.changes = netted.of_boards()
-    if not found.rows and boards is not None:
-        found.others = yield from change_log.has_changes_between(done, found.mark)
 
 
 def _read_replays(found: FoldBacklog, log: LogState, limits: JobSettings) -> Program[None]:

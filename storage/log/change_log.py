@@ -1,6 +1,6 @@
 """The change log: what each applied post changed, written in the post's own transaction. Its rows are `bundles`.
 
-    take_mark ──> mark ── list_bundles_between(mark, next mark) ──> bundles to count, each exactly once ──> next mark
+    take_mark ──> mark ── list_bundles_after(mark), take_mark ──> bundles to count, each exactly once ──> next mark
 
 The log position of a bundle comes from one counter. A transaction takes positions after its other writes, and holds the
 counter until it commits. So positions have no gaps, and they are in the order of the commits: whoever sees a bundle
@@ -21,8 +21,6 @@ from querybuilder import (
     INTEGER,
     TEXT,
     Insert,
-    Select,
-    Term,
     Update,
     asc,
     col,
@@ -30,7 +28,6 @@ from querybuilder import (
     desc,
     insert,
     larger_of,
-    lit,
     param,
     plus,
     select,
@@ -88,10 +85,6 @@ AFTER_MARK = POSITION.ge(param("mark"))  # the condition that a mark does not co
 _only_row = col("counter_key").eq(0)
 
 
-def _select_between(*columns: Term) -> Select:
-    return select(*columns).from_(CHANGE_LOG).where(AFTER_MARK, POSITION.lt(param("until")))
-
-
 def date_snapshot(changed_us: int, asked_us: int, now_us: Callable[[], int]) -> int:
     """Return a time at which a snapshot was the current state, given its `changed_at` and a time before its read.
 
@@ -130,13 +123,12 @@ class ChangeLog:
         self._append = build_log_insert().prepared()
         self._counter = select(*map(col, ("next", "changed_at", "pruned_before"))).from_(LOG_COUNTER).prepared()
         sizes, bundles = (
-            _select_between(*columns).order_by(asc(POSITION)).limit(param("limit")).packed()
+            select(*columns).from_(CHANGE_LOG).where(AFTER_MARK).order_by(asc(POSITION)).limit(param("limit")).packed()
             for columns in ((col("changes"),), BUNDLE_COLUMNS)
         )
         of_boards = col("board_key").in_(param("boards"))
         self._sizes, self._sizes_of_boards = sizes.prepared(), sizes.where(of_boards).prepared()
-        self._between, self._between_of_boards = bundles.prepared(), bundles.where(of_boards).prepared()
-        self._any_between = _select_between(lit(1)).limit(1).prepared()
+        self._bundles, self._bundles_of_boards = bundles.prepared(), bundles.where(of_boards).prepared()
         key = col("board_key", _ASKED)
         last = select(col("updated_at")).from_(CHANGE_LOG).where(col("board_key", CHANGE_LOG).eq(key))
         last = last.order_by(desc(POSITION)).limit(1)
@@ -177,22 +169,21 @@ class ChangeLog:
         [row] = yield self._counter.bind()
         return LogState(*row)
 
-    def list_bundles_between(
-        self, done: int, until: int, *, limit: int, boards: Collection[int] | None = None
+    def list_bundles_after(
+        self, done: int, *, limit: int, boards: Collection[int] | None = None
     ) -> Program[list[Bundle]]:
-        """Return the bundles that the mark `until` covers and the mark `done` does not, in the order of the commits.
+        """Return the bundles that the mark `done` does not cover, in the order of the commits.
 
         `boards`: only bundles of boards with these keys; each row that is read is compared with them, so pass few keys.
         The bundles of a page together hold `limit` changes or a few more. If they hold fewer, there are no further
         bundles. Otherwise, continue after the position of the last bundle.
         """
-        bound: dict[str, object] = {"mark": done, "until": until}
-        bound |= {} if boards is None else {"boards": boards}
+        bound: dict[str, object] = {"mark": done} if boards is None else {"mark": done, "boards": boards}
         sizes = yield (self._sizes if boards is None else self._sizes_of_boards).bind(**bound, limit=limit)
         wanted = count_rows_holding(sizes, limit)
         if not wanted:
             return []
-        rows = yield (self._between if boards is None else self._between_of_boards).bind(**bound, limit=wanted)
+        rows = yield (self._bundles if boards is None else self._bundles_of_boards).bind(**bound, limit=wanted)
         return [Bundle(*row) for row in rows]
 
     def find_positions(self, times_us: Sequence[int]) -> Program[list[int]]:
@@ -214,10 +205,6 @@ class ChangeLog:
                     positions[earlier] if earlier < len(positions) else last,
                 )
         return [first for first, _ in spans]
-
-    def has_changes_between(self, done: int, until: int) -> Program[bool]:
-        rows = yield self._any_between.bind(mark=done, until=until)
-        return bool(rows)
 
     def find_last_changes(self, board_keys: Sequence[int]) -> Program[dict[int, int]]:
         """Return when each of these boards of a partition was last changed, in microseconds since 1970, by board key.

@@ -224,11 +224,7 @@ class Deployment:
 
     async def read_log(self, store: Store | None = None) -> list[Bundle]:
         """Return the change log of the partition for which the store runs programs."""
-
-        def program() -> Program[list[Bundle]]:
-            return (yield from change_log.list_bundles_between(0, (yield from change_log.take_mark()), limit=1_000))
-
-        return await (store or self.store).read(program)
+        return await (store or self.store).read(partial(change_log.list_bundles_after, 0, limit=1_000))
 
     async def read_journal(self) -> list[JournalRow]:
         return await read_changes(self.store)
