@@ -55,7 +55,6 @@ check: $(STAMP) ## Check format, lint, types, import contracts and tidiness
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_tidy.py
-	$(BIN)/python tests/report_sizes.py
 
 bench: $(STAMP) ## Measure the speed and write docs/performance.md, in about 30 minutes (ARGS="--only positions": only that)
 	$(BIN)/python -m benchmarks.performance $(ARGS)

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from service.contract.keys import (
-    ANYONE,
     Identity,
     KeyRing,
     OpenToOthersError,
@@ -76,18 +75,6 @@ def test_a_revoked_key_is_unknown_and_revoking_all_keys_does_not_open_the_servic
         ring.identify_caller(f"Bearer {TEXT}")
 
 
-def test_the_first_key_closes_an_open_service_for_good() -> None:
-    ring = KeyRing()
-    assert ring.identify_caller(None) is ANYONE
-    ring.replace_keys([row(KEY, "ops")])
-    with pytest.raises(ProblemError):
-        ring.identify_caller(None)
-    with pytest.raises(ProblemError):
-        ring.check_valid(ANYONE)
-    ring.replace_keys([])
-    assert not ring.open
-
-
 def test_a_revoked_key_ends_its_own_sessions_only() -> None:
     (other, text), ended = make_api_key("", "reader", 0), list[str]()
     ring = KeyRing([row(KEY, "reader"), row(other, "reader")])
@@ -114,7 +101,3 @@ def test_an_open_service_binds_to_loopback_only() -> None:
         assert not is_loopback(host)
         with pytest.raises(OpenToOthersError):
             KeyRing().check_binding(host)
-
-
-def test_a_service_with_keys_binds_anywhere() -> None:
-    KeyRing([row(KEY, "ops")]).check_binding("0.0.0.0")

@@ -1,7 +1,6 @@
 """Test that the OpenAPI 3.1 document is valid and describes the routes correctly."""
 
 import json
-import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -17,8 +16,6 @@ from service.contract.values import PATTERN_WORDS, PYTHON_END
 from service.http.openapi import read_document
 from tests.service.openapi_checks import DOCUMENT, ROUTE_TABLE, find_fault
 from tests.service.real_service import Service
-
-_SCHEMA_TYPES = {"string", "integer", "number", "boolean", "object", "array", "null"}
 
 
 def parts(value: Any) -> Iterator[dict[str, Any]]:
@@ -37,47 +34,9 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield path, method, operation
 
 
-def test_the_document_is_json_and_names_its_version() -> None:
-    assert json.loads(msgspec.json.encode(DOCUMENT)) == json.loads(json.dumps(DOCUMENT))
-    assert DOCUMENT["openapi"] == "3.1.0"
-    assert DOCUMENT["info"]["title"]
-
-
 def test_the_document_has_every_route_once() -> None:
     described = sorted((path, method.upper()) for path, method, _ in operations())
     assert described == sorted((route.path, route.method) for route in ROUTE_TABLE)
-
-
-_BOUNDS = ("maximum", "minimum", "exclusiveMinimum", "maxItems", "minItems", "maxLength", "maxProperties")
-
-
-def test_every_schema_uses_known_types_references_numbers_as_bounds_and_patterns_that_compile() -> None:
-    schemas = DOCUMENT["components"]["schemas"]
-    for part in parts(DOCUMENT):
-        reference, pattern = part.get("$ref"), part.get("pattern")
-        assert reference is None or reference.removeprefix("#/components/schemas/") in schemas
-        if isinstance(pattern, str):
-            re.compile(pattern)
-        assert all(isinstance(part.get(keyword, 0), int | float) for keyword in _BOUNDS)
-    for part in parts(schemas):
-        kinds = part.get("type")
-        if isinstance(kinds, str | list):
-            assert {kinds} <= _SCHEMA_TYPES if isinstance(kinds, str) else set(kinds) <= _SCHEMA_TYPES
-
-
-def test_every_operation_has_what_openapi_requires() -> None:
-    ids = [operation["operationId"] for _, _, operation in operations()]
-    assert len(set(ids)) == len(ids)
-    for path, _, operation in operations():
-        parameters = operation.get("parameters", [])
-        in_path = [parameter["name"] for parameter in parameters if parameter["in"] == "path"]
-        assert in_path == re.findall(r"\{(\w+)\}", path)
-        assert all(parameter["required"] for parameter in parameters if parameter["in"] == "path")
-        assert all("schema" in parameter for parameter in parameters)
-        assert operation["responses"]
-        for status, response in operation["responses"].items():
-            assert re.fullmatch(r"[1-5]\d\d", status)
-            assert response["description"]
 
 
 def test_query_parameters_have_their_defaults_and_bounds() -> None:
@@ -121,14 +80,6 @@ def test_the_document_describes_every_problem_by_its_code_and_which_paths_need_a
             response = operation["responses"][str(find_status(route, code))]
             assert f"`{code}`" in response["description"]
             assert set(response["content"]) == {"application/problem+json"}
-
-
-def test_every_answer_in_json_has_a_schema() -> None:
-    for route in ROUTE_TABLE:
-        for status, response in DOCUMENT["paths"][route.path][route.method.lower()]["responses"].items():
-            schema = response.get("content", {}).get("application/json", {}).get("schema")
-            assert schema or "application/json" not in response.get("content", {}) or route.view == "openapi"
-            assert status != "304" or "content" not in response, "a 304 has no content"
 
 
 _CHECKED = {"$ref", "anyOf", "oneOf", "type", "enum", "format"}
