@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install what the tests need and this machine lacks: servers and a browser from Debian's packages, and clients of Jolokia
+# Install what the tests need and this machine lacks: servers and a browser from Debian's packages, and a client of Jolokia
 # and generators of clients from npm and PyPI, pinned with hashes, into build/clients. `make test` runs this script; pytest
 # itself installs nothing.
 #
@@ -43,30 +43,25 @@ if [ -n "$missing" ]; then
   fi
 fi
 
-if ! cmp -s "$here/clients/package-lock.json" "$build/npm/.installed"; then
+install_npm() {
+  cmp -s "$here/clients/package-lock.json" "$build/npm/.installed" && return
   echo "Installing jolokia.js, axe-core and openapi-typescript by npm into build/clients/npm."
   mkdir -p "$build/npm"
   cp "$here/clients/package.json" "$here/clients/package-lock.json" "$build/npm/"
   (cd "$build/npm" && npm ci --ignore-scripts --no-audit --no-fund --silent)
   cp "$here/clients/package-lock.json" "$build/npm/.installed"
-fi
+}
 
-[ "$only" != typescript ] || exit 0
-
-# pyjolokia was published in 2014 as sources, which only setuptools before 58 can build.
-if ! cmp -s "$here/clients/pyjolokia.txt" "$build/pip/.installed"; then
-  echo "Installing pyjolokia by pip into build/clients/pip."
-  rm -rf "$build/pip"
-  PIP_CONSTRAINT=$here/clients/pyjolokia_build.txt PIP_BUILD_CONSTRAINT=$here/clients/pyjolokia_build.txt \
-    "$python" -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes \
-    --target "$build/pip" -r "$here/clients/pyjolokia.txt"
-  cp "$here/clients/pyjolokia.txt" "$build/pip/.installed"
-fi
-
-if ! cmp -s "$here/clients/openapi_python_client.txt" "$build/generator/.installed"; then
+install_generator() {
+  cmp -s "$here/clients/openapi_python_client.txt" "$build/generator/.installed" && return
   echo "Installing openapi-python-client by pip into build/clients/generator."
   rm -rf "$build/generator"
   "$python" -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes \
     --target "$build/generator" -r "$here/clients/openapi_python_client.txt"
   cp "$here/clients/openapi_python_client.txt" "$build/generator/.installed"
-fi
+}
+
+install_npm &
+npm=$!
+[ "$only" = typescript ] || install_generator
+wait "$npm"

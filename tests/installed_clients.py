@@ -20,10 +20,6 @@ def javascript_modules() -> Path:
     return _installed("npm", "package-lock.json") / "node_modules"
 
 
-def python_modules() -> Path:
-    return _installed("pip", "pyjolokia.txt")
-
-
 def python_generator_modules() -> Path:
     """Return the folder of the Python packages of openapi-python-client."""
     return _installed("generator", "openapi_python_client.txt")

@@ -262,12 +262,6 @@ def test_a_child_process_ignores_foreign_packages_of_the_same_names(foreign: Pat
     assert version == f"rankcurve {read_project(ROOT)['version']}\n"
 
 
-def test_one_process_serves_beside_foreign_packages(installed: Environment, foreign: Path) -> None:
-    variables = plain_variables(PYTHONPATH=str(foreign))
-    with Process(foreign, program=(installed.rankcurve,), variables=variables) as process:
-        assert process.end() == 0
-
-
 async def test_several_processes_serve_beside_foreign_packages(
     installed: Environment, foreign: Path, postgres_url: str
 ) -> None:

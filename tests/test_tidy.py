@@ -24,8 +24,6 @@ SQL = re.compile(
     r"|delete\s+from\b|(create|drop|alter)\s+(unique\s+)?(table|index|trigger|view)\b)",
     re.IGNORECASE | re.DOTALL,
 )
-# Types of queries, before and after their arguments are bound.
-BUILT = re.compile(r"\b(Bound|Built|Prepared|Statement)\b")
 # Each word is built from two parts, because these checks also search this file and must not find the word here.
 LEFTOVERS = re.compile(
     "|".join(("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error", r"pytest\.(mark\.)?(skip|x" + "fail)"))
@@ -205,71 +203,6 @@ def test_no_program_is_called_without_yield_from() -> None:
             if _called(call) in programs
         ]
     assert forgotten == []
-
-
-def _public_code(node: ast.AST) -> Iterator[ast.stmt]:
-    """Yield the public functions and public assignments in a module or in a public class."""
-    for each in ast.iter_child_nodes(node):
-        if isinstance(each, ast.ClassDef) and not each.name.startswith("_"):
-            yield from _public_code(each)
-        elif isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
-            if not each.name.startswith("_"):
-                yield each
-            yield from (
-                inner
-                for inner in ast.walk(each)
-                if isinstance(inner, ast.Assign | ast.AnnAssign) and ast.unparse(inner).startswith("self.")
-            )
-        elif isinstance(each, ast.Assign | ast.AnnAssign):
-            yield each
-
-
-def _offers_query(node: ast.stmt) -> bool:
-    """Return whether a function returns a prepared or bound query, or an assignment gives a public name to one."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return BUILT.search(_returned(node)) is not None
-    assert isinstance(node, ast.Assign | ast.AnnAssign)
-    names = [ast.unparse(target) for target in (node.targets if isinstance(node, ast.Assign) else [node.target])]
-    if all(name.removeprefix("self.").startswith("_") for name in names):
-        return False
-    annotation = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else ""
-    made = node.value is not None and _called(node.value) in ("prepared", "compile", "bind", "build")
-    return (made and "re.compile" not in ast.unparse(node)) or BUILT.search(annotation) is not None
-
-
-def test_storage_offers_programs_and_keeps_queries_private() -> None:
-    # The engines run queries, and storage/store.py names the types that engines receive. So both are left out.
-    inside = [path for path in _sources() if path.parts[0] == "storage" and path.parts[1] != "engines"]
-    assert len(inside) > 50
-    offered = [
-        f"{path}:{node.lineno} {ast.unparse(node).splitlines()[0][:90]}"
-        for path in inside
-        for node in _public_code(_tree(path))
-        if _offers_query(node) and path != Path("storage", "store.py")
-    ]
-    assert offered == []
-    used = [
-        f"{path}:{node.lineno} {ast.unparse(node)[:60]}"
-        for path in _sources()
-        if path.parts[0] in PACKAGES and path.parts[:2] != ("storage", "engines") and path.name != "store.py"
-        for node in ast.walk(_tree(path))
-        if isinstance(node, ast.Call) and _called(node) == "read_query"
-    ]
-    assert used == [], "read_single takes a program"
-
-
-def test_a_program_yields_only_queries_of_its_own_module() -> None:
-    offenders = [
-        f"{path}:{query.lineno} {ast.unparse(query)[:60]}"
-        for path in _sources()
-        if path.parts[0] in PACKAGES
-        for function in _functions(_tree(path))
-        if _returned(function).startswith("Program[")
-        for query in _yielded(function)
-        # This check covers only calls. mypy checks that a local name holds a query.
-        if isinstance(query, ast.Call) and _called(query) != "bind" and _called(query)[:1] != "_"
-    ]
-    assert offenders == []
 
 
 def test_test_folders_are_not_packages_and_no_test_sleeps() -> None:

@@ -91,18 +91,6 @@ def test_a_killed_import_that_runs_again_counts_every_line_once(shell: Shell, tm
     assert points(shell.process) == LINES - LINES // 1000
 
 
-def test_an_import_of_noisy_scores_needs_round(shell: Shell, tmp_path: Path) -> None:
-    shell("board", "create", "noisy", "-c", "lap:min:low:scale=3", "-c", "xp:sum:high")
-    path = tmp_path / "noisy.csv"
-    path.write_text("id,lap,xp\na,48.682000000000002,1\nb,60.25,1\n")
-    arguments = ["import", "noisy", str(path), "--owner-column", "id"]
-    refused = shell(*arguments, code=1)
-    assert "line 2: bad_value" in refused.stderr
-    rounded = shell(*arguments, "--round")
-    assert "2 lines: 1 applied, 0 unchanged, 1 duplicate" in rounded.stdout
-    assert get(shell.process, "/v1/leaderboards/noisy/entries/a")["stats"] == {"lap": 48.682, "xp": 1}
-
-
 def points(process: Process) -> int:
     page = get(process, "/v1/leaderboards/killed/rankings/xp?limit=1000")
     return sum(row["value"] for row in page["entries"])

@@ -46,12 +46,6 @@ def test_every_line_becomes_one_post_with_the_mapped_column(fake: FakeService, p
     assert list(players.parent.iterdir()) == [players]
 
 
-def test_a_second_import_of_the_same_file_counts_no_line_again(fake: FakeService, players: Path) -> None:
-    do_import(fake, players)
-    result = do_import(fake, players, code=0)
-    assert "25 lines: 0 applied, 0 unchanged, 25 duplicate, 0 rejected" in result.stdout
-
-
 def test_an_import_with_another_mapping_counts_the_same_file_again(fake: FakeService, players: Path) -> None:
     do_import(fake, players)
     assert "25 applied" in do_import(fake, players, "--column", "lap=score").stdout

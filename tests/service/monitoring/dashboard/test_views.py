@@ -51,13 +51,6 @@ async def test_a_client_that_accepts_gzip_gets_the_same_file_compressed(service:
         assert gzip.decompress(body) == (PAGE / name).read_bytes()
 
 
-@pytest.mark.parametrize("accepted", ["gzip;q=0", "gzip; q=0.0, br", "br", ""])
-async def test_a_client_that_does_not_accept_gzip_gets_the_plain_file(service: Service, accepted: str) -> None:
-    _, body, headers = await fetch_file(service, "/", Accept_Encoding=accepted)
-    assert "Content-Encoding" not in headers
-    assert body.startswith(b"<!doctype html>")
-
-
 async def test_all_files_together_stay_below_their_bound_in_bytes(service: Service) -> None:
     names = page_files().keys() - {DOCS}  # a page of its own
     sizes = [len((await fetch_file(service, path_of(name), Accept_Encoding="gzip"))[1]) for name in names]

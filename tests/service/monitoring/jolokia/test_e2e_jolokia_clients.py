@@ -1,9 +1,7 @@
-"""Test that Jolokia clients work: jolokia.js, pyjolokia, and requests like those of Telegraf and check_jmx4perl."""
+"""Test that Jolokia clients work: jolokia.js, and requests like those of Telegraf and check_jmx4perl."""
 
-import importlib.util
 import json
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp import ClientSession
 
-from tests.installed_clients import CLIENTS, javascript_modules, node, python_modules
+from tests.installed_clients import CLIENTS, javascript_modules, node
 from tests.service.cli_fake_service import make_key
 from tests.service.real_service import WAIT_S, Process, Service
 
@@ -80,49 +78,6 @@ def test_jolokia_js_extracts_values_and_is_refused_what_does_not_exist(by_javasc
     assert "thrown" in found["write"]
     assert "Can not register client" in by_javascript["notifications"]["thrown"]
     assert by_javascript["wrong key"] == {"thrown": 401}
-
-
-@pytest.fixture(scope="module")
-def pyjolokia() -> Any:
-    spec = importlib.util.spec_from_file_location("pyjolokia", python_modules() / "pyjolokia.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_each_call_of_pyjolokia_works(pyjolokia: Any, closed: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    url, key = closed
-    # pyjolokia's own `auth` calls a function that Python 3.9 removed. pyjolokia sends requests by urllib, so this test
-    # makes urllib send the key when the service asks for one.
-    passwords = urllib.request.HTTPPasswordMgrWithDefaultRealm()
-    passwords.add_password(None, url, "anyone", key)
-    opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
-    monkeypatch.setattr(urllib.request, "_opener", opener)
-    client = pyjolokia.Jolokia(f"{url}/jolokia/", timeout=WAIT_S)
-    read = client.request(type="read", mbean=NODE, attribute="Memory", path="resident")
-    assert (read["status"], read["request"]["attribute"]) == (200, "Memory")
-    assert read["value"] > 0
-    assert client.request(type="read", mbean=NODE)["value"].keys() >= {"Memory"}
-    assert client.request(type="list")["value"].keys() == {"rankcurve"}
-    assert client.request(type="list", path="rankcurve/type=Node/class")["value"] == "rankcurve.Node"
-    assert client.request(type="search", mbean="rankcurve:type=N*")["value"]
-    assert client.request(type="version")["value"]["protocol"] == "7.2"
-    assert client.request(type="exec", mbean="rankcurve:type=Job,name=fold", operation="run")["value"] == 1
-    refused = client.request(type="exec", mbean="rankcurve:type=Job,name=fold", operation="run", arguments=["x"])
-    assert refused["status"] == 400
-    assert client.request(type="write", mbean=NODE, attribute="Verbose", value=1)["status"] == 403
-    client.config(ignoreErrors=True)
-    assert client.request(type="read", mbean=NODE, attribute=["No"])["value"]["No"].startswith("ERROR")
-    client.data = None
-    for attribute in ("Memory", "CpuSeconds"):
-        client.add_request(type="read", mbean=NODE, attribute=attribute)
-    assert [each["request"]["attribute"] for each in client.getRequests()] == ["Memory", "CpuSeconds"]
-    client.proxy("service:jmx:rmi://elsewhere", user="me", password="secret")
-    proxied = client.request(type="read", mbean=NODE)
-    assert proxied["status"] == 400
-    assert proxied["request"]["target"] == {"url": "service:jmx:rmi://elsewhere", "user": "me"}
 
 
 async def test_telegraf_finds_its_metrics_in_the_answers(service: Service) -> None:
