@@ -118,12 +118,15 @@ async def follow_poster(poster: Process, posted: Posted) -> None:
 
 
 async def kill_posters(url: str, spool: Path, posted: Posted, rng: random.Random, until_s: float) -> None:
-    """Run one process after another on a spool. Kill each but the last, which posts everything that is left."""
+    """Run at least two processes, one after the other, on a spool.
+
+    Kill each but the last, which posts everything that is left.
+    """
     while True:
         poster = await start_poster(url, spool)
         following = asyncio.create_task(follow_poster(poster, posted))
         await asyncio.sleep(rng.uniform(*_POSTER_LIVES_S))
-        last = time.monotonic() >= until_s
+        last = time.monotonic() >= until_s and posted.poster_kills > 0
         poster.send_signal(signal.SIGTERM if last else signal.SIGKILL)
         await following
         code = await poster.wait()
