@@ -13,7 +13,7 @@ An owner is erased first from the boards that have rows, then from archives. A b
 therefore still found. Archives are looked up in the store, because the catalog of a process does not hold them.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +24,7 @@ from .boards.catalog import Catalog
 from .boards.gates import read_gates
 from .entries import erasure, hidden_owners
 from .entries.entries import Entries, RankingChange, lock_boards_with_owner, log_ranking_changes
+from .entries.rankings import OpenBoard
 from .errors import BoardChangedError
 from .log.change_log import change_log
 from .log.log_record import ChangeKind
@@ -61,7 +62,7 @@ class OwnerChanges:
     async def erase_entry(self, whole: Board) -> bool:
         """Erase the owner's entry on one board. Return False if there was none."""
         board, keys, until = whole.part_of(self.owner), [whole.key], _Positions()
-        if whole.segments:  # the owner may have posts in the logs of earlier segments
+        if whole.segments or whole.archived_us is not None:  # the logs of earlier segments may have posts of the owner
             keys = await self.store.read(lambda: find_keys_ever(whole))
         entries = self.open_boards.open_board(board)
         waited = sum([await drop_queued(self.store, self.owner, board_key=key) for key in keys])
@@ -93,20 +94,24 @@ class OwnerChanges:
         archived = await self._on_every_archive(self._note_archived)
         return archived + len(await self._list_hidden_boards() if shown is None else shown)
 
-    def _erase(self, boards: list[Entries], until: _Positions) -> Program[None]:
+    def _erase(self, boards: Sequence[OpenBoard], until: _Positions) -> Program[None]:
         """Erase the owner's entries on boards of one partition. Run this program for that partition.
 
         Add to `until` the last log position that the boards have in each partition. The caller must remove the owner's
         name and posts from the change logs up to these positions.
         """
-        erased: dict[int, RankingChange] = {}
+        erased: list[int] = []
+        changes: list[RankingChange] = []
         for entries in boards:
-            gone = yield from entries.remove_entry(self.owner, ChangeKind.ERASED)
-            gone = gone or (yield from hidden_owners.erase_hidden_entry(entries, self.owner))
-            if gone is not None:
-                erased[entries.board.key] = gone
+            if isinstance(entries, Entries):
+                gone = yield from entries.remove_entry(self.owner, ChangeKind.ERASED)
+                gone = gone or (yield from hidden_owners.erase_hidden_entry(entries, self.owner))
+                changes += [gone] if gone is not None else []
+            elif isinstance(entries, ArchivedEntries) and (yield from entries.erase_entry(self.owner)):
+                erased.append(entries.board.key)
+        erased += [gone.change.board_key for gone in changes]
         if erased:
-            yield from log_ranking_changes(erased.values(), now_us=self.now_us())
+            yield from log_ranking_changes(changes, now_us=self.now_us())
             for number, mark in enumerate((yield from in_each_partition(change_log.take_mark))):
                 until.setdefault(number, {}).update(dict.fromkeys(erased, mark - 1))
 
@@ -153,7 +158,7 @@ class OwnerChanges:
             boards = [board for board in self.catalog.list_known() if keys is None or board.key in keys]
             keys = set()
             for step in list_steps(boards):
-                opened = [self.open_boards.open_board(board) for board in step]
+                opened = [self.open_boards.open_rows(board) for board in step]
                 keys |= await self.store.at(step[0].partition).write(partial(self._on_live, opened, work))
             if not keys:
                 return
@@ -194,7 +199,7 @@ class OwnerChanges:
     def _erase_archived(self, boards: list[Board]) -> Program[int]:
         entries = 0
         for board in boards:
-            entries += (yield from ArchivedEntries(board).remove_entry(self.owner, ChangeKind.ERASED)) is not None
+            entries += yield from ArchivedEntries(board).erase_entry(self.owner)
         return entries
 
     def _note_archived(self, boards: list[Board]) -> Program[int]:

@@ -171,16 +171,6 @@ class Board:
         """Return the board that holds an owner's entry: one of the segments, or else the board itself."""
         return self.segments[segment_of(owner, len(self.segments))] if self.segments else self
 
-    @property
-    def has_closed_part(self) -> bool:
-        """Return whether the board, or any of its segments, is closed. The jobs close one segment after the other."""
-        return any(part.closed_us is not None for part in self.parts)
-
-    @property
-    def has_archived_part(self) -> bool:
-        """Return whether an archive replaced the rows of the board, or of any of its segments. Its curves are final."""
-        return any(part.archived_us is not None for part in self.parts)
-
     @cached_property
     def gate(self) -> Gate:
         """Return the gate according to this copy, which may be outdated. Only its family says when a board closes."""

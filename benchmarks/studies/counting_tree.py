@@ -51,7 +51,7 @@ async def time_counts(store_url: str, rows: int) -> dict[int, tuple[float, float
 
 
 async def _time_counts(store: Store, entries: Entries, ascending: list[int], gap: int) -> tuple[float, float]:
-    ranking = entries.row_rankings[entries.board.column_index[COLUMN]]
+    ranking = entries.rankings[entries.board.column_index[COLUMN]]
     rng, took = random.Random(gap), list[float]()
     for _ in range(_COUNTS):
         start = rng.randrange(len(ascending) - gap)

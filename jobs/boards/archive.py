@@ -12,7 +12,9 @@ import structlog
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease
 from storage.archive.archive_writer import ArchiveWriter
+from storage.entries.entries import Entries
 from storage.records import Board
+from storage.segments.segmented_entries import SegmentedEntries
 from storage.store import Program
 
 log = structlog.get_logger(__name__)
@@ -32,6 +34,7 @@ class Archiver:
     async def begin(self, held: HeldLease, board: Board) -> None:
         """Start the archive of a board, or continue one that this or another process began."""
         entries = self._open_boards.open_board(board)
+        assert isinstance(entries, Entries | SegmentedEntries), "it has rows"
         archiving = ArchiveWriter(entries, self._limits)
         await self._store.at(board.partition).write(lambda: held.renew_and(archiving.begin_or_resume()))
         self._under_way, self._owners = archiving, 0

@@ -29,7 +29,7 @@ from storage.archive.board_closing import (
     shut_boards,
 )
 from storage.boards.boards import REFRESH_WORK, refresh_resource
-from storage.boards.totals import CHANGES, find_totals
+from storage.boards.totals import CHANGES, find_totals_of
 from storage.curves.stored_curves import find_listed_curves, read_documents
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
 from storage.leases.claims import StoreClock
@@ -161,11 +161,10 @@ class CloseJob:
         log.info("board_frozen", board=board.id)
 
     async def _fit_columns(self, board: Board) -> None:
-        store = self._store.at(board.partition)
-        totals = (await store.read(lambda: find_totals([board.key])))[board.key]
-        for index in list_columns_to_fit(board, totals):
-            if not await self._is_final(board, index, totals[CHANGES]):
-                await self._fit(board, index)
+        totals = await self._store.at(board.partition).read(lambda: find_totals_of([board]))
+        for part, index in list_columns_to_fit(board, totals):
+            if not await self._is_final(part, index, totals[part.key][CHANGES]):
+                await self._fit(part, index)
 
     async def _is_final(self, board: Board, index: int, changes: int) -> bool:
         """Return whether the stored curve is certified and counts every change of the board."""

@@ -57,7 +57,7 @@ class Auditor:
             served = self._book.find_served(part, column_index)
             if served is None:
                 raise NoCurveError(f"{board.spec.columns[column_index].name!r} of {board.id!r} has no curve yet")
-            parts.append(AuditedPart(self._boards.open_board(part), served))
+            parts.append(AuditedPart(self._boards.open_rows(part), served))
         limits = self._limits
         if owners is not None:
             limits = limits.model_copy(update={"audit_owners_max": min(owners, limits.audit_owners_max)})
@@ -108,7 +108,7 @@ class AuditJob:
         boards = self._catalog.list_whole()
         for _ in range(DRAWS_MAX if boards else 0):
             board = self._rng.choice(boards)
-            if board.sorted_indexes and not board.has_archived_part:
+            if board.sorted_indexes and board.archived_us is None:
                 column_index = self._rng.choice(board.sorted_indexes)
                 if self._book.find_curve(board, column_index) is not None:
                     return board, column_index

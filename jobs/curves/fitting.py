@@ -108,7 +108,7 @@ class Fitting:
         return FitSnapshot(totals[board.key].get(CHANGES, 0), log.mark, as_of_us)
 
     async def _sample(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
-        entries = self._open_boards.open_board(board)
+        entries = self._open_boards.open_rows(board)
         store = self._store.at(board.partition)
         dialect, gap_rows_max = store.dialect, self._limits.gap_rows_max
         asked_us = self._now_us()
@@ -126,7 +126,7 @@ class Fitting:
         return curve, seen
 
     async def _scan(self, board: Board, column_index: int, state: ColumnState) -> tuple[Curve, FitSnapshot]:
-        entries = self._open_boards.open_board(board)
+        entries = self._open_boards.open_rows(board)
         asked_us = self._now_us()
 
         def scanned() -> Program[tuple[Tally, FitSnapshot]]:

@@ -27,9 +27,8 @@ from service.contract.values import format_us, to_wire_number
 from storage.boards.totals import check_copy, read_totals
 from storage.coalesce import Crowd
 from storage.curves.stored_curves import CurveBook
-from storage.entries.entries import Entries
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
-from storage.entries.rankings import Ranking
+from storage.entries.rankings import OpenBoard, Ranking
 from storage.errors import StoreDamagedError
 from storage.log.change_log import date_snapshot
 from storage.reads.point_reads import NO_STARTS, EntryRead, PointReads
@@ -79,7 +78,7 @@ class Locator:
         self,
         store: Store,
         reads: PointReads,
-        entries: Entries,
+        entries: OpenBoard,
         book: CurveBook,
         limits: ReadingSettings,
         crowd: Crowd,
@@ -92,7 +91,6 @@ class Locator:
         # An archive counts every rank exactly, as of the time when the board was closed. So no curve is used.
         self._archived = board.archived_us is not None
         self._segmented = bool(board.segments)
-        self._has_archive = board.has_archived_part  # the archive of a segment can't count from a knot either
         self._exact_top = board.spec.predictor.exact_top
         self.short_gap_rows = min(limits.exact_gap_rows_max, SHORT_GAP_ROWS)
         self._default_changes_max = min(limits.exact_changes_max, DEFAULT_CHANGES_MAX)
@@ -209,7 +207,7 @@ class Locator:
         `changes_max`: the most changes that the count adds up; if None, `exact_changes_max`.
         Call this before the read begins: the mark must not be newer than the snapshot of the read.
         """
-        if self._has_archive:
+        if self._archived:
             return None
         changes_max = self._limits.exact_changes_max if changes_max is None else changes_max
         starts, asked_us = list[CountStart](), self.now_us()
@@ -273,18 +271,17 @@ class Locator:
         found = yield from ranking.count_from_top(wanted.cell, rows_max, asked_us)
         if estimate is not None and rows_max is not None and found.better_count >= rows_max:
             return estimate
-        before, unknown = (yield from ranking.bound_ties_before(wanted.cell, owner)) if owner else (0, 0)
-        return self.locate_by_count(found._replace(ties_before=before), unknown)
+        before = (yield from ranking.count_tied(wanted.cell, owner))[1] if owner else 0
+        return self.locate_by_count(found._replace(ties_before=before))
 
-    def locate_by_count(self, found: GapCount, unknown_ties: int = 0) -> LocatedRank:
+    def locate_by_count(self, found: GapCount) -> LocatedRank:
         """Return the rank that a count found, as of a time at which its snapshot was the current state.
 
-        `unknown_ties`: how many equal cells may or may not stand before the owner's.
         Segments have snapshots of their own. So their sum is as of the time before the first snapshot, and its bracket
         covers what was posted since then.
         """
         rank = 1 + found.better_count + found.ties_before
-        low, high, as_of_us = rank, rank + unknown_ties, found.asked_us
+        low, high, as_of_us = rank, rank, found.asked_us
         if found.is_sum:
             low, high = max(1, low - found.late), high + found.late
         elif found.changed_us > as_of_us:

@@ -107,7 +107,7 @@ class Pager:
         totals = yield from read_board_totals(self.board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
-            landed = yield from self.ranking.find_shown_row(start, rank)
+            landed = yield from self.ranking.find_row(start, rank)
         if landed is None:
             return Window([], rank, rank, True, totals, False, False)
         near = yield from self.ranking.read_rows_around(*landed, better_rows=0, worse_rows=limit + 1)

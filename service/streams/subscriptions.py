@@ -16,9 +16,8 @@ from service.contract.values import INT64_MAX, to_wire_number
 from service.ranks.locator import count_rows_before, percentile, read_board_totals
 from service.ranks.rank_context import RankContext
 from storage.entries import hidden_owners
-from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CountStart
-from storage.entries.rankings import Ranking
+from storage.entries.rankings import OpenBoard, Ranking
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.log.change_log import change_log
 from storage.log.journal import Numbers
@@ -82,7 +81,7 @@ class FeedSnapshot:
             found[part.key] = self._marks[part.partition]
         return found
 
-    def read_entry(self, entries: Entries, owner: str) -> Program[Entry | None]:
+    def read_entry(self, entries: OpenBoard, owner: str) -> Program[Entry | None]:
         """Return an owner's entry. The first call for a board also reads every followed owner whom a new row names."""
         kept = self._entries[entries.board.key]
         if owner not in kept:

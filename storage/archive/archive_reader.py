@@ -12,12 +12,11 @@ from predictor import Curve, decode_curve
 from querybuilder import INTEGER, Lock, asc, col, desc, param, select, update
 from storage.boards.totals import CHANGES
 from storage.entries import hidden_owners
-from storage.entries.entries import Entries, RankingChange, add_totals
+from storage.entries.entries import add_totals
 from storage.entries.exact_ranks import CountStart, GapCount, count_of
-from storage.entries.rankings import Neighbours, Ranking
+from storage.entries.rankings import Neighbours, OpenBoard, Ranking
 from storage.errors import ArchivedError
 from storage.log.cells import Padding
-from storage.log.log_record import ChangeKind
 from storage.records import INT64_MAX, Board, Entry
 from storage.schema.tables import ARCHIVE_BLOCKS
 from storage.store import Program, Rows
@@ -25,7 +24,6 @@ from storage.store import Program, Rows
 from .blocks import OWNERS, SectionKind, TallyBlock, decode_rows, decode_tally, encode_rows, section_of
 
 NOBODY = ""  # the owner of a row whose real owner was erased, or is hidden
-_AFTER_ALL = "\U0010ffff"  # the name returned for an unknown owner; it sorts after every owner
 
 _TEXT, _PLACE = param("text"), param("place", INTEGER)
 _SECTION = col("board_key").eq(param("board_key")), col("section").eq(param("section"))
@@ -87,14 +85,10 @@ class ArchivedRanking(Ranking):
     def keeps_all_rows(self) -> Program[bool]:
         return (yield from self._count(SectionKind.TOP)) == (yield from self._total())
 
-    def _kept(self, rows_max: int = INT64_MAX) -> Program[list[Entry]]:
-        """Return at least the first `rows_max` rows of the archived top, with the empty places of erased owners."""
-        rows = yield _BEFORE_PLACE.bind(**self._in(SectionKind.TOP), place=rows_max)
-        return [entry for _, document in rows for entry in _widened(document, self._columns)]
-
     def _top(self, rows_max: int = INT64_MAX) -> Program[list[Entry]]:
         """Return at least the first `rows_max` rows that are shown: without owners who were erased or are hidden."""
-        kept = yield from self._kept(rows_max)
+        blocks = yield _BEFORE_PLACE.bind(**self._in(SectionKind.TOP), place=rows_max)
+        kept = [entry for _, document in blocks for entry in _widened(document, self._columns)]
         unseen = {NOBODY, *(yield from _hidden_of([entry.owner for entry in kept]))}
         shown = [entry for entry in kept if entry.owner not in unseen]
         if len(shown) < rows_max <= len(kept):  # further blocks may have rows in place of those left out
@@ -133,12 +127,11 @@ class ArchivedRanking(Ranking):
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
         """Count the entries with this cell, and those of them that stand before `owner`.
 
-        If equal values share a rank, the archive knows the order of tied entries only in its top, and for owners of
-        other segments, too: see `bound_ties_before`. For `_AFTER_ALL`, the second returned number is 0.
+        If equal values share a rank, the archive knows the order of tied entries only in its top.
         """
         found = yield from self._tally_of(cell)
         ties = 0 if found is None else found[1].count_tied_with(self.padding.key_of_cell(cell))
-        if not ties or not owner or owner == _AFTER_ALL:
+        if not ties or not owner:
             return ties, 0
         if self.timed and (place := (yield from self._kept_place(owner))) is not None:
             return ties, place
@@ -146,16 +139,6 @@ class ArchivedRanking(Ranking):
         if owner in tied:
             return ties, tied.index(owner)
         return ties, next((place for place, name in enumerate(tied) if name > owner), len(tied))
-
-    def bound_ties_before(self, cell: str, owner: str) -> Program[tuple[int, int]]:
-        ties, before = yield from self.count_tied(cell, owner)
-        if not ties or (yield from self._kept_place(owner)) is not None:
-            return before, 0
-        # Names ascend among ties, also where some were erased.
-        tied = [entry.owner for entry in (yield from self._kept()) if entry.cells[self.index] == cell]
-        least = max((place for place, name in enumerate(tied, 1) if NOBODY < name < owner), default=0)
-        most = next((place for place, name in enumerate(tied) if name > owner), ties)
-        return least, most - least
 
     def _kept_place(self, owner: str) -> Program[int | None]:
         """Return how many tied entries stand before an owner, or None if the archive has no such owner."""
@@ -168,36 +151,31 @@ class ArchivedRanking(Ranking):
         return None
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
-        """Return the cell and owner of a row. Below the archived top, `_AFTER_ALL` replaces the unknown owner."""
-        skip_rows = rank - 1
-        if skip_rows >= (yield from self._total()):
-            return None
-        found = yield from self._tally_at(skip_rows)
-        assert found is not None, "the first block begins with the first entry"
-        cell = self.padding.cell_of_key(found[1].key_at(skip_rows - found[0]))
-        kept = yield from self._kept(skip_rows + 1)
-        return cell, kept[skip_rows].owner if skip_rows < len(kept) else _AFTER_ALL
-
-    def find_shown_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         top = yield from self._top(rank)
         if len(top) < rank:
             yield from self._check_end()
             return None
         return str(top[rank - 1].cells[self.index]), top[rank - 1].owner
 
-    def find_worst_row(self) -> Program[tuple[str, str] | None]:
+    def find_cell(self, start: CountStart | None, rank: int) -> Program[str | None]:
+        if rank > (yield from self._total()):
+            return None
+        found = yield from self._tally_at(rank - 1)
+        assert found is not None, "the first block begins with the first entry"
+        return self.padding.cell_of_key(found[1].key_at(rank - 1 - found[0]))
+
+    def find_worst_cell(self) -> Program[str | None]:
         total = yield from self._total()
-        return (yield from self.find_row(None, total)) if total else None
+        return (yield from self.find_cell(None, total)) if total else None
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
-        """Return the next better cell, with `_AFTER_ALL` in place of its owner, who is unknown."""
         key = self.padding.key_of_cell(cell)
         found = yield from self._tally_of(cell)
         better = None if found is None else found[1].next_better_key(key)
         if better is None and found is not None and found[0]:
             previous = yield from self._tally_at(found[0] - 1)
             better = None if previous is None else previous[1].keys[-1]
-        return None if better is None else (self.padding.cell_of_key(better), _AFTER_ALL)
+        return None if better is None else (self.padding.cell_of_key(better), "")
 
     def read_first_rows(self, limit: int) -> Program[list[Entry]]:
         top = yield from self._top(limit)
@@ -225,7 +203,7 @@ class ArchivedRanking(Ranking):
         near = Neighbours(top[first:start], top[start : start + worse_rows], cells[:start].count(cell))
         if start - first >= 2 and cells[first] == cells[first + 1]:
             near.edge_ties = cells[:first].count(cells[first])
-        near.shown_before, near.is_cut = start, not (yield from self.keeps_all_rows())
+        near.shown_before = start
         return near
 
     def _placed(self, cell: str, owner: str) -> Program[tuple[list[Entry], int]]:
@@ -249,18 +227,21 @@ class ArchivedRanking(Ranking):
             raise ArchivedError(f"the leaderboard was archived with its first {kept} rows by this column")
 
 
-class ArchivedEntries(Entries):
+class ArchivedEntries(OpenBoard):
+    def __init__(self, board: Board) -> None:
+        self.board = board
+
     @cached_property
     def rankings(self) -> Mapping[int, Ranking]:
         return {index: ArchivedRanking(self.board, index) for index in self.board.sorted_indexes}
 
-    def read_curve(self, column_index: int) -> Program[Curve | None]:
+    def read_curves(self, column_index: int) -> Program[list[Curve]]:
+        """Return the final curves of the segments that the board had, or of the board; or no curve."""
         section = section_of(SectionKind.CURVE, column_index)
-        rows = yield _AT_PLACE.bind(board_key=self.board.key, section=section, place=0)
-        return decode_curve(rows[0][1]) if rows else None
+        rows = yield _BEFORE_PLACE.bind(board_key=self.board.key, section=section, place=INT64_MAX)
+        return [decode_curve(document) for _, document in rows]
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
-        """Return the entries of these owners, by owner. Owners who are currently hidden are left out."""
         return (yield from self._find_kept(owners, hidden=False))
 
     def read_by_owner(self, after: str, limit: int) -> Program[list[Entry]]:
@@ -296,32 +277,29 @@ class ArchivedEntries(Entries):
         entries = {entry.owner: entry for _, document in rows for entry in _widened(document, columns)}
         return {owner: entries[owner] for owner in owners if owner in entries}
 
-    def remove_entry(self, owner: str, happened: ChangeKind) -> Program[RankingChange | None]:
-        """Erase an owner from the archive, and return the move, or None.
+    def erase_entry(self, owner: str) -> Program[bool]:
+        """Erase an owner from the archive. Return False if the owner is not in it.
 
-        The ranks of all other owners stay the same, and the change log gets no record. If `happened` is not `ERASED`,
-        do nothing: a hidden owner stays in the archive, because readers of an archive look up which owners are hidden.
+        The ranks of all other owners stay the same, and the change log gets no record.
         """
-        if happened is not ChangeKind.ERASED:
-            return None
         key = self.board.key
         held = yield _HELD_UP_TO.bind(board_key=key, section=OWNERS, text=owner)
         if not held:
-            return None
+            return False
         [[number, document]] = held
         rows = decode_rows(document)
         owners = [entry.owner for entry in rows.entries]
         if owner not in owners:
-            return None
+            return False
         gone = owners.index(owner)
-        entry = rows.entries.pop(gone)
+        del rows.entries[gone]
         for places in rows.ties_before.values():
             del places[gone]
         yield _CHANGE.bind(board_key=key, section=OWNERS, place=number, document=encode_rows(rows))
         for index in self.board.sorted_indexes:
             yield from self._leave_place(index, owner)
         yield from note_change([self.board])
-        return RankingChange(entry, None, {})
+        return True
 
     def _leave_place(self, index: int, owner: str) -> Program[None]:
         """Replace an owner's row in the archived top of a column by a row of `NOBODY`."""

@@ -6,6 +6,8 @@
 The parts are written in this order: tally, top and curve of each ranked column, then the owners. Another process can
 continue an archive, because the stored blocks show how much of it is written.
 
+The rows of segments are merged into one archive, which is stored in the partition of the board.
+
 An archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be erased. So each
 step is stored only if the board's count of changes is the same as when the archive was begun. Otherwise the archive is
 begun anew.
@@ -21,16 +23,18 @@ from predictor import Curve, Knot, encode_curve
 from querybuilder import Bound, Lock, Prepared, col, count_if, insert, param, select
 from storage.boards.board_removal import delete_of_boards, drop_rows
 from storage.boards.boards import find_same_board, store_columns
-from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
-from storage.boards.totals import CHANGES, find_totals, store_states
-from storage.entries.entries import Entries
+from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from storage.boards.totals import CHANGES, STATE, find_totals_of, store_states
+from storage.entries.entries import Entries, add_totals
+from storage.entries.row_rankings import RowRanking
 from storage.records import Board, Entry
-from storage.schema.tables import ARCHIVE_BLOCKS, CURVES, REFRESH_REQUESTS
-from storage.store import Program
+from storage.schema.tables import ARCHIVE_BLOCKS, CURVES, REFRESH_REQUESTS, TOTALS
+from storage.segments.segmented_entries import SegmentedEntries
+from storage.store import Program, in_partition
 
 from .archive_reader import find_last_block
 from .blocks import HEAD, OWNERS, Rows, SectionKind, TallyBlock, encode_rows, encode_tally, section_of
-from .board_closing import ClosingStage, note_archived_segment
+from .board_closing import ClosingStage
 
 
 class ArchiveProgress(NamedTuple):
@@ -71,7 +75,7 @@ class ArchiveWriter:
     `read_step` returned.
     """
 
-    entries: Entries
+    entries: Entries | SegmentedEntries
     limits: JobSettings
     progress: ArchiveProgress = field(default_factory=ArchiveProgress)
     changes: int = 0  # the board's count of changes when the archive was begun
@@ -106,7 +110,7 @@ class ArchiveWriter:
                 return
 
     def _changes_now(self) -> Program[int]:
-        totals = yield from find_totals([self.board.key])
+        totals = yield from find_totals_of([self.board])
         return totals[self.board.key].get(CHANGES, 0)
 
     def read_step(self) -> Program[tuple[list[DraftBlock], ArchiveProgress]]:
@@ -129,7 +133,7 @@ class ArchiveWriter:
         return found, place
 
     def _read_tally(self, index: int, place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
-        ranking = self.entries.row_rankings[index]
+        ranking = self.entries.rankings[index]
         rows = yield from ranking.tally_cells(self.limits.archive_step_rows, place.last or None)
         section, number, size = section_of(SectionKind.TALLY, index), place.number, self.limits.archive_block_rows
         blocks: list[DraftBlock] = []
@@ -142,7 +146,7 @@ class ArchiveWriter:
         return blocks, len(rows)
 
     def _read_top(self, index: int, _place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
-        entries = yield from self.entries.row_rankings[index].read_first_rows(self.limits.archive_top_rows)
+        entries = yield from self.entries.rankings[index].read_first_rows(self.limits.archive_top_rows)
         return self._cut_rows(section_of(SectionKind.TOP, index), 0, entries, {}), len(entries)
 
     def _cut_rows(
@@ -159,20 +163,25 @@ class ArchiveWriter:
         return blocks
 
     def _read_curve(self, index: int, _place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
-        """Read the last curve of the column, or make an exact one if the column has so few entries."""
-        board = self.board
-        block = ArchiveBlock(section_of(SectionKind.CURVE, index), 0, 0, "", "")
-        totals = yield from find_totals([board.key])
-        if totals[board.key].get(index, 0) <= board.spec.predictor.exact_top:
-            curve = yield from build_exact_curve(self.entries, index)
-            return [(block, partial(encode_curve, curve))], 1
-        rows = yield _STORED_CURVE.bind(board_key=board.key, column_index=index)
-        return [(block, partial(bytes, row[0])) for row in rows], 1
+        """Read the last curve of each part, or make an exact one if the part has so few entries in the column."""
+        totals, exact_top = (yield from find_totals_of([self.board])), self.board.spec.predictor.exact_top
+        blocks: list[DraftBlock] = []
+        for number, part in enumerate(self.board.parts):
+            block = ArchiveBlock(section_of(SectionKind.CURVE, index), number, 0, "", "")
+            if totals[part.key].get(index, 0) <= exact_top:
+                curve = yield from in_partition(part.partition, build_exact_curve(part, index))
+                blocks.append((block, partial(encode_curve, curve)))
+                continue
+            rows = yield _STORED_CURVE.bind(board_key=part.key, column_index=index).at(part.partition)
+            if not rows:
+                return [], 1
+            blocks.append((block, partial(bytes, rows[0][0])))
+        return blocks, 1
 
     def _read_owners(self, place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
         entries = yield from self.entries.read_by_owner(place.last, self.limits.archive_step_rows)
         ties_before: dict[int, list[int]] = {}
-        for index, ranking in self.entries.row_rankings.items():
+        for index, ranking in self.entries.rankings.items():
             if ranking.timed and entries:
                 ties_before[index] = yield from self._count_ties_before(index, entries, place.last)
         return self._cut_rows(OWNERS, place.number, entries, ties_before), len(entries)
@@ -180,12 +189,15 @@ class ArchiveWriter:
     def _count_ties_before(self, index: int, entries: list[Entry], after: str) -> Program[list[int]]:
         """Count, for each of these rows, which follow the owner `after`, the rows with its cell that rank before it."""
         cells = sorted({cell for entry in entries if isinstance(cell := entry.cells[index], str)})
-        ties = yield _ties_up_to(self.entries.layout, index).bind(cells=cells, owner=after, **scope_of(self.board))
-        passed = {cell: int(before) for cell, before in ties}
+        passed: dict[str | int, int] = dict.fromkeys(cells, 0)
+        for part in self.board.parts:
+            up_to = _ties_up_to(layout_of(part), index).bind(cells=cells, owner=after, **scope_of(part))
+            for cell, before in (yield up_to.at(part.partition)):
+                passed[cell] += int(before)
         ties_before = []
         for entry in entries:
             cell = entry.cells[index]
-            ties_before.append(passed.get(cell, 0))
+            ties_before.append(0 if cell is None else passed[cell])
             if cell is not None:
                 passed[cell] += 1
         return ties_before
@@ -211,28 +223,35 @@ class ArchiveWriter:
     def finish(self, now_us: int) -> Program[Board | None]:
         """Mark the board as archived and remove its rows. Its archive has to be complete.
 
+        The segments of the board stay in the catalog, because the journal and post ids name them.
         Return None, and do nothing, if the board has changed since the archive was begun.
 
         Raises:
             UnknownBoardError: the board was deleted.
         """
-        # An erasure locks this row of the catalog too, so it waits until this transaction ends.
+        # An erasure locks these rows of the catalog too, so it waits until this transaction ends.
         board = yield from find_same_board(self.board, lock=Lock.UPDATE)
-        if board.key != self.board.key or (yield from self._changes_now()) != self.changes:
+        totals = (yield from find_totals_of([board]))[board.key]
+        if totals.get(CHANGES, 0) != self.changes:
             return None
-        archived = replace(board, archived_us=now_us)
-        yield from store_columns(board, archived_at=now_us, stage=int(ClosingStage.ARCHIVED), due_at=None)
-        yield from note_archived_segment(board, now_us)
-        yield from drop_rows(board)
-        yield from delete_of_boards([REFRESH_REQUESTS], [board])
-        yield from store_states([archived])
+        archived = replace(board, archived_us=now_us, segment=0, segments=())
+        stage = int(ClosingStage.ARCHIVED)
+        yield from store_columns(board, archived_at=now_us, stage=stage, due_at=None, segment=0)
+        for part in board.parts:
+            yield from in_partition(part.partition, drop_rows(part))
+        yield from delete_of_boards([REFRESH_REQUESTS], board.parts)
+        for segment in board.segments:
+            yield from store_columns(segment, archived_at=now_us)
+            yield from in_partition(segment.partition, delete_of_boards([TOTALS], [segment]))
+        if board.segments:
+            yield from add_totals({board.key: {index: total for index, total in totals.items() if index != STATE}})
+        yield from store_states([archived, *(replace(segment, archived_us=now_us) for segment in board.segments)])
         return archived
 
 
-def build_exact_curve(entries: Entries, column_index: int) -> Program[Curve]:
-    """Return the exact curve of a column with few entries on a closed board. Every value is a knot."""
-    board = entries.board
-    ranking = entries.row_rankings[column_index]
+def build_exact_curve(board: Board, column_index: int) -> Program[Curve]:
+    """Return the exact curve of a column with few entries on a closed board or segment. Every value is a knot."""
+    ranking = RowRanking(board, column_index)
     rows = yield from ranking.tally_cells(1 + board.spec.predictor.exact_top)
     knots, better_count = [], 0
     for cell, ties in rows:

@@ -4,7 +4,7 @@
     owners             all rows of the board, ordered by owner
     tally of a column  every distinct cell, best first, and how many entries have it
     top of a column    its best rows, in order
-    curve of a column  the last curve that was fitted
+    curve of a column  the last curve that was fitted, of each segment if there were several
 
 A block of rows stores its columns one after the other. Blocks must stay small, because reading one row decodes its
 whole block. The first byte of a block names its format.

@@ -5,10 +5,11 @@ check at a wrong time does no harm.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import IntEnum
 
-from querybuilder import Lock, asc, col, count, param, select, update
-from storage.boards.boards import COLUMNS, decode_board, find_same_board, read_boards
+from querybuilder import Lock, asc, col, param, select, update
+from storage.boards.boards import COLUMNS, decode_board, find_same_board, read_boards, store_columns, with_segments
 from storage.boards.families import find_families_by_key
 from storage.boards.family_ids import parse_board_id
 from storage.boards.totals import find_totals_of
@@ -30,7 +31,8 @@ class ClosingStage(IntEnum):
 def list_due_boards(stage: ClosingStage, *, now_us: int, limit: int) -> Program[list[tuple[int, Board]]]:
     """Return the due boards at a stage, each with its due time, ordered by due time."""
     rows = yield _DUE.bind(stage=int(stage), now_us=now_us, limit=limit)
-    return [(row[0], decode_board(row[1:])) for row in rows]
+    boards = yield from with_segments([decode_board(row[1:]) for row in rows])
+    return [(row[0], board) for row, board in zip(rows, boards, strict=True)]
 
 
 _DUE = (
@@ -62,9 +64,11 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
         )
         closed += yield from _shut(theirs, now_us)
     for key in sorted(board.key for board in boards if board.family_key is None):
-        closed += yield from _shut([key], now_us)
+        # A split locks the board's row, too. So the segments are those of now.
+        for board in (yield from with_segments((yield from _shut([key], now_us)))):
+            closed.append((yield from _shut_segments(board)))
     totals = yield from find_totals_of(closed)
-    yield from freeze_boards([board for board in closed if not list_columns_to_fit(board, totals[board.key])])
+    yield from freeze_boards([board for board in closed if not list_columns_to_fit(board, totals)])
     return closed
 
 
@@ -76,10 +80,18 @@ def _shut(keys: Sequence[int], now_us: int) -> Program[list[Board]]:
     return (yield from read_boards(closing.returning(*COLUMNS).bind(keys=list(keys), now_us=now_us)))
 
 
-def list_columns_to_fit(board: Board, totals: dict[int, int]) -> list[int]:
-    """Return the indexes of the ranked columns that have too many entries to count every rank."""
+def _shut_segments(board: Board) -> Program[Board]:
+    """Shut the segments of a board, one after the other, because posts lock their rows in the order of the keys."""
+    for segment in sorted(board.segments, key=lambda segment: segment.key):
+        yield from store_columns(segment, closed_at=board.closed_us)
+    return replace(board, segments=tuple(replace(each, closed_us=board.closed_us) for each in board.segments))
+
+
+def list_columns_to_fit(board: Board, totals: dict[int, dict[int, int]]) -> list[tuple[Board, int]]:
+    """Return the ranked columns, of the board or of its segments, that have too many entries to count every rank."""
     exact_top = board.spec.predictor.exact_top
-    return [index for index in board.sorted_indexes if totals.get(index, 0) > exact_top]
+    columns = [(part, index) for part in board.parts for index in board.sorted_indexes]
+    return [(part, index) for part, index in columns if totals[part.key].get(index, 0) > exact_top]
 
 
 def freeze_boards(boards: Iterable[Board]) -> Program[None]:
@@ -106,21 +118,6 @@ def select_boards_to_archive(boards: Iterable[Board], *, now_us: int) -> Program
         else:
             yield from set_due_time(board, at_us=due_us)
     return found
-
-
-def note_archived_segment(segment: Board, now_us: int) -> Program[None]:
-    """After a segment was archived, mark its board as archived too if no segment has rows any more."""
-    if segment.segment_of is None:
-        return
-    its_board, rows_left = col("board_key").eq(param("key")), col("archived_at").is_null()
-    # Segments that are archived at the same time wait for each other here.
-    yield select(col("board_key")).from_(BOARDS).where(its_board).locked(Lock.UPDATE).bind(key=segment.segment_of)
-    among = col("segment_of").eq(param("key")), col("segment").ge(0), rows_left
-    [[left]] = yield select(count()).from_(BOARDS).where(*among).bind(key=segment.segment_of)
-    if not left:
-        yield (
-            update(BOARDS).set(archived_at=param("now_us")).where(its_board).bind(key=segment.segment_of, now_us=now_us)
-        )
 
 
 def set_due_time(board: Board, *, at_us: int | None) -> Program[None]:

@@ -30,7 +30,7 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
     spec = replace(board.spec, columns=columns, predictor=wanted.predictor, season=wanted.season)
     if spec == board.spec:
         return board
-    if added and board.has_closed_part:
+    if added and board.closed_us is not None:
         raise SpecConflictError("the leaderboard is closed, so no column can be added", pointer="/columns")
     ends_us = times_of(spec.season)["ends_at"]
     changed = replace(board, spec=spec, ends_us=ends_us)
@@ -38,7 +38,7 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
         of_segment = replace(spec, segments=1)
         segments = [replace(each, spec=of_segment, ends_us=ends_us) for each in board.segments]
         changed = replace(changed, segments=tuple(segments))
-        yield from store_columns(board, spec=encode_spec(spec), **times_of(spec.season))
+        yield from _store_spec(changed)
     parts = []
     for part in changed.parts:
         yield from _change_part(part, len(board.spec.columns))
@@ -62,10 +62,15 @@ def _change_part(changed: Board, columns_before: int) -> Program[None]:
     new = layout.columns[columns_before:]
     widened = add_columns(layout, new) if changed.table_key is None else widen_table(changed.table_key, new)
     yield from in_partition(changed.partition, widened)
+    yield from _store_spec(changed)
+
+
+def _store_spec(changed: Board) -> Program[None]:
     values: dict[str, int | str | None] = {"spec": encode_spec(changed.spec)}
-    if changed.archived_us is None:  # the closing job checks the board when it closes, or now if it is closed
+    if changed.archived_us is None:
         values |= times_of(changed.spec.season)
-        values["due_at"] = values["closes_at"] if changed.closed_us is None else 0
+        if changed.segment_of is None:  # the closing job checks the board when it closes, or now if it is closed
+            values["due_at"] = values["closes_at"] if changed.closed_us is None else 0
     yield from store_columns(changed, **values)
 
 
@@ -89,7 +94,7 @@ def _check_times(board: Board, wanted: Season | None, *, now_us: int) -> None:
                 raise SpecConflictError(detail, pointer="/opens_at")
     if (wanted.ends_us, wanted.grace_seconds) == (stored.ends_us, stored.grace_seconds):
         return
-    if board.has_closed_part or _is_over(stored.closes_us, now_us):
+    if board.closed_us is not None or _is_over(stored.closes_us, now_us):
         raise SpecConflictError("the leaderboard is closed", pointer="/closes_at")
     if wanted.ends_us != stored.ends_us and _is_over(wanted.ends_us, now_us):
         raise SpecConflictError(

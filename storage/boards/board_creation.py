@@ -78,7 +78,7 @@ def create_board(
     )
     if spec.segments > 1:
         return (yield from _create_segments(board, places))
-    yield from _insert_board(board, due_us=board.gate.closes_us)
+    yield from _insert_board(board)
     if not shared:
         yield from in_partition(board.partition, create_row_table(layout_of(board)))
     yield from store_states([board])
@@ -96,26 +96,26 @@ def check_segments(*, shared: bool, partition: int | None) -> None:
 def _create_segments(board: Board, places: Sequence[int]) -> Program[Board]:
     """Store a board, and create its segments in these partitions. Return the board with its segments."""
     board = replace(board, segment=WHOLE)
-    yield from _insert_board(board, due_us=None)  # the jobs close and archive each segment
+    yield from _insert_board(board)
     segments = []
     for number, place in enumerate(places):
-        segments.append((yield from insert_segment(board, number, place, due_us=board.gate.closes_us)))
+        segments.append((yield from insert_segment(board, number, place)))
     yield from store_states(segments)
     return replace(board, segments=tuple(segments))
 
 
-def insert_segment(board: Board, number: int, partition: int, *, due_us: int | None) -> Program[Board]:
+def insert_segment(board: Board, number: int, partition: int) -> Program[Board]:
     """Store a segment of a board in the catalog, create its table, and return it. The caller stores its state."""
     key, spec = (yield from take_keys()), replace(board.spec, segments=1)
     segment = replace(
         board, key=key, spec=spec, partition=partition, segment_of=board.key, segment=number, segments=(), rows_key=0
     )
-    yield from _insert_board(segment, due_us=due_us)
+    yield from _insert_board(segment)
     yield from in_partition(partition, create_row_table(layout_of(segment)))
     return segment
 
 
-def _insert_board(board: Board, *, due_us: int | None) -> Program[None]:
+def _insert_board(board: Board) -> Program[None]:
     yield (
         insert(BOARDS)
         .values(
@@ -126,7 +126,7 @@ def _insert_board(board: Board, *, due_us: int | None) -> Program[None]:
             epoch=board.epoch,
             table_key=board.table_key,
             rows_key=board.rows_key,
-            due_at=due_us,
+            due_at=board.gate.closes_us if board.segment_of is None else None,  # segments close with their board
             partition=board.partition,
             segment_of=board.segment_of,
             segment=board.segment,

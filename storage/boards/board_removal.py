@@ -29,7 +29,7 @@ from .boards import (
     PENDING,
     REFRESH_WORK,
     RETIRED,
-    find_gone_segments,
+    find_other_segments,
     lock_standalone_board,
     refresh_resource,
     store_columns,
@@ -51,13 +51,18 @@ def delete_board(*, board_id: str) -> Program[Board]:
     for partition, parts in by_partition(board.parts):
         for part in parts:
             yield from in_partition(partition, clear_partition(part))
-    gone = yield from find_gone_segments(board)
-    for each in gone:
-        yield drop_table(layout_of(each).table, if_exists=True).bind().at(each.partition)
-    yield from delete_of_boards((BOARDS, REFRESH_REQUESTS), [board, *board.segments, *gone])
-    if not board.segments:
+    others = yield from find_other_segments(board)
+    for each in others:
+        if each.segment <= PENDING:
+            yield drop_table(layout_of(each).table, if_exists=True).bind().at(each.partition)
+        else:
+            yield from in_partition(each.partition, clear_partition(each))
+    if board.segments:  # an archive may have been begun
+        yield from in_partition(board.partition, delete_of_boards([ARCHIVE_BLOCKS], [board]))
+    yield from delete_of_boards((BOARDS, REFRESH_REQUESTS), [board, *board.segments, *others])
+    if not board.segments and not others:
         return board
-    retired = [each for each in gone if each.segment > PENDING]
+    retired = [each for each in others if each.segment > PENDING]
     undivided = replace(board, segments=(), segment_of=board.key, segment=RETIRED)  # as it was before its first split
     return replace(board, segments=(*board.segments, *retired, undivided))
 
@@ -106,7 +111,7 @@ def reset_board(*, board_id: str) -> Program[Board]:
         PeriodClosedError: the board is closed, so its content is final.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE, queued=True)
-    if board.has_closed_part:
+    if board.closed_us is not None:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
     board = yield from begin_epoch((yield from remove_rows(board)))
     yield from store_states(board.parts)

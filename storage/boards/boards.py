@@ -1,6 +1,5 @@
 """The rows of the catalog: how boards and their segments are stored, found, locked and listed."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
@@ -30,7 +29,7 @@ from storage.store import Program, Row
 
 # In the catalog, the id of a segment is the id of its board, this sign and the segment's key. No caller can name it.
 SEGMENT_SIGN = "#"
-# The column `segment` of the catalog: the 0-based number of a segment, and 0 for a board without segments.
+# The column `segment` of the catalog: the 0-based number of a segment, and 0 for a board that has no segments now.
 WHOLE = -1  # a board that has segments
 RETIRED = -1  # minus the number: a segment whose entries other segments have now. Its changes are still in the journal
 PENDING = -1_000  # minus the number: a segment that a split is filling
@@ -130,12 +129,12 @@ def find_board(board_id: str, *, lock: Lock | None = None, queued: bool = False)
     rows = yield found.locked(lock).bind(id=board_id)
     if not rows:
         raise UnknownBoardError(f"no leaderboard {board_id!r}")
-    [board] = yield from _with_segments([decode_board(rows[0][: len(COLUMNS)])], lock)
+    [board] = yield from with_segments([decode_board(rows[0][: len(COLUMNS)])], lock)
     return board
 
 
 def find_same_board(board: Board, *, lock: Lock) -> Program[Board]:
-    """Lock and return a board without its segments, or a segment, as the catalog has it now.
+    """Lock and return a board with its segments, or a segment, as the catalog has it now.
 
     Raises:
         UnknownBoardError: the board was deleted.
@@ -143,11 +142,11 @@ def find_same_board(board: Board, *, lock: Lock) -> Program[Board]:
     found = yield from read_boards(BOARD_ROWS.where(col("board_key").eq(param("key"))).locked(lock).bind(key=board.key))
     if not found:
         raise UnknownBoardError(f"no leaderboard {board.id!r}")
-    return found[0]
+    return (yield from with_segments(found, lock))[0]
 
 
-def _with_segments(boards: list[Board], lock: Lock | None = None) -> Program[list[Board]]:
-    """Return boards together with their segments. A board is closed, or archived, once all its segments are."""
+def with_segments(boards: list[Board], lock: Lock | None = None) -> Program[list[Board]]:
+    """Return boards together with their segments. An archived board has no segments any more."""
     keys = [board.key for board in boards if board.segment == WHOLE and board.segment_of is None]
     if not keys:
         return boards
@@ -156,31 +155,27 @@ def _with_segments(boards: list[Board], lock: Lock | None = None) -> Program[lis
     query = query.order_by(asc(col("segment")))
     for segment in (yield from read_boards(query.locked(lock).bind(keys=keys))):
         segments[segment.segment_of or 0].append(segment)
-    return [join_segments(board, segments[board.key]) if board.key in segments else board for board in boards]
+    return [replace(board, segments=tuple(segments.get(board.key, ()))) for board in boards]
 
 
-def find_gone_segments(board: Board) -> Program[list[Board]]:
-    """Return the segments of a board that were retired, or that a split has begun to fill."""
-    among = col("segment_of").eq(board.key), col("segment").lt(0)
-    return (yield from read_boards(BOARD_ROWS.where(*among).bind()))
+def find_other_segments(board: Board) -> Program[list[Board]]:
+    """Return segments without the board's entries: retired ones, those that a split fills, and those of an archive."""
+    every = yield from read_boards(BOARD_ROWS.where(col("segment_of").eq(board.key)).bind())
+    present = {segment.key for segment in board.segments}
+    return [segment for segment in every if segment.key not in present]
+
+
+def find_posted_parts(board: Board) -> Program[list[Board]]:
+    """Return the boards whose keys remember the posts to a board: its parts, or those that it had when archived."""
+    if board.archived_us is None or board.family_key is not None:
+        return [*board.parts]
+    return [board, *(each for each in (yield from find_other_segments(board)) if each.segment >= 0)]
 
 
 def find_keys_ever(board: Board) -> Program[list[int]]:
     """Return the keys under which the journal may have changes of a board: of its segments now, and of earlier ones."""
     rows = yield select(col("board_key")).from_(BOARDS).where(col("segment_of").eq(board.key)).bind()
     return [board.key, *(key for (key,) in rows)]
-
-
-def join_segments(board: Board, segments: Sequence[Board]) -> Board:
-    """Return a board with these segments."""
-    closed = [segment.closed_us for segment in segments]
-    archived = [segment.archived_us for segment in segments]
-    return replace(
-        board,
-        segments=tuple(segments),
-        closed_us=None if None in closed else max(closed, default=None),  # type: ignore[type-var]
-        archived_us=None if None in archived else max(archived, default=None),  # type: ignore[type-var]
-    )
 
 
 def list_boards(
@@ -201,12 +196,12 @@ def list_boards(
     if prefix:
         conditions.append(col("id").lt(prefix + "\x7f"))  # ids are printable ASCII, which ends below \x7f
     listed = _WHOLE_BOARDS.where(*conditions).order_by(asc(col("id"))).limit(limit)
-    return (yield from _with_segments((yield from read_boards(listed.bind()))))
+    return (yield from with_segments((yield from read_boards(listed.bind()))))
 
 
 def find_boards_by_id(board_ids: list[str]) -> Program[list[Board]]:
     """Return the boards with these ids, as they are stored now. Leave out ids that no board has."""
-    return (yield from _with_segments((yield from read_boards(_BOARDS_BY_ID.bind(ids=board_ids)))))
+    return (yield from with_segments((yield from read_boards(_BOARDS_BY_ID.bind(ids=board_ids)))))
 
 
 _BOARDS_BY_ID = _WHOLE_BOARDS.where(col("id").in_(param("ids"))).packed().prepared()
@@ -232,7 +227,7 @@ def find_present_boards(board_keys: list[int]) -> Program[dict[int, Board]]:
     split = {key: board.segment_of or key for key, board in found.items() if board.segment < 0}
     if split:
         boards = yield from find_boards_by_key(sorted(set(split.values())))
-        whole = {board.key: board for board in (yield from _with_segments([*boards.values()]))}
+        whole = {board.key: board for board in (yield from with_segments([*boards.values()]))}
         found |= {key: whole[split[key]] for key in split}
     return found
 
@@ -245,7 +240,7 @@ _HELD_BY_KEY = _by_key.locked(Lock.SHARE, asc(col("board_key"))).prepared()
 def list_boards_after(board_key: int, limit: int) -> Program[list[Board]]:
     """Return boards that were created after the board with this key, oldest first."""
     younger = _BOARDS_AFTER.bind(board_key=board_key, limit=limit)
-    return (yield from _with_segments((yield from read_boards(younger))))
+    return (yield from with_segments((yield from read_boards(younger))))
 
 
 _BOARDS_AFTER = (

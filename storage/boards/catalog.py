@@ -7,12 +7,13 @@ may be outdated, but a process finds every board that exists.
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from storage.errors import UnknownBoardError, UnknownFamilyError
 from storage.records import Board, Family
 from storage.store import Store
 
-from .boards import find_board, find_boards_by_id, join_segments, list_boards
+from .boards import find_board, find_boards_by_id, list_boards
 from .families import FamilyCatalog
 from .family_ids import parse_aliased_id, resolve_alias
 
@@ -156,7 +157,8 @@ class Catalog:
             whole = self.find_known(board.id)
             if whole is None or board.key not in [part.key for part in whole.segments]:
                 return board  # the board was deleted or split meanwhile
-            board = join_segments(whole, [board if part.key == board.key else part for part in whole.segments])
+            segments = [board if part.key == board.key else part for part in whole.segments]
+            board = replace(whole, segments=tuple(segments))
         return self._keep(board)
 
     def keep_boards(self, boards: Iterable[Board]) -> None:

@@ -121,7 +121,7 @@ def audit_curve(
         known.append(its)
     if not any(its.entries for its in known):
         return Audit("empty", curve)
-    rankings = [part.entries.row_rankings[column_index] for part in parts]
+    rankings = [part.entries.rankings[column_index] for part in parts]
     padding = rankings[0].padding
     # The database goes over these rows twice: to find the cells, and to count. So `rows` is half of the limit.
     rows_max = max(1, limits.audit_rows_max // 2 // len(parts))

@@ -58,7 +58,7 @@ def sample_curve(
 
 
 def _walk(dialect: Dialect, entries: Entries, column_index: int, total: int, gap_rows_max: int) -> Program[list[Knot]]:
-    ranking, layout, scope = entries.row_rankings[column_index], entries.layout, scope_of(entries.board)
+    ranking, layout, scope = entries.rankings[column_index], entries.layout, scope_of(entries.board)
     padding = ranking.padding
     samples = max(KNOTS_MIN, entries.board.spec.predictor.samples)
     stride_max = STRIDE_MAX if dialect.lateral else 1

@@ -27,7 +27,7 @@ _ZEROS_AT_ONCE = 1 << 16
 
 def scan_column(entries: Entries, column_index: int, limits: JobSettings) -> Program[Tally]:
     """Return the tally of a whole column."""
-    ranking = entries.row_rankings[column_index]
+    ranking = entries.rankings[column_index]
     key_of = ranking.padding.key_of_cell
     tallying = TallyBuilder(memory_values_max=limits.scan_memory_values_max)
     below: str | None = None

@@ -38,9 +38,10 @@ from storage.boards.boards import (
     WHOLE,
     encode_spec,
     find_board,
-    find_gone_segments,
+    find_other_segments,
     lock_standalone_board,
     store_columns,
+    times_of,
 )
 from storage.boards.row_tables import columns_of, create_row_table, layout_of
 from storage.boards.shared_tables import POST_IDS_KEY, find_or_create_table, note_dropped_rows
@@ -145,7 +146,7 @@ class BoardCopy:
 
     def _begin_segments(self, now: Board, marks: Sequence[int], begun_us: int) -> Program[None]:
         """Retire the earlier segments, or the table of the board, and let the new segments begin."""
-        if now.has_closed_part:
+        if now.closed_us is not None:
             raise BoardChangedError
         counted = {key: dict(counts) for key, counts in self._counted.items()}
         for leaf, mark in zip(self.leaves, marks, strict=True):
@@ -158,11 +159,13 @@ class BoardCopy:
         for part in now.parts:
             yield from in_partition(part.partition, clear_partition(part))
             if part.segment_of is not None:
-                yield from store_columns(part, segment=RETIRED - part.segment, due_at=None, archived_at=begun_us)
+                yield from store_columns(part, segment=RETIRED - part.segment, archived_at=begun_us)
         spec = replace(now.spec, segments=len(self.targets))
-        yield from store_columns(now, spec=encode_spec(spec), segment=WHOLE, due_at=None)
+        yield from store_columns(now, spec=encode_spec(spec), segment=WHOLE)
+        of_segment = encode_spec(replace(now.spec, segments=1))
         for segment in self.targets:
-            yield from store_columns(segment, segment=segment.segment, due_at=now.gate.closes_us)
+            its_times = times_of(now.spec.season)  # they may have changed since the segment was created
+            yield from store_columns(segment, segment=segment.segment, spec=of_segment, **its_times)
         yield from store_states(self.targets)
         for segment in self.targets:
             yield from in_partition(segment.partition, add_totals({segment.key: counted[segment.key]}))
@@ -266,18 +269,18 @@ def begin_split(
     check_segments(shared=board.spec.table is TableSharing.SHARED, partition=None)
     if board.archived_us is not None:
         raise ArchivedError(f"the leaderboard {board_id!r} was archived, so it has no rows")
-    if board.has_closed_part:
+    if board.closed_us is not None:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
     if len(board.parts) == segments:
         raise SpecConflictError(f"{board_id!r} has {segments} segments already", pointer="/segments")
     lease = yield from leases.claim(MOVE_WORK, str(board.key), holder=holder, lease_us=lease_us)
-    gone = yield from find_gone_segments(board)
-    yield from _remove_tables([each for each in gone if each.segment <= PENDING])  # a split that was killed
+    others = yield from find_other_segments(board)
+    yield from _remove_tables([each for each in others if each.segment <= PENDING])  # a split that was killed
     yield from check_board_limits(new=segments, own=True, boards_max=boards_max, own_tables_max=own_tables_max)
     places = yield from choose_partitions(None, segments)
     made = []
     for number, place in enumerate(places):
-        segment = yield from insert_segment(board, PENDING - number, place, due_us=None)
+        segment = yield from insert_segment(board, PENDING - number, place)
         made.append(replace(segment, segment=number))
     return BoardCopy(board, made), lease
 

@@ -38,7 +38,7 @@ from storage.records import Board, BoardSpec, Entry
 from storage.schema.tables import TOTALS
 from storage.store import Program
 
-from .rankings import Ranking
+from .rankings import OpenBoard
 from .row_rankings import RowRanking, decode_entry
 
 UPDATE_STATEMENTS_MAX = 256  # most compiled statements kept for a table; each is for one set of changed columns
@@ -167,11 +167,11 @@ class RankingChange(NamedTuple):
     """An entry that was put into its board's ranking, or taken out of it. `log_ranking_changes` logs it."""
 
     entry: Entry
-    change: NewChange | None  # None: the board is archived, so nothing is logged
+    change: NewChange
     totals: dict[int, int]  # what the change adds to the board's totals, by column index
 
 
-class Entries:
+class Entries(OpenBoard):
     """Programs that read and write one board's rows, its merge rules, and a `Ranking` for each sorted column.
 
     Boards with the same table and columns share statements, and boards with the same spec share rules.
@@ -185,22 +185,15 @@ class Entries:
         self._scope = scope_of(board)
 
     @cached_property
-    def rankings(self) -> Mapping[int, Ranking]:
+    def rankings(self) -> Mapping[int, RowRanking]:
         """Return the rankings by column index. They are created on first use, because posts need none."""
-        return self.row_rankings
-
-    @cached_property
-    def row_rankings(self) -> Mapping[int, RowRanking]:
-        """Return the rankings of the board's own rows, by column index."""
         return {index: RowRanking(self.board, index) for index in self.board.sorted_indexes}
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
-        """Return the entries of these owners, by owner, in one statement. Owners without an entry are left out."""
         rows = yield self.table._by_owners.bind(owners=owners, **self._scope)
         return {row[0]: decode_entry(row) for row in rows}
 
     def read_by_owner(self, after: str, limit: int) -> Program[list[Entry]]:
-        """Return up to `limit` entries of owners that sort after `after`, in the order of the owners."""
         rows = yield _owners_after(self.layout).bind(owner=after, limit=limit, **self._scope)
         return [decode_entry(row) for row in rows]
 
@@ -258,13 +251,13 @@ class Entries:
 
 def log_ranking_changes(changes: Iterable[RankingChange], *, now_us: int) -> Program[Logged]:
     """Log the changes and adjust the totals. Call this at the end of the transaction, with one change a board."""
-    logged = [(changed.change, changed.totals) for changed in changes if changed.change is not None]
-    state = yield from change_log.append_changes([change for change, _ in logged], now_us=now_us)
-    yield from add_totals({change.board_key: totals for change, totals in logged})
+    logged = list(changes)
+    state = yield from change_log.append_changes([each.change for each in logged], now_us=now_us)
+    yield from add_totals({each.change.board_key: each.totals for each in logged})
     return state
 
 
-def find_on_boards(boards: Iterable[Entries], owner: str) -> Program[dict[int, Entry]]:
+def find_on_boards(boards: Iterable[OpenBoard], owner: str) -> Program[dict[int, Entry]]:
     """Return the owner's entries by board key. Each shared table costs a statement, and so does each other board.
 
     A board that was deleted may have left its rows in a shared table.
@@ -273,7 +266,7 @@ def find_on_boards(boards: Iterable[Entries], owner: str) -> Program[dict[int, E
     found: dict[int, Entry] = {}
     for entries in boards:
         board = entries.board
-        if board.table_key is not None and board.archived_us is None:
+        if board.table_key is not None and isinstance(entries, Entries):
             tables[entries.table][board.rows_key] = board.key
         elif (entry := (yield from entries.find_entries([owner])).get(owner)) is not None:
             found[board.key] = entry

@@ -1,17 +1,20 @@
-"""A ranking of a board by one column. `better` means nearer to rank 1, whether high or low values win.
+"""What readers need of a board, and of its ranking by one column, however the entries are stored.
 
-    RowRanking (`row_rankings`)                           counts and reads rows
-    ArchivedRanking (`storage.archive.archive_reader`)    returns what the archive kept of the rows
-    SegmentedRanking (`storage.segments`)                 adds up counts and merges rows of the rankings of segments
+    OpenBoard           Ranking
+    Entries             RowRanking          counts and reads rows
+    ArchivedEntries     ArchivedRanking     return what the archive kept of the rows
+    SegmentedEntries    SegmentedRanking    add up counts and merge rows of the segments
 
+`better` means nearer to rank 1, whether high or low values win.
 A place is a pair of a cell and an owner. There need not be a row with both.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from storage.log.cells import Padding
-from storage.records import Entry
+from storage.records import Board, Entry
 from storage.store import Program
 
 from .exact_ranks import CellOf, CountStart, GapCount
@@ -26,9 +29,7 @@ class Neighbours:
     ties_before: int  # number of rows with the place's cell that stand before the place's owner
     # Number of rows with the cell of `before[0]` that stand before that row. 0 unless `before[1]` has the same cell.
     edge_ties: int = 0
-    # Of an archive: how many rows it shows before the place, and whether it lacks rows that follow the last one.
-    shown_before: int | None = None
-    is_cut: bool = False
+    shown_before: int | None = None  # of an archive: how many rows it shows before the place
 
 
 def edge_of(near: Neighbours, index: int) -> CellOf:
@@ -56,6 +57,8 @@ class Ranking(Protocol):
 
     def keeps_all_rows(self) -> Program[bool]:
         """Return whether rows can be read up to the last one. An archive keeps only the first rows."""
+        yield from ()
+        return True
 
     def count_better(self, cell: str) -> Program[int]:
         """Count all entries strictly better than a cell. Unless there is an archive, the cost grows with the number."""
@@ -75,27 +78,26 @@ class Ranking(Protocol):
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
         """Count the entries with this cell, and those of them that stand before `owner`."""
 
-    def bound_ties_before(self, cell: str, owner: str) -> Program[tuple[int, int]]:
-        """Count the entries with this cell that surely stand before `owner`, and those that may or may not."""
-
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
-        """Return the cell and owner of the `rank`-th row, or None if the ranking has fewer rows.
+        """Return the cell and owner of the `rank`-th row that pages show, or None if there are fewer rows.
 
         The search starts at a knot if the log can confirm the knot's count, otherwise at the top. It has to run in one
         snapshot.
         """
 
-    def find_shown_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
-        """Do what `find_row` does, but count only the rows that pages show. An archive may have empty places."""
+    def find_cell(self, start: CountStart | None, rank: int) -> Program[str | None]:
+        """Return the cell of the `rank`-th entry, or None. In an archive, erased and hidden owners count, too."""
+        row = yield from self.find_row(start, rank)
+        return None if row is None else row[0]
 
-    def find_worst_row(self) -> Program[tuple[str, str] | None]:
-        """Return the cell and owner of the last row, or None if there is no row."""
+    def find_worst_cell(self) -> Program[str | None]:
+        """Return the cell of the last entry, or None if there is no entry."""
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the next row that ranks better than an owner's; None if the owner is first.
 
         Where equal values share a rank, that row has a strictly better cell. Otherwise it stands directly before the
-        owner's row.
+        owner's row. An archive returns a strictly better cell and an empty text, because it may not know the owner.
         """
 
     def read_first_rows(self, limit: int) -> Program[list[Entry]]:
@@ -113,3 +115,19 @@ class Ranking(Protocol):
 
     def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
         """Read the rows on both sides of a place, and count the ties that are needed to rank them."""
+
+
+class OpenBoard(Protocol):
+    """Programs that read the entries of a board. Run them for the partition of the board."""
+
+    board: Board
+
+    @property
+    def rankings(self) -> Mapping[int, Ranking]:
+        """Return the rankings by column index."""
+
+    def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
+        """Return the entries of these owners, by owner. Leave out owners without an entry, and hidden owners."""
+
+    def read_by_owner(self, after: str, limit: int) -> Program[list[Entry]]:
+        """Return up to `limit` entries of owners that sort after `after`, in the order of the owners."""

@@ -203,10 +203,6 @@ class RowRanking(Ranking):
     def passed_mark(self) -> int:
         return self.gaps.passed_mark
 
-    def keeps_all_rows(self) -> Program[bool]:
-        yield from ()
-        return True
-
     def count_better(self, cell: str) -> Program[int]:
         rows = yield self._sql.count_better.bind(cell=cell, **self._scope)
         return int(rows[0][0])
@@ -239,9 +235,6 @@ class RowRanking(Ranking):
         below, skip_rows = (None, rank - 1) if start is None else (yield from self._find_anchor_before(start, rank))
         return (yield from self.find_row_after_skip(skip_rows, below))
 
-    def find_shown_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
-        return self.find_row(start, rank)
-
     def _find_anchor_before(self, start: CountStart, rank: int) -> Program[tuple[str | None, int]]:
         """Return the cell of a knot above the `rank`-th row (None: the top), and how many rows to skip below it."""
         curve, sought = start.curve, rank
@@ -262,9 +255,6 @@ class RowRanking(Ranking):
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
         rows = yield self._sql.count_tied.bind(cell=cell, owner=owner, **self._scope)
         return int(rows[0][0]), int(rows[0][1])
-
-    def bound_ties_before(self, cell: str, owner: str) -> Program[tuple[int, int]]:
-        return (yield from self.count_tied(cell, owner))[1], 0
 
     def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
         """Skip rows from the top, or below a cell, and return the next row's cell and owner, or None."""
@@ -288,9 +278,9 @@ class RowRanking(Ranking):
         below = self._best if below is None else below
         return (yield self._sql.tallied_below.bind(cell=below, limit=limit, **self._scope))
 
-    def find_worst_row(self) -> Program[tuple[str, str] | None]:
+    def find_worst_cell(self) -> Program[str | None]:
         rows = yield self._sql.worst.bind(**self._scope)
-        return (rows[0][0], rows[0][1]) if rows else None
+        return str(rows[0][0]) if rows else None
 
     def read_first_rows(self, limit: int) -> Program[list[Entry]]:
         rows = yield self._sql.first_rows.bind(limit=limit, **self._scope)

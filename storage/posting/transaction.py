@@ -18,6 +18,7 @@ import msgspec
 
 from config.settings import PostingSettings
 from querybuilder import BULK_ALIAS, Dialect, chained, col, count, plus, select
+from storage.boards.boards import find_posted_parts
 from storage.boards.gates import hold_gates
 from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.entries import hidden_owners
@@ -58,7 +59,7 @@ def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[Entri
             known = boards.get(part.board.key)
             if known is None or len(known.spec.columns) < len(part.board.spec.columns):
                 boards[part.board.key] = part.board
-    return [open_boards.open_board(board) for board in boards.values()]
+    return [open_boards.open_rows(board) for board in boards.values()]
 
 
 def draw_pause_s(limits: PostingSettings, races_lost: int, rng: random.Random) -> float:
@@ -175,6 +176,9 @@ class PostTransaction:
         # ended.
         for partition in sorted(set(self._places.values())) if asked else ():
             yield from in_partition(partition, self._find_known(partition, asked))
+        for state in self._boards.values():
+            if state.entries.board.archived_us is not None:
+                yield from self._find_in_segments(state.entries.board, asked)
         yield from self._find_hidden(owners)
 
     def _find_known(self, partition: int, asked: Iterable[PostKey]) -> Program[None]:
@@ -186,6 +190,14 @@ class PostTransaction:
             known = yield from find_known(theirs, epochs)
             self._known |= known.posts
             self._epochs |= known.epochs
+
+    def _find_in_segments(self, board: Board, asked: Iterable[PostKey]) -> Program[None]:
+        """Look up the posts to an archived board that the segments remember which it had."""
+        hashes = [post_hash for key, post_hash in asked if key == board.key]
+        for part in (yield from find_posted_parts(board)) if hashes else ():
+            finding = find_known([(part.key, post_hash) for post_hash in hashes], {part.key: part.epoch})
+            known = yield from in_partition(part.partition, finding)
+            self._known |= {(board.key, post_hash): post for (_, post_hash), post in known.posts.items()}
 
     def _states(self, partition: int) -> list[tuple[int, BoardState]]:
         return [(key, state) for key, state in self._boards.items() if state.entries.board.partition == partition]

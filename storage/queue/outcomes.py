@@ -19,7 +19,7 @@ import msgspec
 
 from querybuilder import asc, col, delete, desc, insert, param, select
 from storage import errors
-from storage.boards.boards import find_keys_ever
+from storage.boards.boards import find_keys_ever, find_posted_parts
 from storage.errors import PostError, PostRejectedError, StorageError, UnknownPostError
 from storage.log import partition_journal
 from storage.log.log_record import RecordedError
@@ -54,14 +54,14 @@ async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id:
     Raises:
         UnknownPostError: the store knows nothing about the post.
     """
-    key, parts = post_ids.hash_post_id(post_id, owner), [board.part_of(owner)]
+    key, part = post_ids.hash_post_id(post_id, owner), board.part_of(owner)
     queues = find_queues(board, store.dialect, store.partitions)
-    found = await store.read(lambda: _find_settled(queues, board, parts, key))
+    found = await store.read(lambda: _find_settled(queues, board, part, key))
     if not found:  # the queue may be long, so it is read last, on a connection for heavy reads
         # A post that was queued before its board was moved or split waits where the board was. A partition that is away
         # is asked only about such a post.
         every = [*dict.fromkeys([*queues, *list_queues(store.dialect, store.partitions)])]
-        found = await store.read(lambda: _find_anywhere(every, board, parts, post_id, key), heavy=True)
+        found = await store.read(lambda: _find_anywhere(every, board, part, post_id, key), heavy=True)
     return found[key].outcome
 
 
@@ -74,7 +74,7 @@ async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id
     queues = list_queues(store.dialect, store.partitions)
 
     def program() -> Program[Fates]:
-        found = yield from _find_anywhere(queues, board, board.parts, post_id, post_ids.hash_id(post_id))
+        found = yield from _find_anywhere(queues, board, board, post_id, post_ids.hash_id(post_id))
         found = {key: found[key] for key in sorted(found)[:_LISTED_AND_ONE]}
         times_us = {fate.settled_us for fate in found.values() if fate.settled_us is not None}
         keys = yield from _find_keys(board)
@@ -88,17 +88,15 @@ async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id
     return sorted(fates, key=lambda fate: (fate.owner is None, fate.owner))
 
 
-def _find_anywhere(
-    queues: Sequence[int], board: Board, parts: Sequence[Board], post_id: str, begin: str
-) -> Program[Fates]:
-    """Return the fates of the posts with an id whose keys begin with `begin`."""
+def _find_anywhere(queues: Sequence[int], board: Board, part: Board, post_id: str, begin: str) -> Program[Fates]:
+    """Return the fates of the posts with an id whose keys begin with `begin`. `part`: the board or a segment of it."""
     keys = yield from _find_keys(board)
     found: Fates = {}
     for partition in queues:
         found |= yield from in_partition(partition, _find_waiting(keys, post_id, begin))
         if begin in found:  # the key of a single post, so nothing else is looked for
             return found
-    found |= yield from _find_settled(queues, board, parts, begin)
+    found |= yield from _find_settled(queues, board, part, begin)
     if not found:
         raise UnknownPostError
     return found
@@ -115,22 +113,22 @@ def _find_waiting(board_keys: Sequence[int], post_id: str, begin: str) -> Progra
     return found
 
 
-def _find_settled(queues: Sequence[int], board: Board, parts: Sequence[Board], begin: str) -> Program[Fates]:
+def _find_settled(queues: Sequence[int], board: Board, part: Board, begin: str) -> Program[Fates]:
     keys = yield from _find_keys(board)
     found: Fates = {}
     for partition in queues:
         found |= yield from in_partition(partition, find_rejected(keys, begin))
-    for part in parts:
-        for post, at_us in (yield from in_partition(part.partition, list_keys(part, begin, _LISTED_AND_ONE))):
+    for each in (yield from find_posted_parts(part)):
+        for post, at_us in (yield from in_partition(each.partition, list_keys(each, begin, _LISTED_AND_ONE))):
             for outcome in post.parts:
-                if outcome.board_key == part.key:
+                if outcome.board_key == each.key:
                     found[post.post_hash] = PostFate(None, outcome, at_us)
     return found
 
 
 def _find_keys(board: Board) -> Program[list[int]]:
     """Return the keys under which posts to a board wait, or were rejected."""
-    return (yield from find_keys_ever(board)) if board.segments else [board.key]
+    return (yield from find_keys_ever(board)) if board.segments or board.archived_us is not None else [board.key]
 
 
 def find_rejected(board_keys: Sequence[int], begin: str) -> Program[Fates]:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 
 from storage.archive.archive_reader import ArchivedEntries
 from storage.entries.entries import Entries
+from storage.entries.rankings import OpenBoard
 from storage.records import Board
 from storage.segments.segmented_entries import SegmentedEntries
 
@@ -14,10 +15,10 @@ from storage.segments.segmented_entries import SegmentedEntries
 class OpenBoards:
     def __init__(self, *, open_boards_max: int) -> None:
         self._open_boards_max = open_boards_max
-        self._open: OrderedDict[int, Entries] = OrderedDict()
+        self._open: OrderedDict[int, OpenBoard] = OrderedDict()
 
-    def open_board(self, board: Board) -> Entries:
-        """Return the statements and merge rules for this version of a board."""
+    def open_board(self, board: Board) -> OpenBoard:
+        """Return the programs that read this version of a board."""
         found = self._open.get(board.key)
         if found is None or found.board is not board:
             found = self._open[board.key] = self._open_anew(board)
@@ -26,7 +27,12 @@ class OpenBoards:
         self._open.move_to_end(board.key)
         return found
 
-    def _open_anew(self, board: Board) -> Entries:
+    def open_rows(self, board: Board) -> Entries:
+        """Return the statements and merge rules of a board or segment for posts and jobs, which use its rows."""
+        found = self.open_board(board)
+        return found if isinstance(found, Entries) else Entries(board)
+
+    def _open_anew(self, board: Board) -> OpenBoard:
         if board.segments:
-            return SegmentedEntries(board, [self.open_board(segment) for segment in board.segments])
+            return SegmentedEntries(board, [self.open_rows(segment) for segment in board.segments])
         return Entries(board) if board.archived_us is None else ArchivedEntries(board)

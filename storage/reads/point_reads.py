@@ -14,6 +14,7 @@ from storage.boards.totals import ALL_ENTRIES, check_copy, read_totals, state_of
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.entries.entries import Entries, find_on_boards
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCount
+from storage.entries.rankings import OpenBoard
 from storage.entries.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry
@@ -61,7 +62,7 @@ class PointReads:
         # large batch at a time is faster than several.
         gathering = limits | {"gather_turns": SEGMENT_GATHER_TURNS}
         few_batches = gathering | {"tasks_max": 1}
-        self._segments = SegmentReads(store, boards.open_board)
+        self._segments = SegmentReads(store, boards.open_rows)
         self._around_in_segments = StoreCoalescers(self._read_owners_in_segments, **few_batches, crowd=crowd)
         self._entries_in_segments = StoreCoalescers(self._read_entries, **gathering, crowd=crowd)
         self._counts = StoreCoalescers(self._count_in_segments, **few_batches, crowd=crowd)
@@ -114,17 +115,18 @@ class PointReads:
     async def _read_entries(self, asked: list[tuple[Board, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
         # All starts are older than this read, so one of them serves all questions.
         board, _, starts = asked[0]
-        entries = self._boards.open_board(board)
         owners = list({owner for _, owner, _ in asked})
-        store, gap_rows_max = self._store.at(entries.board.partition), self._find_gap_rows_max()
-        if entries.board.archived_us is not None:
-            found, totals = await store.read(lambda: _read_archive(entries, owners))
-        elif starts:
+        store, gap_rows_max = self._store.at(board.partition), self._find_gap_rows_max()
+        if board.archived_us is not None:
+            archive = self._boards.open_board(board)
+            found, totals = await store.read(lambda: _read_archive(archive, owners))
+            return [EntryRead(found.get(owner), totals, {}) for _, owner, _ in asked]
+        entries = self._boards.open_rows(board)
+        if starts:
             read = await read_steps(store, lambda: _read_and_count(entries, owners, starts, gap_rows_max))
             return [read[owner] for _, owner, _ in asked]
-        else:
-            found, totals = await read_single(store, lambda: entries.find_entries_with_totals(owners))
-            check_copy(entries.board, totals)
+        found, totals = await read_single(store, lambda: entries.find_entries_with_totals(owners))
+        check_copy(board, totals)
         return [EntryRead(found.get(owner), totals, {}) for _, owner, _ in asked]
 
     async def _read_totals(self, asked: list[Board]) -> list[dict[int, int]]:
@@ -138,8 +140,7 @@ class PointReads:
         first = asked[0]
         if first.board.archived_us is not None:
             return [None] * len(asked)
-        entries = self._boards.open_board(first.board)
-        ranking = entries.row_rankings[first.column_index]
+        ranking = self._boards.open_rows(first.board).rankings[first.column_index]
         owners = [each.owner for each in asked]
         gap_rows_max = self._find_gap_rows_max()
         found = await self._store.at(first.board.partition).read(
@@ -153,13 +154,11 @@ class PointReads:
 
     async def _read_owners_in_segments(self, asked: list[AroundOwner]) -> list[OwnersNeighbours | None]:
         first, owners = asked[0], list({each.owner for each in asked})
-        if first.board.has_archived_part:
-            return [None] * len(asked)
         found = await self._segments.read_around(first, owners, gap_rows_max=self._find_gap_rows_max())
         return [found.get(each.owner) for each in asked]
 
 
-def read_owner_on_boards(boards: Sequence[Entries], owner: str) -> Program[list[EntryRead]]:
+def read_owner_on_boards(boards: Sequence[OpenBoard], owner: str) -> Program[list[EntryRead]]:
     """Return the owner's entry on each of these boards, with the board's totals, in the order of `boards`.
 
     This takes one statement for all totals, one for each table that boards share, and one for each other board.
@@ -180,7 +179,7 @@ def _read_and_count(
     counts: dict[str, dict[int, GapCount | None]] = {owner: {} for owner in owners}
     rows_max = max(gap_rows_max // len(starts), min(gap_rows_max, SHORT_GAP_ROWS))
     for index, start in starts.items():
-        ranking = entries.row_rankings[index]
+        ranking = entries.rankings[index]
         cells = {
             owner: (cell, owner if ranking.timed else "")
             for owner, entry in found.items()
@@ -209,7 +208,7 @@ def _read_around(
     return {number: each._replace(counted=counted.get(cells[number])) for number, each in found.items()}
 
 
-def _read_archive(entries: Entries, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
+def _read_archive(entries: OpenBoard, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
     found = yield from entries.find_entries(owners)
     return found, (yield from read_totals([entries.board]))[entries.board.key]
 

@@ -27,12 +27,12 @@ class _Read(NamedTuple):
 class SegmentReads:
     """Each method sends the segments their statements at the same time, on connections of their own."""
 
-    def __init__(self, store: Store, open_board: Callable[[Board], Entries]) -> None:
-        self._store, self._open_board = store, open_board
+    def __init__(self, store: Store, open_rows: Callable[[Board], Entries]) -> None:
+        self._store, self._open_rows = store, open_rows
 
     async def _each(self, board: Board, ask: Callable[[int, Board, Store, Entries], Awaitable[T]]) -> list[T]:
         reads = [
-            ask(number, segment, self._store.at(segment.partition), self._open_board(segment))
+            ask(number, segment, self._store.at(segment.partition), self._open_rows(segment))
             for number, segment in enumerate(board.segments)
         ]
         return await asyncio.gather(*reads)
@@ -51,7 +51,7 @@ class SegmentReads:
         """Count the entries better than each cell, in one statement for each segment."""
 
         async def ask(number: int, segment: Board, store: Store, entries: Entries) -> dict[CellOf, GapCount]:
-            ranking, its_start = entries.row_rankings[column_index], start.parts[number]
+            ranking, its_start = entries.rankings[column_index], start.parts[number]
             found = await read_single(store, lambda: ranking.gaps.count_better(its_start, cells))
             counts = {cell: count for cell, count in found.items() if count is not None}
             for cell in found.keys() - counts.keys():
@@ -70,8 +70,7 @@ class SegmentReads:
         `gap_rows_max`: see `SegmentedRanking.choose_cells`.
         """
         board, column_index, _, better_rows, worse_rows, start = asked
-        merged = self._open_board(board).rankings[column_index]
-        assert isinstance(merged, SegmentedRanking)
+        merged = SegmentedRanking(board, column_index, ())
         places = await self._find_places(board, column_index, owners)
         if not places:
             return {}
@@ -79,7 +78,7 @@ class SegmentReads:
         counted = [] if start is None else merged.choose_cells(start, set(cells.values()), gap_rows_max)
 
         async def ask(number: int, segment: Board, store: Store, entries: Entries) -> _Read:
-            ranking = entries.row_rankings[column_index]
+            ranking = entries.rankings[column_index]
 
             def program() -> Program[_Read]:
                 around = yield from ranking.read_around_places(places, better_rows=better_rows, worse_rows=worse_rows)
@@ -110,7 +109,7 @@ class SegmentReads:
         places = [edge_of(near, merged.index) for near in edges]
 
         async def ask(_number: int, _segment: Board, store: Store, entries: Entries) -> list[int]:
-            ranking = entries.row_rankings[merged.index]
+            ranking = entries.rankings[merged.index]
             return await read_single(store, lambda: ranking.count_ties_before(places))
 
         if edges:

@@ -5,6 +5,7 @@ segment one statement of the page's size.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -13,17 +14,15 @@ from typing import TypeVar
 from storage.boards.totals import add_up_totals, check_copy
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CellOf, CountStart, GapCount
-from storage.entries.rankings import Neighbours, Ranking, edge_of
-from storage.entries.row_rankings import ANCHORS_MAX
-from storage.errors import ArchivedError
+from storage.entries.rankings import Neighbours, OpenBoard, Ranking, edge_of
+from storage.entries.row_rankings import ANCHORS_MAX, RowRanking
 from storage.log.cells import Padding
 from storage.log.change_log import change_log
 from storage.records import Board, Entry
 from storage.store import Program, in_partition
 
 WALK_ROWS = 500  # how many rows a walk reads from each segment at once
-# Texts that sort after every owner, and before every owner.
-AFTER_ALL_OWNERS, BEFORE_ALL_OWNERS = "\U0010ffff", ""
+BEFORE_ALL_OWNERS = ""  # a text that sorts before every owner
 
 T = TypeVar("T")
 
@@ -31,20 +30,17 @@ T = TypeVar("T")
 class SegmentedRanking(Ranking):
     """Programs that read one ranked column of all segments. Run them for any partition."""
 
-    def __init__(self, board: Board, index: int, parts: Sequence[Ranking]) -> None:
+    def __init__(self, board: Board, index: int, parts: Sequence[RowRanking]) -> None:
         self.index, self.padding = index, Padding(board.spec, board.spec.columns[index])
         self.timed, self.board_key = self.padding.timed, board.key
         self._board, self._parts = board, parts
 
-    def _each(self, ask: Callable[[Ranking], Program[T]]) -> Program[list[T]]:
+    def _each(self, ask: Callable[[RowRanking], Program[T]]) -> Program[list[T]]:
         """Run a program of every segment in its partition, and return the results in the order of the segments."""
         found = []
         for segment, ranking in zip(self._board.segments, self._parts, strict=True):
             found.append((yield from in_partition(segment.partition, ask(ranking))))
         return found
-
-    def keeps_all_rows(self) -> Program[bool]:
-        return all((yield from self._each(lambda part: part.keeps_all_rows())))
 
     def count_better(self, cell: str) -> Program[int]:
         return sum((yield from self._each(lambda part: part.count_better(cell))))
@@ -56,13 +52,17 @@ class SegmentedRanking(Ranking):
     def count_range(self, *, least: str, past: str) -> Program[int]:
         return sum((yield from self._each(lambda part: part.count_range(least=least, past=past))))
 
+    def tally_cells(self, limit: int, below: str | None = None) -> Program[list[tuple[str, int]]]:
+        """Return up to `limit` distinct cells, best first, each with its number of entries in all segments."""
+        counted: Counter[str] = Counter()
+        for rows in (yield from self._each(lambda part: part.tally_cells(limit, below))):
+            for cell, ties in rows:
+                counted[cell] += ties
+        return sorted(counted.items(), key=lambda row: self.padding.key_of_cell(row[0]))[:limit]
+
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
         found = yield from self._each(lambda part: part.count_tied(cell, owner))
         return sum([ties for ties, _ in found]), sum([before for _, before in found])
-
-    def bound_ties_before(self, cell: str, owner: str) -> Program[tuple[int, int]]:
-        found = yield from self._each(lambda part: part.bound_ties_before(cell, owner))
-        return sum([before for before, _ in found]), sum([unknown for _, unknown in found])
 
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
         """Count the entries better than a cell in every segment, each from its own knot."""
@@ -90,33 +90,8 @@ class SegmentedRanking(Ranking):
         The curves say near which cell the row is. The walk to it reads no more rows than the gaps of the segments hold
         there.
         """
-        if self._board.archived_us is not None:
-            return (yield from self._find_archived_row(rank))
         place, skip_rows = (None, rank - 1) if start is None else (yield from self._find_place_before(start, rank))
-        try:
-            return (yield from self._walk(place, skip_rows))
-        except ArchivedError:
-            return (yield from self._find_archived_row(rank))
-
-    def find_shown_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
-        archived = self._board.archived_us is not None
-        return (yield from self._walk(None, rank - 1) if archived else self.find_row(start, rank))
-
-    def _find_archived_row(self, rank: int) -> Program[tuple[str, str] | None]:
-        """Return the cell of the `rank`-th row. An archive counts all cells, but keeps the owners of few rows."""
-        firsts = yield from self._each(lambda part: part.find_row(None, 1))
-        best = [self.padding.key_of_cell(row[0]) for row in firsts if row is not None]
-        worst = yield from self.find_worst_row()
-        if worst is None or rank > (yield from self.count_better(worst[0])) + (yield from self.count_tied(worst[0]))[0]:
-            return None
-        low, high = min(best), self.padding.key_of_cell(worst[0])
-        while low < high:
-            middle = (low + high) // 2
-            if (yield from self.count_better(self.padding.cell_of_key(middle + 1))) >= rank:
-                high = middle
-            else:
-                low = middle + 1
-        return self.padding.cell_of_key(low), AFTER_ALL_OWNERS
+        return (yield from self._walk(place, skip_rows))
 
     def _find_place_before(self, start: CountStart, rank: int) -> Program[tuple[tuple[str, str] | None, int]]:
         """Return a place above the `rank`-th row (None: the top), and how many rows to skip after it."""
@@ -149,9 +124,9 @@ class SegmentedRanking(Ranking):
         row = rows[skip_rows]
         return str(row.cells[self.index]), row.owner
 
-    def find_worst_row(self) -> Program[tuple[str, str] | None]:
-        found = [row for row in (yield from self._each(lambda part: part.find_worst_row())) if row is not None]
-        return max(found, key=lambda row: (self.padding.key_of_cell(row[0]), row[1]), default=None)
+    def find_worst_cell(self) -> Program[str | None]:
+        found = yield from self._each(lambda part: part.find_worst_cell())
+        return max((cell for cell in found if cell is not None), key=self.padding.key_of_cell, default=None)
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
         found = yield from self._each(lambda part: part.find_next_better(cell, owner))
@@ -159,23 +134,13 @@ class SegmentedRanking(Ranking):
         return max(rows, key=lambda row: (self.padding.key_of_cell(row[0]), row[1]), default=None)
 
     def read_first_rows(self, limit: int) -> Program[list[Entry]]:
-        return (yield from self._merge_known((yield from self._each(lambda part: part.read_first_rows(limit))), limit))
+        return self._merge((yield from self._each(lambda part: part.read_first_rows(limit))), limit)
 
     def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        found = yield from self._each(lambda part: part.read_rows_after(cell, owner, limit))
-        return (yield from self._merge_known(found, limit))
+        return self._merge((yield from self._each(lambda part: part.read_rows_after(cell, owner, limit))), limit)
 
     def read_rows_before(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
         return self._last((yield from self._each(lambda part: part.read_rows_before(cell, owner, limit))), limit)
-
-    def _merge_known(self, found: list[list[Entry]], limit: int) -> Program[list[Entry]]:
-        """Merge rows, but only as far as no archive of a segment may lack one of them."""
-        ends = []
-        for segment, part, rows in zip(self._board.segments, self._parts, found, strict=True):
-            if rows and len(rows) < limit and not (yield from in_partition(segment.partition, part.keeps_all_rows())):
-                ends.append(self.order_of(rows[-1]))
-        merged = self._merge(found, limit)
-        return [row for row in merged if self.order_of(row) <= min(ends)] if ends else merged
 
     def _merge(self, found: Iterable[list[Entry]], limit: int) -> list[Entry]:
         return list(islice(heapq.merge(*found, key=self.order_of), limit))
@@ -189,20 +154,16 @@ class SegmentedRanking(Ranking):
             lambda part: part.read_rows_around(cell, owner, better_rows=better_rows, worse_rows=worse_rows)
         )
         near = self.merge_neighbours(found, better_rows=better_rows, worse_rows=worse_rows)
-        near.after = yield from self._merge_known([each.after for each in found], worse_rows)
         if self.has_edge(near):
             near.edge_ties = (yield from self.count_tied(*edge_of(near, self.index)))[1]
         return near
 
     def merge_neighbours(self, found: Sequence[Neighbours], *, better_rows: int, worse_rows: int) -> Neighbours:
         """Return the rows around a place, given those in each segment. Leave `edge_ties` at 0."""
-        shown = [each.shown_before for each in found if each.shown_before is not None]
         return Neighbours(
             self._last([each.before for each in found], better_rows),
             self._merge([each.after for each in found], worse_rows),
             sum([each.ties_before for each in found]),
-            shown_before=sum(shown) if len(shown) == len(found) else None,
-            is_cut=any(each.is_cut for each in found),
         )
 
     def has_edge(self, near: Neighbours) -> bool:
@@ -233,15 +194,14 @@ def add_up_counts(parts: Sequence[GapCount]) -> GapCount:
     )
 
 
-class SegmentedEntries(Entries):
+class SegmentedEntries(OpenBoard):
     """Programs that read the entries and the rankings of all segments. Posts go to the segments themselves."""
 
     def __init__(self, board: Board, parts: Sequence[Entries]) -> None:
-        super().__init__(board)
-        self._parts = parts
+        self.board, self._parts = board, parts
 
     @cached_property
-    def rankings(self) -> Mapping[int, Ranking]:
+    def rankings(self) -> Mapping[int, SegmentedRanking]:
         return {
             index: SegmentedRanking(self.board, index, [part.rankings[index] for part in self._parts])
             for index in self.board.sorted_indexes

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from config.settings import PostingSettings
 from predictor import Curve
 from querybuilder import asc, col, select
+from storage.archive.archive_reader import ArchivedEntries
 from storage.boards.board_changes import change_board
 from storage.boards.board_creation import create_board
 from storage.boards.board_removal import delete_board, reset_board
@@ -26,6 +27,7 @@ from storage.boards.totals import STATE, find_totals_of
 from storage.curves.sampling import sample_curve
 from storage.entries import hidden_owners
 from storage.entries.entries import Entries, log_ranking_changes
+from storage.entries.rankings import OpenBoard
 from storage.log import journal, partition_journal
 from storage.log.bundles import Bundle
 from storage.log.change_log import change_log
@@ -139,8 +141,11 @@ async def read_changes(store: Store, after: int = 0, limit: int = 10_000) -> lis
     return [change for bundle in bundles for change in changes_of(bundle) if change.number > after][:limit]
 
 
-def erase_entry(entries: Entries, owner: str, *, now_us: int) -> Program[bool]:
-    """Remove an owner's row and log it; return False if there was no row."""
+def erase_entry(entries: OpenBoard, owner: str, *, now_us: int) -> Program[bool]:
+    """Remove an owner's row and log it, or erase the owner from an archive; return False if there was no row."""
+    if isinstance(entries, ArchivedEntries):
+        return (yield from entries.erase_entry(owner))
+    assert isinstance(entries, Entries)
     move = yield from entries.remove_entry(owner, ChangeKind.ERASED)
     yield from log_ranking_changes([] if move is None else [move], now_us=now_us)
     return move is not None
@@ -237,7 +242,7 @@ class Deployment:
 
     async def fit(self, board: Board, index: int, *, gap_rows_max: int = 10_000) -> tuple[Curve, int]:
         """Sample a curve of a column. Return it with the mark of the log that it counts up to."""
-        entries = self.entries(board)
+        entries = self.open_rows(board)
 
         def program() -> Program[tuple[Curve, int]]:
             mark = yield from change_log.take_mark()
@@ -285,20 +290,23 @@ class Deployment:
     async def hide(self, owner: str, *boards: Board) -> None:
         """Hide an owner, and move the owner's rows out of the rankings of these boards."""
         await self.flip_hidden(owner, hide=True)
-        theirs = [self.entries(board.part_of(owner)) for board in boards]
+        theirs = [self.open_rows(board.part_of(owner)) for board in boards]
         await self.write(hidden_owners.hide_owner, theirs, owner, now_us=self.clock())
 
     async def show(self, owner: str, *boards: Board) -> None:
         await self.flip_hidden(owner, hide=False)
-        theirs = [self.entries(board.part_of(owner)) for board in boards]
+        theirs = [self.open_rows(board.part_of(owner)) for board in boards]
         await self.write(hidden_owners.show_owner, theirs, owner, now_us=self.clock())
 
-    def entries(self, board: Board) -> Entries:
+    def entries(self, board: Board) -> OpenBoard:
         """Return the object that builds the statements on the entries of a board."""
         return self.boards.open_board(board)
 
+    def open_rows(self, board: Board) -> Entries:
+        return self.boards.open_rows(board)
+
     def merger(self, board: Board) -> Merger:
-        return self.boards.open_board(board).merger
+        return self.open_rows(board).merger
 
     def post(self, owner: str, *parts: BoardPost, post_id: str | None = None, at_us: int | None = None) -> Post:
         """Return a post in the form in which the service passes posts to the writer."""

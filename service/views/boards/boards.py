@@ -24,7 +24,7 @@ from service.contract.values import format_us, parse_decimal, to_micros, to_wire
 from storage.boards.board_changes import change_board
 from storage.boards.board_creation import create_board
 from storage.boards.board_removal import delete_board, reset_board
-from storage.boards.boards import find_gone_segments, list_boards
+from storage.boards.boards import find_other_segments, list_boards
 from storage.boards.families import find_families_by_key
 from storage.boards.totals import ALL_ENTRIES, find_totals_of
 from storage.errors import FamilyBoardError, SpecInvalidError, UnknownBoardError
@@ -185,7 +185,7 @@ def _list_by_activity(
         raise ProblemError("too_many_boards", detail, pointer="order")
     logged = list(boards)  # a split leaves the changes in the logs of the board and of its earlier segments
     for board in boards:
-        logged += [*board.segments, *((yield from find_gone_segments(board)) if board.segments else ())]
+        logged += [*board.segments, *((yield from find_other_segments(board)) if board.segments else ())]
     active = {board.key: 0 for board in boards}
     for partition, theirs in by_partition(logged):
         board_of = {part.key: part.segment_of or part.key for part in theirs}

@@ -101,7 +101,9 @@ class _RowsAround(NamedTuple):
             wanted.cell, wanted.owner or "", better_rows=self.better + MORE, worse_rows=self.worse + MORE
         )
         totals = yield from read_board_totals(self.locator.board)
-        return wanted, located, self.make_window(wanted, located, near, totals)
+        window = self.make_window(wanted, located, near, totals)
+        window.more_after |= not (yield from self.pager.ranking.keeps_all_rows())
+        return wanted, located, window
 
     def make_window(self, wanted: WantedRank, located: LocatedRank, near: Neighbours, totals: dict[int, int]) -> Window:
         """Return the wanted rows as a window, without the `MORE` further rows at each end."""
@@ -113,7 +115,7 @@ class _RowsAround(NamedTuple):
         row_number = located.rank + ties_before if near.shown_before is None else near.shown_before + 1
         first_row_number = row_number - len(before)
         more_before = len(near.before) > len(before)
-        more_after = len(near.after) > self.worse or near.is_cut
+        more_after = len(near.after) > self.worse
         if located.method not in COUNTED_METHODS:
             # The row number is estimated. Keep it within the ranking, whose first and last row numbers are known.
             last_first = totals.get(ranking.index, 0) - len(rows) + 1

@@ -44,12 +44,9 @@ async def get_curve(context: Context, call: Call) -> Reply:
     # If another process has emptied the board, this process's curve still describes the former entries. This read
     # raises an error in that case.
     await context.store.at(board.partition).read(lambda: read_board_totals(board))
-    curves = []
-    for part in board.parts:
-        found = context.curves.book.find_part_curve(part, index) or await _find_final_curve(context, part, index)
-        if found is None:
-            raise NoCurveError(f"{call.path['column']!r} of {board.id!r} has no curve yet")
-        curves.append(found)
+    curves = await _find_curves(context, board, index)
+    if not curves:
+        raise NoCurveError(f"{call.path['column']!r} of {board.id!r} has no curve yet")
     etag = curve_etag(board, index, curves[0] if len(curves) == 1 else SummedCurve(curves))
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if match_entity_tag(call.request.headers.get("If-None-Match", ""), etag):
@@ -58,18 +55,25 @@ async def get_curve(context: Context, call: Call) -> Reply:
     return Reply(curve_document(board, index, curves), headers=headers)
 
 
-async def _find_final_curve(context: Context, board: Board, index: int) -> Curve | None:
-    """Return the final curve of a closed board of which this process has no curve, or None.
+async def _find_curves(context: Context, board: Board, index: int) -> Sequence[RankCurve]:
+    """Return the curve of each part of a board, or no curve if a part has none. Archived curves are in the archive."""
+    entries = context.boards.open_board(board)
+    if isinstance(entries, ArchivedEntries):
+        return await context.store.at(board.partition).read(lambda: entries.read_curves(index))
+    curves = []
+    for part in board.parts:
+        found = context.curves.book.find_part_curve(part, index) or await _build_final_curve(context, part, index)
+        if found is None:
+            return []
+        curves.append(found)
+    return curves
 
-    The curve of an archived board comes from the archive. For another board with few entries, make a curve that has a
-    knot for each value.
-    """
+
+async def _build_final_curve(context: Context, board: Board, index: int) -> Curve | None:
+    """Return a curve with a knot for each value, if the board or segment is closed and has few entries, or None."""
     if board.closed_us is None:
         return None
-    store, entries = context.store.at(board.partition), context.boards.open_board(board)
-    if isinstance(entries, ArchivedEntries):
-        return await store.read(lambda: entries.read_curve(index))
-    found = await store.read(lambda: build_exact_curve(entries, index))
+    found = await context.store.at(board.partition).read(lambda: build_exact_curve(board, index))
     return found if found.total <= board.spec.predictor.exact_top else None
 
 
@@ -161,7 +165,7 @@ async def refresh_curve(context: Context, call: Call) -> RefreshAnswer:
 
 async def _find_changing_column(context: Context, call: Call) -> tuple[Board, int]:
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    if board.has_archived_part:
+    if board.archived_us is not None:
         raise ArchivedError(f"{board.id!r} was archived, and its curves are final")
     return board, index
 

@@ -251,11 +251,11 @@ class _ValueFinder:
             low, high = sorted((one, other))
             exact = self._is_current and low == high
         else:
-            landed = yield from self._ranking.find_row(self._start, rank)
-            if landed is None:
-                landed = yield from self._ranking.find_worst_row()
-            assert landed is not None
-            value = low = high = padding.decode_value(landed[0])
+            cell = yield from self._ranking.find_cell(self._start, rank)
+            if cell is None:
+                cell = yield from self._ranking.find_worst_cell()
+            assert cell is not None
+            value = low = high = padding.decode_value(cell)
             exact = True
         shown, least, most = (to_wire_number(each, self._scale) for each in (value, low, high))
         return shown, least, most, exact
@@ -316,12 +316,12 @@ def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int
     Return (from, to, entries) for each part. A part includes its `from`, and only the last part includes its `to`.
     There are fewer than `buckets` parts if fewer values lie between the smallest and the largest value.
     """
-    best = yield from ranking.find_row(None, 1)
-    worst = yield from ranking.find_worst_row()
+    best = yield from ranking.find_cell(None, 1)
+    worst = yield from ranking.find_worst_cell()
     if best is None or worst is None:
         return []
     padding = ranking.padding
-    least, most = sorted((padding.decode_value(best[0]), padding.decode_value(worst[0])))
+    least, most = sorted((padding.decode_value(best), padding.decode_value(worst)))
     edges = split_range(least, most, buckets)
     found = []
     for start, end in pairwise(edges):

@@ -13,10 +13,11 @@ from storage.archive.archive_reader import ArchivedEntries
 from storage.archive.archive_writer import ArchiveWriter
 from storage.boards.row_tables import layout_of, scope_of
 from storage.boards.shared_tables import sweep_rows
-from storage.entries.entries import Entries
+from storage.entries.rankings import OpenBoard
 from storage.errors import ArchivedError, BoardChangedError
-from storage.records import Best, Board, Entry, Season, TableSharing, Ties
-from storage.schema.tables import ARCHIVE_BLOCKS
+from storage.queue.outcomes import find_post_fate
+from storage.records import Best, Board, Entry, PostStatus, Season, TableSharing, Ties
+from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, TOTALS
 from storage.store import Program
 from tests.jobs.closing import close_all, make_close_job, run_step
 from tests.jobs.world import LIMITS, PREDICTOR, World
@@ -30,6 +31,7 @@ TOP = LIMITS.archive_top_rows
 
 
 PLACES = [f"{backend}-{table.value}" for backend in ONE_PARTITION for table in TableSharing]
+SPREAD = [f"{backend}-{SEGMENTS}" for backend in ("sqlite", "partitions")]
 
 
 @pytest.fixture(params=PLACES)
@@ -109,10 +111,10 @@ async def archive_board(world: World, board: Board) -> Board:
 
 
 async def answers_of(world: World, board: Board, owners: Sequence[Entry] = ()) -> dict[Any, Any]:
-    return await world.store.read(lambda: read_answers(world.deployment.entries(board), owners))
+    return await world.store.at(board.partition).read(lambda: read_answers(world.deployment.entries(board), owners))
 
 
-def read_answers(entries: Entries, owners: Sequence[Entry]) -> Program[dict[Any, Any]]:
+def read_answers(entries: OpenBoard, owners: Sequence[Entry]) -> Program[dict[Any, Any]]:
     """Read every answer that a board gives. The archive of the board must later give the same answers."""
     found: dict[Any, Any] = {}
     for entry in owners:
@@ -127,12 +129,10 @@ def read_answers(entries: Entries, owners: Sequence[Entry]) -> Program[dict[Any,
             found[index, "some", cell] = (yield from ranking.count_from_top(cell, 7, 0)).better_count
             found[index, "tied", cell] = (yield from ranking.count_tied(cell))[0]
         for place in {0, 1, TOP - 1, TOP, len(owners) // 2, max(0, len(owners) - 1), len(owners)}:
-            landed = yield from ranking.find_row(None, place + 1)
-            found[index, "at", place] = landed and landed[0]
+            found[index, "at", place] = yield from ranking.find_cell(None, place + 1)
             if place < TOP:
-                found[index, "shown at", place] = yield from ranking.find_shown_row(None, place + 1)
-        worst = yield from ranking.find_worst_row()
-        found[index, "worst"] = worst and worst[0]
+                found[index, "shown at", place] = yield from ranking.find_row(None, place + 1)
+        found[index, "worst"] = yield from ranking.find_worst_cell()
         for start in range(-25, 25, 7):
             found[index, "range", start] = yield from ranking.count_range(
                 least=ranking.padding.text_start(max(start, ranking.padding.min_scaled)),
@@ -141,7 +141,7 @@ def read_answers(entries: Entries, owners: Sequence[Entry]) -> Program[dict[Any,
         for entry in owners:
             own = entry.cells[index]
             if isinstance(own, str) and ranking.timed:
-                found[index, "place", entry.owner] = yield from ranking.bound_ties_before(own, entry.owner)
+                found[index, "place", entry.owner] = yield from ranking.count_tied(own, entry.owner)
             elif isinstance(own, str):
                 better = yield from ranking.find_next_better(own, entry.owner)
                 found[index, "next", own] = None if better is None else better[0]
@@ -155,7 +155,7 @@ def read_answers(entries: Entries, owners: Sequence[Entry]) -> Program[dict[Any,
     return found
 
 
-@pytest.mark.parametrize("world", [*PLACES, "sqlite-segments"], indirect=True)
+@pytest.mark.parametrize("world", [*PLACES, *SPREAD], indirect=True)
 @pytest.mark.parametrize("ties", list(Ties))
 @pytest.mark.parametrize("entries", [0, 1, 7, 60])
 async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entries: int) -> None:
@@ -167,24 +167,17 @@ async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entr
     assert archived.archived_us == world.deployment.clock.now_us
     after = await answers_of(world, archived, owners)
     different = {key: answer for key, answer in after.items() if answer != before[key]}
-    if board.segments:  # beyond its top, an archive does not know how its ties stand to owners of other segments
-        places = {key: answer for key, answer in different.items() if key[1] == "place"}
-        assert all(least <= before[key][0] <= least + unknown for key, (least, unknown) in places.items())
-        assert bool(places) == (ties is Ties.EARLIEST and entries == 60)
-        different = {key: answer for key, answer in different.items() if key not in places}
     assert different == {}
     assert before.keys() == after.keys()
     assert await world.deployment.totals(archived) == totals
     for index in board.sorted_indexes:
-        counted = 0
-        for each in archived.parts:
-            opened = world.deployment.entries(each)
-            assert isinstance(opened, ArchivedEntries)
-            curve = await world.store.read(lambda: opened.read_curve(index))  # noqa: B023 - run at once
-            assert curve is not None
-            assert curve.certificate is not None
-            counted += curve.total
-        assert counted == totals.get(index, 0)
+        opened = world.deployment.entries(archived)
+        assert isinstance(opened, ArchivedEntries)
+        store = world.store.at(archived.partition)
+        curves = await store.read(lambda: opened.read_curves(index))  # noqa: B023 - run at once
+        assert len(curves) == len(board.parts)
+        assert all(curve.certificate is not None for curve in curves)
+        assert sum(curve.total for curve in curves) == totals.get(index, 0)
     assert world.meter.counts["rankcurve_archive_owners"] == len(owners)
     assert world.catalog.find_known("b") == archived
     assert world.catalog.list_known() == []
@@ -195,11 +188,12 @@ async def test_an_archive_refuses_to_list_rows_beyond_its_top(world: World) -> N
     ranking = world.deployment.entries(await archive_board(world, board)).rankings[0]
     last = (await world.store.read(lambda: ranking.read_first_rows(1_000)))[-1]
     place = str(last.cells[0]), last.owner
-    deep = await world.store.read(lambda: ranking.find_row(None, 40))
+    deep = await world.store.read(lambda: ranking.find_cell(None, 40))
     assert deep is not None
     for asked in (
         lambda: ranking.read_rows_after(*place, 3),
-        lambda: ranking.read_rows_around(*deep, better_rows=2, worse_rows=2),
+        lambda: ranking.read_rows_around(deep, "~", better_rows=2, worse_rows=2),
+        lambda: ranking.find_row(None, 40),
     ):
         with pytest.raises(ArchivedError):
             await world.store.read(asked)
@@ -222,33 +216,55 @@ async def test_the_rows_of_an_archived_board_are_deleted_and_old_copies_of_it_re
     assert (await world.store.read_query(left.bind()))[0][0] == 0
 
 
-@pytest.mark.parametrize("world", [*PLACES, "sqlite-segments"], indirect=True)
+@pytest.mark.parametrize("world", [*PLACES, *SPREAD], indirect=True)
 async def test_an_erased_owner_leaves_the_ranks_of_the_archive_as_they_were(world: World) -> None:
     board = await make_season(world, entries=40)
     owners = await read_rows(world, board)
     archived = await archive_board(world, board)
-    entries = world.deployment.entries(archived)
-    top = await world.store.read(lambda: entries.rankings[0].read_first_rows(TOP))
+    entries, store = world.deployment.entries(archived), world.store.at(archived.partition)
+    top = await store.read(lambda: entries.rankings[0].read_first_rows(TOP))
     gone = top[3]
     assert await world.deployment.erase(archived, gone.owner)
     assert not await world.deployment.erase(archived, gone.owner)
     assert not await world.deployment.erase(archived, "nobody")
     assert await world.deployment.rows(archived, [gone.owner]) == {}
     assert len(await world.deployment.rows(archived, [entry.owner for entry in owners])) == len(owners) - 1
-    now = await world.store.read(lambda: entries.rankings[0].read_first_rows(TOP))
+    now = await store.read(lambda: entries.rankings[0].read_first_rows(TOP))
     assert now[: TOP - 1] == top[:3] + top[4:]
     after = str(top[4].cells[0])
-    assert await world.store.read(lambda: entries.rankings[0].count_better(after)) == 4, "the record keeps the place"
-    landed = await world.store.read(lambda: entries.rankings[0].find_row(None, 4))
-    assert landed is not None
-    assert landed[0] == gone.cells[0]
-    near = await world.store.read(
+    assert await store.read(lambda: entries.rankings[0].count_better(after)) == 4, "the record keeps the place"
+    assert await store.read(lambda: entries.rankings[0].find_cell(None, 4)) == gone.cells[0]
+    near = await store.read(
         lambda: entries.rankings[0].read_rows_around(after, top[4].owner, better_rows=2, worse_rows=2)
     )
     assert (near.before, near.after, near.shown_before) == (top[1:3], top[4:6], 3)
-    assert await world.store.read(lambda: entries.rankings[0].find_shown_row(None, 4)) == (after, top[4].owner)
+    assert await store.read(lambda: entries.rankings[0].find_row(None, 4)) == (after, top[4].owner)
 
 
+@pytest.mark.parametrize("world", SPREAD, indirect=True)
+async def test_an_archived_board_of_segments_still_knows_its_posts(world: World) -> None:
+    board = await make_season(world, entries=8)
+    first = [world.deployment.post(f"o{number}", part(board, {"xp": 1}), post_id=f"p{number}") for number in range(8)]
+    await world.deployment.apply(*first)
+    archived = await archive_board(world, board)
+    assert (archived.segments, archived.spec.segments) == ((), 4)
+    for copy in (board, archived):
+        again = [world.deployment.post(f"o{at}", part(copy, {"xp": 1}), post_id=f"p{at}") for at in range(8)]
+        outcomes = await world.deployment.apply(*again, world.deployment.post("o9", part(copy, {"xp": 1})))
+        assert [one.status for [one] in outcomes] == [PostStatus.DUPLICATE] * 8 + [PostStatus.REJECTED]
+    ids = world.deployment.post_ids
+    for number in range(8):
+        fate = await find_post_fate(world.store, ids, archived, f"p{number}", f"o{number}")
+        assert fate is not None
+        assert fate.status is PostStatus.APPLIED
+    await world.deployment.delete()
+    for table in (BOARDS, TOTALS, ARCHIVE_BLOCKS):
+        for partition in range(world.store.partitions):
+            left = select(count()).from_(table)
+            assert (await world.store.at(partition).read_query(left.bind()))[0][0] == 0, table
+
+
+@pytest.mark.parametrize("world", [*PLACES, SPREAD[1]], indirect=True)
 @pytest.mark.parametrize("after", [False, True])
 async def test_another_process_continues_an_archive_wherever_the_first_one_died(world: World, after: bool) -> None:
     board = await make_season(world, entries=60, ties=Ties.EARLIEST)
@@ -291,10 +307,10 @@ async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: 
     totals = await world.deployment.totals(archived)
     assert totals[0] == len(owners)
     ranking = world.deployment.entries(archived).rankings[0]
-    worst = await world.store.read(ranking.find_worst_row)
+    worst = await world.store.read(ranking.find_worst_cell)
     assert worst is not None
-    counted = await world.store.read(lambda: ranking.count_better(worst[0]))
-    tied, _ = await world.store.read(lambda: ranking.count_tied(worst[0]))
+    counted = await world.store.read(lambda: ranking.count_better(worst))
+    tied, _ = await world.store.read(lambda: ranking.count_tied(worst))
     assert counted + tied == len(owners)
 
 
@@ -320,7 +336,7 @@ async def test_small_boards_are_archived_although_one_of_them_is_deleted(world: 
     assert world.meter.counts["rankcurve_archive_owners"] == 15
 
 
-@pytest.mark.parametrize("world", [*PLACES, "sqlite-segments"], indirect=True)
+@pytest.mark.parametrize("world", [*PLACES, *SPREAD], indirect=True)
 async def test_boards_that_are_too_large_for_a_step_with_all_columns_are_archived_in_steps(world: World) -> None:
     boards = [await make_season(world, entries=6 * TOP // 10, board_id=f"b{number}") for number in range(4)]
     world.advance(16)

@@ -114,7 +114,7 @@ async def set_hidden(deployment: Deployment, owner: str, *, hide: bool, board_id
     work = hidden_owners.hide_owner if hide else hidden_owners.show_owner
     for board_id in board_ids:
         await on_board(
-            deployment, board_id, lambda board: work([deployment.entries(board)], owner, now_us=deployment.clock())
+            deployment, board_id, lambda board: work([deployment.open_rows(board)], owner, now_us=deployment.clock())
         )
 
 
@@ -122,7 +122,7 @@ async def erase(deployment: Deployment, owner: str, board_id: str = "b") -> None
     """Erase an owner's entry, and the name in the log of the board's partition."""
 
     def program(board: Board) -> Program[None]:
-        entries, log = deployment.entries(board), erasure
+        entries, log = deployment.open_rows(board), erasure
         shown = yield from entries.remove_entry(owner, ChangeKind.ERASED)
         found = shown or (yield from hidden_owners.erase_hidden_entry(entries, owner))
         logged = yield from log_ranking_changes([] if found is None else [found], now_us=deployment.clock())
@@ -217,7 +217,7 @@ async def test_an_outdated_copy_of_the_board_writes_nothing(deployment: Deployme
         for owner in ("o00", "o05"):
             with pytest.raises((BoardChangedError, UnknownBoardError)):
                 await deployment.store.write(
-                    lambda owner=owner: deployment.entries(old).remove_entry(owner, ChangeKind.HIDDEN)  # type: ignore[misc]
+                    lambda owner=owner: deployment.open_rows(old).remove_entry(owner, ChangeKind.HIDDEN)  # type: ignore[misc]
                 )
         await move(deployment, HOME)
         assert await read_everything(deployment) == before
@@ -231,7 +231,7 @@ async def test_a_board_with_an_archive_moves(deployment: Deployment) -> None:
     limits = JobSettings()
 
     def archive() -> Program[Any]:
-        writer = ArchiveWriter(deployment.entries(board), limits)
+        writer = ArchiveWriter(deployment.open_rows(board), limits)
         yield from writer.begin_or_resume()
         found, place = yield from writer.read_step()
         assert writer.is_complete(place)

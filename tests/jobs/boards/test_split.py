@@ -1,6 +1,7 @@
 """Split boards while posts go on, and compare them with what they were."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,15 @@ from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import LeaseTakenError, RacesLostError, SpecConflictError, SpecInvalidError
 from storage.posting.rebuild import find_deleted_boards
 from storage.queue.outcomes import find_post_fate
-from storage.records import Board, PostStatus, TableSharing
+from storage.records import Board, PostStatus, Season, TableSharing
 from storage.store import CONTROL
 from tests.jobs.moving import STORE_LEASES, copy_few_rows_at_once, make_move, split_by
 from tests.storage.backends import BACKENDS, OpenStore
-from tests.storage.deployment import Deployment, counter, part, ranked
+from tests.storage.deployment import NOW_US, Deployment, counter, part, ranked
 from tests.storage.queueing import QueueDesk
 
 OWNERS = [f"o{number}" for number in range(40)]
+S = 1_000_000
 
 
 @pytest.fixture(params=["partitions", "sqlite"])
@@ -107,6 +109,23 @@ async def test_a_split_keeps_posts_that_come_meanwhile(deployment: Deployment) -
     for owner in (*OWNERS[10:20], "late"):
         assert await post(deployment, after, owner, 100, f"late-{owner}") is PostStatus.DUPLICATE
     assert await post(deployment, after, "o21", 1_000, "last") is PostStatus.DUPLICATE
+
+
+async def test_segments_have_the_end_that_the_board_got_during_the_split(deployment: Deployment) -> None:
+    season = Season(None, NOW_US + 100 * S, 5, None)
+    board = await deployment.create("b", counter("shots"), ranked("xp"), season=season)
+    longer = replace(board.spec, season=replace(season, ends_us=NOW_US + 900 * S))
+
+    class Disturbed(BoardMove):
+        async def _catch_up_and_switch(self) -> MoveCounts:
+            await deployment.change("b", longer)
+            return await super()._catch_up_and_switch()
+
+    await make_move(deployment.store, segments=3, kind=Disturbed).run()
+    after = await deployment.find()
+    assert {(part.spec.season, part.gate.closes_us) for part in after.parts} == {(longer.season, NOW_US + 905 * S)}
+    deployment.clock.now_us += 500 * S
+    assert await post(deployment, after, "o1", 1) is PostStatus.APPLIED
 
 
 async def test_the_fate_of_a_queued_post_is_known_in_every_segment_and_after_splits(deployment: Deployment) -> None:

@@ -41,7 +41,7 @@ async def test_boards_with_equal_columns_share_a_table_and_their_statements(depl
     one, two = await deployment.create("one", XP), await deployment.create("two", ranked("goals"))
     other = await deployment.create("other", LAP)
     assert layout_of(one) == layout_of(two)
-    assert deployment.entries(one).table is deployment.entries(two).table
+    assert deployment.open_rows(one).table is deployment.open_rows(two).table
     assert layout_of(other).table != layout_of(one).table
 
 

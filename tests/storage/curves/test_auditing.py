@@ -66,7 +66,7 @@ class Audited:
             now_s += ticks
             return now_s
 
-        parts = [AuditedPart(self.deployment.entries(self.board), moment)]
+        parts = [AuditedPart(self.deployment.open_rows(self.board), moment)]
 
         def program() -> Program[Audit]:
             return audit_curve(parts, INDEX, limits, rng=random.Random(5), monotonic=monotonic)

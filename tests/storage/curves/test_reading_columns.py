@@ -60,7 +60,7 @@ def read_tally(tally: Tally) -> dict[int, int]:
 
 async def check_scan(deployment: Deployment, board: Board, keys: list[int]) -> None:
     """Check that a scan reads every value with its ties, and the certificate of a curve fitted to them."""
-    entries = deployment.entries(board)
+    entries = deployment.open_rows(board)
     limits = JobSettings().model_copy(update={"scan_memory_values_max": 4, "scan_page_values": 3})
     tally = await deployment.store.read(lambda: scan_column(entries, 1, limits), heavy=True)
     counts = Counter(keys)

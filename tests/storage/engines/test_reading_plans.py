@@ -49,8 +49,8 @@ async def fill_board(store: Store, kind: BoardKind) -> tuple[Deployment, Board]:
     table, best, ties = kind
     deployment = await Deployment.on(store, table)
     board = await deployment.create("b", ranked("xp", best=best), ties=ties)
-    entries = deployment.entries(board)
-    padding = entries.row_rankings[0].padding
+    entries = deployment.open_rows(board)
+    padding = entries.rankings[0].padding
     numbers = range(ROWS) if best is Best.LOW else range(ROWS - 1, -1, -1)
     rows = [
         (board.rows_key, Entry(f"o{place:06}", NOW_US, [padding.pad(number // TIED, NOW_US + place)]))
@@ -69,7 +69,7 @@ async def fill_board(store: Store, kind: BoardKind) -> tuple[Deployment, Board]:
 
 async def read_everywhere(deployment: Deployment, board: Board) -> int:
     """Read the rows around places at the top, in the middle and at the end. Return the number of places."""
-    ranking = deployment.entries(board).row_rankings[0]
+    ranking = deployment.open_rows(board).rankings[0]
     places = 0
     for rank in (1, ROWS // 2, ROWS):
         place = await deployment.store.read(partial(ranking.find_row_after_skip, rank - 1))
@@ -153,15 +153,15 @@ async def test_postgresql_reads_no_more_rows_than_a_gap_for_a_rank_or_its_owner(
     store = (await processes.start_process()).store
     deployment, board = await fill_board(store, kind)
     await raw.execute(f"ANALYZE {layout_of(board).table}")
-    entries = deployment.entries(board)
+    entries = deployment.open_rows(board)
     start = CountStart(*await deployment.fit(board, 0, gap_rows_max=GAP_ROWS_MAX), changes_max=1_000, asked_us=0)
     rows_read.clear()
     for rank in (1, ROWS // 2, ROWS):
-        place = await store.read(partial(entries.row_rankings[0].find_row, start, rank))
+        place = await store.read(partial(entries.rankings[0].find_row, start, rank))
         assert place is not None
         assert place[1] == f"o{rank - 1:06}"
         cell, owner = place
-        found = await read_single(store, partial(entries.row_rankings[0].count_from_anchor, start, cell, owner=owner))
+        found = await read_single(store, partial(entries.rankings[0].count_from_anchor, start, cell, owner=owner))
         assert found is not None
         assert found.better_count + found.ties_before == rank - 1
         owners, _ = await read_single(store, partial(entries.find_entries_with_totals, [owner]))

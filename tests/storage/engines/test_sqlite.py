@@ -259,7 +259,7 @@ async def test_ranking_statements_seek_and_never_sort(
     await deployment.apply(
         *(deployment.post(f"o{index}", part(board, {"xp": index % 7, "lap": index})) for index in range(50))
     )
-    ranking = deployment.entries(board).row_rankings[1]
+    ranking = deployment.open_rows(board).rankings[1]
     cell = ranking.padding.pad(3, deployment.clock())
     programs: list[Program[Any]] = [
         ranking.count_better(cell),
@@ -268,7 +268,7 @@ async def test_ranking_statements_seek_and_never_sort(
         ranking.count_tied(cell, "o5"),
         ranking.find_row_after_skip(3),
         ranking.find_row_after_skip(3, cell),
-        ranking.find_worst_row(),
+        ranking.find_worst_cell(),
         ranking.read_first_rows(5),
         ranking.read_rows_after(cell, "o5", 5),
         ranking.read_rows_before(cell, "o5", 5),

@@ -40,7 +40,7 @@ async def test_a_read_sees_every_write_that_was_acknowledged_before(deployment: 
         await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
         reads = [read_xp(deployment, board, heavy=index % 3 == 0) for index in range(6)]
         assert await asyncio.gather(*reads) == [[[total]]] * 6
-        entries = deployment.entries(board)
+        entries = deployment.open_rows(board)
         found, totals = await read_single(deployment.store, partial(entries.find_entries_with_totals, ["ada"]))
         assert (list(found), len(totals)) == (["ada"], 4)
 

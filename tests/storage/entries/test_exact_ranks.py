@@ -47,7 +47,7 @@ def compare_counts(ranking: RowRanking, fitted: CountStart, probe: str, owner: s
 
 async def check_all(deployment: Deployment, board: Board, index: int, fitted: CountStart) -> int:
     """Compare the counts of every row, and of values without a row, with plain counts. Return the number of rows."""
-    ranking = deployment.entries(board).row_rankings[index]
+    ranking = deployment.open_rows(board).rankings[index]
 
     def program() -> Program[int]:
         rows = yield from ranking.read_first_rows(1_000)
@@ -96,7 +96,7 @@ async def test_a_short_count_from_an_empty_curve_counts_all_that_came_since(depl
 
 
 async def asked(deployment: Deployment, board: Board, start: CountStart) -> int | None:
-    ranking = deployment.entries(board).row_rankings[1]
+    ranking = deployment.entries(board).rankings[1]
     found = await deployment.store.read(lambda: ranking.count_from_anchor(start, ranking.padding.pad(0)))
     return None if found is None else found.better_count
 
@@ -110,7 +110,7 @@ async def test_counts_of_many_cells_share_a_bound_on_changes(
     await fill(deployment, board, rng)
     fitted = await fit(deployment, board, 1)
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in OWNERS[:30]))
-    ranking = deployment.entries(board).row_rankings[1]
+    ranking = deployment.open_rows(board).rankings[1]
     cells = [(ranking.padding.pad(value), "") for value in (-20, -5, 0, 5, 20)]
 
     def count(changes_max: int) -> Program[list[int | None]]:
@@ -142,7 +142,7 @@ async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(d
     await fill(deployment, board, rng, posts=30)
     since = [bundle for bundle in await deployment.read_log() if bundle.position >= fitted.mark]
     logged = sum(bool(change.next) for bundle in since for change in bundle.changes())
-    gaps = deployment.entries(board).row_rankings[1].gaps
+    gaps = deployment.open_rows(board).rankings[1].gaps
     assert await asked(deployment, board, fitted._replace(changes_max=logged)) is not None
     assert gaps.passed_mark != fitted.mark
     assert await asked(deployment, board, fitted._replace(changes_max=logged - 1)) is None, "too many changes"
@@ -170,7 +170,7 @@ async def test_short_and_full_counts_agree_while_many_transactions_overlap(proce
                     raise
 
     writing = [asyncio.create_task(write(each, number)) for number, each in enumerate(writers)]
-    ranking = reader.entries(board).row_rankings[1]
+    ranking = reader.open_rows(board).rankings[1]
     rng = random.Random(1)
     try:
         for number in range(75):

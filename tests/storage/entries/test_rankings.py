@@ -73,7 +73,7 @@ class Compared:
             for part in self.board.parts:
                 theirs = [(part.rows_key, row) for row in rows if self.board.part_of(row.owner) is part]
                 if theirs:
-                    inserting = self.deployment.entries(part).table.insert_rows(theirs)
+                    inserting = self.deployment.open_rows(part).table.insert_rows(theirs)
                     assert (yield from in_partition(part.partition, inserting)) == len(theirs)
 
         await self.deployment.store.write(program)
@@ -94,8 +94,8 @@ class Compared:
         case, order = self.case, self.order
         first = yield from self.ranking.read_first_rows(case.limit)
         assert self.returned(first) == [self.expected(at) for at in order[: case.limit]]
-        worst = yield from self.ranking.find_worst_row()
-        assert worst == (self.expected(order[-1]) if order else None)
+        worst = yield from self.ranking.find_worst_cell()
+        assert worst == (self.expected(order[-1])[0] if order else None)
         landed = yield from self.ranking.find_row(None, case.skip_rows + 1)
         assert landed == (self.expected(order[case.skip_rows]) if case.skip_rows < len(order) else None)
 

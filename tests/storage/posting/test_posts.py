@@ -45,7 +45,7 @@ async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment:
         await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     before = await deployment.totals(one)
     [row] = (await deployment.rows(two, ["ada"])).values()
-    taken = deployment.entries(two)
+    taken = deployment.open_rows(two)
     row.owner = "new"
     inserted = next(taken.table.insert_rows([(two.rows_key, row)]))
     meddle = version_moved(deployment.store, two, "ada") if owner == "ada" else inserted

@@ -74,7 +74,7 @@ async def damage(deployment: Deployment, board: Board) -> None:
 
     def program() -> Program[None]:
         yield query
-        yield from deployment.entries(board).remove_entry("o4", ChangeKind.ERASED)
+        yield from deployment.open_rows(board).remove_entry("o4", ChangeKind.ERASED)
 
     await deployment.store.write(program)
 
