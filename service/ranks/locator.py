@@ -327,18 +327,12 @@ class Locator:
         if len(wanted) == 1 and starts and not far:
             # One statement counts the rank and reads the totals.
             (each,) = wanted
-            start, owner = starts[each.column_index], self._owner_among_ties(each)
-            if self._segmented:
-                cell = each.cell, owner
-                found = await self._reads.count_in_segments(self.board, each.column_index, cell, start)
-                return [self.locate_by_count(found)], found.totals
-            count = self._rankings[each.column_index].count_from_anchor
-            alone = await read_single(self._store, lambda: count(start, each.cell, owner=owner))
+            alone = await self._count_alone(each, starts[each.column_index])
             if alone is not None:
-                check_copy(self.board, alone.totals)
                 return [self.locate_by_count(alone)], alone.totals
-            # The change log can't confirm that the start is usable, so count from the top.
-            starts, far = {}, mode == "exact"
+            # The change log can't confirm that the start is usable, so count from the top. In segments, the start may
+            # be usable for a count that is made without those of other requests.
+            starts, far = starts if self._segmented else {}, mode == "exact"
 
         def count_all() -> Program[tuple[list[LocatedRank], dict[int, int]]]:
             counted = []
@@ -347,6 +341,16 @@ class Locator:
             return counted, (yield from read_board_totals(self.board))
 
         return await self._store.read(count_all, heavy=far)
+
+    async def _count_alone(self, wanted: WantedRank, start: CountStart) -> GapCount | None:
+        index, owner = wanted.column_index, self._owner_among_ties(wanted)
+        if self._segmented:
+            return await self._reads.count_in_segments(self.board, index, (wanted.cell, owner), start)
+        count = self._rankings[index].count_from_anchor
+        found = await read_single(self._store, lambda: count(start, wanted.cell, owner=owner))
+        if found is not None:
+            check_copy(self.board, found.totals)
+        return found
 
     def make_position(self, wanted: WantedRank, located: LocatedRank, totals: Mapping[int, int]) -> Position:
         return self._make_position(wanted.column_index, wanted.cell, located, totals)

@@ -97,12 +97,15 @@ class PointReads:
 
     def count_in_segments(
         self, board: Board, column_index: int, cell: CellOf, start: CountStart
-    ) -> asyncio.Future[GapCount]:
-        """Return a future for the count of a cell in all segments of a board, each in a snapshot of its own."""
+    ) -> asyncio.Future[GapCount | None]:
+        """Return a future for the count of a cell in all segments of a board, each in a snapshot of its own.
+
+        The result is None if the log of a segment confirms no count.
+        """
         kind = (*_shape(board), column_index)
         return self._counts.ask(self._store.at(board.partition), kind, (board, column_index, cell, start))
 
-    async def _count_in_segments(self, asked: list[tuple[Board, int, CellOf, CountStart]]) -> list[GapCount]:
+    async def _count_in_segments(self, asked: list[tuple[Board, int, CellOf, CountStart]]) -> list[GapCount | None]:
         # All starts are older than this read, so one of them serves all questions.
         board, column_index, _, start = asked[0]
         cells = list({cell for _, _, cell, _ in asked})

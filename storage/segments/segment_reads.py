@@ -8,11 +8,11 @@ from storage.boards.totals import add_up_totals, check_copy, read_totals
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CellOf, CountStart, GapCount
 from storage.entries.rankings import Neighbours, edge_of
-from storage.entries.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
+from storage.entries.row_rankings import AroundOwner, OwnersNeighbours
 from storage.records import Board
 from storage.store import Program, Store, read_single
 
-from .segmented_entries import SegmentedRanking, add_up_counts, count_with_late
+from .segmented_entries import SegmentedRanking, add_up_confirmed
 
 T = TypeVar("T")
 
@@ -47,20 +47,19 @@ class SegmentReads:
 
     async def count_cells(
         self, board: Board, column_index: int, start: CountStart, cells: Sequence[CellOf]
-    ) -> dict[CellOf, GapCount]:
-        """Count the entries better than each cell, in one statement for each segment."""
+    ) -> dict[CellOf, GapCount | None]:
+        """Count the entries better than each cell, in one statement for each segment. None: a log confirms no count."""
 
-        async def ask(number: int, segment: Board, store: Store, entries: Entries) -> dict[CellOf, GapCount]:
-            ranking, its_start = entries.rankings[column_index], start.parts[number]
-            found = await read_single(store, lambda: ranking.gaps.count_better(its_start, cells))
-            counts = {cell: count for cell, count in found.items() if count is not None}
-            for cell in found.keys() - counts.keys():
-                counts[cell] = await _count_alone(store, segment, ranking, its_start, cell)
-            check_copy(segment, next(iter(counts.values())).totals)
+        async def ask(number: int, segment: Board, store: Store, entries: Entries) -> dict[CellOf, GapCount | None]:
+            gaps, its_start = entries.rankings[column_index].gaps, start.parts[number]
+            counts = await read_single(store, lambda: gaps.count_better(its_start, cells))
+            for count in counts.values():
+                if count is not None:
+                    check_copy(segment, count.totals)
             return counts
 
         found = await self._each(board, ask)
-        return {cell: add_up_counts([each[cell] for each in found]) for cell in cells}
+        return {cell: add_up_confirmed([counts[cell] for counts in found]) for cell in cells}
 
     async def read_around(
         self, asked: AroundOwner, owners: Sequence[str], *, gap_rows_max: int
@@ -98,8 +97,7 @@ class SegmentReads:
                 [read.around[number].near for read in reads], better_rows=better_rows, worse_rows=worse_rows
             )
             counts = [read.counts.get(cells[owner]) for read in reads]
-            known = [count for count in counts if count is not None]
-            found[owner] = OwnersNeighbours(near, totals, add_up_counts(known) if len(known) == len(reads) else None)
+            found[owner] = OwnersNeighbours(near, totals, add_up_confirmed(counts))
         await self._count_edges(board, merged, [each.near for each in found.values()])
         return found
 
@@ -126,19 +124,3 @@ class SegmentReads:
             return [(cell, owner) for cell, owner in cells if isinstance(cell, str)]
 
         return [place for places in await self._each(board, ask) for place in places]
-
-
-async def _count_alone(store: Store, board: Board, ranking: RowRanking, start: CountStart, cell: CellOf) -> GapCount:
-    """Count a cell that the log could not confirm among others: alone, or else from the top."""
-    text, owner = cell
-    alone = await read_single(store, lambda: ranking.count_from_anchor(start, text, owner=owner))
-    if alone is not None:
-        return alone
-
-    def count_from_top() -> Program[GapCount]:
-        found = yield from count_with_late(ranking, text, None, start.asked_us)
-        ties_before = (yield from ranking.count_tied(text, owner))[1] if owner else 0
-        totals = (yield from read_totals([board]))[board.key]
-        return found._replace(ties_before=ties_before, totals=totals)
-
-    return await store.read(count_from_top, heavy=True)

@@ -180,6 +180,12 @@ def count_with_late(part: Ranking, cell: str, rows_max: int | None, asked_us: in
     return found._replace(late=(yield from change_log.count_later_changes(part.board_key, asked_us)))
 
 
+def add_up_confirmed(found: Sequence[GapCount | None]) -> GapCount | None:
+    """Return the count of a cell in all segments, or None if the log of a segment confirmed no count."""
+    parts = [part for part in found if part is not None]
+    return add_up_counts(parts) if len(parts) == len(found) else None
+
+
 def add_up_counts(parts: Sequence[GapCount]) -> GapCount:
     """Return the count of a cell in all segments, given the count in each of them."""
     return GapCount(
