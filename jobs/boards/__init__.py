@@ -3,7 +3,7 @@
     open ── its end passes ──> shut: takes no posts ──> frozen: final curves fitted ──> archived: rows become blocks
                                (many at a time)         (one at a time)                 (in bounded steps)
 
-- `close_periods` takes each board through these stages; `archive` writes the archives.
+- `close_periods` takes each board through these stages.
 - `move` moves a board to another partition; a command of an operator runs it.
 - `prune` deletes post ids, changes and rejections past their retention, and the rows of deleted or emptied boards.
 

@@ -9,6 +9,7 @@ Closing boards comes first: after each bounded step of other work, the job reads
 of a step is stored only if the lease is still held.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
@@ -19,6 +20,8 @@ from jobs.curves.refresh import store_and_serve
 from jobs.job_context import JobContext
 from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from predictor import CurveCorruptError, decode_curve
+from storage.archive.archive_writer import ArchiveWriter
+from storage.archive.blocks import OWNERS
 from storage.archive.board_closing import (
     ClosingStage,
     freeze_boards,
@@ -31,12 +34,12 @@ from storage.archive.board_closing import (
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.boards.totals import CHANGES, find_totals_of
 from storage.curves.stored_curves import find_listed_curves, read_documents
+from storage.entries.entries import Entries
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
 from storage.leases.claims import StoreClock
 from storage.records import Board
+from storage.segments.segmented_entries import SegmentedEntries
 from storage.store import Program
-
-from .archive import Archiver
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +51,7 @@ class CloseJob:
 
     def __init__(self, context: JobContext, *, clock: StoreClock) -> None:
         self._store, self._book, self._ownership = context.store, context.book, Ownership(context)
-        self._fitting, self._archiver = Fitting(context), Archiver(context)
+        self._fitting, self._catalog, self._open_boards = Fitting(context), context.catalog, context.open_boards
         self._limits, self._meter, self._clock = context.limits, context.meter, clock
         self._monotonic, self._sleep = context.monotonic, context.make_sleep(RESOURCE)
 
@@ -69,7 +72,6 @@ class CloseJob:
         return min(taken.free_in_us / 1e6, self._limits.close_interval_s)
 
     async def _close_on(self, held: HeldLease) -> None:
-        self._archiver.pause_archive()  # another process may have continued that archive
         while True:
             started, busy = self._monotonic(), False
             try:
@@ -100,26 +102,31 @@ class CloseJob:
             await self._tried(held, board, now_us, self._freeze)
         if to_shut or due[ClosingStage.SHUT]:
             return True
-        return await self._archive(held, [board for _, board in due[ClosingStage.FROZEN]], now_us)
+        for _, board in due[ClosingStage.FROZEN]:
+            await self._tried(held, board, now_us, self._archive)
+        return bool(due[ClosingStage.FROZEN])
 
-    async def _archive(self, held: HeldLease, frozen: Sequence[Board], now_us: int) -> bool:
-        """Do a step of the current archive, or begin the next one. Return whether there was anything to do."""
-        board = self._archiver.board
-        if board is None:
-            if not frozen:
-                return False
-            found = await self._store.write(lambda: select_boards_to_archive(frozen, now_us=now_us))
-            if not found:
-                return True
-            board = found[0]
-        await self._tried(held, board, now_us, self._write_archive)
-        return True
-
-    async def _write_archive(self, held: HeldLease, board: Board) -> None:
-        if self._archiver.board is None:
+    async def _archive(self, held: HeldLease, board: Board) -> None:
+        """Do a step of the archive of a frozen board. No transaction stays open while blocks are encoded."""
+        store, entries = self._store.at(board.partition), self._open_boards.open_board(board)
+        assert isinstance(entries, Entries | SegmentedEntries), "it has rows"
+        writer = ArchiveWriter(entries, self._limits)
+        now_us = await self._store.read(self._clock)
+        if not await store.read(writer.is_begun):
+            if not await self._store.write(lambda: select_boards_to_archive([board], now_us=now_us)):
+                return
             await self._fit_columns(board)  # if an owner was erased since the freeze, new final curves are fitted
-            await self._archiver.begin(held, board)
-        await self._archiver.write_part(held, await self._store.read(self._clock))
+        step = await store.read(writer.read_step, heavy=True)
+        blocks = await asyncio.to_thread(writer.encode_blocks, step.drafts)
+        stored = await store.write(lambda: held.renew_and(writer.store_step(step, blocks, now_us=now_us)))
+        if stored is None:
+            return  # an owner was erased meanwhile, so the next step begins the archive anew
+        self._meter.add("rankcurve_archive_owners", sum(block.entries for block in blocks if block.section == OWNERS))
+        self._meter.add("rankcurve_archive_bytes", sum(len(block.document) for block in blocks))
+        if stored.archived_us is not None:
+            self._catalog.keep_board(stored)
+            self._meter.add("rankcurve_boards_archived")
+            log.debug("board_archived", board=stored.id)
 
     def _due(self) -> Program[tuple[int, dict[ClosingStage, list[tuple[int, Board]]]]]:
         now_us = yield from self._clock()
@@ -151,7 +158,6 @@ class CloseJob:
         except Exception as error:  # an error with one board must not delay the closing of others
             self._meter.add("rankcurve_closing_failures")
             log.error("close_failed", board=board.id, exc_info=error)
-        self._archiver.pause_archive()
         at_us = now_us + round(wait_s * 1e6)
         await self._store.write(lambda: set_due_time(board, at_us=at_us))
 

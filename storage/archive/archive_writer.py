@@ -1,20 +1,20 @@
 """Writes a closed board's archive in steps, and removes its rows once the archive is complete.
 
-    begin_or_resume ──> read_step ──> encode_blocks ──> store_blocks ──> progress ──> … ──> finish
-                            ^_____________________________________________│
+    read_step ──> encode_blocks ──> store_step ──> … ──> the last store_step, which removes the rows
+        ^________________________________│
 
-The parts are written in this order: tally, top and curve of each ranked column, then the owners. Another process can
-continue an archive, because the stored blocks show how much of it is written.
+The parts are written in this order: tally, top and curve of each ranked column, then the owners. Any process can do the
+next step, because the stored blocks show how much of the archive is written.
 
 The rows of segments are merged into one archive, which is stored in the partition of the board.
 
-An archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be erased. So each
-step is stored only if the board's count of changes is the same as when the archive was begun. Otherwise the archive is
-begun anew.
+An archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be erased. So a
+step is stored only if the board has not changed since the step was read. The head of an archive has the board's count
+of changes. If it is no longer the same, the next step begins the archive anew.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ from .blocks import HEAD, OWNERS, Rows, SectionKind, TallyBlock, encode_rows, en
 from .board_closing import ClosingStage
 
 
-class ArchiveProgress(NamedTuple):
+class _Progress(NamedTuple):
     """The progress of an archive that is being written."""
 
     part_index: int = 0  # the part that is being written
@@ -59,26 +59,32 @@ class ArchiveBlock(NamedTuple):
 DraftBlock = tuple[ArchiveBlock, Callable[[], bytes]]  # a block without its document, and what encodes the document
 
 
+class ArchiveStep(NamedTuple):
+    """The next blocks of an archive, from one snapshot."""
+
+    changes: int  # the board's count of changes
+    is_first: bool
+    is_last: bool
+    drafts: list[DraftBlock]
+
+
 class _Part(NamedTuple):
     section: int
     # Reads the part from `progress` on; returns its blocks and the number of rows that were read.
-    read: Callable[[ArchiveProgress], Program[tuple[list[DraftBlock], int]]]
+    read: Callable[[_Progress], Program[tuple[list[DraftBlock], int]]]
     stepwise: bool  # whether a step may read only some of the part
 
 
 @dataclass(slots=True)
 class ArchiveWriter:
-    """Writes one archive. Call `begin_or_resume` first, even if another process has begun the archive.
+    """Writes one archive.
 
-    The caller runs each program in a transaction, for the board's partition. Between two transactions it calls
-    `encode_blocks` in another thread, and once the blocks of a step are stored, it sets `progress` to the progress that
-    `read_step` returned.
+    The caller runs each program for the board's partition. Only one process at a time stores steps. Between reading a
+    step and storing it, the caller calls `encode_blocks` in another thread.
     """
 
     entries: Entries | SegmentedEntries
     limits: JobSettings
-    progress: ArchiveProgress = field(default_factory=ArchiveProgress)
-    changes: int = 0  # the board's count of changes when the archive was begun
 
     @property
     def board(self) -> Board:
@@ -92,47 +98,43 @@ class ArchiveWriter:
             parts.append(_Part(section_of(SectionKind.CURVE, index), partial(self._read_curve, index), False))
         return [*parts, _Part(OWNERS, self._read_owners, True)]
 
-    def begin_or_resume(self) -> Program[None]:
-        """Continue after the stored blocks, or begin anew if the board has changed since the archive was begun."""
-        key = self.board.key
-        self.changes = yield from self._changes_now()
-        head = yield from find_last_block(key, HEAD)
-        if head is None or head[1] != self.changes:
-            yield from delete_of_boards([ARCHIVE_BLOCKS], [self.board])
-            yield self._write(ArchiveBlock(HEAD, 0, self.changes, "", ""))
-        self.progress = ArchiveProgress()
-        for index, part in reversed(list(enumerate(self._parts()))):
-            found = yield from find_last_block(key, part.section)
-            if found is not None:
-                number, entries, last = found
-                after = ArchiveProgress(index, number + entries, last)
-                self.progress = after if part.stepwise else ArchiveProgress(index + 1)
-                return
+    def is_begun(self) -> Program[bool]:
+        """Return whether a part of the archive of the board as it is now is stored."""
+        head = yield from find_last_block(self.board.key, HEAD)
+        return head is not None and head[1] == (yield from self._count_changes())
 
-    def _changes_now(self) -> Program[int]:
+    def _count_changes(self) -> Program[int]:
         totals = yield from find_totals_of([self.board])
         return totals[self.board.key].get(CHANGES, 0)
 
-    def read_step(self) -> Program[tuple[list[DraftBlock], ArchiveProgress]]:
-        """Read the next rows from one snapshot, at most about `archive_step_rows`. Do not change the writer.
-
-        Return the blocks that were read, and the progress once they are stored.
-        """
-        parts, place, left = self._parts(), self.progress, self.limits.archive_step_rows
+    def read_step(self) -> Program[ArchiveStep]:
+        """Read the next rows from one snapshot, at most about `archive_step_rows`."""
+        is_first = not (yield from self.is_begun())
+        place = _Progress() if is_first else (yield from self._find_progress())
+        parts, left = self._parts(), self.limits.archive_step_rows
         found: list[DraftBlock] = []
         while place.part_index < len(parts) and left > 0:
             part = parts[place.part_index]
             blocks, rows = yield from part.read(place)
             found += blocks
-            left -= max(1, rows)
+            left -= rows  # a step that does not end the archive has a block, so the next step begins after it
             if part.stepwise and rows == self.limits.archive_step_rows:
                 block, _ = blocks[-1]
-                place = ArchiveProgress(place.part_index, block.number + block.entries, block.last)
+                place = _Progress(place.part_index, block.number + block.entries, block.last)
             else:
-                place = ArchiveProgress(place.part_index + 1)
-        return found, place
+                place = _Progress(place.part_index + 1)
+        changes = yield from self._count_changes()
+        return ArchiveStep(changes, is_first, place.part_index >= len(parts), found)
 
-    def _read_tally(self, index: int, place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
+    def _find_progress(self) -> Program[_Progress]:
+        for index, part in reversed(list(enumerate(self._parts()))):
+            found = yield from find_last_block(self.board.key, part.section)
+            if found is not None:
+                number, entries, last = found
+                return _Progress(index, number + entries, last) if part.stepwise else _Progress(index + 1)
+        return _Progress()
+
+    def _read_tally(self, index: int, place: _Progress) -> Program[tuple[list[DraftBlock], int]]:
         ranking = self.entries.rankings[index]
         rows = yield from ranking.tally_cells(self.limits.archive_step_rows, place.last or None)
         section, number, size = section_of(SectionKind.TALLY, index), place.number, self.limits.archive_block_rows
@@ -145,7 +147,7 @@ class ArchiveWriter:
             number += sum(ties)
         return blocks, len(rows)
 
-    def _read_top(self, index: int, _place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
+    def _read_top(self, index: int, _place: _Progress) -> Program[tuple[list[DraftBlock], int]]:
         entries = yield from self.entries.rankings[index].read_first_rows(self.limits.archive_top_rows)
         return self._cut_rows(section_of(SectionKind.TOP, index), 0, entries, {}), len(entries)
 
@@ -162,7 +164,7 @@ class ArchiveWriter:
             blocks.append((ArchiveBlock(section, number + start, len(some), first, last), partial(encode_rows, rows)))
         return blocks
 
-    def _read_curve(self, index: int, _place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
+    def _read_curve(self, index: int, _place: _Progress) -> Program[tuple[list[DraftBlock], int]]:
         """Read the last curve of each part, or make an exact one if the part has so few entries in the column."""
         totals, exact_top = (yield from find_totals_of([self.board])), self.board.spec.predictor.exact_top
         blocks: list[DraftBlock] = []
@@ -174,11 +176,11 @@ class ArchiveWriter:
                 continue
             rows = yield _STORED_CURVE.bind(board_key=part.key, column_index=index).at(part.partition)
             if not rows:
-                return [], 1
+                return [], 0
             blocks.append((block, partial(bytes, rows[0][0])))
         return blocks, 1
 
-    def _read_owners(self, place: ArchiveProgress) -> Program[tuple[list[DraftBlock], int]]:
+    def _read_owners(self, place: _Progress) -> Program[tuple[list[DraftBlock], int]]:
         entries = yield from self.entries.read_by_owner(place.last, self.limits.archive_step_rows)
         ties_before: dict[int, list[int]] = {}
         for index, ranking in self.entries.rankings.items():
@@ -206,25 +208,11 @@ class ArchiveWriter:
         """Encode the documents of blocks. This is CPU work: run it in another thread."""
         return [block._replace(document=encode()) for block, encode in found]
 
-    def store_blocks(self, blocks: Sequence[ArchiveBlock]) -> Program[bool]:
-        """Write blocks. Return False, and write nothing, if the board has changed since the archive was begun."""
-        if (yield from self._changes_now()) != self.changes:
-            return False
-        for block in blocks:
-            yield self._write(block)
-        return True
-
-    def _write(self, block: ArchiveBlock) -> Bound:
-        return _INSERT.bind(board_key=self.board.key, **block._asdict())
-
-    def is_complete(self, place: ArchiveProgress) -> bool:
-        return place.part_index >= len(self._parts())
-
-    def finish(self, now_us: int) -> Program[Board | None]:
-        """Mark the board as archived and remove its rows. Its archive has to be complete.
+    def store_step(self, step: ArchiveStep, blocks: Sequence[ArchiveBlock], *, now_us: int) -> Program[Board | None]:
+        """Store the blocks of a step. The last step also marks the board as archived and removes its rows.
 
         The segments of the board stay in the catalog, because the journal and post ids name them.
-        Return None, and do nothing, if the board has changed since the archive was begun.
+        Return the board. Return None, and store nothing, if the board has changed since the step was read.
 
         Raises:
             UnknownBoardError: the board was deleted.
@@ -232,8 +220,19 @@ class ArchiveWriter:
         # An erasure locks these rows of the catalog too, so it waits until this transaction ends.
         board = yield from find_same_board(self.board, lock=Lock.UPDATE)
         totals = (yield from find_totals_of([board]))[board.key]
-        if totals.get(CHANGES, 0) != self.changes:
+        if totals.get(CHANGES, 0) != step.changes:
             return None
+        if step.is_first:
+            yield from delete_of_boards([ARCHIVE_BLOCKS], [board])
+            yield self._write(ArchiveBlock(HEAD, 0, step.changes, "", ""))
+        for block in blocks:
+            yield self._write(block)
+        return (yield from self._remove_rows(board, totals, now_us)) if step.is_last else board
+
+    def _write(self, block: ArchiveBlock) -> Bound:
+        return _INSERT.bind(board_key=self.board.key, **block._asdict())
+
+    def _remove_rows(self, board: Board, totals: dict[int, int], now_us: int) -> Program[Board]:
         archived = replace(board, archived_us=now_us, segment=0, segments=())
         stage = int(ClosingStage.ARCHIVED)
         yield from store_columns(board, archived_at=now_us, stage=stage, due_at=None, segment=0)

@@ -232,11 +232,9 @@ async def test_a_board_with_an_archive_moves(deployment: Deployment) -> None:
 
     def archive() -> Program[Any]:
         writer = ArchiveWriter(deployment.open_rows(board), limits)
-        yield from writer.begin_or_resume()
-        found, place = yield from writer.read_step()
-        assert writer.is_complete(place)
-        assert (yield from writer.store_blocks(writer.encode_blocks(found)))
-        return (yield from writer.finish(5))
+        step = yield from writer.read_step()
+        assert (step.is_first, step.is_last) == (True, True)
+        return (yield from writer.store_step(step, writer.encode_blocks(step.drafts), now_us=5))
 
     await deployment.store.write(archive)
     archived = await deployment.find()
