@@ -24,10 +24,10 @@ from storage.archive.archive_writer import ArchiveWriter
 from storage.archive.blocks import OWNERS
 from storage.archive.board_closing import (
     ClosingStage,
+    check_archive_time,
     freeze_boards,
     list_columns_to_fit,
     list_due_boards,
-    select_boards_to_archive,
     set_due_time,
     shut_boards,
 )
@@ -113,7 +113,7 @@ class CloseJob:
         writer = ArchiveWriter(entries, self._limits)
         now_us = await self._store.read(self._clock)
         if not await store.read(writer.is_begun):
-            if not await self._store.write(lambda: select_boards_to_archive([board], now_us=now_us)):
+            if not await self._store.write(lambda: check_archive_time(board, now_us=now_us)):
                 return
             await self._fit_columns(board)  # if an owner was erased since the freeze, new final curves are fitted
         step = await store.read(writer.read_step, heavy=True)
@@ -122,7 +122,6 @@ class CloseJob:
         if stored is None:
             return  # an owner was erased meanwhile, so the next step begins the archive anew
         self._meter.add("rankcurve_archive_owners", sum(block.entries for block in blocks if block.section == OWNERS))
-        self._meter.add("rankcurve_archive_bytes", sum(len(block.document) for block in blocks))
         if stored.archived_us is not None:
             self._catalog.keep_board(stored)
             self._meter.add("rankcurve_boards_archived")

@@ -1,4 +1,4 @@
-"""Closing boards: shut them, freeze them once their final curves are stored, and select those to archive.
+"""Closing boards: shut them, freeze them once their final curves are stored, and find when to archive them.
 
 The docstring of `storage.archive` draws the stages of a board. `due_at` only says when the job checks a board next; a
 check at a wrong time does no harm.
@@ -107,17 +107,13 @@ def freeze_boards(boards: Iterable[Board]) -> Program[None]:
         )
 
 
-def select_boards_to_archive(boards: Iterable[Board], *, now_us: int) -> Program[list[Board]]:
-    """Return the given frozen boards that are to be archived now, and set the due times of the others."""
-    families: dict[int, Family] = {}
-    found = []
-    for board in boards:
-        due_us = yield from _archive_us(board, families)
-        if due_us is not None and due_us <= now_us:
-            found.append(board)
-        else:
-            yield from set_due_time(board, at_us=due_us)
-    return found
+def check_archive_time(board: Board, *, now_us: int) -> Program[bool]:
+    """Return whether a frozen board is to be archived now. If not, set when the closing job checks it next."""
+    due_us = yield from _archive_us(board, {})
+    if due_us is not None and due_us <= now_us:
+        return True
+    yield from set_due_time(board, at_us=due_us)
+    return False
 
 
 def set_due_time(board: Board, *, at_us: int | None) -> Program[None]:

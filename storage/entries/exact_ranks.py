@@ -99,26 +99,27 @@ class GapCounts:
     """Programs that count in one ranked column of a board, each with one statement."""
 
     def __init__(self, board: Board, index: int, padding: Padding) -> None:
-        self._padding = padding
+        self._padding, self._exact_top = padding, board.spec.predictor.exact_top
         self._key_and_scope = {"totals_key": board.key, **scope_of(board)}
         self.passed_mark = -1  # after this mark, the log held too many changes for a count; later it can only hold more
         self._statement = _prepare_count(layout_of(board), index, RankedCells(board.spec).find_span(index))
 
     def count_better(
-        self, start: CountStart, cells: Iterable[CellOf], *, gap_rows_max: float = inf, exact_top: float = inf
+        self, start: CountStart, cells: Iterable[CellOf], *, gap_rows_max: int | None = None
     ) -> Program[dict[CellOf, GapCount | None]]:
         """Count the entries better than each cell, and the entries with this cell that stand before its owner.
 
         Each count starts at the knot that is probably nearer. It is None if the log cannot confirm the knot's count.
-        Past rank `exact_top`, cells are left out whose rank the curve knows exactly, or whose gap has more than
-        `gap_rows_max` entries.
+        With `gap_rows_max`, leave out cells past rank `exact_top` whose rank the curve knows exactly, or whose gap has
+        more entries than that.
         """
         asked: list[_Place] = []
+        exact_top, rows_max = (inf, inf) if gap_rows_max is None else (self._exact_top, gap_rows_max)
         find_gap, key_of_cell = start.curve.find_gap, self._padding.key_of_cell
         for cell, owner in cells:
             key = key_of_cell(cell)
             better, worse, better_count, rows = find_gap(key)
-            if better_count >= exact_top and (rows > gap_rows_max or not rows or key == worse):
+            if better_count >= exact_top and (rows > rows_max or not rows or key == worse):
                 continue
             if better is not None and worse is not None and key - better > worse - key:
                 asked.append(_Place(worse, better_count + rows, True, cell, owner))

@@ -197,7 +197,6 @@ class RowRanking(Ranking):
         self.gaps = GapCounts(board, index, self.padding)
         self._sql, self._scope = _statements_of(layout_of(board), index), scope_of(board)
         self.board_key, self._best = board.key, BETTER_THAN_ANY[self.padding.high]
-        self._exact_top = board.spec.predictor.exact_top
 
     @property
     def passed_mark(self) -> int:
@@ -220,16 +219,6 @@ class RowRanking(Ranking):
 
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
         return (yield from self.gaps.count_better(start, [(cell, owner)]))[cell, owner]
-
-    def count_all_from_anchors(
-        self, start: CountStart, cells: Iterable[CellOf], gap_rows_max: int
-    ) -> Program[dict[CellOf, GapCount | None]]:
-        """Count for many cells what `count_from_anchor` counts for one, in one statement.
-
-        Leave out a cell in a gap with more than `gap_rows_max` entries. Leave out a cell past the board's `exact_top`
-        if the curve knows its rank exactly.
-        """
-        return self.gaps.count_better(start, cells, gap_rows_max=gap_rows_max, exact_top=self._exact_top)
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         below, skip_rows = (None, rank - 1) if start is None else (yield from self._find_anchor_before(start, rank))

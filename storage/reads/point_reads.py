@@ -188,7 +188,7 @@ def _read_and_count(
             for owner, entry in found.items()
             if isinstance(cell := entry.cells[index], str)
         }
-        counted = yield from ranking.count_all_from_anchors(start, set(cells.values()), rows_max)
+        counted = yield from ranking.gaps.count_better(start, set(cells.values()), gap_rows_max=rows_max)
         for owner, asked in cells.items():
             if asked in counted:
                 count = counts[owner][index] = counted[asked]
@@ -207,7 +207,7 @@ def _read_around(
     for number, (near, _, _) in found.items():
         own = near.after[0]
         cells[number] = str(own.cells[ranking.index]), own.owner if ranking.timed else ""
-    counted = yield from ranking.count_all_from_anchors(asked.start, set(cells.values()), gap_rows_max)
+    counted = yield from ranking.gaps.count_better(asked.start, set(cells.values()), gap_rows_max=gap_rows_max)
     return {number: each._replace(counted=counted.get(cells[number])) for number, each in found.items()}
 
 

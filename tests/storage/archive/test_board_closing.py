@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 from msgspec import structs
 
-from storage.archive.board_closing import ClosingStage, list_due_boards, select_boards_to_archive, shut_boards
+from storage.archive.board_closing import ClosingStage, check_archive_time, list_due_boards, shut_boards
 from storage.boards.row_tables import entries_table
 from storage.errors import NotOpenYetError, PeriodClosedError, SpecConflictError
 from storage.periods import PeriodKind, calendar_of
@@ -51,9 +51,9 @@ async def shut_due(deployment: Deployment, *boards: Board) -> list[Board]:
     return await deployment.store.write(lambda: shut_boards(boards, now_us=deployment.clock.now_us))
 
 
-async def select_to_archive(deployment: Deployment, board: Board) -> list[Board]:
+async def is_archive_due(deployment: Deployment, board: Board) -> bool:
     now_us = deployment.clock.now_us
-    return await deployment.store.write(lambda: select_boards_to_archive([board], now_us=now_us))
+    return await deployment.store.write(lambda: check_archive_time(board, now_us=now_us))
 
 
 async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
@@ -148,11 +148,11 @@ async def test_rows_are_kept_for_as_many_periods_as_the_family_says(deployment: 
         assert await list_due(deployment, ClosingStage.FROZEN) == wanted
     more = replace(family.spec, keep=((PeriodKind.DAY, 3),))
     await deployment.put_family(more)
-    assert not await select_to_archive(deployment, closed)
+    assert not await is_archive_due(deployment, closed)
     assert await list_due(deployment, ClosingStage.FROZEN) == []
     deployment.clock.now_us += DAY_S * S
     assert await list_due(deployment, ClosingStage.FROZEN) == [board.id]
-    assert await select_to_archive(deployment, closed) == [closed]
+    assert await is_archive_due(deployment, closed)
 
 
 async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deployment: Deployment) -> None:
@@ -179,7 +179,7 @@ async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deplo
         await change(replace(longer, grace_seconds=600))
     kept = await change(replace(longer, keep_seconds=10))
     assert await list_due(deployment, ClosingStage.FROZEN) == ["b"], "the board is listed again"
-    assert not await select_to_archive(deployment, kept)
+    assert not await is_archive_due(deployment, kept)
     deployment.clock.now_us = NOW_US + 35 * S
     assert await list_due(deployment, ClosingStage.FROZEN) == ["b"]
     with pytest.raises(PeriodClosedError):
