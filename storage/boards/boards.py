@@ -155,7 +155,7 @@ def with_segments(boards: list[Board], lock: Lock | None = None) -> Program[list
     query = query.order_by(asc(col("segment")))
     for segment in (yield from read_boards(query.locked(lock).bind(keys=keys))):
         segments[segment.segment_of or 0].append(segment)
-    return [replace(board, segments=tuple(segments.get(board.key, ()))) for board in boards]
+    return [replace(each, segments=tuple(segments[each.key])) if each.key in segments else each for each in boards]
 
 
 def find_other_segments(board: Board) -> Program[list[Board]]:

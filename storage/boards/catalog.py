@@ -67,8 +67,7 @@ class Catalog:
     def list_known(self) -> list[Board]:
         """Return all boards that this process knows and that have rows. Of a board with segments, return these."""
         if self._parts is None:
-            parts = [part for board in self._by_id.values() for part in board.parts]
-            self._parts = [part for part in parts if part.archived_us is None]
+            self._parts = [part for board in self._by_id.values() for part in board.parts]
         return self._parts
 
     def list_whole(self) -> list[Board]:
@@ -157,6 +156,9 @@ class Catalog:
             whole = self.find_known(board.id)
             if whole is None or board.key not in [part.key for part in whole.segments]:
                 return board  # the board was deleted or split meanwhile
+            if board.archived_us is not None:  # the board was archived or split
+                self.forget_board(board.id)
+                return board
             segments = [board if part.key == board.key else part for part in whole.segments]
             board = replace(whole, segments=tuple(segments))
         return self._keep(board)
