@@ -6,15 +6,16 @@ may be outdated, but a process finds every board that exists.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 from storage.errors import UnknownBoardError, UnknownFamilyError
 from storage.records import Board, Family
 from storage.store import Store
 
 from .boards import find_board, find_boards_by_id, list_boards
-from .families import FamilyCatalog
+from .families import FamilyCatalog, make_boards
 from .family_ids import parse_aliased_id, resolve_alias
 
 ARCHIVED_KEPT_MAX = 1_000  # how many archived boards a process keeps in its copy of the catalog
@@ -144,6 +145,36 @@ class Catalog:
                 for board in await self._store.read(lambda: find_boards_by_id(unknown)):
                     found[board.id] = board if board.id in self._written_meanwhile else self._keep(board)
         return found
+
+    async def make_boards(self, family: Family, board_ids: Iterable[str], **limits: Any) -> dict[str, Board]:
+        """Return the boards of a family with these ids, by id. Create those that are missing, see `make_boards`."""
+        found: dict[str, Board] = {}
+        missing: list[str] = []
+        for each in board_ids:
+            board = self.find_known(each)
+            if board is None or len(board.spec.columns) < len(family.spec.board.columns):
+                missing.append(each)
+            else:
+                found[each] = board
+        if missing:
+            made = await self._store.write(lambda: make_boards(family.id, missing, **limits))
+            self.keep_boards(made)
+            found |= {board.id: board for board in made}
+        return found
+
+    async def renew_copies(self, boards: Iterable[Board]) -> None:
+        """Read boards again of which this process has outdated copies, or the families that these boards belong to."""
+        family_ids: set[str] = set()
+        for board in {board.id: board for board in boards}.values():
+            if board.family_key is not None:
+                self.forget_board(board.id)
+                family_ids.add(board.id.partition(":")[0])
+            else:
+                with suppress(UnknownBoardError):
+                    await self.reread_board(board.id)
+        for family_id in family_ids:
+            with suppress(UnknownFamilyError):
+                await self.families.reread_family(family_id)
 
     def keep_board(self, board: Board) -> Board:
         """Keep in the copy a board that this process has just written. Return the object that the copy holds.

@@ -11,7 +11,6 @@ object for such a board at each read and does not keep the object.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from querybuilder import (
     Bound,
@@ -62,19 +61,12 @@ from .boards import (
     list_boards,
     read_boards,
 )
-from .family_ids import is_listed, parse_board_id
+from .family_ids import is_listed, parse_board_id, shelf
 from .row_tables import Layout, add_columns, columns_of, create_row_table, entries_table, layout_of, shared_table
 from .shared_tables import POST_IDS_KEY, note_dropped_rows
 from .totals import store_states
 
 _COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at", "closed_through", "partition"))
-
-
-class NewBoard(NamedTuple):
-    """A board that a post needs and that may not exist yet."""
-
-    id: str
-    shelf: str  # the result of `family_ids.shelf`
 
 
 def _family(row: Row) -> Family:
@@ -255,9 +247,9 @@ def count_boards(family: Family) -> Program[int]:
 
 
 def make_boards(
-    family_id: str, wanted: Iterable[NewBoard], *, now_us: int, boards_max: int, own_tables_max: int | None = None
+    family_id: str, board_ids: Iterable[str], *, now_us: int, boards_max: int, own_tables_max: int | None = None
 ) -> Program[list[Board]]:
-    """Return the boards with these ids, and create those that are missing.
+    """Return the boards of a family with these ids, and create those that are missing.
 
     If two processes create the same boards at the same time, both get the same boards.
 
@@ -266,10 +258,9 @@ def make_boards(
         TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
     """
     family = yield from find_family(family_id, lock=Lock.SHARE)
-    asked = sorted(set(wanted))  # all transactions create boards in this order, so they never deadlock
-    ids = [new.id for new in asked]
+    ids = sorted(set(board_ids))  # all transactions create boards in this order, so they never deadlock
     there = {board.id for board in (yield from find_boards_by_id(ids))}
-    missing = [new for new in asked if new.id not in there]
+    missing = [each for each in ids if each not in there]
     if missing:
         own = not family.shares_table
         yield from check_board_limits(new=len(missing), own=own, boards_max=boards_max, own_tables_max=own_tables_max)
@@ -281,18 +272,20 @@ _NEW_ROW = ["board_key", "created_at", "epoch", "table_key", "rows_key", "family
 _NEW_ROW += ["id", "spec", "shelf", "ends_at", "closes_at", "due_at"]
 
 
-def _make(family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[None]:
+def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
     last = yield from take_keys(len(missing))
     text, shared = encode_spec(family.spec.board), family.shares_table
     table_key = family.key if shared else None
     rows = []
-    for index, new in enumerate(missing):
-        named = parse_board_id(new.id)
-        ends_us = None if named is None else family.spec.ends_us(named.period)
+    for index, board_id in enumerate(missing):
+        named = parse_board_id(board_id)
+        assert named is not None
+        on_shelf = shelf(named.period.id, [name for name, _ in named.facets])
+        ends_us = family.spec.ends_us(named.period)
         closes_us = None if ends_us is None else ends_us + family.spec.grace_us
         key = last - index
         numbers = key, now_us, 1, table_key, key if shared else 0, family.key, family.partition
-        rows.append((*numbers, new.id, text, new.shelf, ends_us, closes_us, closes_us))
+        rows.append((*numbers, board_id, text, on_shelf, ends_us, closes_us, closes_us))
     making = insert(BOARDS).rows(param("rows"), **{name: TABLES[BOARDS].kinds[name] for name in _NEW_ROW})
     making = making.on_conflict("id").do_nothing()
     boards = yield from read_boards(making.returning(*COLUMNS).bind(rows=rows))
@@ -303,7 +296,7 @@ def _make(family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[N
 
 
 def list_boards_on_shelf(
-    family: Family, shelf: str, *, names: Sequence[str], values: Mapping[str, str], after: str, limit: int
+    family: Family, on_shelf: str, *, names: Sequence[str], values: Mapping[str, str], after: str, limit: int
 ) -> Program[list[Board]]:
     """Return those boards of one period and one list of facets that have received a post, ordered by id.
 
@@ -312,7 +305,7 @@ def list_boards_on_shelf(
     """
     found = BOARD_ROWS.where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
     found = found.where(col("id").gt(param("after")), *_facets_in_id(names, values)).order_by(asc(col("id")))
-    return (yield from read_boards(found.limit(limit).bind(key=family.key, shelf=shelf, after=after)))
+    return (yield from read_boards(found.limit(limit).bind(key=family.key, shelf=on_shelf, after=after)))
 
 
 def _facets_in_id(names: Sequence[str], values: Mapping[str, str]) -> Iterator[Condition]:

@@ -12,7 +12,8 @@ id yet: `Catalog.resolve_aliases` returns the id.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from storage.periods import ALIASES, Period, calendar_of, parse_period
@@ -23,6 +24,8 @@ FACET_PATTERN = "^[a-z][a-z0-9_]{0,15}$"
 FACET_VALUE_PATTERN = "^[A-Za-z0-9._@+-]{1,64}$"
 FACETS_TOGETHER_MAX = 3
 FACETS_RESERVED = ("period", "at")  # no facet may have these names, because requests already have parameters with them
+# The most pairs of a period and a set of facet values for which a process remembers the ids of the boards.
+FACET_SETS_KEPT = 32_768
 ID_CHARS_MAX = 32 + 1 + 10 + 1 + FACETS_TOGETHER_MAX * (16 + 1 + 64 + 1) - 1
 
 _FAMILY = re.compile(FAMILY_PATTERN[1:-1])
@@ -125,11 +128,17 @@ def shelf(period_id: str, facet_names: Sequence[str]) -> str:
     return f"{period_id}:{','.join(facet_names)}"
 
 
-def facets_of(listed: Iterable[tuple[str, ...]], values: Mapping[str, str]) -> list[tuple[tuple[str, str], ...]]:
-    """Return each list of facet names in `listed` as pairs of name and value.
+@lru_cache(maxsize=FACET_SETS_KEPT)
+def list_reached(
+    family: str, period_id: str, listed: tuple[tuple[str, ...], ...], values: tuple[tuple[str, str], ...]
+) -> list[str]:
+    """Return the ids of the boards of a period that a post reaches: one for each facet list that it has values for.
 
-    Leave out a list if `values` lacks the value of one of its facets.
+    `listed`: the facet lists of the family. `values`: names and values of the post's facets, sorted by name.
     """
+    given = dict(values)
     return [
-        tuple([(name, values[name]) for name in names]) for names in listed if all(name in values for name in names)
+        board_id(family, period_id, [(name, given[name]) for name in names])
+        for names in listed
+        if all(name in given for name in names)
     ]

@@ -21,7 +21,7 @@ from storage.boards.board_creation import create_board
 from storage.boards.board_removal import delete_board, reset_board
 from storage.boards.boards import find_board
 from storage.boards.catalog import Catalog
-from storage.boards.families import NewBoard, make_boards, put_family
+from storage.boards.families import make_boards, put_family
 from storage.boards.row_tables import layout_of, scope_of
 from storage.boards.totals import STATE, find_totals_of
 from storage.curves.sampling import sample_curve
@@ -278,10 +278,10 @@ class Deployment:
 
     async def make_boards(self, *names: str, family_id: str = "f") -> list[Board]:
         """Return the boards of a family whose ids end in these names, in this order. Create missing boards."""
-        wanted = [NewBoard(f"{family_id}:{name}", f"{name}:") for name in names]
+        wanted = [f"{family_id}:{name}" for name in names]
         made = await self.write(make_boards, family_id, wanted, now_us=self.clock(), boards_max=BOARDS_MAX)
         by_id = {board.id: board for board in made}
-        return [by_id[new.id] for new in wanted]
+        return [by_id[each] for each in wanted]
 
     async def flip_hidden(self, owner: str, *, hide: bool) -> None:
         """Store that an owner is hidden or shown. Do not move the owner's rows."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 
 import msgspec
 from msgspec import Raw
@@ -26,11 +24,12 @@ from service.contract.responses.boards import (
 )
 from service.contract.routes import Answer, Call
 from service.contract.values import format_decimal, format_us, parse_decimal, parse_owner, parse_text, to_wire_number
-from storage.boards.catalog import Catalog
+from storage.boards.boards import find_boards_by_key
 from storage.errors import (
     AtInFutureError,
     FamilyBoardError,
     PostError,
+    PostIdConflictError,
     PostRejectedError,
     UnknownBoardError,
     UnknownColumnError,
@@ -53,6 +52,7 @@ from storage.records import (
 
 from .queue import QUEUED, queue_posts
 
+_TRIES = 3  # of a post whose boards are deleted meanwhile
 BATCH_POSTS_MIN = 101  # the metrics count requests of so many posts apart
 _FINGERPRINT_BYTES = 16
 _BEST_FIRST = tuple(PostStatus)
@@ -62,11 +62,13 @@ _time_text = lru_cache(maxsize=64)(format_us)  # nearly all rows of one transact
 
 async def post_to_board(context: Context, call: Call) -> Answer:
     board = await _find_board(context, call.path["board"])
-    return await _take_posts(context, call, PostTarget.ONE_BOARD, board.id)
+    posts, single = parse_request_posts(context, call, PostTarget.ONE_BOARD)
+    return await take_posts(context, call, posts, partial(_resolve_posts, context, board.id), single=single)
 
 
 async def post_to_boards(context: Context, call: Call) -> Answer:
-    return await _take_posts(context, call, PostTarget.BOARDS, None)
+    posts, single = parse_request_posts(context, call, PostTarget.BOARDS)
+    return await take_posts(context, call, posts, partial(_resolve_posts, context, None), single=single)
 
 
 def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple[list[ReceivedPost], bool]:
@@ -111,65 +113,80 @@ def _state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome |
     )
 
 
-async def _take_posts(context: Context, call: Call, kind: PostTarget, only_board: str | None) -> Answer:
-    posts, single = parse_request_posts(context, call, kind)
+async def take_posts(
+    context: Context, call: Call, posts: Sequence[ReceivedPost], resolve: Resolve, *, single: bool
+) -> Answer:
+    """Apply the posts of a request, or queue them if the request asks for that.
 
-    async def resolve() -> list[Post]:
-        asked, board = _Asked({}, set()), _find_plain_board(context, only_board)
+    Posts that were rejected because this process had outdated copies of their boards are resolved and applied again.
+
+    Raises:
+        ProblemError: the body was a single post, which is rejected, or a post can't be queued.
+    """
+
+    async def resolve_all() -> list[Post]:
         found: list[Post] = []
-        for index, post in enumerate(posts):
-            each = _resolved_here(context, post, board) or await _resolved(context, post, only_board, asked)
-            if isinstance(each, PostOutcome):
+        for index, each in enumerate(await resolve(posts)):
+            if each.post is None:
                 raise name_post(post_problem_of(each.find_cause()), None if single else index)
-            found.append(each)
+            found.append(each.post)
         return found
 
     if call.query.mode == QUEUED:
-        return await queue_posts(context, resolve, single=single)
-    return make_results(context, posts, await _settle(context, posts, only_board), single=single)
-
-
-async def _settle(context: Context, posts: list[ReceivedPost], only_board: str | None) -> list[PostOutcome]:
-    """Apply posts. Apply those again that were rejected because this process had outdated copies of their boards."""
-    outcomes = await _apply(context, posts, only_board)
-    if PostStatus.REJECTED in [outcome.status for outcome in outcomes]:
-        again = await _find_outdated(context.catalog, outcomes)
-        for index, outcome in zip(
-            again, await _apply(context, [posts[index] for index in again], only_board), strict=True
-        ):
+        return await queue_posts(context, resolve_all, single=single)
+    outcomes = await _apply(context, await resolve(posts))
+    for _ in range(_TRIES - 1):
+        rejected = [index for index, each in enumerate(outcomes) if each.status is PostStatus.REJECTED]
+        again = {index: boards for index in rejected if (boards := outcomes[index].list_unknown_boards())}
+        if not again:
+            break
+        await context.catalog.renew_copies(board for boards in again.values() for board in boards)
+        applied = await _apply(context, await resolve([posts[index] for index in again]))
+        for index, outcome in zip(again, applied, strict=True):
             outcomes[index] = outcome
-    return outcomes
+    return make_results(context, posts, outcomes, single=single)
 
 
-async def _apply(context: Context, posts: Sequence[ReceivedPost], only_board: str | None) -> list[PostOutcome]:
-    asked, board = _Asked({}, set()), _find_plain_board(context, only_board)
-    resolved = [
-        _resolved_here(context, post, board) or await _resolved(context, post, only_board, asked) for post in posts
-    ]
-    accepted = [post for post in resolved if isinstance(post, Post)]
-    applied = iter(await context.posting.writer.submit(accepted) if accepted else [])
-    outcomes = []
-    for each in resolved:
-        if isinstance(each, PostOutcome):
-            outcomes.append(each)
-            continue
-        parts = next(applied)
-        if only_board is None:
-            outcomes.append(name_boards([(target.board, part) for target, part in zip(each.parts, parts, strict=True)]))
+async def _apply(context: Context, outcomes: list[PostOutcome]) -> list[PostOutcome]:
+    """Let the writer apply the posts that are not rejected, and fill in their outcomes."""
+    accepted = [outcome for outcome in outcomes if outcome.post is not None]
+    posts = [outcome.post for outcome in accepted if outcome.post is not None]
+    applied = await context.posting.writer.submit(posts) if posts else []
+    repeated = await _find_repeated(context, posts, applied) if posts and posts[0].family is not None else {}
+    for outcome, post, parts in zip(accepted, posts, applied, strict=True):
+        if outcome.named:
+            _fill_in(outcome, post, parts, repeated)
         else:
-            outcomes.append(PostOutcome([(each.parts[0].board, parts[0])], parts[0].status, False))
+            outcome.boards, outcome.status = [(post.parts[0].board, parts[0])], parts[0].status
     return outcomes
 
 
-async def _find_outdated(catalog: Catalog, outcomes: Sequence[PostOutcome]) -> list[int]:
-    """Return the indexes of posts with an unknown board that still exists but differs from this process's copy."""
-    unknown = [outcome.list_unknown_boards() for outcome in outcomes]
-    outdated: set[str] = set()
-    for board in {board.id: board for boards in unknown for board in boards}.values():
-        with suppress(UnknownBoardError):
-            if board not in (await catalog.reread_board(board.id)).parts:
-                outdated.add(board.id)
-    return [index for index, boards in enumerate(unknown) if any(board.id in outdated for board in boards)]
+async def _find_repeated(
+    context: Context, posts: Sequence[Post], applied: Sequence[Sequence[PartOutcome]]
+) -> dict[int, Board]:
+    """Return, by key, the boards that duplicate posts reached when they were first applied, without deleted boards."""
+    again = [part for parts in applied if parts and parts[0].status is PostStatus.DUPLICATE for part in parts]
+    if not again:
+        return {}
+    by_key = {part.board.key: part.board for post in posts for part in post.parts}
+    away = {part.board_key for part in again if part.board_key is not None} - by_key.keys()
+    if away:
+        by_key |= await context.store.read(lambda: find_boards_by_key(list(away)))
+    return by_key
+
+
+def _fill_in(outcome: PostOutcome, post: Post, parts: Sequence[PartOutcome], repeated: Mapping[int, Board]) -> None:
+    """Give a post whose result lists its boards the outcomes that the writer returned."""
+    outcome.status = min({part.status for part in parts}, key=_BEST_FIRST.index, default=PostStatus.REJECTED)
+    if post.family is not None and outcome.status is PostStatus.DUPLICATE:  # perhaps it reached other boards at first
+        outcome.boards = [(repeated[key], part) for part in parts if (key := part.board_key or 0) in repeated]
+    elif post.family is not None and parts and isinstance(parts[0].error, PostIdConflictError):
+        outcome.boards = [(board, parts[0]) for board, _ in outcome.boards]
+    else:
+        applied = [(target.board, part) for target, part in zip(post.parts, parts, strict=True)]
+        filled = iter(applied)
+        all_reached = len(applied) == len(outcome.boards)
+        outcome.boards = applied if all_reached else [each if each[1] else next(filled) for each in outcome.boards]
 
 
 async def _find_board(context: Context, named: str) -> Board:
@@ -182,66 +199,62 @@ async def _find_board(context: Context, named: str) -> Board:
     return await context.catalog.find_board(board_id)
 
 
-def _find_plain_board(context: Context, board_id: str | None) -> Board | None:
-    """Return this process's copy of a board; None if it has none, or if the board belongs to a family."""
-    board = None if board_id is None else context.catalog.find_known(board_id)
-    return None if board is None or board.family_key is not None else board
+async def _resolve_posts(context: Context, only_board: str | None, posts: Sequence[ReceivedPost]) -> list[PostOutcome]:
+    """Return the posts in the units of their boards, or the errors of the boards that can't take them."""
+    named = [only_board] if only_board is not None else {each for post in posts for each in post.boards or ()}
+    boards: dict[str, Board] = {}
+    await _find_boards(context, named, boards)
+    narrow: set[str] = set()  # the boards that lack a column
+    found = [_resolve(context, post, only_board, boards, narrow) for post in posts]
+    if narrow:  # another process may have added the column
+        await context.catalog.renew_copies([boards.pop(board_id) for board_id in narrow])
+        await _find_boards(context, narrow, boards)
+        found = [_resolve(context, post, only_board, boards, narrow) for post in posts]
+    return found
 
 
-def _resolved_here(context: Context, post: ReceivedPost, board: Board | None) -> Post | None:
-    """Return the post if nothing has to be read from the store, else None. Nearly every post takes this fast path."""
-    if board is None or post.at_us is not None:
-        return None
-    try:
-        changes = parse_changes(board, post.stats, post.overwrite)
-    except (PostError, ProblemError):
-        return None
-    # Most boards have no segments, and a batch then makes no call for each post.
-    parts = [BoardPost(board.part_of(post.owner) if board.segments else board, changes)]
-    if post.post_id is None:
-        return Post(post.owner, parts, None, None, "")
-    return make_post(context, post, board, changes, parts)
+async def _find_boards(context: Context, named: Iterable[str], boards: dict[str, Board]) -> None:
+    """Add the boards with these ids to `boards`, by id. Leave out ids that no board has."""
+    for each in named:
+        try:
+            boards[each] = await _find_board(context, each)
+        except UnknownBoardError:
+            continue
 
 
-class _Asked(NamedTuple):
-    """The boards that one request has already looked for in the store, so that it reads each board once."""
-
-    unknown: dict[str, UnknownBoardError]
-    reread: set[str]
-
-
-async def _resolved(context: Context, post: ReceivedPost, only_board: str | None, asked: _Asked) -> Post | PostOutcome:
-    """Return the post in the units of its boards, or the errors of the boards that can't take it."""
-    board_ids = [only_board] if only_board is not None else post.boards or []
+def _resolve(
+    context: Context, post: ReceivedPost, only_board: str | None, boards: Mapping[str, Board], narrow: set[str]
+) -> PostOutcome:
+    board_ids, named = (post.boards or (), True) if only_board is None else ((only_board,), False)
+    if post.at_us is not None and (early := check_time(context, post.at_us)) is not None:
+        return PostOutcome([(each, early) for each in board_ids], named)
     errors: dict[str, Exception] = {}
     parts: list[BoardPost] = []
-    if post.at_us is not None and post.at_us > context.now_us() + context.settings.at_ahead_s_max * 1e6:
-        error = AtInFutureError(f"at is more than {context.settings.at_ahead_s_max:g} s ahead", pointer="/at")
-        return PostOutcome([(each, error) for each in board_ids], PostStatus.REJECTED, only_board is None)
     for board_id in board_ids:
         try:
-            if board_id in asked.unknown:
-                raise asked.unknown[board_id]
-            board = await _find_board(context, board_id)
+            board = boards[board_id]
             if board.family_key is not None:
                 raise FamilyBoardError(f"{board.id!r} belongs to a family: post to the family")
-            try:
-                changes = parse_changes(board, post.stats, post.overwrite)
-            except UnknownColumnError:
-                if board_id in asked.reread:
-                    raise
-                asked.reread.add(board_id)
-                board = await context.catalog.reread_board(board_id)  # another process may have added the column
-                changes = parse_changes(board, post.stats, post.overwrite)
-            parts.append(BoardPost(board.part_of(post.owner), changes))
-        except UnknownBoardError as error:
-            errors[board_id] = asked.unknown[board_id] = error
+            changes = parse_changes(board, post.stats, post.overwrite)
+            parts.append(BoardPost(board.part_of(post.owner) if board.segments else board, changes))
+        except KeyError:
+            errors[board_id] = UnknownBoardError(f"no leaderboard {board_id!r}")
         except (PostError, ProblemError) as error:
             errors[board_id] = error
+            if isinstance(error, UnknownColumnError):
+                narrow.add(board_id)
     if errors:
-        refused = [(board_id, errors.get(board_id) or PostRejectedError()) for board_id in board_ids]
-        return PostOutcome(refused, PostStatus.REJECTED, only_board is None)
-    return make_post(context, post, parts[0].board, parts[0].changes, parts)
+        return PostOutcome([(each, errors.get(each) or PostRejectedError()) for each in board_ids], named)
+    reached = [(each, None) for each in board_ids] if named else []
+    return PostOutcome(reached, named, make_post(context, post, parts[0].board, parts[0].changes, parts))
+
+
+def check_time(context: Context, at_us: int) -> AtInFutureError | None:
+    """Return an error if the time of a post is too far in the future, else None."""
+    ahead_s_max = context.settings.at_ahead_s_max
+    if at_us <= context.now_us() + ahead_s_max * 1e6:
+        return None
+    return AtInFutureError(f"at is more than {ahead_s_max:g} s ahead", pointer="/at")
 
 
 def make_post(
@@ -329,16 +342,17 @@ def format_stats(board: Board, values: Sequence[StatValue | None]) -> Stats:
     }
 
 
-class PostOutcome(msgspec.Struct, frozen=True):
-    """The outcomes of a post on its boards, or one outcome of the whole post, which then is not `named`.
+class PostOutcome(msgspec.Struct):
+    """A post of a request, and what became of it on its boards.
 
-    Each is a board, or only the id of a board that was not looked up, with what the writer made of the post there. An
-    error stands in its place if the post did not reach the writer.
+    Each is a board, or only its id, with an outcome of the writer, or an error if the post did not reach the board.
+    Before the writer has applied a post, None stands for its outcome.
     """
 
-    boards: Sequence[tuple[Board | str, PartOutcome | Exception]]
-    status: PostStatus  # the best of the statuses that the post has on its boards
-    named: bool = True
+    boards: Sequence[tuple[Board | str, PartOutcome | Exception | None]]
+    named: bool  # whether the result lists the boards
+    post: Post | None = None  # None: the post does not reach the writer
+    status: PostStatus = PostStatus.REJECTED  # the best of the statuses that the post has on its boards
 
     def find_cause(self) -> Exception:
         """Return the error that caused the others: the first that is no `PostRejectedError`, or else the first."""
@@ -354,19 +368,12 @@ class PostOutcome(msgspec.Struct, frozen=True):
         ]
 
 
-def name_boards(boards: Sequence[tuple[Board | str, PartOutcome | Exception]]) -> PostOutcome:
-    """Return the outcome of a post whose result lists its boards."""
-    best = PostStatus.REJECTED
-    for _, part in boards:
-        if isinstance(part, PartOutcome):
-            best = min(best, part.status, key=_BEST_FIRST.index)
-            if best is PostStatus.APPLIED:
-                break
-    return PostOutcome(boards, best)
+# Returns the posts of a request in the units of their boards, or why they are rejected.
+Resolve = Callable[[Sequence[ReceivedPost]], Awaitable[list[PostOutcome]]]
 
 
-def _error_of(part: PartOutcome | Exception) -> Exception | None:
-    return part if isinstance(part, Exception) else part.error
+def _error_of(part: PartOutcome | Exception | None) -> Exception | None:
+    return part.error if isinstance(part, PartOutcome) else part
 
 
 def make_results(
@@ -405,7 +412,7 @@ def make_results(
     return PostResults(results)
 
 
-def _board_result(board: Board | str, part: PartOutcome | Exception) -> BoardResult:
+def _board_result(board: Board | str, part: PartOutcome | Exception | None) -> BoardResult:
     if isinstance(board, Board) and isinstance(part, PartOutcome) and part.error is None:
         return BoardResult(
             board=board.id,

@@ -6,7 +6,6 @@ A retry of an applied post is no fault. It counts as a duplicate, even if all bo
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 from msgspec import UNSET
 
@@ -14,7 +13,7 @@ from service.context import Context
 from service.contract.problems import name_post, post_problem_of
 from service.contract.responses.boards import Accepted, QueueAnswer, ShardAnswer
 from service.contract.routes import Answer, Call, Reply
-from storage.errors import BoardChangedError, PeriodClosedError, UnknownBoardError, UnknownFamilyError
+from storage.errors import BoardChangedError, PeriodClosedError, UnknownBoardError
 from storage.posting.post_ids import find_repeats
 from storage.queue.ingest_queue import list_queues
 from storage.queue.workers import read_queue_state
@@ -43,7 +42,7 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
         try:
             repeats = await context.store.read(lambda: find_repeats(closed)) if closed else []  # noqa: B023 - run at once
         except UnknownBoardError:
-            await _reread(context, closed)
+            await context.catalog.renew_copies(part.board for post in closed for part in post.parts)
             continue
         for (index, error), repeat in zip(errors.items(), repeats, strict=True):
             if repeat is not True:
@@ -53,25 +52,12 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
             if posts:
                 await context.posting.enqueuer.submit(posts)
         except BoardChangedError:
-            await _reread(context, posts)
+            await context.catalog.renew_copies(part.board for post in posts for part in post.parts)
             continue
         if closed:
             context.metrics.meter.add("rankcurve_posts", len(closed), PostStatus.DUPLICATE.value)
         return Reply(Accepted(len(found), len(closed) or UNSET), status=202)
     raise BoardChangedError
-
-
-async def _reread(context: Context, posts: list[Post]) -> None:
-    """Read the boards and families of the posts from the store again."""
-    for family_id in {post.family.id for post in posts if post.family is not None}:
-        for part in (part for post in posts for part in post.parts):
-            if part.board.family_key is not None:
-                context.catalog.forget_board(part.board.id)
-        with suppress(UnknownFamilyError):  # `resolve` raises this error when it runs again
-            await context.catalog.families.reread_family(family_id)
-    for board_id in {part.board.id for post in posts if post.family is None for part in post.parts}:
-        with suppress(UnknownBoardError):
-            await context.catalog.reread_board(board_id)
 
 
 def _find_closure(post: Post, now_us: int) -> PeriodClosedError | None:

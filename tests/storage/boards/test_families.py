@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from querybuilder import col, count, select
-from storage.boards.families import NewBoard, delete_family, make_boards, put_family
+from storage.boards.families import delete_family, make_boards, put_family
 from storage.boards.shared_tables import sweep_rows
 from storage.errors import PostIdConflictError, TooManyBoardsError, TooManyFamiliesError, TooManyOwnTablesError
 from storage.periods import PeriodKind
@@ -58,7 +58,7 @@ async def test_boards_are_created_once_however_often_they_are_requested(deployme
     together = await asyncio.gather(*(deployment.make_boards("2019", "2020") for _ in range(4)))
     assert all(found == together[0] for found in together)
     assert len({board.key for board in [*first, *together[0]]}) == 8
-    wanted = [NewBoard("f:2021", "")]
+    wanted = ["f:2021"]
     with pytest.raises(TooManyBoardsError):
         await deployment.store.write(lambda: make_boards("f", wanted, now_us=1, boards_max=8))
     assert len(await deployment.make_boards("all")) == 1, "a board that exists needs no room"
@@ -67,7 +67,7 @@ async def test_boards_are_created_once_however_often_they_are_requested(deployme
 async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(deployment: Deployment) -> None:
     family = await make_family(deployment)
     [first] = await deployment.make_boards("all")
-    wanted = [NewBoard("f:all", ""), NewBoard("f:2020", ""), NewBoard("f:2021", "")]
+    wanted = ["f:all", "f:2020", "f:2021"]
 
     async def make(own_tables_max: int | None) -> list[Board]:
         return await deployment.store.write(
