@@ -130,8 +130,7 @@ _FAMILIES = [
     Route("GET", _FAMILY + "/facets", families.get_facet_values, Role.READER, "family_facets",
         operation="listFamilyFacets", summary="The values of a facet", tag="Families", query=queries.FacetsQuery,
         problems=("unknown_board",),
-        description="Further parameters that are facets limit the answer to values within them. A page may have fewer"
-        " values than `limit`, even if more follow."),
+        description="Further parameters that are facets limit the answer to values within them."),
     Route("GET", _FAMILY + "/owners/{owner}/history", families.get_history, Role.READER, "family_history",
         operation="getOwnerHistory", summary="An owner's final positions by period", tag="Families",
         query=queries.HistoryQuery, problems=("unknown_board", "unknown_column"),

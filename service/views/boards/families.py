@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from service.context import Context
-from service.contract.cursors import ListCursor
 from service.contract.problems import ProblemError, clip_text
 from service.contract.queries import FacetsQuery, FamilyBoardsQuery, HistoryQuery, ListQuery, RankMode
 from service.contract.requests import PutFamily
@@ -37,9 +36,6 @@ from storage.records import Board, Family, FamilySpec, by_partition
 from storage.store import Program, in_partition
 
 from .boards import make_board_answer, make_spec
-
-# The most pages of boards that one request reads. Boards without entries are left out, so one page may not be enough.
-FACET_READS_MAX = 16
 
 
 async def put_family_spec(context: Context, call: Call) -> Reply:
@@ -174,33 +170,22 @@ async def get_facet_values(context: Context, call: Call) -> FacetList:
     limit = query.limit or context.settings.page_entries_default
     list_id = f"{family.id}:{period.id}:{query.facet}"
     after = context.cursors.find_start(query.cursor, list_id, "")
-    values, last = await context.store.read(
-        lambda: _list_values(family, period, query, names, after, limit), heavy=bool(within)
-    )
-    following = None if last is None else context.cursors.encode_cursor(ListCursor(list_id, last))
+    shelf_id = shelf(period.id, names)
+
+    def program() -> Program[tuple[list[Board], dict[int, dict[int, int]]]]:
+        found = yield from list_boards_on_shelf(
+            family, shelf_id, names=names, values=within, after=after, limit=limit + 1
+        )
+        return found, (yield from find_totals_of(found))
+
+    found, totals = await context.store.read(program, heavy=bool(within))
+    shown, following = context.cursors.cut_page(found, limit, list_id, lambda last: last.id)
+    values = [
+        FacetValue(dict(named.facets)[query.facet], board.id, totals[board.key].get(ALL_ENTRIES, 0))
+        for board in shown
+        if (named := parse_board_id(board.id)) is not None
+    ]
     return FacetList(query.facet, make_period_answer(context, family, period), values, following)
-
-
-def _list_values(
-    family: Family, period: Period, query: FacetsQuery, names: tuple[str, ...], after: str, limit: int
-) -> Program[tuple[list[FacetValue], str | None]]:
-    """Return a page of values whose boards have entries, and the board after which the next page begins, or None."""
-    shown: list[FacetValue] = []
-    on_shelf = partial(list_boards_on_shelf, family, shelf(period.id, names), names=names, values=query.facets)
-    for _ in range(FACET_READS_MAX):
-        found = yield from on_shelf(after=after, limit=limit + 1)
-        totals = yield from find_totals_of(found)
-        for board in found[:limit]:
-            after = board.id
-            if entries := totals[board.key].get(ALL_ENTRIES, 0):
-                named = parse_board_id(board.id)
-                assert named is not None
-                shown.append(FacetValue(dict(named.facets)[query.facet], board.id, entries))
-            if len(shown) == limit:
-                return shown, after if board is not found[-1] else None
-        if len(found) <= limit:
-            return shown, None
-    return shown, after
 
 
 def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, str]]:
