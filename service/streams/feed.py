@@ -51,7 +51,6 @@ class _Joining:
 @dataclass(slots=True)
 class _PollResult:
     snapshot: FeedSnapshot
-    until: Numbers  # the last number of the journal in each partition of the feed; 0 for the others
     begins_after: Numbers  # the journals begin after these numbers; earlier rows were pruned
     lost: bool = False  # True if rows that the topics have not seen were pruned from the journal
     events: list[tuple[Topic, Event]] = field(default_factory=list)
@@ -193,13 +192,12 @@ class Feed:
         begins, ends = ([0] * (self.partitions[-1] + 1) for _ in range(2))
         for partition in self.partitions:
             begins[partition], ends[partition] = yield from in_partition(partition, partition_journal.find_ends())
-        begins_after, last_numbers = tuple(begins), tuple(ends)
-        snapshot = FeedSnapshot(starts, last_numbers)
-        poll = _PollResult(snapshot, last_numbers, begins_after)
-        seen = last_numbers if self._seen is None else self._seen
-        if any(number < begin for number, begin in zip(seen, begins_after, strict=True)):
+        snapshot = FeedSnapshot(starts, tuple(ends))
+        poll = _PollResult(snapshot, tuple(begins))
+        seen = snapshot.ends if self._seen is None else self._seen
+        if any(number < begin for number, begin in zip(seen, begins, strict=True)):
             poll.lost = True
-        elif watched and seen != last_numbers:
+        elif watched and seen != snapshot.ends:
             found = yield from self._read_changes(seen, [each.board for each in watched])
             if len(found) == self._limits.stream_rows_max:
                 snapshot.until = found[-1][0]
@@ -207,7 +205,7 @@ class Feed:
             snapshot.add_rows([row for _, row in found], ((each.board.key, each.owner) for each in owners))
         for each in watched:
             yield from _follow(poll, each)
-        if seen != last_numbers:
+        if seen != snapshot.ends:
             yield from self._reached(poll, watched)
         for one in joining:
             yield from self._join(poll, one, topics[one.key])
@@ -243,14 +241,14 @@ class Feed:
             poll.joined.append((one, error, []))
 
     def _first_events(self, poll: _PollResult, topic: Topic, last_seen: Numbers | None) -> Program[list[Event]]:
-        until = poll.snapshot.until
+        ends, until = poll.snapshot.ends, poll.snapshot.until
         state = topic.last._replace(numbers=until)
         if last_seen is None:
             return [] if topic.is_empty else [state]
         found: list[tuple[Numbers, JournalRow]] | None = None
-        bounds = zip(poll.begins_after, last_seen, poll.until, strict=True)
+        bounds = zip(poll.begins_after, last_seen, ends, strict=True)
         # While the feed is behind the journals, it cannot tell what a client has missed.
-        if until == poll.until and all(begin <= number <= last for begin, number, last in bounds):
+        if until == ends and all(begin <= number <= last for begin, number, last in bounds):
             found = yield from self._read_changes(last_seen, [topic.board])
         if found is None or len(found) == self._limits.stream_rows_max:
             return [Event(until, "reset", RESET), state]

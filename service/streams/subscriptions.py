@@ -19,9 +19,8 @@ from storage.entries import hidden_owners
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import OpenBoard, Ranking
 from storage.errors import NotRankedError, UnknownOwnerError
-from storage.log.change_log import change_log
 from storage.log.journal import Numbers
-from storage.log.partition_journal import JournalRow, position_of
+from storage.log.partition_journal import JournalRow
 from storage.records import Board, Entry
 from storage.store import Program, in_partition
 
@@ -40,14 +39,14 @@ class FeedSnapshot:
     most once for all topics.
     """
 
-    def __init__(self, starts: CountStarts, until: Numbers) -> None:
-        self.starts, self.until = starts, until
+    def __init__(self, starts: CountStarts, ends: Numbers) -> None:
+        """Make an empty snapshot. `ends`: the last numbers that it holds."""
+        self.starts, self.ends, self.until = starts, ends, ends
         self._rows: defaultdict[int, list[JournalRow]] = defaultdict(list)
         self._followed: defaultdict[int, set[str]] = defaultdict(set)
         self._moves: dict[RankedColumnId, Moves] = {}
         self._totals: dict[int, dict[int, int]] = {}
         self._entries: defaultdict[int, dict[str, Entry | None]] = defaultdict(dict)
-        self._marks: dict[int, int] = {}  # by partition
 
     def add_rows(self, rows: Iterable[JournalRow], followed: Iterable[tuple[int, str]]) -> None:
         """Store the new rows of the journal, and the followed owners as pairs of board key and owner."""
@@ -71,15 +70,6 @@ class FeedSnapshot:
         if board.key not in self._totals:
             self._totals[board.key] = yield from read_board_totals(board)
         return self._totals[board.key]
-
-    def read_marks(self, board: Board) -> Program[dict[int, int]]:
-        """Return, for each segment's key, the mark that says which of its logged changes this snapshot includes."""
-        found = {}
-        for part in board.parts:
-            if part.partition not in self._marks:
-                self._marks[part.partition] = yield from in_partition(part.partition, change_log.take_mark())
-            found[part.key] = self._marks[part.partition]
-        return found
 
     def read_entry(self, entries: OpenBoard, owner: str) -> Program[Entry | None]:
         """Return an owner's entry. The first call for a board also reads every followed owner whom a new row names."""
@@ -149,7 +139,7 @@ class _Standing:
     cell: str | None = None
     rank: int | None = None
     total: int = 0
-    counted: Mapping[int, int] = field(default_factory=dict)  # the logged changes that the rank includes, by segment
+    counted: Mapping[int, int] = field(default_factory=dict)  # the last number that the rank includes, by board key
 
 
 S = TypeVar("S", _Top, _Standing)
@@ -284,7 +274,7 @@ class OwnerTopic(_Topic[_Standing]):
         if not moves.concern_owner(self.owner, before.cell):
             return None
         counted = before.counted
-        fresh = [move for move in moves.all if position_of(move.row.number) >= counted.get(move.row.board_key, 0)]
+        fresh = [move for move in moves.all if move.row.number > counted.get(move.row.board_key, NEVER_SEEN)]
         overtakers, moved, more = self._passed(fresh, before.cell)
         if moved:
             now = yield from self._count(snapshot)
@@ -340,7 +330,8 @@ class OwnerTopic(_Topic[_Standing]):
         totals = yield from snapshot.read_totals(self.board)
         found = yield from snapshot.read_entry(self._entries, self.owner)
         cell = None if found is None else found.cells[self.index]
-        counted, total = (yield from snapshot.read_marks(self.board)), totals.get(self.index, 0)
+        counted = {part.key: snapshot.ends[part.partition] for part in self.board.parts}
+        total = totals.get(self.index, 0)
         if not isinstance(cell, str):
             return _Standing(total=total, counted=counted)
         among_ties = self.owner if self._ranking.timed else ""

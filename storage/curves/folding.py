@@ -41,7 +41,7 @@ class NetChanges:
         """Add changes. Bundles may come in any order, because their changes are numbered."""
         for bundle in bundles:
             owners = self._boards.setdefault(bundle.board_key, {})
-            for number, _, owner, previous, following in bundle.changes():
+            for number, owner, previous, following in bundle.changes():
                 if previous == following:
                     continue
                 first, before, last, after = owners.get(owner, (number, previous, number, following))

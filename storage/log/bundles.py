@@ -23,16 +23,6 @@ _OWNER_END = "\n"
 _PIECE_END = ","
 
 
-class LoggedChange(NamedTuple):
-    """The change that one post, or an erasure, made on one board."""
-
-    number: int  # larger for each later change
-    board_key: int
-    owner: str
-    previous: str  # the ranked cells before the change, see `RankedCells`
-    next: str
-
-
 class Bundle(NamedTuple):
     """A row of the log, without the column `posts`."""
 
@@ -42,11 +32,15 @@ class Bundle(NamedTuple):
     cells: str
     changes_count: int  # the number of changes in the row
 
-    def changes(self) -> Iterator[LoggedChange]:
+    def changes(self) -> Iterator[tuple[int, str, str, str]]:
+        """Yield the number of each change, its owner, and the ranked cells before and after it.
+
+        A later change has a larger number. `RankedCells` explains the cells.
+        """
         number = self.position * PLACES
         for index, (owner, piece) in enumerate(zip(owners_of(self.owners), pieces_of(self.cells), strict=True)):
             half = len(piece) >> 1
-            yield LoggedChange(number + index, self.board_key, owner, piece[:half], piece[half:])
+            yield number + index, owner, piece[:half], piece[half:]
 
 
 @dataclass(slots=True)

@@ -214,10 +214,6 @@ class ChangeLog:
         rows = yield self._last_changes.bind(keys=[(key,) for key in board_keys])
         return {key: changed_us for key, changed_us in rows if changed_us is not None}
 
-    def find_pruned_position(self) -> Program[int]:
-        """Return the position before which all bundles were pruned, or 0. A reader with an earlier mark missed some."""
-        return (yield from self.read_counter()).pruned_before
-
     def count_later_changes(self, board_key: int, since_us: int) -> Program[int]:
         """Return how many changes of a board were posted after a time a short while ago. Recent bundles are read."""
         found, before = 0, INT64_MAX

@@ -97,7 +97,7 @@ class OwnerBlocks:
         yield self._add.bind(first=block.positions.first, last=block.positions.last, owners=block.filter)
 
     def prune(self) -> Program[int]:
-        rows = yield self._prune.bind(boundary=(yield from change_log.find_pruned_position()))
+        rows = yield self._prune.bind(boundary=(yield from change_log.read_counter()).pruned_before)
         return int(rows[0][0])
 
     def list_blocks_below(self, position: int) -> Program[list[OwnerBlock]]:

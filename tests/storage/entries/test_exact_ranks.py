@@ -141,7 +141,7 @@ async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(d
     assert await asked(deployment, board, later) is None, "the mark is of a store with larger numbers"
     await fill(deployment, board, rng, posts=30)
     since = [bundle for bundle in await deployment.read_log() if bundle.position >= fitted.mark]
-    logged = sum(bool(change.next) for bundle in since for change in bundle.changes())
+    logged = sum(bool(after) for bundle in since for *_, after in bundle.changes())
     gaps = deployment.open_rows(board).rankings[1].gaps
     assert await asked(deployment, board, fitted._replace(changes_max=logged)) is not None
     assert gaps.passed_mark != fitted.mark

@@ -18,7 +18,7 @@ async def mark_of(store: Store) -> int:
 async def texts(deployment: Deployment, done: int = 0) -> list[tuple[str, str, str]]:
     """Return what the log says from the position `done` on: owner, cells before, and cells after each change."""
     found = [bundle for bundle in await deployment.read_log() if bundle.position >= done]
-    return [(each.owner, each.previous, each.next) for bundle in found for each in bundle.changes()]
+    return [(owner, before, after) for bundle in found for _, owner, before, after in bundle.changes()]
 
 
 async def test_positions_are_found_by_time_with_few_statements(
@@ -70,7 +70,7 @@ async def test_pruning_deletes_the_oldest_changes_in_steps_and_says_how_far_it_c
         return await store.write(lambda: log.prune(before_us=before_us, rows_max=rows_max))
 
     async def pruned() -> int:
-        return await store.read(log.find_pruned_position)
+        return (await store.read(log.read_counter)).pruned_before
 
     assert await prune(clock.now_us - 50) == 0
     assert await pruned() == 0
