@@ -32,7 +32,7 @@ from benchmarks.servers import run_sql, serve_store
 from config import load
 from querybuilder import drop_index
 from service.stores import SQLITE_PREFIX, open_store
-from storage.leases.lease_records import PoolSpec, RegionCounts
+from storage.leases.lease_records import RegionCounts
 from storage.leases.lease_resources import RESOURCE_COLUMNS
 from storage.leases.pools import lease_pools
 from storage.leases.region_counts import lease_counts
@@ -84,9 +84,8 @@ async def _fill(store_url: str, sizes: dict[str, int]) -> None:
         for name in ("lease_resources_holder", "lease_resources_free", "lease_resources_leased"):
             await run_statement(store, drop_index(name, LEASE_RESOURCES))
         for pool_id, size in sizes.items():
-            spec = PoolSpec(LANES)
             pool, _ = await store.write(
-                partial(lease_pools.ensure_pool, CLIENT, pool_id, spec, now_us=_FREE_SINCE_US, pools_max=100)
+                partial(lease_pools.ensure_pool, CLIENT, pool_id, LANES, now_us=_FREE_SINCE_US, pools_max=100)
             )
             counts = {(pool.key, REGION): RegionCounts(total=size, held=size // 2, acquired=size // 2)}
             await store.write(partial(lease_counts.add_counts, counts, random.Random(1)))

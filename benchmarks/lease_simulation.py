@@ -33,7 +33,7 @@ from jobs.leases.rebalance import BalanceJob
 from service.stores import SQLITE_PREFIX, open_store
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
-from storage.leases.lease_records import Grant, LeaseRequest, Pool, PoolRequest, PoolSpec, Release
+from storage.leases.lease_records import Grant, LeaseRequest, Pool, PoolRequest, Release
 from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.pools import lease_pools
 from storage.leases.region_counts import lease_counts
@@ -175,7 +175,7 @@ class World(Meter):
     async def _create(self) -> Pool:
         pools = lease_pools
         pool, _ = await self._store.write(
-            lambda: pools.ensure_pool(_CLIENT, _POOL, PoolSpec(_LANES), now_us=self._now_us, pools_max=10)
+            lambda: pools.ensure_pool(_CLIENT, _POOL, _LANES, now_us=self._now_us, pools_max=10)
         )
         share = RESOURCES // len(REGIONS)
         for index, region in enumerate(REGIONS):

@@ -426,8 +426,6 @@ class LeaseSettings(_Group):
     lease_peers: PeersText = _choice("")
     """Other stores in which the same keys lease: `NAME=URL` of their services, several with commas between, each API
     key as the URL's password; empty: none."""
-    lease_duplicates: Literal["release", "keep"] = _choice("release")
-    """If two stores gave the same key a resource: release the second one, or keep both and only count it."""
     lease_exchange_interval_s: float = _number(1, 0.01, 3_600, "s")
     """Time between two reads of the peers' journals of leases."""
 

@@ -94,7 +94,6 @@ def _start_pool_jobs(runner: Runner, parts: JobParts) -> None:
     exchange = LeaseExchange(
         parts.leases.clock,
         store_name=limits.lease_store_name,
-        release_duplicates=limits.lease_duplicates == "release",
         attempts_max=limits.write_attempts_max,
         rng=parts.rng,
     )

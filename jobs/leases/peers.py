@@ -83,8 +83,7 @@ class ExchangeJob:
 
         taken = await self._store.write(program)
         self._meter.add("rankcurve_lease_events_exchanged", taken.events)
-        self._meter.add("rankcurve_lease_duplicates", taken.duplicates, "found")
-        self._meter.add("rankcurve_lease_duplicates", taken.released, "released")
+        self._meter.add("rankcurve_lease_duplicates", taken.duplicates)
         if taken.duplicates:
-            log.warning("duplicate_leases", peer=self._peer, found=taken.duplicates, released=taken.released)
+            log.warning("duplicate_leases", peer=self._peer, released=taken.duplicates)
         return len(page) == rows_max

@@ -6,15 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-import msgspec
-
 from .claims import GIVEN_BACK
-
-
-class PoolSpec(msgspec.Struct, frozen=True):
-    """The settings of a pool that operators choose."""
-
-    lanes: int  # number of lanes in each region
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +14,7 @@ class Pool:
     key: int  # the number of the pool in this store, never used again for another pool
     client_id: str
     pool_id: str
-    spec: PoolSpec
+    lanes: int  # number of lanes in each region
     created_at_us: int
     # An added resource starts with this version. It is greater than the versions of all removed resources, because a
     # removed resource may be added again.
@@ -162,7 +154,6 @@ class RegionCounts(NamedTuple):
     total: int = 0  # resources of the region
     held: int = 0  # leased resources, even if the lease expired
     acquired: int = 0  # leases acquired since the pool was created
-    freed: int = 0  # leases released or liberated since the pool was created
     refused: int = 0  # requests refused since the pool was created, because no resource was left
 
     def plus(self, other: RegionCounts) -> RegionCounts:

@@ -44,7 +44,7 @@ from .lease_records import (
     ResourceChange,
 )
 from .lease_resources import RESOURCE_COLUMNS, ResourceKey, lease_resources, pool_condition
-from .pools import POOL_COLUMNS, lease_pools, pool_from_row
+from .pools import POOL_COLUMNS, lease_pools
 from .region_counts import Region, lease_counts
 
 Outcome = Grant | StorageError
@@ -143,7 +143,7 @@ class LeaseTransactions:
     def _take(self, group: _Group, region: Region, pool: Pool) -> Program[None]:
         """Give the longest-free resources of a region to the requests that need one."""
         waiting, now_us = group.wanted[region], group.found.now_us
-        in_turn = self._queues.order_lanes(region, pool.spec.lanes, rng=self._rng, now_us=now_us)
+        in_turn = self._queues.order_lanes(region, pool.lanes, rng=self._rng, now_us=now_us)
         for lane in (*in_turn, None):
             if not waiting:
                 return
@@ -185,7 +185,7 @@ def read_findings(requests: Sequence[PoolRequest]) -> Program[Findings]:
     held: dict[ResourceKey, Resource] = {}
     for row in found:
         if (row[2], row[3]) not in pools:
-            pools[row[2], row[3]] = pool_from_row(row[1:_POOL_END])
+            pools[row[2], row[3]] = Pool(*row[1:_POOL_END])
         if row[_HOLDER] is not None:
             held[row[1], row[_HOLDER]] = Resource(*row[_POOL_END:])
     return Findings(found[0][0] if found else 0, pools, held)

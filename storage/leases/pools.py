@@ -9,8 +9,6 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from querybuilder import (
     ASC,
     TEXT,
@@ -33,10 +31,10 @@ from querybuilder import (
 from storage.errors import TooManyPoolsError, UnknownPoolError
 from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES
 from storage.schema.sequences import take_number
-from storage.store import Program, Row
+from storage.store import Program
 
 from .claims import GIVEN_BACK
-from .lease_records import LeaseEvent, LeaseEventKind, Pool, PoolSpec, Resource
+from .lease_records import LeaseEvent, LeaseEventKind, Pool, Resource
 from .lease_resources import RESOURCE_COLUMNS, lease_resources, pool_condition
 from .region_counts import lease_counts
 
@@ -44,20 +42,14 @@ from .region_counts import lease_counts
 # resource's version greater by one. This is the largest expected number of such transactions.
 VERSIONS_IN_FLIGHT = 1_000
 
-_decode_spec = msgspec.json.Decoder(PoolSpec).decode
 POOL_SEQUENCE = "pool_key"
-POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "spec", "created_at", "floor")
+POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "lanes", "created_at", "floor")
 
 
 class Removed(NamedTuple):
     removed: int
     leased: int  # resources that were not removed, because they are leased
     unknown: int  # resources that were not removed, because they are not in the pool
-
-
-def pool_from_row(row: Row) -> Pool:
-    key, client_id, pool_id, spec, *more = row
-    return Pool(key, client_id, pool_id, _decode_spec(spec), *more)
 
 
 class LeasePools:
@@ -104,7 +96,7 @@ class LeasePools:
     def find_by_names(self, names: Sequence[tuple[str, str]]) -> Program[dict[tuple[str, str], Pool]]:
         """Return the named pools that exist, by client id and pool id."""
         found = yield self._by_names.bind(names=sorted(set(names)))
-        return {pool.name: pool for pool in map(pool_from_row, found)}
+        return {pool.name: pool for pool in (Pool(*row) for row in found)}
 
     def read_pool(self, client_id: str, pool_id: str) -> Program[Pool]:
         """Return one pool, or raise `UnknownPoolError`."""
@@ -121,10 +113,10 @@ class LeasePools:
             found = yield self._listed.bind(client_id=after[0], pool_id=after[1], limit=limit)
         else:
             found = yield self._of_client.bind(client_id=client_id, pool_id=after[1], limit=limit)
-        return [pool_from_row(row) for row in found]
+        return [Pool(*row) for row in found]
 
     def ensure_pool(
-        self, client_id: str, pool_id: str, spec: PoolSpec, *, now_us: int, pools_max: int
+        self, client_id: str, pool_id: str, lanes: int, *, now_us: int, pools_max: int
     ) -> Program[tuple[Pool, bool]]:
         """Make a pool unless it exists. Return the pool and whether it is new.
 
@@ -138,11 +130,10 @@ class LeasePools:
         if number >= pools_max:
             raise TooManyPoolsError(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
         key = yield from take_number(POOL_SEQUENCE)
-        text = msgspec.json.encode(spec).decode()
-        bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "spec": text, "created_at": now_us}
+        bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "lanes": lanes, "created_at": now_us}
         [[floor]] = yield self._dropped_floor.bind(client_id=client_id, pool_id=pool_id)
         yield self._insert.bind(**bound, floor=floor)
-        return Pool(key, client_id, pool_id, spec, now_us, floor), True
+        return Pool(key, client_id, pool_id, lanes, now_us, floor), True
 
     def drop_pool(self, client_id: str, pool_id: str, *, now_us: int) -> Program[None]:
         """Drop a pool with every lease in it, or raise `UnknownPoolError`."""
@@ -170,7 +161,7 @@ class LeasePools:
             UnknownPoolError: the pool was dropped meanwhile.
         """
         floor = yield from self._hold_floor(pool)
-        lanes = pool.spec.lanes
+        lanes = pool.lanes
         first = rng.randrange(lanes)
         wanted = {
             name: Resource(pool.key, name, region, (first + number) % lanes, None, floor, GIVEN_BACK, now_us)

@@ -1,4 +1,4 @@
-"""Stored counts for each region of a pool: resources, leased ones, acquired and freed leases, and refused requests.
+"""Stored counts for each region of a pool: resources, leased ones, acquired leases, and refused requests.
 
 A transaction that changes a resource also changes the counts, so no reader ever counts rows.
 
@@ -22,7 +22,7 @@ _FIELDS = RegionCounts._fields
 
 Region = tuple[int, str]  # pool key, region
 
-_ENDED = RegionCounts(held=-1, freed=1)
+_ENDED = RegionCounts(held=-1)
 _COUNTED = {
     LeaseEventKind.ADDED: RegionCounts(total=1),
     LeaseEventKind.REMOVED: RegionCounts(total=-1),

@@ -42,7 +42,7 @@ class LeaseUpkeep:
 
         Free resources come first, evenly from all lanes, then those with leases that expired by `before_us`.
         """
-        lanes = pool.spec.lanes
+        lanes = pool.lanes
         found: list[Resource] = []
         first = rng.randrange(lanes)
         for step in range(lanes):

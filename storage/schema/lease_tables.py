@@ -32,7 +32,7 @@ RESOURCE_TABLES: tuple[Query, ...] = (
 LEASE_TABLES: tuple[Query, ...] = (
     create_table(LEASE_POOLS)
     .column("pool_key", INTEGER)  # from a sequence that only pools use
-    .with_columns(client_id=TEXT, pool_id=TEXT, spec=TEXT, created_at=INTEGER)
+    .with_columns(client_id=TEXT, pool_id=TEXT, lanes=INTEGER, created_at=INTEGER)
     .column("deleted_at", INTEGER, null=True)  # the row of a deleted pool stays: the lease journal names the pool
     .column("swept", INTEGER)  # 1: the pool is deleted, and all its resources have been deleted too
     .column("floor", INTEGER)  # greater than the version of every removed resource
@@ -51,7 +51,6 @@ LEASE_TABLES: tuple[Query, ...] = (
     .column("share", INTEGER)  # one of the rows that add up to the region's counts, see `leases.region_counts`
     .with_columns(total=INTEGER, held=INTEGER)
     .column("acquired", INTEGER)  # leases acquired since the pool was created
-    .column("freed", INTEGER)  # leases released or liberated since the pool was created
     .column("refused", INTEGER)  # requests refused since the pool was created
     .primary_key("pool_key", "region", "share")
     .clustered(),

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
 from storage.leases.lease_journal import PublishedLeaseEvent, lease_journal
 from storage.leases.lease_records import (
@@ -10,7 +9,6 @@ from storage.leases.lease_records import (
     LeaseRequest,
     Pool,
     PoolRequest,
-    PoolSpec,
     RegionCounts,
     Release,
     Resource,
@@ -37,15 +35,13 @@ class Pools:
         self.groups = LeaseTransactions(self.clock.read, margin_us=MARGIN_US, attempts_max=5, rng=self.rng, peers=peers)
         self.pools = lease_pools
 
-    def exchange(self, store_name: str, *, release_duplicates: bool = True) -> LeaseExchange:
+    def exchange(self, store_name: str) -> LeaseExchange:
         """Return the object that applies the lease journals of other stores to this store."""
-        named: dict[str, Any] = {"store_name": store_name, "release_duplicates": release_duplicates}
-        return LeaseExchange(self.clock.read, attempts_max=5, rng=self.rng, **named)
+        return LeaseExchange(self.clock.read, store_name=store_name, attempts_max=5, rng=self.rng)
 
     async def create(self, pool_id: str = "numbers", *, lanes: int = LANES) -> Pool:
-        spec = PoolSpec(lanes)
         pool, _ = await self.store.write(
-            lambda: self.pools.ensure_pool(CLIENT, pool_id, spec, now_us=self.clock(), pools_max=1_000)
+            lambda: self.pools.ensure_pool(CLIENT, pool_id, lanes, now_us=self.clock(), pools_max=1_000)
         )
         return pool
 

@@ -131,8 +131,7 @@ FAMILIES: Sequence[Family] = (
     Family("rankcurve_lease_requests_waiting", "gauge", "Requests for leases that wait for a transaction"),
     Family("rankcurve_lease_resources_moved", "counter", "Free resources that the balancer moved to another region"),
     Family("rankcurve_lease_events_exchanged", "counter", "Events read from the journals of other stores"),
-    Family("rankcurve_lease_duplicates", "counter", "Keys with a lease in two stores",
-           {"outcome": ("found", "released")}),
+    Family("rankcurve_lease_duplicates", "counter", "Leases released because their key had an earlier one elsewhere"),
     Family("rankcurve_lease_peer_failures", "counter", "Failed reads of the journals of other stores"),
     Family("rankcurve_log_lines_dropped", "counter", "Log lines lost because the disk was too slow"),
     # Only the supervisor of a node counts these.

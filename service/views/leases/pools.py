@@ -30,7 +30,7 @@ from service.contract.queries import ListQuery
 from service.contract.routes import Call, Reply, Route
 from service.contract.values import format_us
 from storage.leases.claims import store_clock
-from storage.leases.lease_records import Pool, PoolSpec, Resource
+from storage.leases.lease_records import Pool, Resource
 from storage.leases.lease_resources import lease_resources
 from storage.leases.pools import lease_pools
 from storage.leases.region_counts import lease_counts
@@ -45,9 +45,9 @@ _RNG = random.Random()  # chooses the lane that gets the first of the added reso
 
 
 async def put_pool(context: Context, call: Call) -> Reply:
-    spec, pools_max = PoolSpec(context.settings.lease_lanes), context.settings.lease_pools_max
+    lanes, pools_max = context.settings.lease_lanes, context.settings.lease_pools_max
     pool, made = await context.store.write(
-        lambda: lease_pools.ensure_pool(**call.path, spec=spec, now_us=context.now_us(), pools_max=pools_max)
+        lambda: lease_pools.ensure_pool(**call.path, lanes=lanes, now_us=context.now_us(), pools_max=pools_max)
     )
     return Reply(await _answer(context, pool), status=201 if made else 200)
 
@@ -149,7 +149,7 @@ def _pool_answer(pool: Pool, regions: dict[str, RegionAnswer] | None = None) -> 
     return PoolAnswer(
         client_id=pool.client_id,
         pool_id=pool.pool_id,
-        lanes=pool.spec.lanes,
+        lanes=pool.lanes,
         created_at=format_us(pool.created_at_us),
         regions=UNSET if regions is None else regions,
     )

@@ -3,8 +3,7 @@
 Each kind of event has its own effect:
 
 - acquired, extended, released, liberated: the stored leases of the other store are updated.
-- acquired, and the key has a lease here that was acquired later: the lease here is reported as a duplicate. It is freed
-  if `release_duplicates` is set.
+- acquired, and the key has a lease here that was acquired later: the lease here is reported as a duplicate, and freed.
 - wanted, returned: a key with a lease here sent its request to the other store. The lease here is extended or freed.
 """
 
@@ -25,8 +24,7 @@ from .elsewhere import KeyEvent, RemoteLease, remote_leases
 
 class AppliedPage(NamedTuple):
     events: int  # number of events on the page
-    duplicates: int = 0  # leases here whose key acquired a lease in the other store earlier
-    released: int = 0  # duplicates whose resource here was freed
+    duplicates: int = 0  # leases here that were freed, because their key acquired one in the other store earlier
 
 
 class _Attempt(NamedTuple):
@@ -38,12 +36,9 @@ class _Attempt(NamedTuple):
 
 
 class LeaseExchange:
-    def __init__(
-        self, clock: StoreClock, *, store_name: str, release_duplicates: bool, attempts_max: int, rng: random.Random
-    ) -> None:
+    def __init__(self, clock: StoreClock, *, store_name: str, attempts_max: int, rng: random.Random) -> None:
         """Make the programs. The other stores know this store by `store_name`."""
-        self._clock = clock
-        self._store_name, self._release = store_name, release_duplicates
+        self._clock, self._store_name = clock, store_name
         self._attempts_max, self._rng = attempts_max, rng
 
     def apply_page(self, peer: str, page: Sequence[PublishedLeaseEvent], *, rows_max: int) -> Program[AppliedPage]:
@@ -68,7 +63,7 @@ class LeaseExchange:
             events += [event for place, event in trying.events if place not in void]
             if not void:
                 yield from lease_resources.record_events(events, self._rng)
-                return AppliedPage(len(page), duplicates, duplicates if self._release else 0)
+                return AppliedPage(len(page), duplicates)
             again = {trying.changes[place].before.holder for place in void}
             left = [(key, event) for key, event in left if event.key in again]
         raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
@@ -101,7 +96,7 @@ class LeaseExchange:
                 row, theirs.get(key, ()), peer, event, now_us
             ):
                 duplicates.add(row[:2])
-                row = row.release(now_us) if self._release else row
+                row = row.release(now_us)
                 happened.append((row[:2], LeaseEvent(LeaseEventKind.DUPLICATE, row, event.key, now_us)))
             happened += [(row[:2], one) for one in ResourceChange(after[key], row).find_events(now_us)]
             after[key] = row

@@ -31,7 +31,7 @@ async def test_the_journal_and_the_counts_tell_which_ended_lease_was_given_away(
     await pools.ask("bob")
     kinds = [kind for kind, _, _ in await pools.summarize_events()]
     assert kinds == ["added", "acquired", "liberated", "acquired"]
-    assert (await pools.counts())["eu"] == RegionCounts(total=1, held=1, acquired=2, freed=1, refused=1)
+    assert (await pools.counts())["eu"] == RegionCounts(total=1, held=1, acquired=2, refused=1)
 
 
 async def test_a_lease_that_would_have_ended_already_is_refused(pools: Pools) -> None:

@@ -27,9 +27,9 @@ PAGE = 100
 class Region:
     """A region with a store of its own. It reads the journal of another store only when a test calls `read`."""
 
-    def __init__(self, name: str, deployment: Deployment, clock: Clock, *, release: bool = True) -> None:
+    def __init__(self, name: str, deployment: Deployment, clock: Clock) -> None:
         self.name, self.pools = name, Pools(deployment, clock, peers=True)
-        self.exchange = self.pools.exchange(name, release_duplicates=release)
+        self.exchange = self.pools.exchange(name)
 
     async def read(self, peer: Region) -> AppliedPage:
         store = self.pools.store
@@ -83,7 +83,7 @@ async def test_a_lease_can_be_given_back_through_another_store(regions: tuple[Re
     with pytest.raises(UnknownLeaseError):
         await us.pools.give_back("ada")
     await eu.read(us)
-    assert (await eu.pools.counts())["eu"] == RegionCounts(total=3, held=0, acquired=1, freed=1)
+    assert (await eu.pools.counts())["eu"] == RegionCounts(total=3, held=0, acquired=1)
 
 
 async def test_an_ended_lease_elsewhere_does_not_refuse_a_key(regions: tuple[Region, Region]) -> None:
@@ -104,8 +104,8 @@ async def test_the_second_of_two_leases_of_a_key_is_found_and_released(regions: 
     eu.pools.clock.now_us += 1
     await eu.pools.ask("ada")
     assert await us.read(eu) == AppliedPage(4), "the first lease stays"
-    assert await eu.read(us) == AppliedPage(4, duplicates=1, released=1)
-    assert (await eu.pools.counts())["eu"] == RegionCounts(total=3, held=0, acquired=1, freed=1)
+    assert await eu.read(us) == AppliedPage(4, duplicates=1)
+    assert (await eu.pools.counts())["eu"] == RegionCounts(total=3, held=0, acquired=1)
     assert [kind for kind, _, _ in await eu.pools.summarize_events()][-2:] == ["duplicate", "released"]
     assert await eu.pools.ask("ada") == first._replace(acquired=False, now_us=eu.pools.clock())
     await us.read(eu)
@@ -136,13 +136,13 @@ async def test_a_page_that_is_overtaken_in_the_middle_records_each_event_once(re
     page, known = await us.pools.events(), len(await eu.pools.events())
     applied = await eu.pools.store.write(lambda: interpose(eu.exchange.apply_page("us", page, rows_max=PAGE), overtake))
     assert writes == 2, "one of the three leases was decided again"
-    assert (applied.duplicates, applied.released) == (3, 3)
+    assert applied.duplicates == 3
     events = (await eu.pools.events())[known:]
     assert sorted((event.kind, event.key) for event in events) == [
         (kind, key) for kind in ("duplicate", "released") for key in keys
     ]
     assert len({event.number for event in events}) == len(events)
-    assert (await eu.pools.counts())["eu"] == RegionCounts(total=3, held=0, acquired=3, freed=3)
+    assert (await eu.pools.counts())["eu"] == RegionCounts(total=3, held=0, acquired=3)
 
 
 async def test_one_of_two_leases_of_the_same_microsecond_is_released_by_name(regions: tuple[Region, Region]) -> None:
@@ -150,20 +150,8 @@ async def test_one_of_two_leases_of_the_same_microsecond_is_released_by_name(reg
     await us.pools.ask("ada", region="us")
     await eu.pools.ask("ada")
     taken = [await us.read(eu), await eu.read(us)]
-    assert sum(one.released for one in taken) == 1
+    assert sum(one.duplicates for one in taken) == 1
     assert [(await eu.pools.counts())["eu"].held, (await us.pools.counts())["us"].held] == [1, 0]
-
-
-async def test_a_setting_keeps_duplicates_and_counts_each_once(regions: tuple[Region, Region]) -> None:
-    eu, us = regions
-    keeping = Region("eu", Deployment(eu.pools.store, ""), eu.pools.clock, release=False)
-    await us.pools.ask("ada", region="us")
-    eu.pools.clock.now_us += 1
-    await eu.pools.ask("ada")
-    assert await keeping.read(us) == AppliedPage(4, duplicates=1, released=0)
-    await us.pools.ask("ada", region="us", lease_us=2 * LEASE_US)
-    assert (await keeping.read(us)).duplicates == 0
-    assert (await eu.pools.counts())["eu"].held == 1
 
 
 async def test_events_of_pools_that_are_not_here_are_passed_over(regions: tuple[Region, Region]) -> None:
