@@ -257,8 +257,6 @@ class SqliteSettings(_Group):
 
     create_store: bool = _choice(True)
     """Create the SQLite file if there is none. With false, the start fails instead."""
-    store_check: Literal["none", "quick", "full"] = _choice("none")
-    """Check of the SQLite file at the start: quick reads its pages, full compares the indexes too."""
     sqlite_cache_mib: int = _number(256, 1, 65_536, "MiB")
     """Page cache of each SQLite connection. With only 2 MiB, scans run at half the speed."""
 

@@ -33,7 +33,6 @@ from .sqlite_file import (
     NO_DATABASE,
     SQLITE_ERRORS,
     FileLock,
-    check_content,
     check_file,
     create_file,
     describe_damage,
@@ -176,7 +175,6 @@ class SqliteStore:
     async def _connect(self) -> None:
         uri = self._path.absolute().as_uri()
         self._writer = await self._open_connection(partial(self._open_raw, uri, self._prepare_writer))
-        await self._writer.run(lambda raw: check_content(raw, self._limits.store_check, self._path))
         # SQLite makes a checkpoint when the last connection closes. With mode=ro, a reader can't make one.
         reading_uri = uri + "?mode=ro"
         open_reader = partial(self._open_raw, reading_uri, self._prepare_reader)

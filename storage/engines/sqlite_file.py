@@ -28,7 +28,6 @@ _PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 # The module sqlite3 raises UnicodeDecodeError where the message of its error would quote damaged text.
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _PRIMARY = 0xFF  # the bits of an extended error code that hold the primary code
-_CHECKS = {"quick": "PRAGMA quick_check(1)", "full": "PRAGMA integrity_check(1)"}
 
 
 class FileLock:
@@ -117,16 +116,6 @@ def size_of(path: Path) -> StoreSize:
         with suppress(FileNotFoundError):
             store_bytes += each.stat().st_size
     return StoreSize(store_bytes, shutil.disk_usage(real.parent).free, (PartitionSize(0, store_bytes),))
-
-
-def check_content(connection: sqlite3.Connection, check: str, path: Path) -> None:
-    """Raise `StoreDamagedError` if SQLite finds damage. The check "quick" covers the pages, "full" also the indexes."""
-    if check == "none":
-        return
-    [found] = connection.execute(_CHECKS[check]).fetchone()
-    if found != "ok":
-        raise StoreDamagedError(f"{path} is damaged: {found.partition(chr(10))[0]}: restore a backup")
-    log.info("store_checked", check=check)
 
 
 def describe_damage(error: Exception) -> str | None:

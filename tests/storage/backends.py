@@ -31,7 +31,6 @@ SQLITE_LIMITS = Settings(
     sqlite_cache_mib=4,
     statement_cache=64,
     create_store=True,
-    store_check="none",
 ).model_copy(update={"checkpoint_pages": 1_000, "checkpoint_after_s": 60})
 
 POSTGRES_LIMITS = Settings(

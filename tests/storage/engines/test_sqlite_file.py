@@ -191,16 +191,6 @@ async def test_text_that_is_damaged_while_the_store_is_open_counts_as_damage_too
     await deployment.store.close()
 
 
-@pytest.mark.parametrize("check", ["quick", "full"])
-async def test_a_check_at_the_start_finds_damage_that_no_read_has_met(path: Path, check: str) -> None:
-    await create_filled_store(path)
-    limits = SQLITE_LIMITS.model_copy(update={"store_check": check})
-    await (await SqliteStore.open(path, limits)).close()
-    spoil_table(path, "entries_1")
-    with pytest.raises(StoreDamagedError, match=r"boards\.db is damaged.*restore a backup"):
-        await SqliteStore.open(path, limits)
-
-
 async def test_a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on(path: Path) -> None:
     store = await SqliteStore.open(path, SQLITE_LIMITS)
     deployment = await Deployment.on(store)
