@@ -137,7 +137,7 @@ def _make_drain_worker(parts: QueueParts, context: JobContext, *, holder: str) -
         lease_us=round(context.limits.ingest_lease_s * 1e6),
         rng=context.rng,
     )
-    return DrainWorker(context, make_drainer, leases, wake=parts.wake, shown_shards=parts.shown_shards, sleep=sleep)
+    return DrainWorker(context, make_drainer, leases, wake=parts.wake, sleep=sleep)
 
 
 def start_watch(context: JobContext) -> Runner:

@@ -14,7 +14,7 @@ its shards to others, the store rejects its writes.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
@@ -42,7 +42,6 @@ class QueueParts:
     leases: WorkLeases
     wake: asyncio.Event  # set when posts are queued in this process
     semaphore: Semaphore  # limits how many workers of the store work at the same time
-    shown_shards: set[int] = field(default_factory=lambda: {0})  # in the metrics; every queue has shard 0
 
 
 class DrainWorker:
@@ -53,19 +52,18 @@ class DrainWorker:
         leases: ShardLeases,
         *,
         wake: asyncio.Event,
-        shown_shards: set[int],
         sleep: Sleep,
     ) -> None:
         """Create a worker. The caller must set `wake` whenever posts are queued in this process.
 
-        `make_drainer` makes the drainer of a partition. All workers of the process share `shown_shards`.
+        `make_drainer` makes the drainer of a partition.
         """
         self._store, self._leases, self._limits = context.store, leases, context.limits
         self._make_drainer = make_drainer
         self._drainers: dict[int, Drainer] = {}
         self._meter, self._wake, self._now_us = context.meter, wake, context.now_us
         self._monotonic, self._sleep = context.monotonic, sleep
-        self._shown_shards, self._share = shown_shards, Share()
+        self._share = Share()
         self._renewed_s: float | None = None
         self._measured_s: float | None = None
         self._reported_empty = False
@@ -190,12 +188,7 @@ class DrainWorker:
         self._measured_s, self._reported_empty = now_s, empty
         self._reports_backlog |= not empty
         found = {} if empty else await read_backlog(self._store)
-        posts = dict.fromkeys(self._shown_shards, 0)  # a shard that was shown before is empty now unless it is found
-        for shard, each in found.items():  # shards of several partitions have the same number
-            posts[shard.number] = posts.get(shard.number, 0) + each.posts
-        self._shown_shards.update(posts)
-        for number, count in posts.items():
-            self._meter.set("rankcurve_ingest_posts", count, str(number))
+        self._meter.set("rankcurve_ingest_posts", sum(each.posts for each in found.values()))
         now_us = self._now_us()
         oldest_us = min((each.oldest_us for each in found.values()), default=now_us)
         self._meter.set("rankcurve_ingest_age_seconds", max(0.0, (now_us - oldest_us) / 1e6))

@@ -52,7 +52,7 @@ GROUPS: Sequence[MetricGroup] = (
     MetricGroup("Job", ("audit",), "A background job", name="audit"),
     MetricGroup("Job", ("boards_closed", "boards_archived", "closing", "archive"), "A background job", name="close"),
     MetricGroup("Lease", ("lease",), "Leases that clients hold", name=_ALL),
-    MetricGroup("Queue", ("ingest",), "The queue of posts that are applied later", label="shard", key="shard"),
+    MetricGroup("Queue", ("ingest",), "The queue of posts that are applied later"),
     MetricGroup("Stream", ("stream",), "Streams that send changes to clients"),
     MetricGroup("RequestProcessor", ("request",), "A route of the service", label="route"),
     MetricGroup("Node", ("process_ends",), "The processes of this node"),

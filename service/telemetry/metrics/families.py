@@ -116,7 +116,7 @@ FAMILIES: Sequence[Family] = (
     Family("rankcurve_ingest_conflicts", "counter", "Rounds of queue workers that were run again after a lost race"),
     Family("rankcurve_ingest_fenced", "counter",
            "Rounds of queue workers that found their shard taken over by another worker"),
-    Family("rankcurve_ingest_posts", "latest", "Posts in the queue, by shard", {"shard": ()}),
+    Family("rankcurve_ingest_posts", "latest", "Posts in the queue"),
     Family("rankcurve_ingest_age_seconds", "latest", "Time that the oldest post in the queue has waited"),
     Family("rankcurve_boards_closed", "counter", "Leaderboards closed to posts"),
     Family("rankcurve_closing_lag_seconds", "latest",

@@ -40,9 +40,7 @@ class Place:
         self.time, self.advance, self.meter = process.time, process.advance, process.meter
         parts = desk.worker(name, store=self.store)
         context = replace(process.context(limits), store=self.store)
-        self.worker = DrainWorker(
-            context, parts.make_drainer, parts.leases, wake=self.wake, shown_shards={0}, sleep=self.time.elapse
-        )
+        self.worker = DrainWorker(context, parts.make_drainer, parts.leases, wake=self.wake, sleep=self.time.elapse)
 
     def run_worker(self) -> AbstractAsyncContextManager[None]:
         return run_jobs(self.worker)
@@ -61,8 +59,8 @@ class Place:
         return await within(self.meter.events["rankcurve_ingest_round_posts"].get())
 
     def list_depths(self) -> list[float]:
-        """Return what the worker has reported as the depths of shards."""
-        return [each for series, found in self.meter.values.items() if series.startswith(DEPTH) for each in found]
+        """Return what the worker has reported as the depths of the queue."""
+        return self.meter.values[DEPTH]
 
     async def read_xp(self, owner: str) -> int:
         stats = await self.desk.deployment.stats(self.board, owner)
@@ -191,16 +189,15 @@ async def test_a_worker_without_a_permit_takes_back_the_backlog_that_it_reported
     async with place.run_worker():
         await place.wait_for_round()
         await place.wait_until_idle()
-        told = place.list_depths()
+        told = list(place.list_depths())
         await place.desk.store.write(lambda: place.desk.semaphore.resize(nobody, found=Sizing(0, 0, 0, 0)))
         await place.enqueue("ada")
         place.advance(LEASE_S)
         await place.wait_until_idle()
     assert told
     assert CLEARED not in told
-    assert place.meter.values["rankcurve_ingest_posts"] == [CLEARED]
-    assert place.meter.values["rankcurve_ingest_age_seconds"][-1] == CLEARED
-    assert not [series for series in place.meter.gauges if series.startswith(DEPTH)]
+    assert place.list_depths()[-1] == place.meter.values["rankcurve_ingest_age_seconds"][-1] == CLEARED
+    assert DEPTH not in place.meter.gauges
 
 
 async def test_a_store_that_is_away_is_tried_again_after_growing_pauses(place: Place) -> None:

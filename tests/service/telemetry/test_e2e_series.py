@@ -35,7 +35,6 @@ TABLE = add_health_routes(ROUTES)
 UNROUTED = "none"
 COUNTED = sorted({route.metrics_name for route in TABLE} | {UNROUTED})
 CLASSES = ("2xx", "4xx", "5xx")
-SHARDS = 10  # the default number of shards of the ingest queue
 JOBS = (
     "refresh", "prune", "audit", "fold", "close", "demands", "drain", "size workers", "liberate", "balance", "watch",
 )  # fmt: skip
@@ -78,9 +77,7 @@ def make_full_metrics(member: NodeMember | None = None) -> Metrics:
     for kind in ("read", "write", "heavy"):
         for figure in ("lent", "awaited", "limit"):
             meter.set(f"rankcurve_store_connections_{figure}", 1, "common", kind)
-    for shard in range(SHARDS):
-        meter.set("rankcurve_ingest_posts", 1, str(shard))
-    for name in ("rankcurve_ingest_age_seconds", "rankcurve_closing_lag_seconds"):
+    for name in ("rankcurve_ingest_posts", "rankcurve_ingest_age_seconds", "rankcurve_closing_lag_seconds"):
         meter.set(name, 1)
     return metrics
 

@@ -105,11 +105,11 @@ def test_a_gauge_of_a_duty_shows_the_process_that_has_the_duty_now(tmp_path: Pat
 
     assert read_gauges() == {}  # no process has set a gauge yet
     one.set(lag, 400)
-    one.set(waiting, 5, "0")
+    one.set(waiting, 5)
     one.set(age, 7)
     assert read_gauges() == {lag: 400, waiting: 5, age: 7}
     two.set(lag, 2)  # jobs2 now closes boards and measures the queue, but jobs1 has not noticed this yet
-    two.set(waiting, 0, "0")
+    two.set(waiting, 0)
     assert read_gauges() == {lag: 2, waiting: 0, age: 7}
     one.clear(lag)  # jobs1 notices this after jobs2 has set its value, so the value of jobs2 stays
     one.clear(age)

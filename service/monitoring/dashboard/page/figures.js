@@ -7,7 +7,7 @@ const READS = {
   routes: "rankcurve:type=RequestProcessor,*",
   jobs: "rankcurve:type=Job,*",
   pools: "rankcurve:type=Pool,*",
-  queue: "rankcurve:type=Queue,shard=all",
+  queue: "rankcurve:type=Queue",
   leases: "rankcurve:type=Lease,name=all",
   streams: "rankcurve:type=Stream",
   cache: "rankcurve:type=Cache",

@@ -37,18 +37,20 @@ def test_a_metric_without_a_group_is_an_attribute_of_a_common_object() -> None:
 
 def test_labels_become_names_of_objects_or_parts_of_an_attribute() -> None:
     numbers, metrics = count(
-        Family("rankcurve_ingest_posts", "gauge", "Posts in the queue", {"shard": ()}),
+        Family("rankcurve_partition_entries", "gauge", "Entries of a partition", {"partition": ()}),
         Family("rankcurve_store_connection_wait_seconds", "histogram", "Waits", {"pool": (), "kind": ()}, (1,)),
     )
-    numbers.set("rankcurve_ingest_posts", 3, "0")
-    numbers.set("rankcurve_ingest_posts", 4, "1")
+    numbers.set("rankcurve_partition_entries", 3, "0")
+    numbers.set("rankcurve_partition_entries", 4, "1")
     numbers.observe("rankcurve_store_connection_wait_seconds", 0.1, "default", "read")
     numbers.observe("rankcurve_store_connection_wait_seconds", 0.3, "default", "write")
     objects = objects_of(metrics)
-    assert {"rankcurve:shard=0,type=Queue", "rankcurve:shard=1,type=Queue", "rankcurve:name=default,type=Pool"} == set(
-        objects
-    )
-    assert objects["rankcurve:shard=1,type=Queue"].read("IngestPosts") == 4
+    assert {
+        "rankcurve:number=0,type=Partition",
+        "rankcurve:number=1,type=Partition",
+        "rankcurve:name=default,type=Pool",
+    } == set(objects)
+    assert objects["rankcurve:number=1,type=Partition"].read("Entries") == 4
     waited = objects["rankcurve:name=default,type=Pool"].read("StoreConnectionWaitSeconds")
     assert (waited["Count"], waited["kind"]["read"]["Count"], waited["kind"]["write"]["Sum"]) == (2, 1, 0.3)
     assert "P99" in waited["kind"]["read"]
