@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import json
-import pydoc
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from decimal import Decimal
@@ -228,21 +227,6 @@ def test_help_shows_the_signature_and_the_docstring_of_every_method(kind: type) 
         assert not {"arguments", "named"} & shown.parameters.keys(), f"{kind.__name__}.{name}{shown}"
         assert not str(shown.return_annotation).startswith(("Program", "Walk")), f"{kind.__name__}.{name}{shown}"
     assert kind.__doc__
-
-
-def test_help_tells_what_both_clients_return() -> None:
-    named = (
-        "board: 'str', owner: 'str', column: 'str', *, better: 'int' = 5, worse: 'int' = 5, profiles: 'bool' = False"
-    )
-    for client, before, walked in (
-        (Client("http://x"), "", "Iterator"),
-        (AsyncClient("http://x"), "async ", "AsyncIterator"),
-    ):
-        text = pydoc.plain(pydoc.render_doc(client.around))
-        assert f"\n{before}around({named}) -> 'Page' method of " in text
-        assert "Return the rows around an owner" in text
-        assert inspect.signature(client.entries).return_annotation == f"{walked}[RankedEntry]"
-        assert inspect.iscoroutinefunction(client.around) is bool(before)
 
 
 @pytest.mark.parametrize("ties", ["shared", "earliest"])

@@ -14,9 +14,8 @@ from urllib.request import urlopen
 
 import pytest
 from rankcurve import Client
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from service.cli import app
 from tests.service.cli_fake_service import run_at
 from tests.service.real_service import WAIT_S, Process, Spawn, environment
 
@@ -140,17 +139,6 @@ def test_refresh_fits_every_curve_and_later_ranks_come_from_them(small: Shell) -
     assert [(row[0], row[1], row[2]) for row in rows[1:]] == [("xp", "skip", "40"), ("lap", "skip", "40")]
     (position,) = json.loads(small("rank", "small", "p10", "-c", "lap", "--mode", "estimate", "--json").stdout)
     assert (position["method"], position["rank"]) == ("knot", 11)
-
-
-def test_a_key_gives_access_to_a_service_with_keys(spawn: Spawn, tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path}/rankcurve.db"
-    create = ["keys", "create", "me", "--store", store, "--role"]
-    made = {role: CliRunner().invoke(app, [*create, role]).stdout.strip() for role in ("reader", "ops")}
-    shell = Shell(spawn().ready())
-    assert "unauthorized" in shell("board", "list", code=1).stderr
-    assert "forbidden" in shell("board", "create", "b", "-c", "xp:sum:high", "--key", made["reader"], code=1).stderr
-    shell("board", "create", "b", "-c", "xp:sum:high", "--key", made["ops"])
-    assert "b" in shell("board", "list", "--key", made["reader"]).stdout
 
 
 def test_the_season_of_the_demo_answers_every_request_that_the_demo_prints(

@@ -73,13 +73,6 @@ def test_every_member_has_its_score_and_the_rank_that_redis_counts(run: Run, cop
         assert copied[owner][0] == 1 + redis.zcount("arena", f"({copied[owner][1]}", "+inf")
 
 
-def test_the_second_copy_of_a_set_that_did_not_change_changes_nothing(run: Run, copy: Run, redis: Redis) -> None:
-    fill(redis)
-    board = make_board(run, "same", "xp:sum:high:scale=3")
-    copy(board)
-    assert f"0 applied, {MEMBERS:,} unchanged" in copy(board).stdout
-
-
 def test_scores_that_change_during_the_copy_are_right_after_a_second_copy(
     run: Run, copy: Run, redis: Redis, redis_server: RedisServer
 ) -> None:

@@ -7,10 +7,8 @@ from jobs import errors as job_errors
 from service.contract.problems import (
     CODES,
     STORAGE_CODES,
-    FieldError,
     ProblemError,
     clip_text,
-    post_problem_of,
     problem_of,
 )
 from storage import errors as storage_errors
@@ -64,20 +62,6 @@ def test_an_error_of_a_lower_layer_has_the_code_of_its_nearest_class(error: Exce
 def test_without_a_detail_the_docstring_of_the_class_is_the_detail_without_capital_and_period() -> None:
     assert problem_of(storage_errors.UnknownBoardError()).detail == "no such leaderboard"
     assert problem_of(job_errors.NoJobProcessError()).detail == "no job process is alive to refresh the curve"
-
-
-def test_the_answer_to_a_bug_hides_its_cause() -> None:
-    assert b"secret" not in problem_of(ValueError("secret")).to_json()
-
-
-def test_a_problem_keeps_the_pointer_of_a_storage_error() -> None:
-    problem = problem_of(storage_errors.SpecConflictError("ties can't change", pointer="/ties"))
-    assert problem.errors == [FieldError("/ties", "ties can't change")]
-
-
-def test_an_unknown_column_is_404_for_a_read_and_422_for_a_post() -> None:
-    error = storage_errors.UnknownColumnError()
-    assert (problem_of(error).status, post_problem_of(error).status) == (404, 422)
 
 
 def test_a_clipped_text_of_a_caller_is_short_and_encodable() -> None:

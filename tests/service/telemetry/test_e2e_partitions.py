@@ -121,16 +121,3 @@ async def test_queued_posts_count_in_their_partition(service: Service) -> None:
     await service.must("POST", "/v1/leaderboards/b0/posts?mode=queued", posts)
     await service.wait_applied()
     assert (await service.figures())["rankcurve_partition_posts_applied_total", "0"] == 2
-
-
-async def test_a_store_with_one_partition_shows_it_with_the_number_0(tmp_path: Path) -> None:
-    async with Service(tmp_path).running() as service:
-        await service.board("b", XP)
-        await service.post_xp("b", ada=1)
-        await measure(service)
-        found = await service.figures()
-        one = await read_object(service, 0)
-    assert found["rankcurve_partition_posts_applied_total", "0"] == one["PostsApplied"]["Count"] == 1
-    assert found["rankcurve_partition_reachable", "0"] == 1
-    assert found["rankcurve_partition_bytes", "0"] == one["Bytes"] > 0
-    assert one["Reachable"] == 1

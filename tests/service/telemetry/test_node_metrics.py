@@ -53,16 +53,6 @@ def test_the_process_metrics_add_up_memory_and_files_of_all_processes(tmp_path: 
     assert samples(metrics)["process_open_fds", ()] < both["process_open_fds", ()]
 
 
-def test_a_new_process_continues_the_counts_of_a_killed_one(tmp_path: Path) -> None:
-    families = [Family("f" * number, "counter", "Help", {"label": ()}) for number in range(1, 20)]
-    numbers = Numbers(families, tmp_path / "a.db")
-    for number, family in enumerate(families, 1):
-        numbers.add(family.name, number, "é" * number)
-    Numbers(families, tmp_path / "a.db").add("f", 10, "é")
-    found = by_sample(Totals(families, NodeFiles(tmp_path).list_sources).collect())
-    assert sorted(found.values()) == [*range(2, 12), 11, *range(12, 20)]
-
-
 def test_a_full_file_raises_an_error_that_names_the_series(tmp_path: Path) -> None:
     numbers = Numbers([Family("s", "counter", "Help", {"label": ()})], tmp_path / "a.db")
     with pytest.raises(ValueError, match="more series than a node's file holds: s"):

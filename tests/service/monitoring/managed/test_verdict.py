@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client.core import GaugeMetricFamily
 
 from service.monitoring.managed import verdict
 from service.monitoring.managed.history import MetricHistory
 from service.monitoring.managed.verdict import RULES, UNSEEN, Figures, Rule, find_alerts
 from service.telemetry.metrics.process import Metrics
-from service.telemetry.metrics.views import memcached_metrics
 from tests.service.real_service import ROOT, Caller, Service
 
 ALERTS = {
@@ -95,24 +93,6 @@ def judge(metrics: Metrics, then: Callable[[], None] = lambda: None) -> list[str
     clock[0] = 60.0
     then()
     return [alert["Alert"] for alert in find_alerts(Figures(history.read_moment()))]
-
-
-def test_a_memcached_server_that_fails_is_an_alert() -> None:
-    metrics = Metrics()
-    metrics.watch(lambda: memcached_metrics(1))
-    assert judge(metrics) == ["RankcurveMemcachedAway"]
-
-
-@pytest.mark.parametrize("free", [0, 1, 5e8])
-def test_a_full_disk_is_an_alert(free: float) -> None:
-    metrics = Metrics()
-    disk = GaugeMetricFamily("rankcurve_store_disk_free_bytes", "Free space", value=free)
-    metrics.watch(lambda: [disk])
-    assert judge(metrics) == ["RankcurveDiskFull"]
-
-
-def test_a_store_without_a_disk_of_its_own_has_no_full_disk() -> None:
-    assert judge(Metrics()) == []
 
 
 @pytest.mark.parametrize(("failures", "alerts"), [((1, 1, 1, 1), []), ((4, 0, 0, 0), ["RankcurveJobFails"])])

@@ -292,20 +292,6 @@ async def test_a_deleted_board_is_unknown_and_a_new_one_with_its_name_is_empty(s
     assert (await service.post("b", post))[0]["status"] == "applied"
 
 
-async def test_a_reset_empties_a_board_and_keeps_its_spec(service: Service) -> None:
-    before = await service.board("b", XP)
-    post = {"owner": "a", "stats": {"xp": 1}, "post_id": "id"}
-    await service.post("b", post)
-    await service.refresh("b", "xp")
-    assert await service.must("POST", f"{B}/reset") == before
-    assert await service.refused("GET", f"{B}/entries/a") == (404, "unknown_owner")
-    assert await service.refused("GET", f"{B}/rankings/xp/curve") == (404, "no_curve")
-    assert (await service.get(f"{B}/rankings/xp"))["total"] == 0
-    (result,) = await service.post("b", post)
-    assert (result["status"], result["stats"]) == ("applied", {"xp": 1})
-    assert await service.refused("POST", "/v1/leaderboards/none/reset") == (404, "unknown_board")
-
-
 async def test_an_erased_owner_leaves_totals_rankings_and_every_board(service: Service) -> None:
     for board in ("b", "c", "d"):
         await service.board(board, XP, LAP)

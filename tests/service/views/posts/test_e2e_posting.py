@@ -42,17 +42,6 @@ def codes(results: list[dict[str, Any]]) -> list[str]:
     return [result["error"]["code"] if "error" in result else result["status"] for result in results]
 
 
-async def test_every_merge_does_what_its_name_says(b: Service) -> None:
-    first = {"xp": 5, "top": 7, "lap": "60.250", "mood": -3, "shots": 2, "tag": "one"}
-    second = {"xp": -2, "top": 6, "lap": 60.5, "mood": -4, "shots": 1, "tag": "two"}
-    one, two, three = await b.post("b", *({"owner": "a", "stats": each} for each in (first, second, {"top": 7})))
-    assert [one["status"], two["status"], three["status"]] == ["applied", "applied", "unchanged"]
-    assert one["stats"] == {**first, "lap": Decimal("60.250")}
-    assert two["stats"] == {"xp": 3, "top": 7, "lap": Decimal("60.250"), "mood": -4, "shots": 3, "tag": "two"}
-    assert three["stats"] == two["stats"] == await stats(b, "a")
-    assert three["updated_at"] == (await b.get(f"{B}/entries/a"))["updated_at"]
-
-
 async def test_a_list_lines_and_single_posts_have_the_same_outcome(service: Service) -> None:
     posts = [{"owner": f"p{i % 3}", "stats": {"xp": i, "lap": f"{i}.5"}, "post_id": f"id{i}"} for i in range(1, 9)]
     for board in ("one", "list", "array", "lines"):
@@ -84,14 +73,6 @@ async def test_a_json_list_is_taken_by_every_way_to_post(service: Service) -> No
     wrong = [*posts, {"owner": "c", "stats": {"no": 1}}]
     refused = await service.call("POST", "/v1/leaderboards/b/posts?mode=queued", wrong)
     assert [each["pointer"] for each in refused.body["errors"]] == ["/posts/2/stats/no"]
-
-
-async def test_one_line_of_ndjson_is_a_list_of_one(b: Service) -> None:
-    for line in (b'{"owner":"a","stats":{"nope":1}}', b'\n\n{"owner":"a","stats":{"nope":1}}\n'):
-        answer = await b.call("POST", POSTS, line, LINES)
-        assert (answer.status, codes(answer.body["results"])) == (200, ["unknown_column"])
-    for nothing in (b"", b"\n \n"):
-        assert await b.refused("POST", POSTS, nothing, **LINES) == (400, "bad_request")
 
 
 async def test_a_post_goes_to_all_its_boards_or_to_none(service: Service) -> None:

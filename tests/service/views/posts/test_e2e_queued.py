@@ -249,19 +249,6 @@ async def _total(service: Service, name: str) -> float:
     return sum(value for (sample, *_), value in (await service.figures()).items() if sample == name)
 
 
-async def test_the_metrics_count_queued_and_applied_posts(service: Service) -> None:
-    await queue_posts(service, BOARD + QUEUED, {"owner": "ada", "stats": {"xp": 1}, "post_id": "1"})
-    await wait_settled(service, "1")
-    assert await _total(service, "rankcurve_ingest_queued_posts_total") == 1
-    async with asyncio.timeout(WAIT_S):  # a queue worker updates the metric only after its transaction is committed
-        while await _total(service, "rankcurve_ingest_drained_posts_total") != 1:
-            continue
-    assert await _total(service, "rankcurve_ingest_applied_age_seconds_count") == 1
-    async with asyncio.timeout(WAIT_S):  # the worker updates the metric when it finds no more posts
-        while await _total(service, "rankcurve_ingest_posts"):
-            continue
-
-
 async def _restart_days_later(service: Service, days: int) -> None:
     now_us = service.clock() + days * 86_400_000_000
     await service.stop()
