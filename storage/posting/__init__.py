@@ -14,6 +14,6 @@ again and gets its outcome.
 
 This room may import `reads`, `entries`, `log`, `boards` and the rooms below them. Begin with `writer.Writer.submit`,
 then `transaction.PostTransaction.apply_posts`. `waiting_posts` decides which requests share a transaction. `admission`
-estimates how long a post would wait, and decides how many transactions may run in parallel. `segment_posts` spreads
-posts over the partitions of their board's segments. `rebuild` merges the posts of the journal again.
+estimates how long a post would wait, and decides how many transactions may run in parallel. `rebuild` merges the posts
+of the journal again.
 """

@@ -10,9 +10,7 @@ A caller that waits too long gets `WaitTooLongError`. If its posts are still que
 applied. Otherwise the caller learns the outcome when it sends the posts again with the same post ids. If a group fails
 for another reason, its requests are run again one by one, so that one bad request does not make the others fail.
 
-`Writers` keeps one writer for each connection pool, so that a blocked connection pool delays only the posts to its own
-boards. The posts of one request go through one writer. This is the writer of their boards' connection pool, or the
-common writer if the boards belong to several connection pools.
+`Writers` keeps one writer for each partition, so that a partition that is away delays only the posts to its own boards.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from config.settings import PostingSettings
 from storage.errors import (
@@ -40,11 +38,10 @@ from storage.errors import (
 )
 from storage.meter import Meter
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, Family, PartOutcome, Post
+from storage.records import PartOutcome, Post
 from storage.store import Program, Store
 
 from .admission import DrainRate, WriteLimit
-from .segment_posts import submit_to_segments
 from .transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from .waiting_posts import GATHER_TURNS, RequestQueue, WaitingRequest, WaitTimer, refuse_group
 
@@ -317,7 +314,11 @@ def _answer(group: Sequence[WaitingRequest], result: TransactionResult) -> None:
 
 
 class Writers:
-    """Hands posts to the writer of their connection pool. A writer is started when it gets its first posts."""
+    """Hands posts to the writers of their partitions. A writer is started when it gets its first posts.
+
+    A request takes one transaction for each partition, all of them at once. If one of its posts goes to several
+    partitions, the common writer applies the whole request in one transaction.
+    """
 
     def __init__(self, store: Store, make: Callable[[Store, list[Writer]], Writer]) -> None:
         """Make the common writer. `make` makes a writer for a store and adds it to the others."""
@@ -337,29 +338,33 @@ class Writers:
     def alive(self) -> bool:
         return all(writer.alive for writer in self._all)
 
-    def submit(self, posts: Sequence[Post]) -> Coroutine[Any, Any, list[list[PartOutcome]]]:
-        """Return the coroutine of `Writer.submit` of the writer for these posts, or `submit_to_segments`."""
-        boards = _boards_of(posts)
-        if any(board.segment_of is not None for board in boards):
-            return submit_to_segments(self._store, posts, self._submit_to)
-        stores = {self._store.at(board.partition) for board in boards}
-        return self._submit_to(stores.pop() if len(stores) == 1 else self._store, posts)
+    async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
+        """Apply posts, and return their outcomes, as `Writer.submit` does.
 
-    def _submit_to(self, store: Store, posts: Sequence[Post]) -> Coroutine[Any, Any, list[list[PartOutcome]]]:
-        return self._writer_of(store).submit(posts)
+        Raises:
+            OutcomeUnknownError: some posts were applied, but others were not.
+        """
+        places = {part.board.partition for post in posts for part in post.parts}
+        places |= {post.family.partition for post in posts if post.family is not None}
+        if len(places) == 1:
+            return await self._writer_of(self._store.at(places.pop())).submit(posts)
+        apart: dict[int, list[Post]] = {place: [] for place in places}
+        of_post: list[int] = []
+        for post in posts:
+            theirs = {part.board.partition for part in post.parts}
+            if len(theirs) > 1:
+                return await self._writer_of(self._store).submit(posts)
+            of_post.append(post.family.partition if post.family is not None else theirs.pop())
+            apart[of_post[-1]].append(post)
+        submitting = [self._writer_of(self._store.at(place)).submit(theirs) for place, theirs in apart.items()]
+        done = await asyncio.gather(*submitting, return_exceptions=True)
+        errors = [found for found in done if isinstance(found, BaseException)]
+        if errors:
+            if len(errors) == len(done):
+                raise errors[0]
+            raise OutcomeUnknownError("only the posts to some partitions were applied") from errors[0]
+        outcomes = {place: iter(found) for place, found in zip(apart, done, strict=True)}  # type: ignore[arg-type]
+        return [next(outcomes[place]) for place in of_post]
 
     async def close(self) -> None:
         await asyncio.gather(*(writer.close() for writer in self._all))
-
-
-def _boards_of(posts: Sequence[Post]) -> list[Board]:
-    """Return the boards that choose the connections. A post to a family counts as one to its all-time board."""
-    boards: dict[int, Board] = {}
-    families: dict[int, Family] = {}
-    for post in posts:
-        if post.family is not None:
-            families[post.family.key] = post.family
-            continue
-        for part in post.parts:
-            boards[part.board.key] = part.board
-    return [*boards.values(), *[family.unreached_board(f"{family.id}:all") for family in families.values()]]

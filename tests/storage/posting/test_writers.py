@@ -1,4 +1,4 @@
-"""Test that posts to several segments are applied in one transaction for each partition."""
+"""Test that a request with posts to several partitions takes one transaction for each partition."""
 
 from collections.abc import Sequence
 
@@ -48,6 +48,20 @@ async def test_a_post_to_two_boards_is_refused_on_both(deployment: Deployment, b
         [outcomes] = await writers.submit([both])
     assert [outcome.status for outcome in outcomes] == ["rejected", "rejected"]
     assert await deployment.stats(other, "o1") is None
+
+
+async def test_a_request_may_have_posts_to_boards_of_several_partitions(deployment: Deployment, board: Board) -> None:
+    other = await deployment.create("other", XP, partition=0)
+    posts = [deployment.post("ada", part(each, {"xp": 1}), post_id="p") for each in (board, other, board)]
+    both = deployment.post("bob", part(other, {"xp": 2}), part(board, {"xp": 2}))
+    async with deployment.open_writers() as writers:
+        assert await submit(writers, posts) == ["applied", "applied", "duplicate"]
+        found = await writers.submit([posts[1], both, posts[0]])
+    assert [[str(outcome.status) for outcome in outcomes] for outcomes in found] == [
+        ["duplicate"], ["applied", "applied"], ["duplicate"],
+    ]  # fmt: skip
+    for each in (board, other):
+        assert [await deployment.stats(each, owner) for owner in ("ada", "bob")] == [{"xp": 1}, {"xp": 2}]
 
 
 async def test_segments_that_are_away_do_not_stop_posts_to_others(
