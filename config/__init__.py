@@ -11,7 +11,7 @@ shows a value to anybody first passes it through `config.masking.masked`. This p
 project. Begin with `settings`.
 """
 
-from config.describe import SettingRow, default_toml, describe, settings_table_markdown
+from config.describe import SettingRow, describe
 from config.errors import ConfigError
 from config.load import load
 from config.settings import Settings

@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import json
 from functools import cache
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args, get_origin
@@ -39,29 +38,6 @@ def describe(settings: Settings) -> list[SettingRow]:
         )
         for name in Settings.model_fields
     ]
-
-
-def settings_table_markdown() -> str:
-    """Return the table of docs/settings.md, with one line for each setting and its default."""
-    lines = ["| setting | default | unit | bounds | what it does |", "| --- | --- | --- | --- | --- |"]
-    for row in describe(Settings()):
-        lines.append(f"| `{row.name}` | `{row.value}` | {row.unit} | {row.bounds} | {row.description} |")
-    return "\n".join(lines) + "\n"
-
-
-def default_toml() -> str:
-    """Return a TOML file that sets every setting to its default, with unit, bounds and description as comments."""
-    lines = [
-        "# Every setting at its default. Copy what you change and start with RANKCURVE_CONFIG=your.toml;",
-        "# RANKCURVE_<SETTING> in the environment and the command line win over the file.",
-    ]
-    defaults = Settings()
-    for row in describe(defaults):
-        unit = f" [{row.unit}]" if row.unit else ""
-        bounds = f" ({row.bounds})" if row.bounds else ""
-        value = _toml_value(getattr(defaults, row.name))
-        lines += ["", f"# {row.description}{unit}{bounds}", f"{row.name} = {value}"]
-    return "\n".join(lines) + "\n"
 
 
 @cache
@@ -103,8 +79,3 @@ def _shown(value: str | bool | float | tuple[str, ...]) -> str:
     if isinstance(value, tuple):
         return masked(",".join(value)) or "none"
     return masked(value) if isinstance(value, str) else _number(value)
-
-
-def _toml_value(value: str | bool | float | tuple[str, ...]) -> str:
-    # The defaults are plain ASCII text, which JSON and TOML quote in the same way.
-    return json.dumps(value) if isinstance(value, str | tuple) else _shown(value)

@@ -1,18 +1,19 @@
-"""Write the OpenAPI document and the page at `/docs`, `docs/endpoints.md` and `docs/problems.md` from the code.
+"""Write the OpenAPI document, the page at `/docs`, the lists of requests, problem codes and settings from the code.
 
-    .venv/bin/python docs/write_reference.py    # run this after requests, their types or problem codes were changed
+    .venv/bin/python docs/write_reference.py    # run this after requests, types, problem codes or settings were changed
 
 The pages come from the OpenAPI document of a service with the default settings.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from config import Settings
+from config import Settings, describe
 from docs.api_page import write_page
 from docs.openapi_document import build_document
 from docs.openapi_examples import Schema
@@ -33,6 +34,7 @@ from service.http import openapi
 from service.monitoring.dashboard.views import DOCS, PAGE
 
 HERE = Path(__file__).resolve().parent
+SETTINGS = HERE / "settings.md"
 BASE = "http://127.0.0.1:8080"
 NOTE = "`.venv/bin/python docs/write_reference.py` writes this page from the code, and a test compares the two."
 ABOUT_ENDPOINTS = f"""# Requests
@@ -177,12 +179,41 @@ def write_problems() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def write_settings() -> str:
+    """Return the page of settings, with a new table: one line for each setting and its default."""
+    before, mark, rest = SETTINGS.read_text(encoding="utf-8").partition("<!-- settings -->\n")
+    lines = ["| setting | default | unit | bounds | what it does |", "| --- | --- | --- | --- | --- |"]
+    for row in describe(Settings()):
+        lines.append(f"| `{row.name}` | `{row.value}` | {row.unit} | {row.bounds} | {row.description} |")
+    end = "<!-- /settings -->"
+    return before + mark + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
+
+
+def write_default_toml() -> str:
+    """Return a TOML file that sets every setting to its default, with unit, bounds and description as comments."""
+    lines = [
+        "# Every setting at its default. Copy what you change and start with RANKCURVE_CONFIG=your.toml;",
+        "# RANKCURVE_<SETTING> in the environment and the command line win over the file.",
+    ]
+    defaults = Settings()
+    for row in describe(defaults):
+        unit = f" [{row.unit}]" if row.unit else ""
+        bounds = f" ({row.bounds})" if row.bounds else ""
+        # The defaults are plain ASCII text, which JSON and TOML quote in the same way.
+        default = getattr(defaults, row.name)
+        value = json.dumps(default) if isinstance(default, str | tuple) else row.value
+        lines += ["", f"# {row.description}{unit}{bounds}", f"{row.name} = {value}"]
+    return "\n".join(lines) + "\n"
+
+
 # In the order in which they are written: the pages come from the document.
 PAGES = {
     openapi.FILE: write_document,
     PAGE / DOCS: write_api_page,
     HERE / "endpoints.md": write_endpoints,
     HERE / "problems.md": write_problems,
+    SETTINGS: write_settings,
+    HERE.parent / "config" / "default.toml": write_default_toml,
 }
 
 if __name__ == "__main__":

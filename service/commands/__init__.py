@@ -2,7 +2,7 @@
 
     boards    board, family, owner                 reading    top, rank, curve, refresh, audit, journal, stream, export
     imports   import                               operating  serve, jobs, config, keys, queue, backup, rebuild
-    leases    client, pool, lease (one file)
+    leases    pool, lease (one file)
 
 The groups share these modules: `target` (which service to call, and how failures reach the shell), `requests` (commands
 that only send a request and show the answer), `tables` (what a command prints) and `settings` (how settings are read).
@@ -11,7 +11,8 @@ A command talks to a service over HTTP, through the Python client, so that only 
 the commands of `operating` open a store or read settings. They import the server and the drivers inside their
 functions, so that `--help` and all other commands start quickly.
 
-Most commands are coroutine functions that take a `AsyncClient` first; `target.service_command` gives them --url and
---key. A command turns its arguments into a request, and the response into text. It refuses arguments that it cannot
-parse, and checks nothing that the service checks. Begin with `target`, then read `reading.ranks`.
+Commands that send one request are declared by their parameters (`requests`). The others are coroutine functions that
+take an `AsyncClient` first; `target.service_command` gives them --url and --key. A command turns its arguments into a
+request, and the response into text. It refuses arguments that it cannot parse, and checks nothing that the service
+checks. Begin with `target`, then read `reading.ranks`.
 """

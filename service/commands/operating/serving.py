@@ -4,21 +4,14 @@
 """
 
 from collections.abc import Callable
-from typing import Annotated
 
-import typer
-
-from config import Settings, describe, settings_table_markdown
+from config import Settings, describe
 from service.commands.operating.own_store import refuse_one_file
 from service.commands.settings import settings_command
 from service.commands.tables import show_table
 from service.commands.target import fail
 from service.contract.problems import ServiceError
 from storage.errors import StorageError, StoreLockedError
-
-MarkdownOption = Annotated[
-    bool, typer.Option("--markdown", help="Print all settings as the table of docs/settings.md.")
-]
 
 
 @settings_command("host", "port", "store", "memcached_servers", "jobs", "workers")
@@ -60,16 +53,12 @@ def run_jobs(settings: Settings) -> None:
 
 
 @settings_command()
-def show_config(settings: Settings, markdown: MarkdownOption = False) -> None:
+def show_config(settings: Settings) -> None:
     """Print the effective settings with units, bounds and sources. Secrets are masked.
 
     Order of precedence: command line, environment (RANKCURVE_PORT=…), TOML file, default.
     """
-    if markdown:
-        typer.echo(settings_table_markdown(), nl=False)
-        return
-    rows = describe(settings)
-    show_table(("setting", "value", "unit", "bounds", "description", "source"), rows)
+    show_table(("setting", "value", "unit", "bounds", "description", "source"), describe(settings))
 
 
 def _run(run: Callable[[Settings], None], settings: Settings, port: int) -> None:
