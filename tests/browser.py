@@ -183,10 +183,10 @@ class Page:
     async def type(self, text: str) -> None:
         await self.command("Input.insertText", text=text)
 
-    async def screenshot(self, height_px: int | None = None) -> bytes:
-        """Return a picture of the whole page, or of its first `height_px` pixels, as PNG."""
+    async def screenshot(self, height_px: int) -> bytes:
+        """Return a picture of the first `height_px` pixels of the page, as PNG."""
         box = (await self.command("Page.getLayoutMetrics"))["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": box["width"], "height": height_px or box["height"], "scale": 1}
+        clip = {"x": 0, "y": 0, "width": box["width"], "height": height_px, "scale": 1}
         found = await self.command("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
         return base64.b64decode(found["data"])
 

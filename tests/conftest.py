@@ -6,7 +6,6 @@ that need it fail. No test is skipped.
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import structlog
@@ -58,11 +57,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(name)
     slow = {item.path for item in items if item.get_closest_marker("end_to_end") or item.get_closest_marker("browser")}
     items.sort(key=lambda item: item.path not in slow)
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--screenshots FOLDER`, for people who want to look at the tested pages."""
-    parser.addoption("--screenshots", type=Path, help="write a picture of every view of the dashboard to this folder")
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,8 @@
 """Compare the lists and examples of the README with the code, because newcomers start with the README."""
 
 import json
-import os
 import random
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +31,6 @@ def test_every_make_target_that_a_page_shows_exists(page: str, least: set[str]) 
     assert least <= shown
     targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
     assert shown - targets == set()
-
-
-@pytest.mark.parametrize(("store", "processes"), [("postgresql://user@host/db", 1), ("", 3)])
-def test_tests_that_share_a_given_server_run_in_one_process(store: str, processes: int) -> None:
-    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    [words] = re.findall(r"`RANKCURVE_TEST_STORE=\S+ make (test [^`]+)`", guide)
-    kept = {name: value for name, value in os.environ.items() if name not in ("TEST_PROCESSES", "MAKEFLAGS")}
-    command = ["make", "--dry-run", *words.split()]
-    shown = subprocess.run(
-        command, cwd=ROOT, env={**kept, "RANKCURVE_TEST_STORE": store}, capture_output=True, text=True, check=True
-    ).stdout
-    assert f"--numprocesses {processes} --dist loadfile --no-loadscope-reorder tests/storage" in shown
 
 
 def test_every_file_folder_and_test_that_the_guide_for_contributors_names_exists() -> None:

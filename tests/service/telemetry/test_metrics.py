@@ -14,7 +14,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from service.telemetry.metrics.families import FAMILIES
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.store_figures import StoreFigures
-from service.telemetry.metrics.views import ServingCurve, curve_metrics
 from storage.engines.sqlite import SqliteStore
 from tests.service.real_service import WAIT_S
 from tests.storage.backends import SQLITE_LIMITS
@@ -35,19 +34,6 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
     return by_sample(text_string_to_metric_families(metrics.text().decode()))
 
 
-def test_the_metrics_show_what_the_meter_received() -> None:
-    metrics = Metrics()
-    metrics.meter.set("rankcurve_writes_in_flight", 2)
-    metrics.meter.add("rankcurve_write_refused_posts", 40, "overloaded")
-    metrics.meter.observe("rankcurve_refresh_seconds", 0.05)
-    found = samples(metrics)
-    assert found["rankcurve_writes_in_flight", ()] == 2
-    assert found["rankcurve_write_refused_posts_total", (("reason", "overloaded"),)] == 40
-    assert found["rankcurve_write_refused_posts_total", (("reason", "expired"),)] == 0
-    assert found["rankcurve_posts_total", (("outcome", "rejected"),)] == 0, "each outcome starts at zero"
-    assert found["rankcurve_refresh_seconds_count", ()] == 1
-
-
 def test_no_count_is_lost_if_many_threads_add_to_a_counter() -> None:
     metrics = Metrics()
 
@@ -63,17 +49,6 @@ def test_no_count_is_lost_if_many_threads_add_to_a_counter() -> None:
     finally:
         sys.setswitchinterval(before)
     assert samples(metrics)["rankcurve_store_statements_total", (("kind", "select"),)] == 20_000
-
-
-def test_the_metrics_show_curves_of_all_boards_without_naming_a_board() -> None:
-    metrics = Metrics()
-    curves = [ServingCurve(90_000_000, 1000, live=True), ServingCurve(40_000_000, 2)]
-    metrics.watch(lambda: curve_metrics(curves, 100.0))
-    found = samples(metrics)
-    assert found["rankcurve_curve_age_seconds_max", ()] == 60
-    assert found["rankcurve_curve_knots_count", ()] == 2
-    assert found["rankcurve_curve_knots_sum", ()] == 1002
-    assert (found["rankcurve_curves_live", ()], found["rankcurve_live_lag_seconds_max", ()]) == (1, 10)
 
 
 def find_reports() -> Iterator[tuple[str, str, int]]:

@@ -2,9 +2,6 @@
 
 import re
 from html import unescape
-from pathlib import Path
-
-import pytest
 
 from docs.api_page import write_page
 from docs.openapi_operations import list_operations
@@ -12,7 +9,7 @@ from service.contract.problems import CODES
 from tests.accessibility import violations
 from tests.browser import DESKTOP, PHONE, Page
 from tests.service.monitoring.dashboard.test_page_keyboard import FOCUSED, REACHABLE
-from tests.service.monitoring.dashboard.test_page_views import OPENED, TOO_WIDE, write_picture
+from tests.service.monitoring.dashboard.test_page_views import OPENED, TOO_WIDE
 from tests.service.monitoring.dashboard.test_views import PLAIN, fetch_file
 from tests.service.openapi_checks import DOCUMENT
 from tests.service.real_service import Process, Service
@@ -61,18 +58,15 @@ async def test_the_page_is_small_and_static(service: Service) -> None:
     assert not re.search(rb"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)|https?://(?!www\.w3\.org)", body)
 
 
-async def test_the_page_is_accessible_on_every_screen(page: Page, node: Process, pytestconfig: pytest.Config) -> None:
-    pictures: Path | None = pytestconfig.getoption("--screenshots")
+async def test_the_page_is_accessible_on_every_screen(page: Page, node: Process) -> None:
     await page.goto(f"{node.url}/docs")
     await page.wait_for(DRAWN)
-    for opened in (False, True):
+    for _ in range(2):  # closed, and opened
         for size in (DESKTOP, PHONE):
             for dark in (False, True):
                 await page.show(size, dark=dark)
                 await page.wait_for(f"innerWidth === {size[0]}")
                 screen = f"api-{'phone' if size == PHONE else 'desktop'}-{'dark' if dark else 'light'}"
-                if pictures is not None and not opened:
-                    write_picture(pictures / f"{screen}.png", await page.screenshot())
                 assert (screen, await violations(page)) == (screen, [])
                 assert await page.evaluate("document.documentElement.scrollWidth") <= size[0], screen
                 assert (screen, await page.evaluate(TOO_WIDE)) == (screen, [])

@@ -1,9 +1,7 @@
 """Test that every view is accessible on every screen size, and that no view is wider than the screen of a phone.
 
-The test checks a view after all parts of the view have loaded. `--screenshots FOLDER` saves a picture of each view.
+The test checks a view after all parts of the view have loaded.
 """
-
-from pathlib import Path
 
 import pytest
 
@@ -39,16 +37,8 @@ TOO_WIDE = """[...document.querySelectorAll("body *")].filter((each) => !each.cl
   && each.getBoundingClientRect().right > innerWidth + 0.5).map((each) => each.outerHTML.slice(0, 200))"""
 
 
-def write_picture(path: Path, picture: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(picture)
-
-
 @pytest.mark.parametrize("view", VIEWS)
-async def test_every_view_is_accessible_on_every_screen(
-    page: Page, node: Process, view: str, pytestconfig: pytest.Config
-) -> None:
-    pictures: Path | None = pytestconfig.getoption("--screenshots")
+async def test_every_view_is_accessible_on_every_screen(page: Page, node: Process, view: str) -> None:
     route, complete = VIEWS[view]
     await page.goto(view_url(node, route))
     await page.wait_for(complete)
@@ -57,8 +47,6 @@ async def test_every_view_is_accessible_on_every_screen(
             await page.show(size, dark=dark)
             await page.wait_for(f"innerWidth === {size[0]}")
             screen = f"{view}-{'phone' if size == PHONE else 'desktop'}-{'dark' if dark else 'light'}"
-            if pictures is not None:
-                write_picture(pictures / f"{screen}.png", await page.screenshot())
             await page.evaluate(OPENED)
             assert (screen, await violations(page)) == (screen, [])
             assert await page.evaluate("document.documentElement.scrollWidth") <= size[0], screen

@@ -61,14 +61,6 @@ async def test_a_lookup_answers_in_the_requested_order_and_lists_missing_owners(
     assert bare["entries"] == without(found["entries"], "position", "place")
 
 
-async def test_a_lookup_finds_an_owner_however_its_accents_are_written(service: Service) -> None:
-    await service.board("b", {"name": "xp"})
-    await service.post("b", {"owner": "e\u0301", "stats": {"xp": 1}})
-    found = await service.must("POST", f"{B}/entries/lookup", {"owners": ["e\u0301", "\u00e9"]})
-    assert [entry["owner"] for entry in found["entries"]] == ["\u00e9", "\u00e9"]
-    assert (await service.get(f"{B}/entries/e%CC%81"))["owner"] == "\u00e9"
-
-
 async def test_a_lookup_refuses_invalid_requests(service: Service) -> None:
     await create_small_board(service)
     path = f"{B}/entries/lookup"
@@ -157,16 +149,6 @@ async def test_a_curve_that_becomes_live_without_changes_is_answered_304(service
     await wait_folded(service, total=31)
     moved = await service.call("GET", path, headers={"If-None-Match": etag})
     assert (moved.status, moved.body["total"]) == (200, 31)
-
-
-async def test_a_curve_survives_a_restart(service: Service) -> None:
-    await create_small_board(service)
-    await service.refresh("b", "xp")
-    before = await service.call("GET", f"{B}/rankings/xp/curve")
-    await service.restart()
-    after = await service.call("GET", f"{B}/rankings/xp/curve", headers={"If-None-Match": before.headers["ETag"]})
-    assert after.status == 304
-    assert (await service.get(f"{B}/entries/p3/positions?columns=xp&rank=estimate"))["positions"][0]["method"] == "knot"
 
 
 async def test_buckets_hold_every_entry_once(service: Service) -> None:

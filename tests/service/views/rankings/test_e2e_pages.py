@@ -108,12 +108,6 @@ async def test_a_page_past_the_end_is_empty(service: Service) -> None:
         check_page(board, page)
 
 
-async def test_an_empty_board_has_one_empty_page(service: Service) -> None:
-    await service.board("b", {"name": "xp"})
-    page = await service.get(XP)
-    assert page == {"column": "xp", "total": 0, "entries": [], "next": None, "prev": None}
-
-
 async def test_a_cursor_is_valid_for_its_ranking_only_and_cannot_be_forged(service: Service) -> None:
     await full_board(service, "shared")
     await service.board("other", {"name": "xp"})
