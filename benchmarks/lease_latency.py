@@ -85,7 +85,7 @@ async def _fill(store_url: str, sizes: dict[str, int]) -> None:
             await run_statement(store, drop_index(name, LEASE_RESOURCES))
         for pool_id, size in sizes.items():
             pool, _ = await store.write(
-                partial(lease_pools.ensure_pool, CLIENT, pool_id, LANES, now_us=_FREE_SINCE_US, pools_max=100)
+                partial(lease_pools.save_pool, CLIENT, pool_id, LANES, now_us=_FREE_SINCE_US, pools_max=100)
             )
             counts = {(pool.key, REGION): RegionCounts(total=size, held=size // 2, acquired=size // 2)}
             await store.write(partial(lease_counts.add_counts, counts, random.Random(1)))

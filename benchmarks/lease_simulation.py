@@ -175,7 +175,7 @@ class World(Meter):
     async def _create(self) -> Pool:
         pools = lease_pools
         pool, _ = await self._store.write(
-            lambda: pools.ensure_pool(_CLIENT, _POOL, _LANES, now_us=self._now_us, pools_max=10)
+            lambda: pools.save_pool(_CLIENT, _POOL, _LANES, now_us=self._now_us, pools_max=10)
         )
         share = RESOURCES // len(REGIONS)
         for index, region in enumerate(REGIONS):

@@ -106,6 +106,7 @@ _BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single 
     "PredictorSpec": {"exact_top": 1000, "refresh_seconds": 300},
     "ProfileBody": {"name": "Ada"},
     "PutFamily": {"periods": ["all", "week", "day"], "facets": [[], ["clan"]]},
+    "PutPool": {"lanes": 8},
     "QueueAnswer": {"posts": 120, "age_seconds": 0.2, "workers": 1, "capacity": 500000, "speed": 12000},
     "RankedEntry": {"rank": 1, "exact": True, "value": 600},
     "Readiness": {"status": "ok"},

@@ -43,7 +43,7 @@ add_request(
         rankcurve pool add acme numbers --region eu "+49 30 1" "+49 30 2"
         rankcurve pool show acme numbers
     """,
-    CLIENT, POOL,
+    CLIENT, POOL, option("lanes", int, "Parts of each region.", min=1),
 )
 add_list(
     pool_app, "list", "/v1/pools", "List pools by client and id.",
@@ -62,7 +62,7 @@ add_request(
 add_request(
     pool_app, "remove", f"DELETE {POOL_PATH}/resources",
     "Take resources out of a pool. Leased resources stay; run the command again after they are given back.",
-    CLIENT, POOL, RESOURCES,
+    CLIENT, POOL, RESOURCES, option("region", str, "Only resources of this region."),
 )
 add_list(
     pool_app, "resources", f"{POOL_PATH}/resources", "List resources, each with its key and the end of its lease.",

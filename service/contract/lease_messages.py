@@ -21,6 +21,7 @@ from .values import (
 CLIENT_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"  # the id of a client or of a pool
 LEASE_KEY_CHARS_MAX = 200
 RESOURCE_CHARS_MAX = 500
+LANES_MAX = 1_000
 
 ClientId = Annotated[str, matching(CLIENT_PATTERN)]
 PoolId = Annotated[str, matching(CLIENT_PATTERN)]
@@ -35,6 +36,13 @@ ResourceText = Annotated[
 ]
 
 
+class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The settings of a pool. A missing member has the service's default. The body may be missing, too."""
+
+    lanes: Annotated[int, Meta(ge=1, le=LANES_MAX)] | UnsetType = UNSET
+    """Parts of each region; requests spread over them."""
+
+
 class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Resources to add to a region of a pool.
 
@@ -46,9 +54,10 @@ class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class RemoveResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Resources to remove from a pool."""
+    """Resources to remove from a pool. If `region` is given, only resources in this region are removed."""
 
     resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
+    region: RegionName | UnsetType = UNSET
 
 
 class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

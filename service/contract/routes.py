@@ -74,6 +74,7 @@ class Route:
     query: type[msgspec.Struct] | None = None
     request_headers: tuple[str, ...] = ()  # headers that the handler reads, all optional
     body: Types = None  # a tuple: one of these types
+    body_optional: bool = False  # a missing body counts as an empty JSON object
     raw_body: bool = False  # the handler parses the bytes itself
     ndjson: bool = False  # the route accepts a body in NDJSON, too
     # What the annotation of the handler does not say: the types of an answer that is encoded already, and its statuses.

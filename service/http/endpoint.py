@@ -226,6 +226,8 @@ class Endpoint:
         )
 
     async def _body(self, request: web.BaseRequest) -> tuple[Any, str]:
+        if self.route.body_optional and not request.can_read_body:
+            return msgspec.json.decode(b"{}", type=self.route.body), JSON_TYPE
         media_type = "" if self.route.foreign_protocol else self._media_type(request)
         body = await self._bodies.read_body(request)
         return (body if self._decoder is None else decode_strictly(body, self._decoder)), media_type

@@ -7,6 +7,7 @@ Dropping a whole pool is the exception: its leases end with it. Callers do not s
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from querybuilder import (
@@ -49,7 +50,7 @@ POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "lanes", "created_at", "floo
 class Removed(NamedTuple):
     removed: int
     leased: int  # resources that were not removed, because they are leased
-    unknown: int  # resources that were not removed, because they are not in the pool
+    unknown: int  # resources that were not removed, because they are not in the pool or region
 
 
 class LeasePools:
@@ -70,6 +71,7 @@ class LeasePools:
         self._dropped_floor = select(coalesce(max_(floor), 0)).from_(LEASE_POOLS).where(*same_name).prepared()
         values = {name: param(name) for name in POOL_COLUMNS}
         self._insert = insert(LEASE_POOLS).values(**values, deleted_at=None, swept=0).prepared()
+        self._set_lanes = update(LEASE_POOLS).set(lanes=param("lanes")).where(by_key).prepared()
         higher = (by_key, floor.lt(param("floor")))
         self._set_floor = update(LEASE_POOLS).set(floor=param("floor")).where(*higher).prepared()
         still_there = select(floor).from_(LEASE_POOLS).where(by_key, exists)
@@ -89,7 +91,9 @@ class LeasePools:
         self._add = add.do_nothing().returning(resource).prepared()
         # Only free resources are deleted. A resource that another transaction leases meanwhile stays.
         free = (by_key, resource.in_(param("resources")), col("free_since").not_null())
-        self._remove = delete(LEASE_RESOURCES).where(*free).returning(*map(col, RESOURCE_COLUMNS)).prepared()
+        removed = delete(LEASE_RESOURCES).where(*free).returning(*map(col, RESOURCE_COLUMNS))
+        self._remove = removed.prepared()
+        self._remove_here = removed.where(col("region").eq(param("region"))).prepared()
         listed = select(*map(col, RESOURCE_COLUMNS)).from_(LEASE_RESOURCES).where(by_key, resource.gt(param("after")))
         self._page = listed.order_by(asc(resource)).limit(param("limit")).packed().prepared()
 
@@ -115,17 +119,19 @@ class LeasePools:
             found = yield self._of_client.bind(client_id=client_id, pool_id=after[1], limit=limit)
         return [Pool(*row) for row in found]
 
-    def ensure_pool(
+    def save_pool(
         self, client_id: str, pool_id: str, lanes: int, *, now_us: int, pools_max: int
     ) -> Program[tuple[Pool, bool]]:
-        """Make a pool unless it exists. Return the pool and whether it is new.
+        """Make a pool, or set the lanes of the existing one. Return the pool and whether it is new.
 
         Raises:
             TooManyPoolsError: the pool is new, and the store already has `pools_max` pools.
         """
         found = yield from self.find_by_names([(client_id, pool_id)])
         if found:
-            return found[client_id, pool_id], False
+            pool = found[client_id, pool_id]
+            yield self._set_lanes.bind(pool_key=pool.key, lanes=lanes)
+            return replace(pool, lanes=lanes), False
         [[number]] = yield self._number.bind()
         if number >= pools_max:
             raise TooManyPoolsError(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
@@ -173,23 +179,25 @@ class LeasePools:
         return [name for [name] in added]
 
     def remove_resources(
-        self, pool: Pool, names: Sequence[str], *, now_us: int, rng: random.Random
+        self, pool: Pool, names: Sequence[str], *, now_us: int, rng: random.Random, region: str | None = None
     ) -> Program[Removed]:
-        """Remove free resources from a pool; leased ones stay.
+        """Remove free resources from a pool, or from one region of it; leased ones stay.
 
         Raises:
             UnknownPoolError: the pool was dropped meanwhile.
         """
         yield from self._hold_floor(pool)
         wanted = sorted(set(names))
-        found = yield self._remove.bind(pool_key=pool.key, resources=wanted)
+        bound = {"pool_key": pool.key, "resources": wanted}
+        found = yield (self._remove.bind(**bound) if region is None else self._remove_here.bind(**bound, region=region))
         removed = [Resource(*row) for row in found]
         if removed:
             yield self._set_floor.bind(pool_key=pool.key, floor=1 + max(row.version for row in removed))
         left = yield from lease_resources.find_by_names([(pool.key, name) for name in wanted])
+        leased = sum(region is None or row.region == region for row in left.values())
         events = [LeaseEvent(LeaseEventKind.REMOVED, row, None, now_us) for row in removed]
         yield from lease_resources.record_events(events, rng)
-        return Removed(len(removed), len(left), len(wanted) - len(removed) - len(left))
+        return Removed(len(removed), leased, len(wanted) - len(removed) - leased)
 
     def _hold_floor(self, pool: Pool) -> Program[int]:
         """Lock the pool and return its floor. No other transaction adds or removes resources before this one ends."""

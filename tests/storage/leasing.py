@@ -41,7 +41,7 @@ class Pools:
 
     async def create(self, pool_id: str = "numbers", *, lanes: int = LANES) -> Pool:
         pool, _ = await self.store.write(
-            lambda: self.pools.ensure_pool(CLIENT, pool_id, lanes, now_us=self.clock(), pools_max=1_000)
+            lambda: self.pools.save_pool(CLIENT, pool_id, lanes, now_us=self.clock(), pools_max=1_000)
         )
         return pool
 

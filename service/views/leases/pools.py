@@ -18,6 +18,7 @@ from service.contract.lease_messages import (
     PoolAnswer,
     PoolList,
     PoolsQuery,
+    PutPool,
     RegionAnswer,
     RemovedResources,
     RemoveResources,
@@ -45,9 +46,12 @@ _RNG = random.Random()  # chooses the lane that gets the first of the added reso
 
 
 async def put_pool(context: Context, call: Call) -> Reply:
-    lanes, pools_max = context.settings.lease_lanes, context.settings.lease_pools_max
+    body: PutPool = call.body
+    settings = context.settings
+    lanes = settings.lease_lanes if body.lanes is UNSET else body.lanes
+    pools_max = settings.lease_pools_max
     pool, made = await context.store.write(
-        lambda: lease_pools.ensure_pool(**call.path, lanes=lanes, now_us=context.now_us(), pools_max=pools_max)
+        lambda: lease_pools.save_pool(**call.path, lanes=lanes, now_us=context.now_us(), pools_max=pools_max)
     )
     return Reply(await _answer(context, pool), status=201 if made else 200)
 
@@ -87,11 +91,12 @@ async def add_resources(context: Context, call: Call) -> AddedResources:
 async def remove_resources(context: Context, call: Call) -> RemovedResources:
     body: RemoveResources = call.body
     names = _resources(context, body.resources)
+    region = None if body.region is UNSET else body.region
 
     def program() -> Program[RemovedResources]:
         pool = yield from lease_pools.read_pool(**call.path)
         now_us = yield from store_clock()
-        removed = yield from lease_pools.remove_resources(pool, names, now_us=now_us, rng=_RNG)
+        removed = yield from lease_pools.remove_resources(pool, names, region=region, now_us=now_us, rng=_RNG)
         return RemovedResources(*removed)
 
     return await context.store.write(program)
@@ -169,8 +174,8 @@ POOLS = [
     Route("GET", "/v1/pools", get_pools, Role.WRITER, "pools",
         operation="listPools", summary="Pools by client and id", tag=TAG, query=PoolsQuery),
     Route("PUT", _POOL, put_pool, Role.OPS, "put_pool",
-        operation="putPool", summary="Create or confirm a pool", tag=TAG,
-        response=PoolAnswer, statuses=(200, 201), problems=("catalog_full",)),
+        operation="putPool", summary="Create, confirm or change a pool", tag=TAG,
+        body=PutPool, body_optional=True, response=PoolAnswer, statuses=(200, 201), problems=("catalog_full",)),
     Route("GET", _POOL, get_pool, Role.WRITER, "pool",
         operation="getPool", summary="A pool and its regions", tag=TAG, problems=("unknown_pool",)),
     Route("DELETE", _POOL, remove_pool, Role.OPS, "delete_pool",

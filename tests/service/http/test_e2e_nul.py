@@ -21,7 +21,7 @@ async def service(store_url: str, tmp_path: Path) -> AsyncIterator[Service]:
     async with Service(tmp_path, store=store_url).running() as made:
         for view in ("put_board", "put_family", "put_pool", "add_resources", "post", "post_family"):
             [route] = [route for route in ROUTE_TABLE if route.view == view]
-            await made.must(route.method, route.path.format(**NAMES), BODIES.get(view))
+            await made.must(route.method, route.path.format(**NAMES), BODIES[view])
         yield made
 
 
