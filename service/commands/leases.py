@@ -58,6 +58,7 @@ add_request(
 add_request(
     pool_app, "add", f"POST {POOL_PATH}/resources", "Add resources to a region of a pool.",
     CLIENT, POOL, RESOURCES, option("region", str, "Region of the resources.", default=...),
+    option("move", bool, "Also move resources here that are free in another region.", default=False),
 )
 add_request(
     pool_app, "remove", f"DELETE {POOL_PATH}/resources",

@@ -46,11 +46,13 @@ class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Resources to add to a region of a pool.
 
-    A resource that the pool already has stays in its region.
+    A resource that the pool already has stays in its region. If `move` is true and the resource is free, it moves to
+    this region.
     """
 
     region: RegionName
     resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
+    move: bool = False
 
 
 class RemoveResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -122,10 +124,14 @@ class PoolList(msgspec.Struct, frozen=True):
 
 
 class AddedResources(msgspec.Struct, frozen=True):
-    """How many resources are new (`added`) and how many the pool already had (`known`)."""
+    """How many resources are new (`added`) and how many the pool already had (`known`).
+
+    `moved` is how many of the known resources were moved to this region.
+    """
 
     added: int
     known: int
+    moved: int
 
 
 class RemovedResources(msgspec.Struct, frozen=True):

@@ -51,6 +51,7 @@ PATTERN_WORDS = {  # by pattern: which texts match it, for the messages of error
     COLUMN_PATTERN: "1 to 48 lower-case letters, digits and _, a letter first",
     FAMILY_PATTERN: "1 to 32 letters, digits, _ and - of ASCII, a letter or digit first",
     FACET_PATTERN: "1 to 16 lower-case letters, digits and _, a letter first",
+    ANY_NAME_PATTERN: "a text without NUL",
     KEY_NAME_PATTERN: "a text without control characters",
     SEQ_PATTERN: "a sequence number or a cursor",
     REGION_PATTERN: "1 to 32 letters, digits and ._- of ASCII, a letter or digit first",

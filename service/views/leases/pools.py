@@ -83,7 +83,10 @@ async def add_resources(context: Context, call: Call) -> AddedResources:
         pool = yield from lease_pools.read_pool(**call.path)
         now_us = yield from store_clock()
         added = yield from lease_pools.add_resources(pool, body.region, names, now_us=now_us, rng=_RNG)
-        return AddedResources(len(added), len(names) - len(added))
+        moved = 0
+        if body.move and len(added) < len(names):
+            moved = yield from lease_upkeep.bring_resources(pool, body.region, names, now_us=now_us, rng=_RNG)
+        return AddedResources(len(added), len(names) - len(added), moved)
 
     return await context.store.write(program)
 
