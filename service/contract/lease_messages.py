@@ -10,6 +10,7 @@ from .problems import ProblemError, clip_text
 from .queries import ListQuery
 from .requests import Instant, at_most, normalised
 from .values import (
+    ANY_NAME_PATTERN,
     NO_NUL_PATTERN,
     REGION_PATTERN,
     Time,
@@ -22,6 +23,7 @@ CLIENT_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"  # the id of a client
 LEASE_KEY_CHARS_MAX = 200
 RESOURCE_CHARS_MAX = 500
 LANES_MAX = 1_000
+NAME_CHARS_MAX = 200
 
 ClientId = Annotated[str, matching(CLIENT_PATTERN)]
 PoolId = Annotated[str, matching(CLIENT_PATTERN)]
@@ -34,6 +36,12 @@ ResourceText = Annotated[
         extra_json_schema={"minLength": 1, "maxLength": RESOURCE_CHARS_MAX, "pattern": NO_NUL_PATTERN},
     ),
 ]
+
+
+class PutClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The settings of a client: a name for people to read."""
+
+    name: Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=ANY_NAME_PATTERN)] | UnsetType = UNSET
 
 
 class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -103,6 +111,22 @@ class RegionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     available: int
     headroom: int | None
     """Forecast of the resources available `headroom_seconds` from now; null before it was measured."""
+
+
+class ClientAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A client, and how many pools it has."""
+
+    client_id: str
+    name: str
+    pools: int
+    created_at: Time
+
+
+class ClientList(msgspec.Struct, frozen=True):
+    """A page of clients in the order of their ids. `next` is the cursor of the next page; null on the last page."""
+
+    clients: list[ClientAnswer]
+    next: str | None
 
 
 class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):

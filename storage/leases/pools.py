@@ -20,28 +20,23 @@ from querybuilder import (
     count,
     delete,
     insert,
-    larger_of,
     max_,
     param,
-    plus,
     rows,
     seek,
     select,
     update,
 )
 from storage.errors import TooManyPoolsError, UnknownPoolError
-from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES
+from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES, build_pool_drop
 from storage.schema.sequences import take_number
 from storage.store import Program
 
 from .claims import GIVEN_BACK
+from .lease_clients import lease_clients
 from .lease_records import LeaseEvent, LeaseEventKind, Pool, Resource
 from .lease_resources import RESOURCE_COLUMNS, lease_resources, pool_condition
 from .region_counts import lease_counts
-
-# A transaction that read a pool before the pool was deleted may still lease one of its resources, which makes the
-# resource's version greater by one. This is the largest expected number of such transactions.
-VERSIONS_IN_FLIGHT = 1_000
 
 POOL_SEQUENCE = "pool_key"
 POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "lanes", "created_at", "floor")
@@ -76,12 +71,7 @@ class LeasePools:
         self._set_floor = update(LEASE_POOLS).set(floor=param("floor")).where(*higher).prepared()
         still_there = select(floor).from_(LEASE_POOLS).where(by_key, exists)
         self._hold = still_there.locked(Lock.NO_KEY_UPDATE).prepared()
-        # A dropped pool's floor is greater than every version of its resources. So a later pool with the same id never
-        # uses a version again.
-        theirs = col("pool_key", "r").eq(col("pool_key", LEASE_POOLS))
-        newest = coalesce(select(max_(col("version", "r"))).from_(LEASE_RESOURCES, "r").where(theirs).scalar(), 0)
-        passed = plus(larger_of(col("floor", LEASE_POOLS), newest), VERSIONS_IN_FLIGHT)
-        self._drop = update(LEASE_POOLS).set(deleted_at=param("now_us"), floor=passed).where(by_key).prepared()
+        self._drop = build_pool_drop().where(by_key).prepared()
         dropped = select(col("pool_key")).from_(LEASE_POOLS).where(col("deleted_at").not_null(), col("swept").eq(0))
         self._to_sweep = dropped.order_by(asc(col("pool_key"))).limit(1).prepared()
         some = select(resource).from_(LEASE_RESOURCES).where(by_key).order_by(asc(resource)).limit(param("limit"))
@@ -135,6 +125,7 @@ class LeasePools:
         [[number]] = yield self._number.bind()
         if number >= pools_max:
             raise TooManyPoolsError(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
+        yield from lease_clients.ensure_client(client_id, now_us=now_us)
         key = yield from take_number(POOL_SEQUENCE)
         bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "lanes": lanes, "created_at": now_us}
         [[floor]] = yield self._dropped_floor.bind(client_id=client_id, pool_id=pool_id)

@@ -13,8 +13,7 @@ from storage.leases.claims import store_clock
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Release, ResourceChange
 from storage.leases.lease_resources import lease_resources
 from storage.leases.lease_transaction import LeaseTransactions
-from storage.leases.pools import VERSIONS_IN_FLIGHT
-from storage.schema.lease_tables import LEASE_RESOURCES
+from storage.schema.lease_tables import LEASE_RESOURCES, VERSIONS_IN_FLIGHT
 from storage.store import Program
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, Session, run_machine
@@ -231,7 +230,8 @@ def test_pools_do_what_their_definition_says(session: Session) -> None:
     run_machine(PoolModel, session)
 
 
-async def test_versions_grow_on_if_a_pool_is_dropped_and_created_again(pools: Pools) -> None:
+@pytest.mark.parametrize("whole_client", [False, True])
+async def test_versions_grow_on_if_a_pool_is_dropped_and_created_again(pools: Pools, whole_client: bool) -> None:
     seen = [0]
 
     async def hold(key: str) -> None:
@@ -242,7 +242,7 @@ async def test_versions_grow_on_if_a_pool_is_dropped_and_created_again(pools: Po
         await hold(f"key {number}")
         await pools.give_back(f"key {number}")
     for _ in range(3):
-        await pools.drop()
+        await pools.drop(whole_client=whole_client)
         await pools.create()
         await pools.add("a")
         await hold("again")

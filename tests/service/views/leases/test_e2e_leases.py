@@ -162,6 +162,22 @@ async def test_moving_resources_to_a_region_leaves_leased_ones_where_they_are(se
     assert totals == {"eu": 1, "us": 2}
 
 
+async def test_a_client_is_created_with_its_first_pool_and_deleted_with_all_its_pools(service: Service) -> None:
+    assert (await service.get("/v1/clients/acme"))["pools"] == 1
+    renamed = await service.must("PUT", "/v1/clients/acme", {"name": "Acme, Inc."})
+    assert (renamed["name"], renamed["pools"]) == ("Acme, Inc.", 1)
+    assert (await service.must("PUT", "/v1/clients/acme"))["name"] == "Acme, Inc."
+    assert (await service.call("PUT", "/v1/clients/bolt", {"name": "Bolt"})).status == 201
+    page = await service.get("/v1/clients?limit=1")
+    assert [each["client_id"] for each in page["clients"]] == ["acme"]
+    rest = await service.get(f"/v1/clients?cursor={page['next']}")
+    assert [each["client_id"] for each in rest["clients"]] == ["bolt"]
+    assert (await service.call("DELETE", "/v1/clients/acme")).status == 204
+    assert await service.refused("GET", POOL) == (404, "unknown_pool")
+    for method in ("GET", "DELETE"):
+        assert await service.refused(method, "/v1/clients/acme") == (404, "unknown_client")
+
+
 async def test_a_lease_of_another_store_is_known_once_its_journal_was_read(service: Service, tmp_path: Path) -> None:
     await add_resources(service, "a")
     first = await service.must("POST", "/v1/leases", lease_request("k"))
