@@ -42,6 +42,7 @@ REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
 NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 NO_NUL_PATTERN = "^[^\\u0000]+$"
 SEARCH_PATTERN = "^[^\\u0000]*$"  # of text that is only looked for
+ANY_NAME_PATTERN = "^[^\\x00]*$"
 KEY_NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+$"
 SEQ_PATTERN = "^[A-Za-z0-9_-]{20,}$"  # a place in the journal of several partitions is longer, because it is signed
 _ID_WORDS = "1 to 128 letters, digits and ._:=,@+- of ASCII, a letter or digit first"
