@@ -336,7 +336,12 @@ def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
     except msgspec.ValidationError as error:
         code, fault = describe_mismatch(error)
         name = fault.pointer[1:].partition("/")[0]
-        detail = f"{fault.detail} in {name or 'the query'}"
+        given = found.get(name)
+        detail = (
+            f"{name} {clip_text(given)!r}: {fault.detail}"
+            if isinstance(given, str)
+            else f"{name or 'the query'}: {fault.detail}"
+        )
         raise ProblemError(code, detail, errors=[FieldError(name, fault.detail)]) from error
 
 

@@ -78,7 +78,7 @@ TIME = "a time such as 2026-12-31T23:00:00Z"
         ("family create g! -c xp:sum", "'g!' is not the id of a family: 1 to 32 letters, digits, _ and - of ASCII"),
         ("family create g -c xp:sum --facets Org", f"Expected 1 to 16 {LOWER} at /facets/1/0"),
         ("top b -c XP", f"'XP' is not a column name: 1 to 48 {LOWER}"),
-        ("family board g --period week --at tomorrow", f"at takes {TIME}, not 'tomorrow'"),
+        ("family board g --period week --at tomorrow", f"at 'tomorrow': Expected {TIME}"),
     ],
 )
 @pytest.mark.usefixtures("board")
