@@ -68,7 +68,9 @@ _READS = [
     Route("GET", _RANKING + "/positions", rankings.get_value_positions, Role.READER, "value_positions",
         operation="getValuePositions", summary="Positions of values", tag="Rankings", query=queries.ValuePositionsQuery,
         problems=("bad_value", "value_out_of_range"),
-        description="A value that nobody has gets the rank of a new arrival with it."),
+        description="A value that nobody has gets the rank of a new arrival with it. `with` names more leaderboards"
+        " whose entries are counted too, such as the shards of one game. The bracket allows for posts meanwhile. To"
+        " name leaderboards whose ids have commas, repeat the parameter with one leaderboard each time."),
     Route("GET", _RANKING + "/around", around.get_rows_around_value, Role.READER, "value_around",
         operation="getRowsAroundValue", summary="The rows around a value", tag="Rankings",
         query=queries.AroundValueQuery, problems=("bad_value", "value_out_of_range", "archived"),

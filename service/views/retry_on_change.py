@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from service.context import Context
+from service.contract.queries import ValuePositionsQuery
 from service.contract.requests import ManyBoards
 from service.contract.routes import Answer, Call, Route
 from storage.boards.catalog import Catalog
@@ -32,7 +33,7 @@ def retry_on_change(route: Route) -> Route:
     if ("{board}" not in route.path or route.method == "PUT") and route.body is not ManyBoards:
         return route
     handler = route.handler
-    names_one_board = "{board}" in route.path
+    names_one_board = "{board}" in route.path and route.query is not ValuePositionsQuery
 
     @wraps(handler)
     async def handle(context: Context, call: Call) -> Answer:
@@ -70,12 +71,16 @@ async def _resolve_aliases(context: Context, call: Call, named: Sequence[str], n
         call.body = msgspec.structs.replace(call.body, boards=found)
         return
     call.path = {**call.path, "board": found[0]}
+    if isinstance(call.query, ValuePositionsQuery):
+        call.query = msgspec.structs.replace(call.query, with_=tuple(found[1:]))
 
 
 def _boards_of(call: Call) -> Sequence[str]:
-    """Return the ids of the boards that a request names in its path or in its body."""
+    """Return the ids of the boards that a request names in its path and query, or in its body."""
     board_id = call.path.get("board")
-    return call.body.boards if board_id is None else (board_id,)
+    if board_id is None:
+        return call.body.boards  # type: ignore[no-any-return]
+    return (board_id, *call.query.with_) if isinstance(call.query, ValuePositionsQuery) else (board_id,)
 
 
 async def retry_with_boards(
