@@ -145,11 +145,7 @@ class FakeService:
                 columns = request.query.get("columns", "xp").split(",")
                 found = [position(column, "600") for column in columns]
                 if "compare" in request.query:
-                    before = {
-                        "board": "before",
-                        "position": position("xp", "500"),
-                        "value_position": position("xp", "600"),
-                    }
+                    before = {"board": "before", "position": position("xp", "500"), "moved": 7, "field_moved": -3}
                     found = [each | {"previous": before} for each in found]
                 return answer({"owner": owner, "positions": found})
         return problem(404, "not_found")

@@ -79,7 +79,7 @@ async def rank(
         bool, typer.Option("--next", help="Also show what is missing to the next better place.")
     ] = False,
     with_previous: Annotated[
-        bool, typer.Option("--previous", help="On a family's board, also show the period before.")
+        bool, typer.Option("--previous", help="On a family's board, also show the period before and who moved since.")
     ] = False,
     mode: Annotated[Rank, typer.Option(help="auto: count near the top, and use the curve elsewhere.")] = "auto",
     as_json: JsonOption = False,
@@ -129,18 +129,23 @@ def show_next(positions: list[OwnerPosition]) -> None:
 
 
 def show_previous(positions: list[OwnerPosition]) -> None:
-    """Print one line for each position that has an earlier period."""
+    """Print one line for each position that has an earlier period.
+
+    The line shows how many ranks the owner gained by the owner's own value, and how many by the values of others.
+    """
     rows = [
         (
             each.column,
             each.previous.board,
             each.previous.position and each.previous.position.rank,
             each.previous.value_position and each.previous.value_position.rank,
+            each.previous.moved,
+            each.previous.field_moved,
         )
         for each in positions
         if each.previous
     ]
-    headings = ("column", "before", "rank then", "today's value then")
+    headings = ("column", "before", "rank then", "today's value then", "moved", "field moved")
     typer.echo()
     show_table(headings, rows, numeric=headings[2:])
 

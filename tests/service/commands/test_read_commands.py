@@ -70,10 +70,10 @@ def test_rank_shows_the_bracket_of_an_estimate(fake: FakeService) -> None:
     assert all(told in result.stdout for told in ("12345", "12301..12390", "96.401"))
 
 
-def test_rank_shows_the_rank_in_the_period_before(fake: FakeService) -> None:
+def test_rank_shows_who_moved_since_the_period_before(fake: FakeService) -> None:
     result = run("rank", "b", "p1", "-c", "xp", "--previous", fake=fake)
     assert fake.requests[-1][1].endswith("compare=previous")
-    assert result.stdout.splitlines()[-1].split() == ["xp", "before", "12345", "12345"]
+    assert result.stdout.splitlines()[-1].split() == ["xp", "before", "12345", "7", "-3"]
 
 
 def test_rank_of_a_value_needs_no_owner(fake: FakeService) -> None:
