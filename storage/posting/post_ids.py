@@ -34,11 +34,11 @@ from querybuilder import (
     whole_part,
 )
 from storage.boards.totals import COLUMNS_LIMIT, STATE
-from storage.errors import PostIdConflictError, UnknownBoardError
-from storage.records import Board, Family, PartOutcome, Post, PostStatus, by_partition
+from storage.errors import UnknownBoardError
+from storage.records import Board, PartOutcome, PostStatus
 from storage.schema.placement import TABLES
 from storage.schema.tables import POST_IDS, TOTALS
-from storage.store import Program, in_partition
+from storage.store import Program
 
 _HASH_BYTES = 8  # of an id, and of an owner
 _ABOVE_HEX = "g"  # sorts after every hexadecimal digit
@@ -153,38 +153,6 @@ def prune_ids(*, before_us: int, rows_max: int) -> Program[int]:
     limit_us = horizon[0][0] + 1 if horizon else before_us
     rows = yield _PRUNE.bind(before_us=limit_us)
     return int(rows[0][0])
-
-
-def find_repeats(posts: Sequence[Post]) -> Program[list[bool | PostIdConflictError]]:
-    """Return for each post whether it was applied before, on any of its boards or in its family.
-
-    If a different post with the same id was applied, return a `PostIdConflictError` instead.
-
-    Raises:
-        UnknownBoardError: a board was deleted.
-    """
-    holders = {holder.key: holder for post in posts if post.post_hash is not None for holder in _holders_of(post)}
-    fingerprints: dict[PostKey, str] = {}
-    for partition, theirs in by_partition(holders.values()):
-        asked = [key for post in posts for key in _keys_of(post) if holders[key[0]].partition == partition]
-        epochs = {holder.key: holder.epoch for holder in theirs if isinstance(holder, Board)}
-        seen = (yield from in_partition(partition, find_known(asked, epochs))).posts
-        fingerprints |= {key: post.fingerprint for key, post in seen.items()}
-    found: list[bool | PostIdConflictError] = []
-    for post in posts:
-        seen_as = [fingerprints[key] for key in _keys_of(post) if key in fingerprints]
-        repeats = post.fingerprint in seen_as
-        found.append(PostIdConflictError(pointer="/post_id") if seen_as and not repeats else repeats)
-    return found
-
-
-def _holders_of(post: Post) -> list[Board | Family]:
-    """Return what remembers a post's id: its family, or else its boards."""
-    return [part.board for part in post.parts] if post.family is None else [post.family]
-
-
-def _keys_of(post: Post) -> list[PostKey]:
-    return [] if post.post_hash is None else [(holder.key, post.post_hash) for holder in _holders_of(post)]
 
 
 def _encode_parts(post: RememberedPost) -> str:

@@ -14,7 +14,6 @@ from service.contract.problems import name_post, post_problem_of
 from service.contract.responses.boards import Accepted, QueueAnswer, ShardAnswer
 from service.contract.routes import Answer, Call, Reply
 from storage.errors import BoardChangedError, PeriodClosedError, UnknownBoardError
-from storage.posting.post_ids import find_repeats
 from storage.queue.ingest_queue import list_queues
 from storage.queue.workers import read_queue_state
 from storage.records import Post, PostStatus
@@ -27,7 +26,8 @@ _RENEWALS_MAX = 3  # the most tries of a request whose boards change
 async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Post]]], *, single: bool) -> Answer:
     """Queue the posts of a request. `resolve` returns the posts, or raises the `ProblemError` of a faulty post.
 
-    Posts that none of their boards takes now are not queued. Each must be a duplicate of an applied post.
+    Posts that none of their boards takes now are not queued. Each must be a duplicate of an applied post, which the
+    writer knows.
 
     Raises:
         ProblemError: a post is faulty or too late.
@@ -35,28 +35,28 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
     """
     for _ in range(_RENEWALS_MAX):
         found, now_us = await resolve(), context.now_us()
-        errors = {
-            index: error for index, post in enumerate(found) if (error := _find_closure(post, now_us)) is not None
+        late = {
+            index: closed for index, post in enumerate(found) if (closed := _find_closure(post, now_us)) is not None
         }
-        closed = [found[index] for index in errors]
-        try:
-            repeats = await context.store.read(lambda: find_repeats(closed)) if closed else []  # noqa: B023 - run at once
-        except UnknownBoardError:
-            await context.catalog.renew_copies(part.board for post in closed for part in post.parts)
+        repeats = await context.posting.writer.submit([found[index] for index in late]) if late else []
+        if any(isinstance(part.error, UnknownBoardError) for parts in repeats for part in parts):
+            await context.catalog.renew_copies(part.board for index in late for part in found[index].parts)
             continue
-        for (index, error), repeat in zip(errors.items(), repeats, strict=True):
-            if repeat is not True:
-                raise name_post(post_problem_of(repeat or error), None if single else index)
-        posts = [post for index, post in enumerate(found) if index not in errors]
+        for (index, closed), parts in zip(late.items(), repeats, strict=True):
+            errors = [part.error for part in parts if part.error is not None]
+            if not parts or len(errors) == len(parts):  # the post was not applied before
+                error = next((error for error in errors if not isinstance(error, PeriodClosedError)), closed)
+                raise name_post(post_problem_of(error), None if single else index)
+        posts = [post for index, post in enumerate(found) if index not in late]
         try:
             if posts:
                 await context.posting.enqueuer.submit(posts)
         except BoardChangedError:
             await context.catalog.renew_copies(part.board for post in posts for part in post.parts)
             continue
-        if closed:
-            context.metrics.meter.add("rankcurve_posts", len(closed), PostStatus.DUPLICATE.value)
-        return Reply(Accepted(len(found), len(closed) or UNSET), status=202)
+        if late:
+            context.metrics.meter.add("rankcurve_posts", len(late), PostStatus.DUPLICATE.value)
+        return Reply(Accepted(len(found), len(late) or UNSET), status=202)
     raise BoardChangedError
 
 

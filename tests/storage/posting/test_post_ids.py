@@ -1,9 +1,7 @@
 """Test which post ids the store remembers, for whom and for how long. A post id makes it safe to send a post again."""
 
-import pytest
-
 from storage.errors import PostIdConflictError
-from storage.posting.post_ids import PostIds, find_repeats, prune_ids
+from storage.posting.post_ids import PostIds, prune_ids
 from storage.records import Board
 from tests.storage.deployment import Deployment, part, ranked
 
@@ -21,20 +19,6 @@ async def test_an_id_used_for_another_post_is_a_conflict(deployment: Deployment,
         assert isinstance(outcome.error, PostIdConflictError)
         assert outcome.error.pointer == "/post_id"
     assert await deployment.stats(board, "ada") == {"xp": 5}
-
-
-@pytest.mark.parametrize("backend", ["partitions"], indirect=True)
-async def test_repeats_are_found_in_the_partitions_of_the_boards(deployment: Deployment) -> None:
-    first, *_, last = await deployment.create_everywhere(XP)
-    both = deployment.post("ada", part(first, {"xp": 1}), part(last, {"xp": 1}), post_id="both")
-    only_last = deployment.post("ada", part(last, {"xp": 5}), post_id="last")
-    await deployment.apply(both, only_last)
-    new = deployment.post("ada", part(first, {"xp": 5}), post_id="last")
-    other = deployment.post("bob", part(last, {"xp": 5}), post_id="last")
-    conflicting = deployment.post("ada", part(last, {"xp": 6}), post_id="last")
-    found = await deployment.store.read(lambda: find_repeats([both, only_last, new, other, conflicting]))
-    assert found[:4] == [True, True, False, False]
-    assert isinstance(found[4], PostIdConflictError)
 
 
 def test_the_key_of_a_post_begins_with_the_key_of_its_id() -> None:

@@ -11,7 +11,6 @@ from config.settings import QueueSettings, Settings
 from storage.engines.postgres import PostgresStore
 from storage.errors import PostRejectedError, QueueFullError, StoreAwayError
 from storage.meter import NO_METER
-from storage.posting.post_ids import find_repeats
 from storage.queue.ingest_queue import Shard, find_queues, list_queues
 from storage.queue.intake import Enqueuer, QueueBacklog
 from storage.queue.outcomes import find_post_fate
@@ -97,7 +96,8 @@ async def test_a_family_post_waits_and_is_remembered_in_the_partition_of_the_fam
     assert await count_by_queue(desk) == {family.partition: 1}
     await desk.drain_queue()
     assert (await desk.find_fate(board, "p", "ada")).status is PostStatus.APPLIED
-    assert await desk.store.at(CONTROL).read(lambda: find_repeats([post])) == [True]
+    [[again]] = await desk.deployment.apply(post)
+    assert again.status is PostStatus.DUPLICATE
 
 
 @several_partitions
