@@ -21,6 +21,7 @@ from typer.testing import CliRunner, Result
 from service.cli import app as cli_app
 from service.contract.problems import TYPE_PREFIX
 from service.contract.values import DECIMAL_PATTERN
+from tests.clients.served import serving_handler
 
 
 @dataclass
@@ -212,27 +213,20 @@ def running_fake() -> Iterator[FakeService]:
 
     It runs in a thread, because a command runs an event loop of its own.
     """
-    fake = FakeService()
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    fake, loop, serves, ended = FakeService(), asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with serving_handler(fake.handle) as fake.url:
+            serves.set()
+            await ended.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
     thread.start()
-
-    async def start() -> web.AppRunner:
-        application = web.Application()
-        application.router.add_route("*", "/{tail:.*}", fake.handle)
-        runner = web.AppRunner(application)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return runner
-
-    runner = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
-    host, port = runner.addresses[0][:2]
-    fake.url = f"http://{host}:{port}"
+    assert serves.wait(10)
     try:
         yield fake
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
+        loop.call_soon_threadsafe(ended.set)
         thread.join(10)
         loop.close()
 
