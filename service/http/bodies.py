@@ -9,6 +9,8 @@ is answered. A body that is complete when the service begins to read it does not
 
 import asyncio
 import mmap
+from functools import partial
+from io import BytesIO
 
 from aiohttp import hdrs, web
 from aiohttp.client_exceptions import ClientError
@@ -19,6 +21,8 @@ from config.settings import RequestSettings
 from service.contract.problems import ProblemError, clip_text
 
 _CHUNKED = "chunked"
+_HEAP_BYTES_MAX = 64 * 1024
+_map_memory = partial(mmap.mmap, -1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 class BodyReader:
@@ -71,20 +75,22 @@ class BodyReader:
     async def _arrived(self, request: web.BaseRequest) -> bytes:
         """Return a body of which not all bytes have arrived yet.
 
-        Its bytes gather in mapped memory, which is returned to the system at once. On the heap, many large bodies that
-        grow at the same time would leave the heap fragmented.
+        A large body gathers in mapped memory, which is returned to the system at once. On the heap, many large bodies
+        that grow at the same time would leave the heap fragmented.
         """
         capacity = request.content_length or self._limits.body_bytes_max
-        with mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as gathered:
+        with _map_memory(capacity) if capacity > _HEAP_BYTES_MAX else BytesIO() as gathered:
             async with asyncio.timeout(None) as limit:
                 self._arriving.add(limit)
                 try:
                     await self._gather(request, gathered, limit)
                 finally:
                     self._arriving.discard(limit)
-            return gathered[: gathered.tell()]
+            size = gathered.tell()
+            gathered.seek(0)
+            return gathered.read(size)
 
-    async def _gather(self, request: web.BaseRequest, gathered: mmap.mmap, limit: asyncio.Timeout) -> None:
+    async def _gather(self, request: web.BaseRequest, gathered: BytesIO | mmap.mmap, limit: asyncio.Timeout) -> None:
         now_s = asyncio.get_running_loop().time
         deadline_s = now_s() + self._limits.body_wait_s_max
         while True:
