@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from storage.log.cells import Padding
-from storage.records import Board, Entry
+from storage.records import INT64_MAX, Board, Entry
 from storage.store import Program
 
 from .exact_ranks import CellOf, CountStart, GapCount
@@ -62,6 +62,7 @@ class Ranking(Protocol):
 
     def count_better(self, cell: str) -> Program[int]:
         """Count all entries strictly better than a cell. Unless there is an archive, the cost grows with the number."""
+        return (yield from self.count_from_top(cell, None, INT64_MAX)).better_count
 
     def count_from_top(self, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
         """Count the entries strictly better than a cell, but at most `rows_max`, and read no more rows than that.

@@ -202,10 +202,6 @@ class RowRanking(Ranking):
     def passed_mark(self) -> int:
         return self.gaps.passed_mark
 
-    def count_better(self, cell: str) -> Program[int]:
-        rows = yield self._sql.count_better.bind(cell=cell, **self._scope)
-        return int(rows[0][0])
-
     def count_from_top(self, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
         if rows_max is None:
             rows = yield self._sql.count_better.bind(cell=cell, **self._scope)

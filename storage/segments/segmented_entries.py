@@ -42,9 +42,6 @@ class SegmentedRanking(Ranking):
             found.append((yield from in_partition(segment.partition, ask(ranking))))
         return found
 
-    def count_better(self, cell: str) -> Program[int]:
-        return sum((yield from self._each(lambda part: part.count_better(cell))))
-
     def count_from_top(self, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
         found = add_up_counts((yield from self._each(lambda part: count_with_late(part, cell, rows_max, asked_us))))
         return found if rows_max is None else found._replace(better_count=min(rows_max, found.better_count))

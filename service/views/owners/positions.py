@@ -31,8 +31,8 @@ from service.contract.responses.positions import (
 )
 from service.contract.routes import Answer, Call, Handler
 from service.contract.values import parse_decimal
-from service.ranks.locator import CountStarts, LocatedRank, Locator, WantedRank
-from service.ranks.next_better import NextBetterFinder
+from service.ranks.locator import CountStarts, LocatedRank, Locator, WantedRank, read_board_totals
+from service.ranks.next_better import find_next_place
 from service.views.retry_on_change import retry_with_boards
 from storage.boards.family_ids import board_id, parse_board_id
 from storage.boards.totals import read_totals
@@ -120,14 +120,22 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
 async def _positions_with_next(
     context: Context, locator: Locator, owner: str, indexes: Sequence[int], mode: RankMode
 ) -> OwnerPositions:
-    board = locator.board
-    finder = NextBetterFinder(locator, mode)
+    board, asked_us, starts = locator.board, locator.now_us(), locator.find_count_starts(indexes)
     far = mode == "exact" or any(locator.find_curve(index) is None for index in indexes)
-    entry, found = await context.store.at(board.partition).read(
-        lambda: finder.find_positions(owner, lambda entry: list_wanted_ranks(entry, indexes)), heavy=far
-    )
-    if entry is None:
-        raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
+
+    def program() -> Program[dict[int, Position]]:
+        totals = yield from read_board_totals(board)
+        entry = (yield from locator.entries.find_entries([owner])).get(owner)
+        if entry is None:
+            raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
+        found = {}
+        for wanted in list_wanted_ranks(entry, indexes):
+            located = yield from locator.locate_rank(wanted, mode, starts, asked_us)
+            position = found[wanted.column_index] = locator.make_position(wanted, located, totals)
+            position.next = yield from find_next_place(locator, wanted, position.rank, mode, starts, asked_us)
+        return found
+
+    found = await context.store.at(board.partition).read(program, heavy=far)
     return _owner_positions(context, board, owner, indexes, found)
 
 
