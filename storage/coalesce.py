@@ -155,7 +155,7 @@ class Coalescer(Generic[Q, A]):
 
 
 class StoreCoalescers(Generic[Q, A]):
-    """One `Coalescer` for each store. If one connection pool is exhausted, only the reads that use that pool wait."""
+    """One `Coalescer` for each view of a store. If a partition is away, only the reads of its boards wait."""
 
     def __init__(
         self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], *, crowd: Crowd | None = None, **limits: Any

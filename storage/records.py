@@ -270,7 +270,10 @@ class Family:
 
     @cached_property
     def template_board(self) -> Board:
-        """Return a board with the family's id, which has what all boards of the family have in common."""
+        """Return a board with the family's id, which has what all boards of the family have in common.
+
+        Its table is the one that they share. If they have tables of their own, its table stays empty.
+        """
         return self.unreached_board(self.id)
 
 

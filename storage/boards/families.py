@@ -62,7 +62,7 @@ from .boards import (
     read_boards,
 )
 from .family_ids import is_listed, parse_board_id, shelf
-from .row_tables import Layout, add_columns, columns_of, create_row_table, entries_table, layout_of, shared_table
+from .row_tables import add_columns, create_row_table, layout_of
 from .shared_tables import POST_IDS_KEY, note_dropped_rows
 from .totals import store_states
 
@@ -73,17 +73,6 @@ def _family(row: Row) -> Family:
     key, family_id, text, created_at, closed_through, partition = row
     spec = decode_spec(text, FAMILY_SPECS, f"the family {family_id!r}")
     return Family(key, family_id, spec, created_at, closed_through, partition)
-
-
-def family_table(family: Family) -> Layout:
-    """Return the table that a family's boards share.
-
-    If each board has a table of its own, return a table that is always empty. Reads of a board that no post has reached
-    use this empty table.
-    """
-    shared = family.shares_table
-    table = shared_table(family.key) if shared else entries_table(family.key)
-    return Layout(table, shared, columns_of(family.spec.board.columns, shared=shared))
 
 
 def put_family(
@@ -120,7 +109,7 @@ def put_family(
         .values(family_key=family.key, id=family_id, spec=text, created_at=now_us, partition=place)
         .bind()
     )
-    yield from in_partition(place, create_row_table(family_table(family)))
+    yield from in_partition(place, create_row_table(layout_of(family.template_board)))
     return family, True
 
 
@@ -172,7 +161,7 @@ def _change_boards(family: Family, spec: BoardSpec) -> Program[None]:
     """Give every board of a family this spec, and store the new states, so that other processes notice the change."""
     changed = [replace(board, spec=spec) for board in (yield from _boards(family))]
     width = len(family.spec.board.columns)
-    layouts = [family_table(replace(family, spec=replace(family.spec, board=spec)))]
+    layouts = [layout_of(replace(family.template_board, spec=spec))]
     if not family.shares_table:
         layouts += [layout_of(board) for board in changed if board.archived_us is None]
     for layout in layouts:
@@ -194,7 +183,7 @@ def delete_family(*, family_id: str) -> Program[list[Board]]:
 
 def _delete_family(family: Family, boards: Sequence[Board]) -> Program[None]:
     own = [] if family.shares_table else [layout_of(board) for board in boards if board.archived_us is None]
-    for layout in [family_table(family), *own]:
+    for layout in [layout_of(family.template_board), *own]:
         yield drop_table(layout.table).bind()
     yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).bind(key=family.key)
     yield from note_dropped_rows(POST_IDS_KEY, family.key)
