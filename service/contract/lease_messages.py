@@ -41,7 +41,7 @@ ResourceText = Annotated[
 class PutClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings of a client: a name for people to read."""
 
-    name: Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=ANY_NAME_PATTERN)] | UnsetType = UNSET
+    name: Annotated[str, Meta(max_length=NAME_CHARS_MAX), matching(ANY_NAME_PATTERN)] | UnsetType = UNSET
 
 
 class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
