@@ -109,6 +109,11 @@ class Page:
         features = [{"name": name, "value": value} for name, value in preferences.items()]
         await self.command("Emulation.setEmulatedMedia", features=features)
 
+    async def poll_faster(self) -> None:
+        """Let the next documents wait a tenth of the time, wherever they wait for more than a second."""
+        source = "{ const wait = setTimeout; globalThis.setTimeout = (f, ms) => wait(f, ms > 1000 ? ms / 10 : ms); }"
+        await self.command("Page.addScriptToEvaluateOnNewDocument", source=source)
+
     async def goto(self, url: str) -> None:
         """Go to an address. Return when the document is complete. Raises PageError if no server responds."""
         found = await self.command("Page.navigate", url=url)

@@ -215,6 +215,7 @@ async def test_a_board_that_closes_is_no_longer_called_live(page: Page, tmp_path
         times = {"closes_at": end.isoformat(), "grace_seconds": 0, "keep_seconds": 3600}
         await service.must("PUT", "/v1/leaderboards/s", {"columns": [{**XP, "sorted": True}], **times})
         await service.post_xp("s", ada=30, bob=20)
+        await page.poll_faster()
         await page.goto(f"{service.base}/#/boards/s?owner=bob")
         states = "[...document.querySelectorAll('#ranking .state, #owner .state')].map((each) => each.innerText).join()"
         await page.wait_for(f"{states} === 'Live,Live'")

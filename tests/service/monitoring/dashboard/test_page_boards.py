@@ -18,6 +18,7 @@ async def list_shown_boards(page: Page, first: str) -> list[str]:
 
 async def test_the_list_begins_with_the_board_that_was_changed_last(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-first", ada=1)
+    await page.poll_faster()
     await page.goto(node.url)
     first = await list_shown_boards(page, "zz-first")
     assert len(first) == 50
