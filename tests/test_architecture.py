@@ -95,13 +95,6 @@ def letters(text: str) -> str:
     return re.sub(r"[^a-z]", "", text.lower())
 
 
-def singular(noun: str) -> str:
-    for ending, of_one in (("ies", "y"), ("sses", "ss"), ("s", "")):
-        if noun.endswith(ending):
-            return noun.removesuffix(ending) + of_one
-    return noun
-
-
 def test_no_term_is_explained_twice() -> None:
     explained = [term.lower() for names, _ in terms() for term in names]
     assert sorted(explained) == sorted(set(explained))
@@ -113,12 +106,3 @@ def test_every_term_is_used_in_the_place_that_the_glossary_names() -> None:
         files = [place] if place.is_file() else [place, *sorted(place.rglob("*.py"))]
         text = letters("".join(path.stem + (path.read_text("utf-8") if path.is_file() else "") for path in files))
         assert [name for name in names if letters(name) not in text] == [], f"not a word of {place.relative_to(ROOT)}"
-
-
-def test_every_room_has_its_noun_in_the_glossary_and_is_the_home_of_a_term() -> None:
-    words = {word.lower() for names, _ in terms() for name in names for word in name.split()}
-    homes = [place for _, place in terms()]
-    rooms = [folder for folder in folders() if len(folder.relative_to(ROOT).parts) == 2]
-    assert len(rooms) > 20
-    assert [room.name for room in rooms if not {room.name, singular(room.name)} & words] == []
-    assert [str(room) for room in rooms if not any(home.is_relative_to(room) for home in homes)] == []

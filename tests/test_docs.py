@@ -140,8 +140,3 @@ def test_the_reference_lists_every_route_with_its_role_and_every_code() -> None:
     assert {(method, path): role for method, path, role in rows} == roles
     codes = re.findall(r"^\| `(\w+)` \| (\d+) \|", text_of(ROOT / "docs" / "problems.md"), re.MULTILINE)
     assert sorted(codes) == sorted((code, str(meaning.status)) for code, meaning in CODES.items())
-
-
-def test_no_two_requests_of_the_reference_have_the_same_heading() -> None:
-    headings = re.findall(r"^#+ (.+)$", text_of(ROOT / "docs" / "endpoints.md"), re.MULTILINE)
-    assert len({re.sub(r"[^\w -]", "", heading.lower()) for heading in headings}) == len(headings)

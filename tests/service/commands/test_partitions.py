@@ -72,11 +72,6 @@ def test_a_sqlite_store_has_one_partition(tmp_path: Path) -> None:
     assert (listed["partition"], listed["schema"], listed["boards"]) == ("0", None, 0)
 
 
-def test_too_many_partitions_are_wrong_arguments(store_url: str) -> None:
-    run("store", "init", "--partitions", "65", "--store", store_url, code=2)
-    run("store", "init", "--partitions", "0", "--store", store_url, code=2)
-
-
 async def test_a_list_counts_boards_and_entries_beside_a_running_service(tmp_path: Path, store_url: str) -> None:
     async with Service(tmp_path, store=store_url).running() as service:
         await service.board("b0", XP)

@@ -65,21 +65,10 @@ def test_an_option_that_does_not_exist_is_refused(fake: FakeService, arguments: 
     assert not fake.requests
 
 
-def test_rank_shows_the_bracket_of_an_estimate(fake: FakeService) -> None:
-    result = run("rank", "b", "p1", "-c", "xp", fake=fake, code=0)
-    assert all(told in result.stdout for told in ("12345", "12301..12390", "96.401"))
-
-
 def test_rank_shows_who_moved_since_the_period_before(fake: FakeService) -> None:
     result = run("rank", "b", "p1", "-c", "xp", "--previous", fake=fake)
     assert fake.requests[-1][1].endswith("compare=previous")
     assert result.stdout.splitlines()[-1].split() == ["xp", "before", "12345", "7", "-3"]
-
-
-def test_rank_of_a_value_needs_no_owner(fake: FakeService) -> None:
-    positions = json.loads(run("rank", "b", "--value", "600", "--value", "700", "--json", fake=fake).stdout)
-    assert [each["value"] for each in positions] == [600, 700]
-    assert fake.requests[-1][1].endswith("/rankings/xp/positions?values=600%2C700&rank=auto")
 
 
 @pytest.mark.parametrize(

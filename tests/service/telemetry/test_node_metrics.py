@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from service.telemetry.metrics.families import Family
-from service.telemetry.metrics.node import SUPERVISOR, NodeMember, leave_node, write_pid
+from service.telemetry.metrics.node import NodeMember, leave_node, write_pid
 from service.telemetry.metrics.numbers import FILE_BYTES, Numbers
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.totals import NodeFiles, Totals
@@ -39,18 +39,6 @@ def test_counters_of_an_ended_process_stay_and_its_gauges_disappear(tmp_path: Pa
     assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 3
     assert found["rankcurve_write_conflicts_total", ()] == 3
     assert found["rankcurve_write_queue_posts", ()] == 4
-
-
-def test_the_process_metrics_add_up_memory_and_files_of_all_processes(tmp_path: Path) -> None:
-    metrics = Metrics(NodeMember(tmp_path, "worker1"))
-    one = samples(metrics)
-    write_pid(tmp_path, SUPERVISOR)
-    both = samples(metrics)
-    assert both["process_resident_memory_bytes", ()] >= 1.9 * one["process_resident_memory_bytes", ()]
-    assert both["process_start_time_seconds", ()] == one["process_start_time_seconds", ()]
-    (tmp_path / "worker1.pid").unlink()
-    (tmp_path / "worker2.pid").write_text("")  # this process has just started and has not written its process id yet
-    assert samples(metrics)["process_open_fds", ()] < both["process_open_fds", ()]
 
 
 def test_a_full_file_raises_an_error_that_names_the_series(tmp_path: Path) -> None:
