@@ -76,7 +76,7 @@ _BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single 
     "AskLease": {"lease_seconds": 60},
     "AuditAnswer": {
         "outcome": "compared", "certificate": 0.004, "bound": 0.004, "owners": 100, "mean_error": 0.0008,
-        "p99_error": 0.003, "worst_error": 0.0035, "brackets_broken": 0, "certificates_broken": 0,
+        "p99_error": 0.003, "worst_error": 0.0035, "brackets_broken": 0, "certificates_broken": 0, "broken": [],
         "seconds": 0.42,
     },
     "BoardAnswer": {"closed": False, "archived": False},

@@ -324,6 +324,16 @@ class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
+class BrokenBracket(msgspec.Struct, frozen=True, kw_only=True):
+    """A value whose true rank is outside its bracket."""
+
+    value: Value
+    true_rank: int
+    rank: int
+    low: int
+    high: int
+
+
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an audit. Errors are relative to the true rank; they are None if nothing was compared."""
 
@@ -337,6 +347,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     worst_error: float | None = None
     brackets_broken: int = 0
     certificates_broken: int = 0
+    broken: list[BrokenBracket] = []
     as_of: datetime | None = None
 
 

@@ -119,6 +119,9 @@ def show_audit(done: Audit) -> None:
     if done.outcome != "compared":
         reasons = {"changed": "too much was posted since the curve was fitted", "empty": "the column is empty"}
         typer.echo(f"nothing was compared: {reasons.get(done.outcome, done.outcome)}", err=True)
+    if done.broken:
+        rows = [(each.value, each.true_rank, each.rank, f"{each.low}..{each.high}") for each in done.broken]
+        show_table(("value", "true rank", "said", "between"), rows, numeric=("value", "true rank", "said"))
 
 
 def percent_text(error: float | None) -> str:

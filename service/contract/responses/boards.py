@@ -516,13 +516,26 @@ class RefreshAnswer(msgspec.Struct):
     seconds: float
 
 
+class AuditedRank(msgspec.Struct):
+    """A value whose true rank lies outside the bracket that the curve gives.
+
+    The true rank was counted for the same time as the bracket: the curve's `as_of`.
+    """
+
+    value: Number
+    true_rank: int
+    rank: int
+    low: int
+    high: int
+
+
 class AuditAnswer(msgspec.Struct, kw_only=True):
     """The relative errors of the ranks that a curve gives to random owners.
 
     The errors compare these ranks with the ranks that the owners had at the curve's time. To count them, the service
     subtracts the posts since that time. `outcome` is `changed` if there were too many of these posts; then nothing was
-    compared. `outcome` is `empty` if the column has no entry. `brackets_broken` counts the values whose true rank lies
-    outside the bracket; the log names some of them.
+    compared. `outcome` is `empty` if the column has no entry. `broken` lists the first few values whose true rank lies
+    outside the bracket.
     `mean_error`, `p99_error`, `worst_error` and `bound`, the largest error that is possible now, are those of ranks
     past the exactly counted top. `certificate` is of all ranks.
     """
@@ -540,4 +553,5 @@ class AuditAnswer(msgspec.Struct, kw_only=True):
     worst_error: float | None
     brackets_broken: int
     certificates_broken: int
+    broken: list[AuditedRank]
     seconds: float

@@ -17,6 +17,7 @@ from service.context import Context
 from service.contract.queries import AuditQuery
 from service.contract.responses.boards import (
     AuditAnswer,
+    AuditedRank,
     CurveAnswer,
     CurveSegment,
     EndAnswer,
@@ -34,6 +35,8 @@ from storage.archive.archive_writer import build_exact_curve
 from storage.errors import ArchivedError, NoCurveError
 from storage.log.cells import Padding
 from storage.records import Board, ColumnSpec
+
+SHOWN_MAX = 10  # the most wrong brackets that the answer to an audit lists
 
 
 async def get_curve(context: Context, call: Call) -> Reply:
@@ -173,8 +176,19 @@ async def audit_curve(context: Context, call: Call) -> AuditAnswer:
     started_s = perf_counter()
     found = await context.curves.auditor.audit_column(board, index, owners=query.owners)
     column, curve = board.spec.columns[index], found.curve
+    padding = Padding(board.spec, column)
     exact_top = board.spec.predictor.exact_top  # the curve is not asked for better ranks
     errors = sorted(each.error for each in found.compared if each.low > exact_top)
+    broken = [
+        AuditedRank(
+            value=to_wire_number(padding.decode_value(each.cell), column.scale),
+            true_rank=each.true_rank,
+            rank=each.rank,
+            low=each.low,
+            high=each.high,
+        )
+        for each in found.broken[:SHOWN_MAX]
+    ]
     return AuditAnswer(
         column=column.name,
         outcome=found.outcome,
@@ -186,5 +200,6 @@ async def audit_curve(context: Context, call: Call) -> AuditAnswer:
         worst_error=errors[-1] if errors else None,
         brackets_broken=len(found.broken),
         certificates_broken=len(found.beyond_certificate),
+        broken=broken,
         seconds=perf_counter() - started_s,
     )

@@ -42,7 +42,7 @@ async def test_an_audit_answers_the_error_and_the_metrics_count_it(service: Serv
     # The largest possible error is 0.5, because the curve estimates 3 for the owner with rank 2. The audit draws this
     # owner only by chance.
     assert 0 < found["mean_error"] <= found["p99_error"] <= found["worst_error"] <= 0.5
-    assert (found["brackets_broken"], found["certificates_broken"]) == (0, 0)
+    assert (found["brackets_broken"], found["certificates_broken"], found["broken"]) == (0, 0, [])
     assert (await service.must("POST", f"{AUDIT}?owners=7"))["owners"] == 7
     figures = await service.figures()
     assert figures["rankcurve_audit_error_ratio_count",] == 107
@@ -54,7 +54,8 @@ async def test_an_audit_of_a_wrong_curve_raises_the_alarm(service: Service) -> N
     await fill(service)
     await store_wrong_curve(service)
     found = await service.must("POST", AUDIT)
-    assert found["brackets_broken"] > 0
+    assert found["brackets_broken"] >= len(found["broken"]) > 0
+    assert all(not each["low"] <= each["true_rank"] <= each["high"] for each in found["broken"])
     assert found["certificates_broken"] > 0
     figures = await service.figures()
     for name in ("brackets_broken", "certificates_broken"):
@@ -79,6 +80,7 @@ async def test_the_command_fails_if_a_bracket_was_wrong(service: Service) -> Non
     await store_wrong_curve(service)
     done = await asyncio.to_thread(run_at, service.base, "audit", "b", code=1)
     assert "certificates were wrong" in done.stderr
+    assert ["value", "true", "rank", "said", "between"] in [line.split() for line in done.stdout.splitlines()]
 
 
 def test_the_command_says_when_nothing_was_compared(capsys: pytest.CaptureFixture[str]) -> None:
