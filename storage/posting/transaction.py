@@ -216,16 +216,21 @@ class PostTransaction:
         # A family remembers the posts to its boards, because a retry may reach other boards.
         if family is not None and (repeated := self._find_repeated(family.key, post)) is not None:
             return repeated
-        plans = [self._plan(post, part, at_us) for part in post.parts]
-        errors = [plan.error for plan in plans if isinstance(plan, PartOutcome) and plan.error is not None]
+        # Loops, because each comprehension would be a call for every post.
+        plans: list[PartOutcome | dict[int, Cell]] = []
+        errors: list[PostError] = []
+        for part in post.parts:
+            plan = self._plan(post, part, at_us)
+            plans.append(plan)
+            if isinstance(plan, PartOutcome) and plan.error is not None:
+                errors.append(plan.error)
         # A board whose period is closed refuses only its own part of the post.
         if errors and not all(isinstance(error, PeriodClosedError) for error in errors):
             refusals = [_refuse(part, PostRejectedError()) for part in post.parts]
             return [refusals[at] if isinstance(plan, dict) else plan for at, plan in enumerate(plans)]
-        outcomes = [
-            self._take(post, part, plan) if isinstance(plan, dict) else plan
-            for part, plan in zip(post.parts, plans, strict=True)
-        ]
+        outcomes: list[PartOutcome] = []
+        for part, plan in zip(post.parts, plans, strict=True):
+            outcomes.append(self._take(post, part, plan) if isinstance(plan, dict) else plan)
         if family is not None and post.post_hash is not None:
             self._remember(family.key, post, [each for each in outcomes if each.status is not PostStatus.REJECTED])
         return outcomes

@@ -246,6 +246,8 @@ def _resolve(
     if errors:
         return PostOutcome([(each, errors.get(each) or PostRejectedError()) for each in board_ids], named)
     reached = [(each, None) for each in board_ids] if named else []
+    if post.post_id is None:  # not by `make_post`: a call for every post
+        return PostOutcome(reached, named, Post(post.owner, parts, None, post.at_us, ""))
     return PostOutcome(reached, named, make_post(context, post, parts[0].board, parts[0].changes, parts))
 
 
