@@ -106,7 +106,7 @@ async def open_context(
 
 
 class _Basics(NamedTuple):
-    """What nearly every part of a process is built with."""
+    """The parts that nearly every other part of a process is built with."""
 
     settings: Settings
     metrics: Metrics

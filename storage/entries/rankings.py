@@ -1,4 +1,4 @@
-"""What readers need of a board, and of its ranking by one column, however the entries are stored.
+"""The interface of a board for readers, and of its ranking by one column, however the entries are stored.
 
     OpenBoard           Ranking
     Entries             RowRanking          counts and reads rows
