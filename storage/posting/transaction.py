@@ -216,21 +216,19 @@ class PostTransaction:
         # A family remembers the posts to its boards, because a retry may reach other boards.
         if family is not None and (repeated := self._find_repeated(family.key, post)) is not None:
             return repeated
-        # Loops, because each comprehension would be a call for every post.
-        plans: list[PartOutcome | dict[int, Cell]] = []
-        errors: list[PostError] = []
-        for part in post.parts:
-            plan = self._plan(post, part, at_us)
-            plans.append(plan)
-            if isinstance(plan, PartOutcome) and plan.error is not None:
-                errors.append(plan.error)
+        if len(post.parts) == 1 and family is None:  # nearly every post
+            plan = self._plan(post, post.parts[0], at_us)
+            return [self._take(post, post.parts[0], plan) if isinstance(plan, dict) else plan]
+        plans = [self._plan(post, part, at_us) for part in post.parts]
+        errors = [plan.error for plan in plans if isinstance(plan, PartOutcome) and plan.error is not None]
         # A board whose period is closed refuses only its own part of the post.
         if errors and not all(isinstance(error, PeriodClosedError) for error in errors):
             refusals = [_refuse(part, PostRejectedError()) for part in post.parts]
             return [refusals[at] if isinstance(plan, dict) else plan for at, plan in enumerate(plans)]
-        outcomes: list[PartOutcome] = []
-        for part, plan in zip(post.parts, plans, strict=True):
-            outcomes.append(self._take(post, part, plan) if isinstance(plan, dict) else plan)
+        outcomes = [
+            self._take(post, part, plan) if isinstance(plan, dict) else plan
+            for part, plan in zip(post.parts, plans, strict=True)
+        ]
         if family is not None and post.post_hash is not None:
             self._remember(family.key, post, [each for each in outcomes if each.status is not PostStatus.REJECTED])
         return outcomes

@@ -225,11 +225,22 @@ async def _find_boards(context: Context, named: Iterable[str], boards: dict[str,
 def _resolve(
     context: Context, post: ReceivedPost, only_board: str | None, boards: Mapping[str, Board], narrow: set[str]
 ) -> PostOutcome:
+    board = None if only_board is None or post.at_us is not None else boards.get(only_board)
+    if board is not None and board.family_key is None:  # nearly every post; the loop below costs 2 % of a batch
+        try:
+            changes = parse_changes(board, post.stats, post.overwrite)
+        except (PostError, ProblemError):
+            pass  # found again below
+        else:
+            parts = [BoardPost(board.part_of(post.owner) if board.segments else board, changes)]
+            if post.post_id is None:  # not by `make_post`: a call for every post
+                return PostOutcome((), False, Post(post.owner, parts, None, None, ""))
+            return PostOutcome((), False, make_post(context, post, board, changes, parts))
     board_ids, named = (post.boards or (), True) if only_board is None else ((only_board,), False)
     if post.at_us is not None and (early := check_time(context, post.at_us)) is not None:
         return PostOutcome([(each, early) for each in board_ids], named)
     errors: dict[str, Exception] = {}
-    parts: list[BoardPost] = []
+    parts = []
     for board_id in board_ids:
         try:
             board = boards[board_id]
@@ -246,8 +257,6 @@ def _resolve(
     if errors:
         return PostOutcome([(each, errors.get(each) or PostRejectedError()) for each in board_ids], named)
     reached = [(each, None) for each in board_ids] if named else []
-    if post.post_id is None:  # not by `make_post`: a call for every post
-        return PostOutcome(reached, named, Post(post.owner, parts, None, post.at_us, ""))
     return PostOutcome(reached, named, make_post(context, post, parts[0].board, parts[0].changes, parts))
 
 
