@@ -30,6 +30,7 @@ from tests.servers import free_port
 from tests.service.real_service import ROOT, WAIT_S, Service
 
 CODES_OF = {404: "unknown_pool", 409: "no_resource_available", 429: "queue_full", 503: "store_busy"}
+ANSWERED_S = 0.4  # a lease of this length leaves a slow machine 0.1 s to answer an attempt to extend it
 START = datetime(2026, 11, 21, tzinfo=UTC)
 
 
@@ -222,7 +223,10 @@ async def test_a_lease_of_a_missing_service_is_unreachable(fake: FakeLeases) -> 
 
 @asynccontextmanager
 async def holding(fake: FakeLeases, **options: Any) -> AsyncIterator[Lease]:
-    """Hold a lease of 20 ms on the clock of the test, which stands still, so it is extended every 10 ms."""
+    """Hold a lease of 20 ms on the clock of the test, which stands still, so it is extended every 10 ms.
+
+    An attempt to extend it takes at most a quarter of its length. A test that needs an answer holds it for longer.
+    """
     async with AsyncClient(fake.url, pause=no_pause) as client:
         leases = client.leases("eu", monotonic=fake.monotonic, now=fake.now)
         async with leases.hold("acme", "numbers", "k", **{"lease_s": 0.02, **options}) as lease:
@@ -241,7 +245,7 @@ async def test_a_held_lease_is_extended_and_then_given_back(fake: FakeLeases) ->
 
 
 async def test_a_held_lease_that_is_refused_says_so(fake: FakeLeases) -> None:
-    async with holding(fake) as lease:
+    async with holding(fake, lease_s=ANSWERED_S) as lease:
         fake.statuses = [409]
         await fake.arrivals.get()
     assert isinstance(lease.lost, NoResourceAvailableError)
@@ -266,12 +270,12 @@ async def test_a_lease_is_lost_at_its_end_even_while_no_answer_comes(fake: FakeL
 
 
 async def test_an_answer_after_the_end_does_not_bring_a_lost_lease_back(fake: FakeLeases) -> None:
-    async with holding(fake) as lease:
-        fake.takes_s = 0.03
+    async with holding(fake, lease_s=ANSWERED_S) as lease:
+        fake.takes_s = ANSWERED_S
         await fake.arrivals.get()
         fake.takes_s = 0.0
     assert (lease.lost is not None, len(fake.asked)) == (True, 2)
-    fake.now_s -= 0.03
+    fake.now_s -= ANSWERED_S
     assert lease.lost is not None, "what was lost stays lost"
 
 
@@ -289,7 +293,7 @@ async def test_no_attempt_to_extend_is_made_after_the_end(fake: FakeLeases) -> N
 async def test_an_answer_with_another_lease_loses_the_held_one(
     fake: FakeLeases, granted: tuple[str, int], lost: bool
 ) -> None:
-    async with holding(fake) as lease:
+    async with holding(fake, lease_s=ANSWERED_S) as lease:
         fake.granted = granted
         for _ in range(1 if lost else 2):
             await fake.arrivals.get()
