@@ -15,7 +15,7 @@ LEASE_PATH = "/v1/leases/{client_id}/{pool_id}/{key}"
 CLIENT = argument("client_id", "CLIENT", "Id of the pool's owner.")
 POOL = argument("pool_id", "POOL", "Id of the pool.")
 LEASE_KEY = argument("key", "LEASE_KEY", "The key that the resource is for.")
-RESOURCES = argument("resources", "RESOURCE…", "The resources, at most 1,000. `xargs -n 1000` sends more.", list[str])
+RESOURCES = argument("resources", "RESOURCE…", "The resources. `xargs -n 1000` splits a long list.", list[str])
 REGION_COLUMNS: Columns = {name: name for name in ("region", "total", "leased", "available", "headroom")}
 
 pool_app = typer.Typer(

@@ -41,7 +41,6 @@ def option(name: str, kind: Any, about: str, *flags: str, default: Any = None, *
     `more` is for typer, such as `min` and `max`.
     """
     shown = default is not None and default is not ...
-    kind = kind if shown or default is ... else kind | None
     kind = kind | None if default is None else kind
     annotation = Annotated[kind, typer.Option(*flags, help=about, show_default=shown, **more)]
     default = Parameter.empty if default is ... else default

@@ -5,14 +5,14 @@ If two sources set the same setting, the source named first above decides.
 
 import os
 from collections.abc import Callable, Mapping
-from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from config import ConfigError, Settings, load
 from config.masking import masked
+from service.commands.requests import option
 from service.commands.target import with_options
 
 # The settings that have an option of their own: its flag and its help.
@@ -27,27 +27,12 @@ FLAGS = {
 }
 
 
-def option(name: str, annotation: object) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-
-SETTING_OPTIONS = {
-    name: option(name, Annotated[str | None, typer.Option(flag, help=about, show_default=False)])
-    for name, (flag, about) in FLAGS.items()
-}
+SETTING_OPTIONS = {name: option(name, str, about, flag) for name, (flag, about) in FLAGS.items()}
 CONFIG_OPTION = option(
-    "config",
-    Annotated[
-        Path | None,
-        typer.Option(dir_okay=False, help="TOML file with settings. Default: the file that RANKCURVE_CONFIG names."),
-    ],
+    "config", Path, "TOML file with settings. Default: the file that RANKCURVE_CONFIG names.", dir_okay=False
 )
 SET_OPTION = option(
-    "assignments",
-    Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any setting of `rankcurve config`; repeatable."),
-    ],
+    "assignments", list[str], "Any setting of `rankcurve config`; repeatable.", "--set", metavar="NAME=VALUE"
 )
 
 

@@ -3,7 +3,7 @@
     bytes ──malformed──> route_table ──> endpoint ──> handler of a view
                                           │  foreign_pages  refuse requests that foreign web pages send
                                           │  keys           identify the caller and check the role
-                                          │  key_limits     check the rate of the API key
+                                          │  rate_limits    check the rate of the API key
                                           │  anonymous_callers  check the rate of callers without one
                                           │  cross_origin   let web pages of other sites see an answer
                                           │  bodies         read the body, within its bounds

@@ -16,7 +16,7 @@ from config.settings import Settings
 from service.contract.problems import ProblemError
 from storage.meter import Meter
 
-from .key_limits import RateLimit
+from .rate_limits import RateLimit
 
 ADDRESSES_MAX = 10_000  # addresses whose rates are remembered
 IPV6_NETWORK_BITS = 64

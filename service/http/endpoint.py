@@ -46,7 +46,7 @@ from .compression import accepts_gzip, compress_answer
 from .cross_origin import CrossOrigin
 from .fast_json import BODY_BYTES_MAX, FastJsonResponse, PlainResponse
 from .foreign_pages import refuse_foreign_page
-from .key_limits import KeyLimits
+from .rate_limits import KeyLimits
 
 _encode = msgspec.json.Encoder().encode
 X_REQUEST_ID = istr("X-Request-Id")

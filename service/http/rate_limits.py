@@ -1,4 +1,6 @@
-"""Limits how much one API key may ask for: each key has a token bucket for reads and another for posts.
+"""Limits how much a caller may ask for, by token buckets. Each API key has one for reads and another for posts.
+
+`anonymous_callers` has those of callers without a key.
 
 A request that needs more tokens than a bucket can hold passes when the bucket is full. The bucket then has fewer than 0
 tokens. So a batch of any size passes eventually, and no size of batches lets a caller exceed the rate.

@@ -147,7 +147,7 @@ class Catalog:
         return found
 
     async def make_boards(self, family: Family, board_ids: Iterable[str], **limits: Any) -> dict[str, Board]:
-        """Return the boards of a family with these ids, by id. Create those that are missing, see `make_boards`."""
+        """Return the boards of a family with these ids, by id. Create missing ones within the limits of `families`."""
         found: dict[str, Board] = {}
         missing: list[str] = []
         for each in board_ids:

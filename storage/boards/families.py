@@ -269,12 +269,12 @@ def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
     for index, board_id in enumerate(missing):
         named = parse_board_id(board_id)
         assert named is not None
-        on_shelf = shelf(named.period.id, [name for name, _ in named.facets])
+        shelf_id = shelf(named.period.id, [name for name, _ in named.facets])
         ends_us = family.spec.ends_us(named.period)
         closes_us = None if ends_us is None else ends_us + family.spec.grace_us
         key = last - index
         numbers = key, now_us, 1, table_key, key if shared else 0, family.key, family.partition
-        rows.append((*numbers, board_id, text, on_shelf, ends_us, closes_us, closes_us))
+        rows.append((*numbers, board_id, text, shelf_id, ends_us, closes_us, closes_us))
     making = insert(BOARDS).rows(param("rows"), **{name: TABLES[BOARDS].kinds[name] for name in _NEW_ROW})
     making = making.on_conflict("id").do_nothing()
     boards = yield from read_boards(making.returning(*COLUMNS).bind(rows=rows))
@@ -285,7 +285,7 @@ def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
 
 
 def list_boards_on_shelf(
-    family: Family, on_shelf: str, *, names: Sequence[str], values: Mapping[str, str], after: str, limit: int
+    family: Family, shelf_id: str, *, names: Sequence[str], values: Mapping[str, str], after: str, limit: int
 ) -> Program[list[Board]]:
     """Return those boards of one period and one list of facets that have received a post, ordered by id.
 
@@ -294,7 +294,7 @@ def list_boards_on_shelf(
     """
     found = BOARD_ROWS.where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
     found = found.where(col("id").gt(param("after")), *_facets_in_id(names, values)).order_by(asc(col("id")))
-    return (yield from read_boards(found.limit(limit).bind(key=family.key, shelf=on_shelf, after=after)))
+    return (yield from read_boards(found.limit(limit).bind(key=family.key, shelf=shelf_id, after=after)))
 
 
 def _facets_in_id(names: Sequence[str], values: Mapping[str, str]) -> Iterator[Condition]:

@@ -131,14 +131,14 @@ def shelf(period_id: str, facet_names: Sequence[str]) -> str:
 @lru_cache(maxsize=FACET_SETS_KEPT)
 def list_reached(
     family: str, period_id: str, listed: tuple[tuple[str, ...], ...], values: tuple[tuple[str, str], ...]
-) -> list[str]:
+) -> tuple[str, ...]:
     """Return the ids of the boards of a period that a post reaches: one for each facet list that it has values for.
 
     `listed`: the facet lists of the family. `values`: names and values of the post's facets, sorted by name.
     """
     given = dict(values)
-    return [
+    return tuple(
         board_id(family, period_id, [(name, given[name]) for name in names])
         for names in listed
         if all(name in given for name in names)
-    ]
+    )

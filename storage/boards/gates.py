@@ -56,8 +56,8 @@ def hold_gates(boards: Iterable[Board], *, now_us: int, check_all: bool) -> Prog
         gates |= yield from read_gates(others)
     for key, board in (held | others).items():
         gate = gates.get(key)
-        is_elsewhere = gate is None or gate.partition != board.partition
-        if is_elsewhere or (board.table_key is None and gate is not None and gate.rows_key != board.rows_key):
+        is_renamed = gate is not None and board.table_key is None and gate.rows_key != board.rows_key
+        if gate is None or gate.partition != board.partition or is_renamed:
             found[key] = None
         elif key in held and (gate != board.gate or board.spec.season is not None):
             found[key] = gate

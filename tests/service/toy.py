@@ -19,7 +19,7 @@ from service.contract.responses.positions import OwnerPositions
 from service.contract.routes import Call, Handler, Reply, Route
 from service.http.anonymous_callers import AnonymousCallers
 from service.http.endpoint import EndpointContext
-from service.http.key_limits import KeyLimits
+from service.http.rate_limits import KeyLimits
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from storage.errors import OverloadedError, QueueFullError, StoreBusyError, UnknownBoardError

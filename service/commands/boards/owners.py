@@ -21,10 +21,9 @@ owner_app = typer.Typer(
 
 def show_changed(answer: Record) -> None:
     """Say on stderr how many entries were changed. If there are none, warn."""
-    warning = (
-        "" if answer["entries"] else "; warning: there are no entries of this owner, so the name may be misspelled"
-    )
-    typer.echo(f"changed {answer['entries']} entries{warning}", err=True)
+    entries: int = answer["entries"]
+    warning = "; warning: there are no entries of this owner, so the name may be misspelled"
+    typer.echo(f"changed {entries} entries{'' if entries else warning}", err=True)
 
 
 def show_posts(answer: Record) -> None:

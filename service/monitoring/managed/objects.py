@@ -52,8 +52,8 @@ class ManagedObject:
 Objects = Mapping[str, ManagedObject]
 
 
-def name_object(type: str, **properties: str) -> ObjectName:
-    return ObjectName(DOMAIN, {"type": type, **properties})
+def name_object(object_type: str, **properties: str) -> ObjectName:
+    return ObjectName(DOMAIN, {"type": object_type, **properties})
 
 
 def find_object(objects: Objects, name: ObjectName) -> ManagedObject:

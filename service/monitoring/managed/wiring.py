@@ -73,12 +73,12 @@ async def manage_objects(
     def read_objects() -> Objects:
         now = history.read_moment()
         objects = map_metrics(now, store=store)
-        for type, about, rows in (
+        for object_type, about, rows in (
             ("Node", "The processes of this node", (*facts, *_NODE)),
             ("Verdict", "Whether the node is well", _VERDICT),
             ("Recent", "Figures of the last quarter of an hour", _RECENT),
         ):
-            name = name_object(type)
+            name = name_object(object_type)
             attributes = objects.setdefault(name.text, ManagedObject(name, about)).attributes
             attributes |= {each: Attribute(kind, text, partial(read, now)) for each, kind, text, read in rows}
         for managed in objects.values():

@@ -31,9 +31,8 @@ class Metrics(Collector):
             self.totals = Totals(FAMILIES, lambda: sources)
         else:
             self.meter = Numbers(FAMILIES, node.numbers_path)
-            write_pid(
-                *node
-            )  # from now on gauges count; `Numbers` has cleared those of an earlier process with this name
+            # From now on, the gauges of this process count. `Numbers` has cleared those of an earlier process.
+            write_pid(*node)
             self.totals = Totals(FAMILIES, NodeFiles(node.folder).list_sources)
 
     def make_request_timer(self, route: str) -> Callable[[int, float], None]:

@@ -42,7 +42,7 @@ async def _resolve_posts(context: Context, family_id: str, posts: Sequence[Recei
     families = context.catalog.families
     family, now_us, settings = await families.find_family(family_id), context.now_us(), context.settings
     found = [_resolve(context, family, post, now_us) for post in posts]
-    if [1 for outcome, changes in found if changes is None and isinstance(outcome.find_cause(), UnknownColumnError)]:
+    if any(changes is None and isinstance(outcome.find_cause(), UnknownColumnError) for outcome, changes in found):
         family = await families.reread_family(family_id)  # another process may have added the column
         found = [_resolve(context, family, post, now_us) for post in posts]
     boards = await context.catalog.make_boards(
@@ -64,10 +64,8 @@ def _resolve(
 ) -> tuple[PostOutcome, list[ColumnChange] | None]:
     """Return the boards that a post reaches, with the errors of closed ones, and its changes; None: it is rejected."""
     try:
-        boards, changes = (
-            _find_reached(context, family, post, now_us),
-            parse_changes(family.template_board, post.stats, post.overwrite),
-        )
+        boards = _find_reached(context, family, post, now_us)
+        changes = parse_changes(family.template_board, post.stats, post.overwrite)
     except (PostError, ProblemError) as error:
         return PostOutcome([(family.id, error)], False), None
     return PostOutcome(boards, True), changes

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from service.contract.keys import Identity, Role
 from service.contract.problems import ProblemError
-from service.http.key_limits import KeyLimits, RateLimit
+from service.http.rate_limits import KeyLimits, RateLimit
 from storage.meter import NO_METER
 from tests.meter import RecordingMeter
 from tests.service.real_service import Service
