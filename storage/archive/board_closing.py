@@ -52,6 +52,11 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
     Boards with so few entries that every rank is counted need no final curve. This transaction also freezes them.
     """
     closed: list[Board] = []
+    # Boards without a family come first, because posts lock the rows of boards before those of families.
+    for key in sorted(board.key for board in boards if board.family_key is None):
+        # A split locks the board's row, too. So the segments are those of now.
+        for board in (yield from with_segments((yield from _shut([key], now_us)))):
+            closed.append((yield from _shut_segments(board)))
     for family_key in sorted({board.family_key for board in boards if board.family_key is not None}):
         theirs = [board.key for board in boards if board.family_key == family_key]
         # A transaction with posts to the family holds a lock on this row, and this update waits until it ends. So every
@@ -63,10 +68,6 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
             .bind(key=family_key)
         )
         closed += yield from _shut(theirs, now_us)
-    for key in sorted(board.key for board in boards if board.family_key is None):
-        # A split locks the board's row, too. So the segments are those of now.
-        for board in (yield from with_segments((yield from _shut([key], now_us)))):
-            closed.append((yield from _shut_segments(board)))
     totals = yield from find_totals_of(closed)
     yield from freeze_boards([board for board in closed if not list_columns_to_fit(board, totals)])
     return closed

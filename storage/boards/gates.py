@@ -32,7 +32,7 @@ def hold_gates(boards: Iterable[Board], *, now_us: int, check_all: bool) -> Prog
     board, even if its gate need not be locked.
 
     A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
-    these old rows would be lost.
+    these old rows would be lost. All transactions lock the rows of boards before those of families.
     """
     found: dict[int, Gate | None] = {}
     families: dict[int, list[Board]] = {}
@@ -45,13 +45,13 @@ def hold_gates(boards: Iterable[Board], *, now_us: int, check_all: bool) -> Prog
             held[board.key] = board
         elif check_all:
             others[board.key] = board
+    gates = (yield from read_gates(held, held=True)) if held else {}
     if families:
         for key, family in (yield from find_families_by_key(sorted(families), held=True)).items():
             shut_us = family.shut_through_us(now_us)
             for board in families[key]:
                 if board.ends_us is not None and board.ends_us <= shut_us:
                     found[board.key] = board.gate._replace(closed_us=now_us)
-    gates = (yield from read_gates(held, held=True)) if held else {}
     if others:
         gates |= yield from read_gates(others)
     for key, board in (held | others).items():

@@ -13,8 +13,10 @@ from storage.boards.row_tables import entries_table
 from storage.errors import NotOpenYetError, PeriodClosedError, SpecConflictError
 from storage.periods import PeriodKind, calendar_of
 from storage.records import Board, Family, PartOutcome, Post, PostStatus, Season, TableSharing
+from storage.schema.tables import FAMILIES
 from tests.storage.deployment import NOW_US, Deployment, part, ranked
 from tests.storage.processes import Processes, count_waiting
+from tests.storage.queueing import QueueDesk
 
 XP = ranked("xp", max_scaled=1_000)
 S = 1_000_000
@@ -300,6 +302,32 @@ async def test_closing_waits_for_posts_that_found_the_board_open(
     assert await closer.stats(board, "ada") == {"xp": 2}
     [[late]] = await poster.apply(made[0])
     assert isinstance(late.error, PeriodClosedError)
+
+
+async def test_closing_and_a_round_of_the_queue_never_deadlock(
+    processes: Processes, raw: asyncpg.Connection, session_name: str
+) -> None:
+    poster, closer = [await processes.start_process(store_attempts_max=1) for _ in range(2)]
+    family, season = await make_family(poster), await make_season(poster)
+    boards = await poster.make_boards("all", DAY.id)
+    desk = await QueueDesk.on(poster)
+    to_season = poster.post("ada", part(season, {"xp": 1}))
+    await desk.enqueue(to_season, post_to_boards(poster, family, boards, "ada"))
+    worker = desk.worker("ada")
+    await desk.update_share(worker)
+    closer.clock.now_us = CLOSES_US
+    async with raw.transaction():
+        await raw.execute(f"SELECT 1 FROM {FAMILIES} FOR UPDATE")
+        closing = asyncio.ensure_future(shut_due(closer, boards[1], season))
+        await wait_for_lock(raw, session_name, f"%{FAMILIES}%", closing)
+        running = asyncio.ensure_future(desk.run_round(worker))
+        async with asyncio.timeout(60):
+            while await count_waiting(raw, session_name, "%") < 2:
+                assert not running.done(), running
+    assert {board.id for board in await closing} == {boards[1].id, season.id}
+    drained = await running
+    assert drained is not None
+    assert (drained.races, drained.statuses) == (0, {"applied": 1, "rejected": 2})
 
 
 async def wait_for_lock(raw: asyncpg.Connection, session_name: str, query: str, waiter: asyncio.Future[Any]) -> None:
