@@ -173,10 +173,6 @@ class LeaseLostError(StoreBusyError):
     """The lease has passed to another holder."""
 
 
-class UnknownClientError(StorageError):
-    """No such client."""
-
-
 class UnknownPoolError(StorageError):
     """No such pool of resources."""
 

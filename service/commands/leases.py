@@ -58,12 +58,11 @@ add_request(
 add_request(
     pool_app, "add", f"POST {POOL_PATH}/resources", "Add resources to a region of a pool.",
     CLIENT, POOL, RESOURCES, option("region", str, "Region of the resources.", default=...),
-    option("move", bool, "Also move resources here that are free in another region.", default=False),
 )
 add_request(
     pool_app, "remove", f"DELETE {POOL_PATH}/resources",
     "Take resources out of a pool. Leased resources stay; run the command again after they are given back.",
-    CLIENT, POOL, RESOURCES, option("region", str, "Only resources of this region."),
+    CLIENT, POOL, RESOURCES,
 )
 add_list(
     pool_app, "resources", f"{POOL_PATH}/resources", "List resources, each with its key and the end of its lease.",

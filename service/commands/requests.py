@@ -60,7 +60,7 @@ def add_request(
     convert: Callable[[dict[str, Any]], Query] = dict,
     show: Callable[[Record], None] | None = None,
 ) -> None:
-    """Add a command that sends a request such as `PUT /v1/clients/{client_id}`, and shows the answer as JSON.
+    """Add a command that sends a request such as `DELETE /v1/families/{family}`, and shows the answer as JSON.
 
     With `confirm`, the command deletes something. Without --yes it asks `confirm`, whose fields are the names of the
     parameters. `convert` makes the body, or the query, of the parameters that were given. `show` prints the answer for

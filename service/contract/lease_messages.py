@@ -10,7 +10,6 @@ from .problems import ProblemError, clip_text
 from .queries import ListQuery
 from .requests import Instant, at_most, normalised
 from .values import (
-    ANY_NAME_PATTERN,
     NO_NUL_PATTERN,
     REGION_PATTERN,
     Time,
@@ -23,7 +22,6 @@ CLIENT_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"  # the id of a client
 LEASE_KEY_CHARS_MAX = 200
 RESOURCE_CHARS_MAX = 500
 LANES_MAX = 1_000
-NAME_CHARS_MAX = 200
 
 ClientId = Annotated[str, matching(CLIENT_PATTERN)]
 PoolId = Annotated[str, matching(CLIENT_PATTERN)]
@@ -38,12 +36,6 @@ ResourceText = Annotated[
 ]
 
 
-class PutClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The settings of a client: a name for people to read."""
-
-    name: Annotated[str, Meta(max_length=NAME_CHARS_MAX), matching(ANY_NAME_PATTERN)] | UnsetType = UNSET
-
-
 class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings of a pool. A missing member has the service's default. The body may be missing, too."""
 
@@ -52,22 +44,16 @@ class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Resources to add to a region of a pool.
-
-    A resource that the pool already has stays in its region. If `move` is true and the resource is free, it moves to
-    this region.
-    """
+    """Resources to add to a region of a pool. A resource that the pool already has stays in its region."""
 
     region: RegionName
     resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
-    move: bool = False
 
 
 class RemoveResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Resources to remove from a pool. If `region` is given, only resources in this region are removed."""
+    """Resources to remove from a pool."""
 
     resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
-    region: RegionName | UnsetType = UNSET
 
 
 class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -113,22 +99,6 @@ class RegionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Forecast of the resources available `headroom_seconds` from now; null before it was measured."""
 
 
-class ClientAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A client, and how many pools it has."""
-
-    client_id: str
-    name: str
-    pools: int
-    created_at: Time
-
-
-class ClientList(msgspec.Struct, frozen=True):
-    """A page of clients in the order of their ids. `next` is the cursor of the next page; null on the last page."""
-
-    clients: list[ClientAnswer]
-    next: str | None
-
-
 class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A pool. Lists of pools leave out `regions` and `headroom_seconds`; the answer about a single pool has them."""
 
@@ -148,14 +118,10 @@ class PoolList(msgspec.Struct, frozen=True):
 
 
 class AddedResources(msgspec.Struct, frozen=True):
-    """How many resources are new (`added`) and how many the pool already had (`known`).
-
-    `moved` is how many of the known resources were moved to this region.
-    """
+    """How many resources are new (`added`) and how many the pool already had (`known`)."""
 
     added: int
     known: int
-    moved: int
 
 
 class RemovedResources(msgspec.Struct, frozen=True):

@@ -78,8 +78,6 @@ CODES: dict[str, ProblemCode] = {
         "List the keys, and take the id from there."),
     "unknown_family": ProblemCode(404, "No such family",
         "Correct the id, or create the family."),
-    "unknown_client": ProblemCode(404, "No such client",
-        "Correct the id, or create the client."),
     "unknown_pool": ProblemCode(404, "No such pool of resources",
         "Correct the ids, or create the pool."),
     "unknown_region": ProblemCode(404, "The pool never had a resource in this region",

@@ -42,7 +42,6 @@ REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
 NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 NO_NUL_PATTERN = "^[^\\u0000]+$"
 SEARCH_PATTERN = "^[^\\u0000]*$"  # of text that is only looked for
-ANY_NAME_PATTERN = "^[^\\x00]*$"
 KEY_NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+$"
 SEQ_PATTERN = "^[A-Za-z0-9_-]{20,}$"  # a place in the journal of several partitions is longer, because it is signed
 _ID_WORDS = "1 to 128 letters, digits and ._:=,@+- of ASCII, a letter or digit first"
@@ -52,7 +51,6 @@ PATTERN_WORDS = {  # by pattern: which texts match it, for the messages of error
     COLUMN_PATTERN: "1 to 48 lower-case letters, digits and _, a letter first",
     FAMILY_PATTERN: "1 to 32 letters, digits, _ and - of ASCII, a letter or digit first",
     FACET_PATTERN: "1 to 16 lower-case letters, digits and _, a letter first",
-    ANY_NAME_PATTERN: "a text without NUL",
     KEY_NAME_PATTERN: "a text without control characters",
     SEQ_PATTERN: "a sequence number or a cursor",
     REGION_PATTERN: "1 to 32 letters, digits and ._- of ASCII, a letter or digit first",

@@ -20,20 +20,21 @@ from querybuilder import (
     count,
     delete,
     insert,
+    larger_of,
     max_,
     param,
+    plus,
     rows,
     seek,
     select,
     update,
 )
 from storage.errors import TooManyPoolsError, UnknownPoolError
-from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES, build_pool_drop
+from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES, VERSIONS_IN_FLIGHT
 from storage.schema.sequences import take_number
 from storage.store import Program
 
 from .claims import GIVEN_BACK
-from .lease_clients import lease_clients
 from .lease_records import LeaseEvent, LeaseEventKind, Pool, Resource
 from .lease_resources import RESOURCE_COLUMNS, lease_resources, pool_condition
 from .region_counts import lease_counts
@@ -45,7 +46,7 @@ POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "lanes", "created_at", "floo
 class Removed(NamedTuple):
     removed: int
     leased: int  # resources that were not removed, because they are leased
-    unknown: int  # resources that were not removed, because they are not in the pool or region
+    unknown: int  # resources that were not removed, because they are not in the pool
 
 
 class LeasePools:
@@ -71,7 +72,12 @@ class LeasePools:
         self._set_floor = update(LEASE_POOLS).set(floor=param("floor")).where(*higher).prepared()
         still_there = select(floor).from_(LEASE_POOLS).where(by_key, exists)
         self._hold = still_there.locked(Lock.NO_KEY_UPDATE).prepared()
-        self._drop = build_pool_drop().where(by_key).prepared()
+        # The floor of a dropped pool is greater than every version of its resources. So a later pool with the same id
+        # never uses a version again.
+        newest = select(max_(col("version"))).from_(LEASE_RESOURCES).where(by_key).scalar()
+        floor_after = plus(larger_of(floor, coalesce(newest, 0)), VERSIONS_IN_FLIGHT)
+        dropping = update(LEASE_POOLS).set(deleted_at=param("now_us"), floor=floor_after)
+        self._drop = dropping.where(by_key).prepared()
         dropped = select(col("pool_key")).from_(LEASE_POOLS).where(col("deleted_at").not_null(), col("swept").eq(0))
         self._to_sweep = dropped.order_by(asc(col("pool_key"))).limit(1).prepared()
         some = select(resource).from_(LEASE_RESOURCES).where(by_key).order_by(asc(resource)).limit(param("limit"))
@@ -81,9 +87,7 @@ class LeasePools:
         self._add = add.do_nothing().returning(resource).prepared()
         # Only free resources are deleted. A resource that another transaction leases meanwhile stays.
         free = (by_key, resource.in_(param("resources")), col("free_since").not_null())
-        removed = delete(LEASE_RESOURCES).where(*free).returning(*map(col, RESOURCE_COLUMNS))
-        self._remove = removed.prepared()
-        self._remove_here = removed.where(col("region").eq(param("region"))).prepared()
+        self._remove = delete(LEASE_RESOURCES).where(*free).returning(*map(col, RESOURCE_COLUMNS)).prepared()
         listed = select(*map(col, RESOURCE_COLUMNS)).from_(LEASE_RESOURCES).where(by_key, resource.gt(param("after")))
         self._page = listed.order_by(asc(resource)).limit(param("limit")).packed().prepared()
 
@@ -125,7 +129,6 @@ class LeasePools:
         [[number]] = yield self._number.bind()
         if number >= pools_max:
             raise TooManyPoolsError(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
-        yield from lease_clients.ensure_client(client_id, now_us=now_us)
         key = yield from take_number(POOL_SEQUENCE)
         bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "lanes": lanes, "created_at": now_us}
         [[floor]] = yield self._dropped_floor.bind(client_id=client_id, pool_id=pool_id)
@@ -170,22 +173,20 @@ class LeasePools:
         return [name for [name] in added]
 
     def remove_resources(
-        self, pool: Pool, names: Sequence[str], *, now_us: int, rng: random.Random, region: str | None = None
+        self, pool: Pool, names: Sequence[str], *, now_us: int, rng: random.Random
     ) -> Program[Removed]:
-        """Remove free resources from a pool, or from one region of it; leased ones stay.
+        """Remove free resources from a pool; leased ones stay.
 
         Raises:
             UnknownPoolError: the pool was dropped meanwhile.
         """
         yield from self._hold_floor(pool)
         wanted = sorted(set(names))
-        bound = {"pool_key": pool.key, "resources": wanted}
-        found = yield (self._remove.bind(**bound) if region is None else self._remove_here.bind(**bound, region=region))
+        found = yield self._remove.bind(pool_key=pool.key, resources=wanted)
         removed = [Resource(*row) for row in found]
         if removed:
             yield self._set_floor.bind(pool_key=pool.key, floor=1 + max(row.version for row in removed))
-        left = yield from lease_resources.find_by_names([(pool.key, name) for name in wanted])
-        leased = sum(region is None or row.region == region for row in left.values())
+        leased = len((yield from lease_resources.find_by_names([(pool.key, name) for name in wanted])))
         events = [LeaseEvent(LeaseEventKind.REMOVED, row, None, now_us) for row in removed]
         yield from lease_resources.record_events(events, rng)
         return Removed(len(removed), leased, len(wanted) - len(removed) - leased)

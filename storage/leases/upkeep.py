@@ -52,18 +52,7 @@ class LeaseUpkeep:
         if len(found) < resources:
             limit = resources - len(found)
             found += yield from lease_resources.find_expired(pool.key, source, before_us=before_us, limit=limit)
-        return (yield from self._move(found, target, rng, now_us=now_us))
-
-    def bring_resources(
-        self, pool: Pool, target: str, names: Sequence[str], *, now_us: int, rng: random.Random
-    ) -> Program[int]:
-        """Move named resources to `target` if they are free in another region; return how many moved."""
-        found = yield from lease_resources.find_by_names((pool.key, name) for name in names)
-        elsewhere = [row for row in found.values() if row.is_free and row.region != target]
-        return (yield from self._move(elsewhere, target, rng, now_us=now_us))
-
-    def _move(self, rows: Sequence[Resource], target: str, rng: random.Random, *, now_us: int) -> Program[int]:
-        changes = [ResourceChange(row, row.move(target, now_us)) for row in rows]
+        changes = [ResourceChange(row, row.move(target, now_us)) for row in found]
         return (yield from lease_resources.change_resources(changes, rng, now_us=now_us))
 
     def loads(self, pool_keys: Sequence[int]) -> Program[dict[Region, str]]:

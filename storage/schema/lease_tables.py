@@ -1,23 +1,7 @@
 """The tables of pools and leases."""
 
-from querybuilder import (
-    INTEGER,
-    TEXT,
-    Query,
-    Update,
-    coalesce,
-    col,
-    create_index,
-    create_table,
-    larger_of,
-    max_,
-    param,
-    plus,
-    select,
-    update,
-)
+from querybuilder import INTEGER, TEXT, Query, col, create_index, create_table
 
-LEASE_CLIENTS = "lease_clients"
 LEASE_POOLS = "lease_pools"
 LEASE_RESOURCES = "lease_resources"
 LEASE_COUNTS = "lease_counts"
@@ -51,10 +35,6 @@ RESOURCE_TABLES: tuple[Query, ...] = (
     create_index("lease_resources_leased", LEASE_RESOURCES, *_soonest_over, where=_leased),
 )
 LEASE_TABLES: tuple[Query, ...] = (
-    create_table(LEASE_CLIENTS)
-    .with_columns(client_id=TEXT, name=TEXT, created_at=INTEGER)
-    .primary_key("client_id")
-    .clustered(),
     create_table(LEASE_POOLS)
     .column("pool_key", INTEGER)  # from a sequence that only pools use
     .with_columns(client_id=TEXT, pool_id=TEXT, lanes=INTEGER, created_at=INTEGER)
@@ -103,15 +83,3 @@ LEASE_TABLES: tuple[Query, ...] = (
     .primary_key("peer")
     .clustered(),
 )
-
-
-def build_pool_drop() -> Update:
-    """Return the update that marks pools as deleted at `now_us`.
-
-    The update makes the floor of a pool greater than every version of the pool's resources. So a later pool with the
-    same id never uses a version again.
-    """
-    theirs = col("pool_key", "r").eq(col("pool_key", LEASE_POOLS))
-    newest = coalesce(select(max_(col("version", "r"))).from_(LEASE_RESOURCES, "r").where(theirs).scalar(), 0)
-    floor = plus(larger_of(col("floor", LEASE_POOLS), newest), VERSIONS_IN_FLIGHT)
-    return update(LEASE_POOLS).set(deleted_at=param("now_us"), floor=floor)

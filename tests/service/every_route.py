@@ -14,7 +14,7 @@ BODIES: dict[str, Any] = {
     "post_family": {**POST, "facets": {"team": "red"}},
     "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"],
                    "facets": [[], ["team"]]},
-    "put_client": {}, "put_pool": {},
+    "put_pool": {},
     "add_resources": {"region": "eu", "resources": ["one", "two"]},
     "remove_resources": {"resources": ["two"]},
     "ask_lease": {"client_id": "c", "pool_id": "p", "key": "k", "region": "eu", "lease_seconds": 60},

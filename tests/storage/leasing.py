@@ -3,7 +3,6 @@
 import random
 from collections.abc import Sequence
 
-from storage.leases.lease_clients import lease_clients
 from storage.leases.lease_journal import PublishedLeaseEvent, lease_journal
 from storage.leases.lease_records import (
     Grant,
@@ -62,11 +61,8 @@ class Pools:
             lambda: self.pools.remove_resources(pool, names, now_us=self.clock(), rng=self.rng)
         )
 
-    async def drop(self, pool_id: str = "numbers", *, whole_client: bool = False) -> None:
-        if whole_client:
-            await self.store.write(lambda: lease_clients.drop_client(CLIENT, now_us=self.clock()))
-        else:
-            await self.store.write(lambda: self.pools.drop_pool(CLIENT, pool_id, now_us=self.clock()))
+    async def drop(self, pool_id: str = "numbers") -> None:
+        await self.store.write(lambda: self.pools.drop_pool(CLIENT, pool_id, now_us=self.clock()))
 
     async def run(self, *requests: PoolRequest) -> list[Outcome]:
         return await self.store.write(lambda: self.groups.serve_requests(requests))

@@ -243,10 +243,6 @@ class UnknownFamilyError(NotFoundError, code="unknown_family"):
     """No such family."""
 
 
-class UnknownClientError(NotFoundError, code="unknown_client"):
-    """No such client."""
-
-
 class UnknownPoolError(NotFoundError, code="unknown_pool"):
     """No such pool of resources."""
 

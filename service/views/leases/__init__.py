@@ -1,5 +1,5 @@
-"""Handlers of clients, who own pools; of pools, which hold resources; and of leases, which give resources to keys.
+"""Handlers of pools, which hold resources, and of leases, which give resources to keys.
 
-Operators change clients and pools. Writers read them, and take and give back leases. The clock of the store decides
+Operators change pools. Writers read them, and take and give back leases. The clock of the store decides
 when a lease ends, not the clock of this process. Each module ends with the table of its routes. Begin with `leases`.
 """

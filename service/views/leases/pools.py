@@ -1,4 +1,4 @@
-"""Handlers and routes of clients, who own pools; of pools; and of the resources that operators put into them.
+"""Handlers and routes of pools, and of the resources that operators put into them.
 
 The numbers of a pool come from stored counts. Only leases that have ended but are not yet liberated are counted row by
 row, at most `lease_expired_counted_max` in each region.
@@ -15,12 +15,9 @@ from service.contract.keys import Role
 from service.contract.lease_messages import (
     AddedResources,
     AddResources,
-    ClientAnswer,
-    ClientList,
     PoolAnswer,
     PoolList,
     PoolsQuery,
-    PutClient,
     PutPool,
     RegionAnswer,
     RemovedResources,
@@ -34,7 +31,6 @@ from service.contract.queries import ListQuery
 from service.contract.routes import Call, Reply, Route
 from service.contract.values import format_us
 from storage.leases.claims import store_clock
-from storage.leases.lease_clients import Client, lease_clients
 from storage.leases.lease_records import Pool, Resource
 from storage.leases.lease_resources import lease_resources
 from storage.leases.pools import lease_pools
@@ -44,42 +40,9 @@ from storage.store import Program
 
 from .leases import TAG
 
-_CLIENT = "/v1/clients/{client_id}"
 _POOL = "/v1/pools/{client_id}/{pool_id}"
 _RESOURCES = _POOL + "/resources"
 _RNG = random.Random()  # chooses the lane that gets the first of the added resources
-
-
-async def put_client(context: Context, call: Call) -> Reply:
-    body: PutClient = call.body
-    name = None if body.name is UNSET else body.name
-    client, made = await context.store.write(
-        lambda: lease_clients.create_or_rename_client(call.path["client_id"], name, now_us=context.now_us())
-    )
-    return Reply(_client_answer(client), status=201 if made else 200)
-
-
-async def get_client(context: Context, call: Call) -> ClientAnswer:
-    return _client_answer(await context.store.read(lambda: lease_clients.read_client(call.path["client_id"])))
-
-
-async def get_clients(context: Context, call: Call) -> ClientList:
-    query: ListQuery = call.query
-    limit = query.limit or context.settings.page_entries_default
-    after = context.cursors.find_start(query.cursor, "clients", "")
-    clients = await context.store.read(lambda: lease_clients.list_clients(after=after, limit=limit + 1))
-    shown, next_page = context.cursors.cut_page(clients, limit, "clients", lambda last: last.client_id)
-    return ClientList([_client_answer(client) for client in shown], next_page)
-
-
-async def remove_client(context: Context, call: Call) -> None:
-    await context.store.write(lambda: lease_clients.drop_client(call.path["client_id"], now_us=context.now_us()))
-
-
-def _client_answer(client: Client) -> ClientAnswer:
-    return ClientAnswer(
-        client_id=client.client_id, name=client.name, pools=client.pools, created_at=format_us(client.created_at_us)
-    )
 
 
 async def put_pool(context: Context, call: Call) -> Reply:
@@ -120,10 +83,7 @@ async def add_resources(context: Context, call: Call) -> AddedResources:
         pool = yield from lease_pools.read_pool(**call.path)
         now_us = yield from store_clock()
         added = yield from lease_pools.add_resources(pool, body.region, names, now_us=now_us, rng=_RNG)
-        moved = 0
-        if body.move and len(added) < len(names):
-            moved = yield from lease_upkeep.bring_resources(pool, body.region, names, now_us=now_us, rng=_RNG)
-        return AddedResources(len(added), len(names) - len(added), moved)
+        return AddedResources(len(added), len(names) - len(added))
 
     return await context.store.write(program)
 
@@ -131,12 +91,11 @@ async def add_resources(context: Context, call: Call) -> AddedResources:
 async def remove_resources(context: Context, call: Call) -> RemovedResources:
     body: RemoveResources = call.body
     names = _resources(context, body.resources)
-    region = None if body.region is UNSET else body.region
 
     def program() -> Program[RemovedResources]:
         pool = yield from lease_pools.read_pool(**call.path)
         now_us = yield from store_clock()
-        removed = yield from lease_pools.remove_resources(pool, names, region=region, now_us=now_us, rng=_RNG)
+        removed = yield from lease_pools.remove_resources(pool, names, now_us=now_us, rng=_RNG)
         return RemovedResources(*removed)
 
     return await context.store.write(program)
@@ -211,19 +170,6 @@ def _resource_answer(row: Resource) -> ResourceAnswer:
 
 
 POOLS = [
-    Route("GET", "/v1/clients", get_clients, Role.WRITER, "clients",
-        operation="listClients", summary="Clients by id", tag=TAG, query=ListQuery,
-        response=ClientList),
-    Route("PUT", _CLIENT, put_client, Role.OPS, "put_client",
-        operation="putClient", summary="Create, confirm or rename a client", tag=TAG,
-        body=PutClient, body_optional=True, response=ClientAnswer, statuses=(200, 201),
-        description="Creating a pool also creates its client."),
-    Route("GET", _CLIENT, get_client, Role.WRITER, "client",
-        operation="getClient", summary="A client", tag=TAG, response=ClientAnswer,
-        problems=("unknown_client",)),
-    Route("DELETE", _CLIENT, remove_client, Role.OPS, "delete_client", operation="deleteClient",
-        summary="Delete a client with all its pools and every lease in them", tag=TAG, statuses=(204,),
-        problems=("unknown_client",)),
     Route("GET", "/v1/pools", get_pools, Role.WRITER, "pools",
         operation="listPools", summary="Pools by client and id", tag=TAG, query=PoolsQuery),
     Route("PUT", _POOL, put_pool, Role.OPS, "put_pool",

@@ -15,11 +15,11 @@ OPERATIONS = list_operations(DOCUMENT)
 BY_ID = {each.id: each for each in OPERATIONS}
 # The example requests in an order in which each finds what it names. Those in neither list come between the two.
 FIRST = (
-    "createKey", "putBoard", "putFamily", "putClient", "putPool", "addResources", "postStats", "postStatsToBoards",
+    "createKey", "putBoard", "putFamily", "putPool", "addResources", "postStats", "postStatsToBoards",
     "postStatsToFamily", "putProfile", "refreshCurve", "requestLease", "hideOwner", "showOwner",
 )  # fmt: skip
 LAST = (
-    "giveBackLease", "removeResources", "deletePool", "deleteClient", "removeProfile", "eraseEntry", "eraseOwner",
+    "giveBackLease", "removeResources", "deletePool", "removeProfile", "eraseEntry", "eraseOwner",
     "resetBoard", "deleteBoard", "deleteFamily",
 )  # fmt: skip
 ABSENT = {"revokeKey": (404, "unknown_key")}  # its example can't know the id of a real key

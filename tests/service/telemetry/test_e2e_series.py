@@ -41,7 +41,7 @@ JOBS = (
 XP = {"name": "xp", "merge": "sum"}
 METHODS = ("PUT", "POST", "GET", "DELETE")
 FIRST = (
-    "put_client", "reset", "add_resources", "post", "refresh", "erase_entry", "remove_profile", "give_back_lease",
+    "reset", "add_resources", "post", "refresh", "erase_entry", "remove_profile", "give_back_lease",
     "remove_resources", "delete_pool",
 )  # fmt: skip
 

@@ -230,8 +230,7 @@ def test_pools_do_what_their_definition_says(session: Session) -> None:
     run_machine(PoolModel, session)
 
 
-@pytest.mark.parametrize("whole_client", [False, True])
-async def test_versions_grow_on_if_a_pool_is_dropped_and_created_again(pools: Pools, whole_client: bool) -> None:
+async def test_versions_grow_on_if_a_pool_is_dropped_and_created_again(pools: Pools) -> None:
     seen = [0]
 
     async def hold(key: str) -> None:
@@ -242,7 +241,7 @@ async def test_versions_grow_on_if_a_pool_is_dropped_and_created_again(pools: Po
         await hold(f"key {number}")
         await pools.give_back(f"key {number}")
     for _ in range(3):
-        await pools.drop(whole_client=whole_client)
+        await pools.drop()
         await pools.create()
         await pools.add("a")
         await hold("again")

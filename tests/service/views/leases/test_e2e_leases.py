@@ -29,7 +29,7 @@ async def add_resources(service: Service, *names: str, region: str = "eu") -> An
 
 
 async def test_a_key_keeps_its_resource_until_it_gives_the_resource_back(service: Service) -> None:
-    assert await add_resources(service, "+49 30 1", "+49 30 2") == {"added": 2, "known": 0, "moved": 0}
+    assert await add_resources(service, "+49 30 1", "+49 30 2") == {"added": 2, "known": 0}
     first = await service.must("POST", "/v1/leases", lease_request("call 1"))
     assert first["acquired"] is True
     assert 59 < first["expires_in"] <= 60
@@ -74,7 +74,7 @@ async def test_a_region_that_the_pool_never_had_is_unknown_and_not_exhausted(ser
 async def test_each_region_is_counted_apart_and_a_lease_is_found_from_every_region(service: Service) -> None:
     await add_resources(service, "a", "b")
     await add_resources(service, "c", region="us")
-    assert await add_resources(service, "a", region="us") == {"added": 0, "known": 1, "moved": 0}
+    assert await add_resources(service, "a", region="us") == {"added": 0, "known": 1}
     first = await service.must("POST", "/v1/leases", lease_request("k", "us"))
     assert (first["resource"], first["region"]) == ("c", "us")
     assert (await service.must("POST", "/v1/leases", lease_request("k", "eu")))["resource"] == "c"
@@ -148,34 +148,6 @@ async def test_a_request_with_too_many_or_invalid_resources_adds_none(service: S
         body = {"region": "eu", "resources": names}
         assert await service.refused("POST", POOL + "/resources", body) == (400, code)
     assert (await service.get(POOL))["regions"] == {}
-
-
-async def test_moving_resources_to_a_region_leaves_leased_ones_where_they_are(service: Service) -> None:
-    await add_resources(service, "a", "b")
-    held = (await service.must("POST", "/v1/leases", lease_request("k")))["resource"]
-    body = {"region": "us", "resources": ["a", "b", "c"], "move": True}
-    assert await service.must("POST", POOL + "/resources", body) == {"added": 1, "known": 2, "moved": 1}
-    page = await service.get(POOL + "/resources")
-    regions = {each["resource"]: each["region"] for each in page["resources"]}
-    assert regions == {**dict.fromkeys("abc", "us"), held: "eu"}
-    totals = {region: counts["total"] for region, counts in (await service.get(POOL))["regions"].items()}
-    assert totals == {"eu": 1, "us": 2}
-
-
-async def test_a_client_is_created_with_its_first_pool_and_deleted_with_all_its_pools(service: Service) -> None:
-    assert (await service.get("/v1/clients/acme"))["pools"] == 1
-    renamed = await service.must("PUT", "/v1/clients/acme", {"name": "Acme, Inc."})
-    assert (renamed["name"], renamed["pools"]) == ("Acme, Inc.", 1)
-    assert (await service.must("PUT", "/v1/clients/acme"))["name"] == "Acme, Inc."
-    assert (await service.call("PUT", "/v1/clients/bolt", {"name": "Bolt"})).status == 201
-    page = await service.get("/v1/clients?limit=1")
-    assert [each["client_id"] for each in page["clients"]] == ["acme"]
-    rest = await service.get(f"/v1/clients?cursor={page['next']}")
-    assert [each["client_id"] for each in rest["clients"]] == ["bolt"]
-    assert (await service.call("DELETE", "/v1/clients/acme")).status == 204
-    assert await service.refused("GET", POOL) == (404, "unknown_pool")
-    for method in ("GET", "DELETE"):
-        assert await service.refused(method, "/v1/clients/acme") == (404, "unknown_client")
 
 
 async def test_a_lease_of_another_store_is_known_once_its_journal_was_read(service: Service, tmp_path: Path) -> None:
