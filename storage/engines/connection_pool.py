@@ -12,6 +12,7 @@ from storage.errors import StoreBusyError
 from storage.meter import Meter
 
 from .postgres_connection import PostgresConnection
+from .postgres_errors import DRIVER_ERRORS
 
 
 class ConnectionPool:
@@ -35,6 +36,8 @@ class ConnectionPool:
         self._slots = asyncio.Semaphore(connections)
         self._idle: list[PostgresConnection] = []
         self._waiting = 0
+        self._closed = False
+        self._closing: set[asyncio.Task[None]] = set()
         meter.set("rankcurve_store_connections_limit", connections, name, kind)
         self._count_lent(0)
         self._count_waiting(0)
@@ -43,8 +46,11 @@ class ConnectionPool:
         """Return a connection. The caller has to give it back with `take_back`.
 
         Raises:
-            StoreBusyError: too many callers wait, or no connection came free within `connection_wait_s_max` seconds.
+            StoreBusyError: the pool is closed, too many callers wait, or no connection came free within
+                `connection_wait_s_max` seconds.
         """
+        if self._closed:
+            raise StoreBusyError("the store is closed")
         if self._slots.locked():
             await self._wait()
         else:
@@ -90,9 +96,18 @@ class ConnectionPool:
             self._count_waiting(-1)
             self._report_wait(loop.time() - begun)
 
-    def take_back(self, connection: PostgresConnection, *, closing: bool = False) -> None:
-        """Take a connection back. The pool drops it if the caller closes it, or if its transaction is still open."""
-        if not closing and not connection.is_closed():
+    def take_back(self, connection: PostgresConnection, *, cancelled: bool = False) -> None:
+        """Take a connection back. The pool drops it if its transaction is still open.
+
+        `cancelled`: the driver has asked the server to cancel a statement. Until that is done, the connection is
+        useless, so the pool closes it.
+        """
+        if cancelled:
+            task = asyncio.create_task(self._close_lent(connection))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+            return
+        if not connection.is_closed():
             if connection.is_in_transaction():
                 connection.terminate()
             else:
@@ -100,15 +115,22 @@ class ConnectionPool:
         self._count_lent(-1)
         self._slots.release()
 
+    async def _close_lent(self, connection: PostgresConnection) -> None:
+        await self._close_connection(connection)
+        self.take_back(connection)
+
+    async def _close_connection(self, connection: PostgresConnection) -> None:
+        try:
+            await connection.close(timeout=self._limits.connect_timeout_s)
+        except DRIVER_ERRORS:
+            connection.terminate()
+
     async def close(self) -> None:
-        """Wait until all lent connections are back, then close all connections."""
+        """Refuse new callers, wait until all lent connections are back, then close all connections."""
+        if self._closed:
+            return
+        self._closed = True
         for _ in range(self.connections):
             await self._slots.acquire()
-        while self._idle:
-            connection = self._idle.pop()
-            try:
-                await connection.close(timeout=self._limits.connect_timeout_s)
-            except (OSError, TimeoutError):
-                connection.terminate()
-        for _ in range(self.connections):  # without this loop, a second `close` would wait forever
-            self._slots.release()
+        for connection in self._idle:
+            await self._close_connection(connection)

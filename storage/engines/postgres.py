@@ -224,8 +224,7 @@ class PostgresStore:
         return await self._retrier.run(self._light, self._partitions.measure)
 
     async def close(self) -> None:
-        await self._retrier.close()
-        for pool in filter(None, (self._coordinator, self._writers, self._light, self._heavy)):
+        for pool in filter(None, (self._writers, self._coordinator, self._light, self._heavy)):
             await pool.close()
 
 

@@ -52,11 +52,6 @@ class Retrier:
         self._limits, self._rng, self.meter = limits, rng, meter
         # Set on Citus. There, transactions and the move of a partition may wait for each other until a lock times out.
         self.retries_late_locks = False
-        self._closed = False
-        self._running = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._background: set[asyncio.Task[None]] = set()
 
     async def run(self, pool: ConnectionPool, attempt: Attempt[T]) -> T:
         """Run an attempt on a connection of `pool` and return its result. Run it again if that may help.
@@ -69,18 +64,6 @@ class Retrier:
             UnknownBoardError: the board's table does not exist.
             OutcomeUnknownError: see `commit`.
         """
-        if self._closed:
-            raise StoreBusyError("the store is closed")
-        self._running += 1
-        self._idle.clear()
-        try:
-            return await self._run_again(pool, attempt)
-        finally:
-            self._running -= 1
-            if not self._running:
-                self._idle.set()
-
-    async def _run_again(self, pool: ConnectionPool, attempt: Attempt[T]) -> T:
         tries = 0
         while True:
             try:
@@ -104,13 +87,11 @@ class Retrier:
 
     async def _once(self, pool: ConnectionPool, attempt: Attempt[T]) -> T:
         connection = await pool.lend_connection()
-        closing = False
+        cancelled = False
         try:
             return await attempt(connection)
         except asyncio.CancelledError:
-            # The driver has asked the server to cancel the statement. Until that is done, the connection is useless.
-            closing = True
-            self._in_background(_close(connection, self._limits.connect_timeout_s))
+            cancelled = True
             raise
         except BaseException as error:
             if isinstance(error, OutcomeUnknownError) or (is_lost(error) and not is_node_away(error)):
@@ -119,18 +100,13 @@ class Retrier:
                 await _roll_back(connection)
             raise
         finally:
-            pool.take_back(connection, closing=closing)
+            pool.take_back(connection, cancelled=cancelled)
 
     async def commit(self, connection: PostgresConnection) -> None:
-        """Commit the transaction of a connection. Raise `StoreBusyError` if the server rolled it back instead."""
-        status = await self._confirm_commit(connection, lambda: connection.execute(COMMIT, timeout=NO_TIMEOUT_S))
-        if status != "COMMIT":
-            raise StoreBusyError("the store rolled the transaction back")
-
-    async def _confirm_commit(self, connection: PostgresConnection, commit: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a statement that commits, and return its answer if the commit is certain.
+        """Commit the transaction of a connection.
 
         Raises:
+            StoreBusyError: the server rolled the transaction back instead.
             OutcomeUnknownError: the connection was lost before the answer came, or no answer came in time, or the
                 server warned that the commit may be lost.
         """
@@ -143,10 +119,9 @@ class Retrier:
         connection.add_log_listener(warned)
         # The driver's own timeout would also cancel the server's wait for a standby. So if no answer comes in time,
         # terminate the connection instead.
-        loop = asyncio.get_running_loop()
-        expiry = loop.call_later(self._limits.commit_timeout_s, connection.terminate)
+        expiry = asyncio.get_running_loop().call_later(self._limits.commit_timeout_s, connection.terminate)
         try:
-            answer = await commit()
+            status = await connection.execute(COMMIT, timeout=NO_TIMEOUT_S)
         except DRIVER_ERRORS as error:
             if is_lost(error):
                 raise OutcomeUnknownError from error
@@ -156,23 +131,13 @@ class Retrier:
             connection.remove_log_listener(warned)
         if warnings:
             raise OutcomeUnknownError(f"the store warned while it committed, so the commit may be lost: {warnings[0]}")
-        return answer
+        if status != "COMMIT":
+            raise StoreBusyError("the store rolled the transaction back")
 
     def _pause_s(self, pauses_before: int) -> float:
         # The pause is random (full jitter), so that transactions of one race do not all run again at the same moment.
         longest = min(self._limits.store_backoff_s_max, self._limits.store_backoff_base_s * 2**pauses_before)
         return self._rng.uniform(0, longest)
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
-    async def close(self) -> None:
-        """Refuse new attempts, and return when all running attempts have ended."""
-        self._closed = True
-        await self._idle.wait()
-        await asyncio.gather(*self._background)
 
 
 async def _roll_back(connection: PostgresConnection) -> None:
@@ -182,10 +147,3 @@ async def _roll_back(connection: PostgresConnection) -> None:
         connection.terminate()  # the server rolls a transaction back when its client disconnects
         if not isinstance(error, DRIVER_ERRORS):
             raise
-
-
-async def _close(connection: PostgresConnection, timeout_s: float) -> None:
-    try:
-        await connection.close(timeout=timeout_s)
-    except DRIVER_ERRORS:
-        connection.terminate()
