@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from io import FileIO
 from math import inf
@@ -138,7 +138,6 @@ class SqliteStore:
         self._checkpoints: Checkpoints | None = None  # begun after the connections are open
         # Closed after the connections: with any descriptor of a file, a process closes its locks on the file.
         self._file: FileIO | None = None
-        self._background: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(cls, path: Path, limits: Settings, *, meter: Meter = NO_METER) -> SqliteStore:
@@ -281,20 +280,22 @@ class SqliteStore:
         waited_s = monotonic() - began_s if began_s else 0.0
         self._meter.observe("rankcurve_store_connection_wait_seconds", waited_s, COMMON_CONNECTION_POOL)
         self._tell_lent(readers)
-        idle = True
+
+        def give_back(_: object) -> None:
+            readers.idle.put_nowait(connection)
+            self._tell_lent(readers)
+
+        # A thread goes on with a cancelled read. So its connection is not lent again before the read has ended.
+        reading = asyncio.ensure_future(self._read_on(connection, work))
+        reading.add_done_callback(give_back)
+        return await asyncio.shield(reading)
+
+    async def _read_on(self, connection: _Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._check_open()
         try:
-            self._check_open()
             return await connection.run(work)
         except SQLITE_ERRORS as error:
             raise self._translated(error) from error
-        except asyncio.CancelledError:
-            idle = False  # the connection's thread still runs the cancelled read, so do not lend the connection yet
-            self._in_background(self._give_back(connection, readers))
-            raise
-        finally:
-            if idle:
-                readers.idle.put_nowait(connection)
-                self._tell_lent(readers)
 
     def _tell_lent(self, readers: _Readers) -> None:
         idle, limit = readers.idle.qsize(), readers.connections
@@ -302,18 +303,6 @@ class SqliteStore:
         meter.set("rankcurve_store_connections_lent", limit - idle, pool, kind)
         meter.set("rankcurve_store_connections_awaited", 0 if idle else self._waiting, pool, kind)
         meter.set("rankcurve_store_connections_limit", limit, pool, kind)
-
-    async def _give_back(self, connection: _Connection, readers: _Readers) -> None:
-        try:
-            await connection.run(lambda _: None)  # waits until the thread is idle, because it runs functions in order
-        finally:
-            readers.idle.put_nowait(connection)
-            self._tell_lent(readers)
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         self._check_open()
@@ -378,7 +367,6 @@ class SqliteStore:
         self._closed = True
         if self._checkpoints is not None:
             await self._checkpoints.close()
-        await asyncio.gather(*self._background)
         try:
             if self._brief is not None:
                 self._brief.close()
