@@ -23,10 +23,7 @@ _FIRST_US = (datetime(1000, 1, 1, tzinfo=UTC) - _EPOCH) // _US
 _LAST_US = (datetime(9998, 1, 1, tzinfo=UTC) - _EPOCH) // _US
 _DAYS_KEPT = 4_096  # the largest number of entries in each cache of days or periods
 
-_YEAR = re.compile(r"[1-9][0-9]{3}", re.ASCII)
-_MONTH = re.compile(r"([1-9][0-9]{3})-([0-9]{2})", re.ASCII)
-_WEEK = re.compile(r"([1-9][0-9]{3})-W([0-9]{2})", re.ASCII)
-_DATE = re.compile(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_ID = re.compile(r"[1-9][0-9]{3}(-([0-9]{2}(-[0-9]{2})?|W[0-9]{2}))?", re.ASCII)
 
 
 class PeriodKind(StrEnum):
@@ -105,34 +102,27 @@ def period_of(kind: PeriodKind, day: date) -> Period:
     return Period(kind, f"{day.year:04}", first, first.replace(year=day.year + 1))
 
 
+# By the length of the ids: the kind of period, and what completes an id to the first day as ISO 8601 writes it.
+_FORMS = {
+    4: (PeriodKind.YEAR, "-01-01"),
+    7: (PeriodKind.MONTH, "-01"),
+    8: (PeriodKind.WEEK, "-1"),
+    10: (PeriodKind.DAY, ""),
+}
+
+
 @lru_cache(maxsize=_DAYS_KEPT)
 def parse_period(text: str) -> Period | None:
     """Return the period with this id, or None."""
-    day = _a_day_of(text)
     if text == ALL_TIME.id:
         return ALL_TIME
-    if day is None:
+    if not _ID.fullmatch(text):
         return None
-    kind = PeriodKind.WEEK if "W" in text else {4: PeriodKind.YEAR, 7: PeriodKind.MONTH, 10: PeriodKind.DAY}[len(text)]
+    kind, rest = _FORMS[len(text)]
     try:
-        return period_of(kind, day)
-    except (ValueError, OverflowError):  # the period would end after the year 9999
+        return period_of(kind, date.fromisoformat(text + rest))
+    except (ValueError, OverflowError):  # the date does not exist, or the period would end after the year 9999
         return None
-
-
-def _a_day_of(text: str) -> date | None:
-    try:
-        if _YEAR.fullmatch(text):
-            return date(int(text), 1, 1)
-        if found := _MONTH.fullmatch(text):
-            return date(int(found[1]), int(found[2]), 1)
-        if found := _WEEK.fullmatch(text):
-            return date.fromisocalendar(int(found[1]), int(found[2]), 1)
-        if _DATE.fullmatch(text):
-            return date.fromisoformat(text)
-    except ValueError:  # the date does not exist, such as month 13, or week 53 of a year that has 52 weeks
-        return None
-    return None
 
 
 def find_zone(name: str) -> ZoneInfo | None:
