@@ -15,23 +15,33 @@ only the state before the moves and the state after them matter.
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import accumulate, chain
 from operator import add
 
-from .codec import add_checksum, pack_column, pack_int, strip_checksum, unpack_column, unpack_int
+import msgspec
+
+from .codec import decode_checked, encode_checked, pack_int, unpack_int
 from .curve import Curve, FitMethod, Knot
 from .errors import CurveCorruptError, KnotsInvalidError
 from .locate import KnotRanks
 
-MAGIC = b"RKLC"
-VERSION = 1
-_HEADER = struct.Struct("<4sBBI")
-_OFF_LATTICE, _ENDS = 1, 2  # bits of the header's flags
-
 Move = tuple[int | None, int | None]  # (key before, key after); None: the owner had no entry in the column at that time
+
+
+class _StoredCounts(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """The fields of `LiveCounts`. Keys may have any size, so they are stored as bytes."""
+
+    off_lattice: bool
+    best: bytes | None
+    worst: bytes | None
+    runs: list[int]
+    gaps: list[int]
+    moves: list[int]
+
+
+_DECODER = msgspec.msgpack.Decoder(_StoredCounts)
 
 
 class LiveCounts:
@@ -95,40 +105,22 @@ class LiveCounts:
 
     def encode(self) -> bytes:
         """Return the counts as bytes. The caller has to store which curve they belong to."""
-        ends = [end for end in (self.best, self.worst) if end is not None]
-        flags = _OFF_LATTICE * self.off_lattice
-        flags += _ENDS * (self.best is not None) + 2 * _ENDS * (self.worst is not None)
-        parts = [_HEADER.pack(MAGIC, VERSION, flags, len(self._keys)), *map(pack_int, ends)]
-        parts += [pack_column(column, signed=True) for column in (self.runs, self.gaps, self.moves)]
-        return add_checksum(parts)
+        best, worst = (None if end is None else pack_int(end) for end in (self.best, self.worst))
+        return encode_checked(_StoredCounts(self.off_lattice, best, worst, self.runs, self.gaps, self.moves))
 
     @classmethod
     def decode(cls, data: bytes, curve: Curve) -> LiveCounts:
         """Return the counts that `encode` encoded for `curve`, or raise `CurveCorruptError`."""
-        body = strip_checksum(data, MAGIC, _HEADER)
-        _, version, flags, knot_count = _HEADER.unpack_from(body)
-        if version != VERSION:
-            raise CurveCorruptError(f"live counts of format {version}, this program reads {VERSION}")
-        counts = cls(curve)
-        if knot_count != len(counts.runs):
+        stored, counts = decode_checked(data, _DECODER), cls(curve)
+        lengths = [len(column) for column in (stored.runs, stored.gaps, stored.moves)]
+        if lengths != [len(counts.runs), len(counts.gaps), len(counts.moves)]:
             raise CurveCorruptError("the live counts are another curve's")
-        try:
-            counts._fill(body, flags)
-        except (struct.error, ValueError) as error:
-            raise CurveCorruptError(f"the contents are no live counts: {error}") from error
+        if min(stored.moves) < 0:
+            raise CurveCorruptError("the moves are negative")
+        counts.runs, counts.gaps, counts.moves = stored.runs, stored.gaps, stored.moves
+        counts.off_lattice = stored.off_lattice
+        counts.best, counts.worst = (None if end is None else unpack_int(end) for end in (stored.best, stored.worst))
         return counts
-
-    def _fill(self, body: bytes, flags: int) -> None:
-        at = _HEADER.size
-        self.off_lattice = bool(flags & _OFF_LATTICE)
-        if flags & _ENDS:
-            self.best, at = unpack_int(body, at)
-        if flags & 2 * _ENDS:
-            self.worst, at = unpack_int(body, at)
-        for column in (self.runs, self.gaps, self.moves):
-            column[:], at = unpack_column(body, at, len(column), signed=True)
-        if at != len(body) or min(self.moves) < 0:
-            raise ValueError("parts are left over, or moves are negative")
 
 
 class AsOf:

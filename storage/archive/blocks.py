@@ -7,7 +7,7 @@
     curve of a column  the last curve that was fitted, of each segment if there were several
 
 A block of rows stores its columns one after the other. Blocks must stay small, because reading one row decodes its
-whole block. The first byte of a block names its format.
+whole block.
 """
 
 import zlib
@@ -24,7 +24,6 @@ from storage.records import Entry
 HEAD, OWNERS = -2, -1  # the numbers of the two sections that belong to no column
 _KINDS = 4  # section numbers that are reserved for each ranked column
 
-_FORM = b"1"
 _LEVEL = 6
 
 
@@ -59,9 +58,8 @@ def encode_rows(rows: Rows) -> bytes:
 
 
 def decode_rows(document: bytes) -> Rows:
-    """Decode a block of rows. Raise ValueError if a later version wrote the block."""
     owners, updated_us, columns, ties_before = msgspec.msgpack.decode(
-        _unpacked(document), type=tuple[list[str], list[int], list[list[str | int | None]], dict[int, list[int]]]
+        zlib.decompress(document), type=tuple[list[str], list[int], list[list[str | int | None]], dict[int, list[int]]]
     )
     cells = map(list, zip(*columns, strict=True)) if columns else repeat([])
     return Rows([Entry(*row) for row in zip(owners, updated_us, cells, strict=False)], ties_before)
@@ -99,17 +97,10 @@ def encode_tally(tally: TallyBlock) -> bytes:
 
 
 def decode_tally(document: bytes) -> TallyBlock:
-    """Decode a block of a tally. Raise ValueError if a later version wrote the block."""
-    steps, ties = msgspec.msgpack.decode(_unpacked(document), type=tuple[str, str])
+    steps, ties = msgspec.msgpack.decode(zlib.decompress(document), type=tuple[str, str])
     keys = list(accumulate(map(int, steps.split(","))))
     return TallyBlock(keys, list(map(int, ties.split(","))) if ties else [1] * len(keys))
 
 
 def _packed(content: Sequence[object]) -> bytes:
-    return _FORM + zlib.compress(msgspec.msgpack.encode(content), _LEVEL)
-
-
-def _unpacked(document: bytes) -> bytes:
-    if document[:1] != _FORM:
-        raise ValueError("the block was written by a later version")
-    return zlib.decompress(document[1:])
+    return zlib.compress(msgspec.msgpack.encode(content), _LEVEL)

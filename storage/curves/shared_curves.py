@@ -3,27 +3,16 @@
 A copy may be absent, damaged, forged, or made for another column or version. Then the curve is read from the table,
 which is the only cost.
 
-A value is a sealed envelope with these fields; numbers are little-endian:
-
-    magic            4 bytes, `MAGIC`
-    format           1 byte, unsigned
-    board key        8 bytes, signed
-    column index     4 bytes, signed
-    epoch            8 bytes, signed
-    version          8 bytes, signed
-    encoded curve    all bytes up to the seal
-    seal             16 bytes
-
-The seal covers all other fields, so an intact curve of another board counts as corrupt. The seal is a hash with a
-secret key, which comes from the store's salt. A checksum would not do: anyone who reaches the network port of memcached
-could store a forged curve with a correct checksum. Sealing 11 KB takes 20 us (docs/decisions.md).
+A value is a seal (16 bytes), the curve's version (8 bytes) and the encoded curve. The seal covers these and the key of
+the value, so an intact curve of another board counts as corrupt. The seal is a hash with a secret key, which comes from
+the store's salt. A checksum would not do: anyone who reaches the network port of memcached could store a forged curve
+with a correct checksum. Sealing 11 KB takes 20 us (docs/decisions.md).
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -37,10 +26,8 @@ from storage.meter import Meter
 from .memcached import Memcached
 
 log = structlog.get_logger(__name__)
-MAGIC = b"RKCE"
-FORMAT = 1
 SEAL_BYTES = 16
-_HEADER = struct.Struct("<4sBqiqq")
+_VERSION_BYTES = 8
 Slot = tuple[int, int]  # board key, column index
 ReadOutcome = Literal["hit", "miss", "stale", "corrupt"]  # miss: the value is absent, or its server did not answer
 WriteOutcome = Literal["stored", "too_large", "failed"]
@@ -125,11 +112,11 @@ class Envelopes:
 
     def key(self, listed: ListedCurve) -> str:
         """Return the curve's key in the cache. All versions share this key, so a new version replaces the old one."""
-        return f"rankcurve:{FORMAT}:{self._place}:{listed.board_key}:{listed.column_index}:{listed.epoch}"
+        return f"rankcurve:{self._place}:{listed.board_key}:{listed.column_index}:{listed.epoch}"
 
     def seal(self, listed: ListedCurve, curve: Curve) -> bytes:
-        body = _header(listed, listed.version) + encode_curve(curve)
-        return body + self._sealed(body)
+        body = listed.version.to_bytes(_VERSION_BYTES, "big") + encode_curve(curve)
+        return self._make_seal(listed, body) + body
 
     def open(self, listed: ListedCurve, value: bytes) -> Curve | None:
         """Return the listed curve; None if the value is an intact curve of the same column, but of another version.
@@ -137,21 +124,16 @@ class Envelopes:
         Raises:
             CurveCorruptError: the value is damaged, forged, or a curve of another column or epoch.
         """
-        body, seal = value[:-SEAL_BYTES], value[-SEAL_BYTES:]
-        if len(body) < _HEADER.size or not hmac.compare_digest(seal, self._sealed(body)):
+        seal, body = value[:SEAL_BYTES], value[SEAL_BYTES:]
+        if not hmac.compare_digest(seal, self._make_seal(listed, body)):
             raise CurveCorruptError("the seal does not match")
-        version = _HEADER.unpack_from(body)[-1]
-        if body[: _HEADER.size] != _header(listed, version):
-            raise CurveCorruptError("the curve belongs to another column")
-        if version != listed.version:
+        if int.from_bytes(body[:_VERSION_BYTES], "big") != listed.version:
             return None
-        curve = decode_curve(body[_HEADER.size :])
+        curve = decode_curve(body[_VERSION_BYTES:])
         # A store that was restored from a backup gives the same versions again, to curves with another `as_of_us`.
         return curve if curve.as_of_us == listed.as_of_us else None
 
-    def _sealed(self, body: bytes) -> bytes:
-        return blake2b(body, key=self._seal_key, digest_size=SEAL_BYTES).digest()
-
-
-def _header(listed: ListedCurve, version: int) -> bytes:
-    return _HEADER.pack(MAGIC, FORMAT, listed.board_key, listed.column_index, listed.epoch, version)
+    def _make_seal(self, listed: ListedCurve, body: bytes) -> bytes:
+        hashed = blake2b(self.key(listed).encode(), key=self._seal_key, digest_size=SEAL_BYTES)
+        hashed.update(body)
+        return hashed.digest()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor import Curve, CurveCorruptError, Knot, encode_curve
+from predictor import Curve, CurveCorruptError, Knot
 from storage.curves.memcached import Memcached
 from storage.curves.shared_curves import SEAL_BYTES, Envelopes, ListedCurve, ReadOutcome, SharedCurves
 from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
@@ -48,21 +48,20 @@ def test_a_value_that_was_cut_off_is_corrupt(length: int) -> None:
 
 
 THEIRS = Envelopes(SALT[::-1])
-HEADER = SEALED[: -SEAL_BYTES - len(encode_curve(CURVE))]
 OTHER_PLACES = [replace(LISTED, board_key=7), replace(LISTED, column_index=7), replace(LISTED, epoch=7)]
 
 
 @pytest.mark.parametrize(
-    ("sealed", "told"),
+    "sealed",
     [
-        *((OURS.seal(elsewhere, CURVE), "another column") for elsewhere in OTHER_PLACES),
-        (THEIRS.seal(LISTED, CURVE), "seal"),
-        (HEADER + encode_curve(CURVE) + bytes(SEAL_BYTES), "seal"),
+        *(OURS.seal(elsewhere, CURVE) for elsewhere in OTHER_PLACES),
+        THEIRS.seal(LISTED, CURVE),
+        bytes(SEAL_BYTES) + SEALED[SEAL_BYTES:],
     ],
     ids=["another board", "another column", "another epoch", "another store", "no seal"],
 )
-def test_a_sound_curve_that_the_store_did_not_seal_for_this_place_is_corrupt(sealed: bytes, told: str) -> None:
-    with pytest.raises(CurveCorruptError, match=told):
+def test_a_sound_curve_that_the_store_did_not_seal_for_this_place_is_corrupt(sealed: bytes) -> None:
+    with pytest.raises(CurveCorruptError, match="seal"):
         OURS.open(LISTED, sealed)
 
 
