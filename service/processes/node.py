@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import time
 from asyncio.subprocess import Process
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -96,6 +97,7 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
         ready=show_ready,
         ended=count_end,
         sleep=asyncio.sleep,
+        monotonic=time.monotonic,
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -12,8 +12,7 @@ import signal
 from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import structlog
@@ -23,7 +22,8 @@ from jobs.controls import sleep_until_set
 from service.contract.problems import ServiceError
 
 log = structlog.get_logger(__name__)
-PAUSE_S = 0.5  # the time between a crash and the start of another process; it bounds what repeated crashes cost
+PAUSE_S = 0.5  # the time between a crash and the start of another process; it doubles with every further crash
+PAUSE_S_MAX = 30.0  # the longest such time; after a process that ran for this long, the time is PAUSE_S again
 STOP_GRACE_S = 5.0  # the time to close the store and write the last log lines, after requests and jobs have stopped
 WorkKind = Literal["serve", "jobs"]
 
@@ -58,8 +58,7 @@ class NodeFailedError(ServiceError):
     """The processes of this node can't run; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessSlot:
+class ProcessSlot(NamedTuple):
     """A place in the node for one process. When that process crashes, another one takes the same place."""
 
     name: str
@@ -81,6 +80,7 @@ class Supervisor:
         ready: Callable[[], object],
         ended: Callable[[ProcessSlot], None],
         sleep: Callable[[float], Awaitable[None]],
+        monotonic: Callable[[], float],
     ) -> None:
         """Prepare the places. `ready` is called once every place has had a process that reported ready.
 
@@ -89,7 +89,7 @@ class Supervisor:
         """
         self._places, self._spawn = places, spawn
         self._all_ready, self._ended = ready, ended
-        self._sleep, self._stop_s_max = sleep, stop_s_max
+        self._sleep, self._monotonic, self._stop_s_max = sleep, monotonic, stop_s_max
         self._children: dict[ProcessSlot, Process] = {}
         self._ready: set[ProcessSlot] = set()
         self._stop = asyncio.Event()
@@ -119,7 +119,9 @@ class Supervisor:
             raise NodeFailedError(f"not stopped cleanly: {', '.join(sorted(self._unclean))}")
 
     async def _keep(self, place: ProcessSlot) -> None:
+        pause_s = PAUSE_S
         while not self._stop.is_set():
+            started_s = self._monotonic()
             report, code = await self._run_one(place)
             if self._stop.is_set():
                 if report is not None and report.outcome == "ready" and code != 0:
@@ -130,7 +132,10 @@ class Supervisor:
                 raise NodeFailedError(detail)  # a node with a single process gives the same message
             detail = "" if report is None else report.detail
             log.error("process_crashed", name=place.name, exit_code=code, detail=detail)
-            await sleep_until_set(self._stop, self._sleep(PAUSE_S))
+            if self._monotonic() - started_s >= PAUSE_S_MAX:
+                pause_s = PAUSE_S
+            await sleep_until_set(self._stop, self._sleep(pause_s))
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     async def _run_one(self, place: ProcessSlot) -> tuple[Report | None, int]:
         """Return the report of a process and its exit code."""

@@ -7,7 +7,15 @@ from typing import cast
 
 import pytest
 
-from service.processes.supervisor import PAUSE_S, NodeFailedError, ProcessSlot, Report, Supervisor, encode_line
+from service.processes.supervisor import (
+    PAUSE_S,
+    PAUSE_S_MAX,
+    NodeFailedError,
+    ProcessSlot,
+    Report,
+    Supervisor,
+    encode_line,
+)
 
 WAIT_S = 60
 ONE = (ProcessSlot("worker1", "serve"),)
@@ -60,7 +68,9 @@ class Stage:
             ready=self.ready.set,
             ended=lambda place: self.ended.append(place.name),
             sleep=self._sleep,
+            monotonic=lambda: self.now_s,
         )
+        self.now_s = 0.0
         self.running = asyncio.create_task(self.supervisor.run())
 
     async def _spawn(self, place: ProcessSlot) -> Process:
@@ -82,9 +92,10 @@ class Stage:
         over.set()
         return seconds
 
-    async def crash(self, report: Report | None = READY) -> float:
-        """Let the next process report and crash. Return the length of the supervisor's next pause."""
+    async def crash(self, report: Report | None = READY, *, after_s: float = 0) -> float:
+        """Let the next process report, and crash `after_s` later. Return the length of the supervisor's next pause."""
         child = await self.child()
+        self.now_s += after_s
         if report is not None:
             child.tell(report)
             for _ in range(TURNS):  # until the supervisor has read the report
@@ -116,10 +127,12 @@ async def test_a_node_is_ready_once_every_process_is_and_stops_all_of_them() -> 
 
 
 @pytest.mark.parametrize("report", [READY, Report("refused", "no server"), None])
-async def test_a_process_that_was_ready_once_is_replaced_however_often_it_crashes(report: Report | None) -> None:
+async def test_a_process_that_was_ready_once_is_replaced_after_ever_longer_pauses(report: Report | None) -> None:
     stage = Stage()
     assert await stage.crash() == PAUSE_S
-    assert [await stage.crash(report=report) for _ in range(20)] == [PAUSE_S] * 20
+    pauses_s = [await stage.crash(report=report) for _ in range(20)]
+    assert pauses_s == [min(PAUSE_S * 2**crashes, PAUSE_S_MAX) for crashes in range(1, 21)]
+    assert await stage.crash(after_s=PAUSE_S_MAX) == PAUSE_S, "it had run for long enough"
     await stage.stop()
 
 
