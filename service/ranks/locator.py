@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from config.settings import ReadingSettings
-from predictor import AnyCurve, SummedCurve
+from predictor import AnyCurve
 from service.contract.queries import RankMode
 from service.contract.responses.boards import Stats
 from service.contract.responses.positions import Position
@@ -28,7 +28,7 @@ from storage.boards.totals import check_copy, read_totals
 from storage.coalesce import Crowd
 from storage.curves.stored_curves import CurveBook
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
-from storage.entries.rankings import OpenBoard, Ranking
+from storage.entries.rankings import OpenBoard
 from storage.errors import StoreDamagedError
 from storage.log.change_log import date_snapshot
 from storage.reads.point_reads import NO_STARTS, EntryRead, PointReads
@@ -38,7 +38,6 @@ from storage.store import Program, Store, read_single
 COUNT_SLACK = 2  # `auto` counts up to this many times `exact_top` rows before it falls back to the curve
 DEFAULT_CHANGES_MAX = 100  # most changes since the curve that a count for `auto` in a longer gap adds up
 COUNTED_METHODS = ("count", "gap")  # with these methods, the rank is exact in the snapshot that was read
-CountStarts = Mapping[int, CountStart]  # by column index
 RankMethod = Literal["count", "knot", "gap", "curve"]
 
 
@@ -48,6 +47,13 @@ class WantedRank(NamedTuple):
     column_index: int
     cell: str
     owner: str | None
+
+
+class CountBegin(NamedTuple):
+    """From where a count may start. It is made before the read begins."""
+
+    start: CountStart | None
+    asked_us: int
 
 
 class LocatedRank(msgspec.Struct, frozen=True, gc=False):
@@ -126,7 +132,7 @@ class Locator:
         return [self._ranked_indexes[name] for name in names]
 
     def find_position(
-        self, column_index: int, cell: str, mode: RankMode, starts: CountStarts, read: EntryRead
+        self, column_index: int, cell: str, mode: RankMode, starts: Mapping[int, CountStart], read: EntryRead
     ) -> Position | None:
         """Return the position of an owner's cell that `read` counted, or else the position that the curve gives it.
 
@@ -146,19 +152,10 @@ class Locator:
         located = self._locate_by_curve(column_index, padding.key_of_cell(cell), False, mode, gap_rows_max)
         if located is None:
             return None
-        totals = read.totals
-        if self._segmented and located.curve is not None:
-            # An estimate reads no other segment than the owner's, so the total is the curve's, too.
-            totals = {column_index: located.curve.total}
-        return self._make_position(column_index, cell, located, totals)
+        return self._make_position(column_index, cell, located, read.totals)
 
     def find_curve(self, index: int) -> AnyCurve | None:
         return None if self._archived else self._book.find_curve(self.board, index)
-
-    def count_by_curves(self, indexes: Iterable[int]) -> dict[int, int]:
-        """Return how many entries the curves of these columns count, without those that have no curve."""
-        curves = {index: self.find_curve(index) for index in indexes}
-        return {index: curve.total for index, curve in curves.items() if curve is not None}
 
     def is_exact_now(self, located: LocatedRank, index: int, totals: dict[int, int]) -> bool:
         """Return whether a rank is exact in the snapshot with these totals, in which it was counted if it was."""
@@ -210,69 +207,56 @@ class Locator:
         if self._archived:
             return None
         changes_max = self._limits.exact_changes_max if changes_max is None else changes_max
-        starts, asked_us = list[CountStart](), self.now_us()
-        for part in self.board.parts:
-            found = self._book.find_curve_and_mark(part, column_index)
-            if found is None or found[1] is None:
-                return None
-            starts.append(CountStart(found[0], found[1], changes_max, asked_us))
-        if not self.board.segments:
-            return starts[0]
-        curve = SummedCurve([start.curve for start in starts])  # type: ignore[misc]
-        return CountStart(curve, 0, changes_max, asked_us, tuple(starts))
+        return self._book.find_count_start(self.board, column_index, changes_max, self.now_us())
 
-    def find_count_starts(self, indexes: Iterable[int]) -> CountStarts:
-        """Return the start of a count for each of these columns that has one, by column index."""
-        found = {index: self.find_count_start(index) for index in indexes}
-        return {index: start for index, start in found.items() if start is not None}
+    def find_default_start(self, index: int) -> CountStart | None:
+        """Return the start of a count for the default rank in a column, or None if none can be counted from a knot."""
+        start = self.find_count_start(index, self._default_changes_max)
+        return None if start is None or self._rankings[index].passed_mark == start.mark else start
 
-    def find_default_starts(self, indexes: Iterable[int], mode: RankMode) -> CountStarts:
-        """Return the start of a count for each column whose default ranks can be counted; none in other modes."""
-        if mode != "auto":
+    def find_default_starts(self, indexes: Iterable[int], mode: RankMode) -> Mapping[int, CountStart]:
+        """Return the starts of counts that the read of an owner's entry can make; none in other modes than `auto`.
+
+        Counts in segments are made one rank at a time, by `find_positions`.
+        """
+        if mode != "auto" or self._segmented:
             return NO_STARTS
-        starts: dict[int, CountStart] = {}
-        for index in indexes:
-            start = self.find_count_start(index, self._default_changes_max)
-            if start is not None and self._rankings[index].passed_mark != start.mark:
-                starts[index] = start
-        return starts
+        return {index: start for index in indexes if (start := self.find_default_start(index)) is not None}
 
-    def may_read_many_rows(self, wanted: WantedRank, mode: RankMode, starts: CountStarts) -> bool:
-        """Return whether counting this rank may read more than `light_read_rows_max` rows."""
+    def begin_count(self, index: int) -> CountBegin:
+        """Return from where counts in a column may start. Call this before the read begins."""
+        return CountBegin(self.find_count_start(index), self.now_us())
+
+    def may_read_many_rows(
+        self, wanted: WantedRank, mode: RankMode, start: CountStart | None, totals: Mapping[int, int] | None
+    ) -> bool:
+        """Return whether counting this rank may read more than `light_read_rows_max` rows.
+
+        `totals`: those of the board, or of one of its parts, if they are known.
+        """
         if self._archived:  # a count in an archive reads only a few blocks
             return False
-        start = starts.get(wanted.column_index)
+        rows_max = self._limits.light_read_rows_max
+        if totals is not None and totals.get(wanted.column_index, 0) * len(self.board.parts) <= rows_max:
+            return False
         if start is None:
             return mode == "exact" or self.find_curve(wanted.column_index) is None
         key = self._rankings[wanted.column_index].padding.key_of_cell(wanted.cell)
-        return start.curve.find_gap(key).rows > self._limits.light_read_rows_max
+        return start.curve.find_gap(key).rows > rows_max
 
-    def locate_rank(
-        self, wanted: WantedRank, mode: RankMode, starts: CountStarts, asked_us: int
-    ) -> Program[LocatedRank]:
+    def locate_rank(self, wanted: WantedRank, mode: RankMode, begin: CountBegin) -> Program[LocatedRank]:
         """Return the rank that the curve gives the cell. If it must be counted, count it."""
         located = self.locate_without_count(wanted, mode, self.find_gap_rows_max(1))
-        if located is None:
-            located = yield from self.count_rank(wanted, mode, starts, asked_us)
-        return located
+        return located or (yield from self.count_rank(wanted, mode, begin))
 
-    def count_rank(
-        self, wanted: WantedRank, mode: RankMode, starts: CountStarts, asked_us: int
-    ) -> Program[LocatedRank]:
-        """Count a rank. `starts` and `asked_us` were taken before the read began."""
-        ranking, owner = self._rankings[wanted.column_index], self._owner_among_ties(wanted)
-        start = starts.get(wanted.column_index)
-        if start is not None:
-            found = yield from ranking.count_from_anchor(start, wanted.cell, owner=owner)
-            if found is not None:
-                return self.locate_by_count(found)
+    def count_rank(self, wanted: WantedRank, mode: RankMode, begin: CountBegin) -> Program[LocatedRank]:
         estimate = None if mode == "exact" else self.locate_without_count(wanted, "estimate", 0)
         rows_max = None if estimate is None else max(1, self._exact_top) * COUNT_SLACK
-        found = yield from ranking.count_from_top(wanted.cell, rows_max, asked_us)
-        if estimate is not None and rows_max is not None and found.better_count >= rows_max:
+        counting = self._rankings[wanted.column_index].count_before
+        found = yield from counting(wanted.cell, self._owner_among_ties(wanted), *begin, rows_max)
+        if estimate is not None and rows_max is not None and not found.from_anchor and found.better_count >= rows_max:
             return estimate
-        before = (yield from ranking.count_tied(wanted.cell, owner))[1] if owner else 0
-        return self.locate_by_count(found._replace(ties_before=before))
+        return self.locate_by_count(found)
 
     def locate_by_count(self, found: GapCount) -> LocatedRank:
         """Return the rank that a count found, as of a time at which its snapshot was the current state.
@@ -295,54 +279,12 @@ class Locator:
         """
         return wanted.owner or "" if self._rankings[wanted.column_index].timed else ""
 
-    async def find_positions(
-        self, wanted: Sequence[WantedRank], mode: RankMode, totals: dict[int, int] | None = None
-    ) -> list[Position]:
-        """Return the positions in the order of `wanted`.
+    def needs_totals(self, known: Mapping[int, object]) -> bool:
+        """Return whether a position that was not counted needs totals that are not in `known`, by board key."""
+        return not self._segmented and self.board.key not in known
 
-        A caller that has already read the board's totals passes them as `totals`. If this function counts a rank, all
-        positions show the totals from the snapshot of the count instead.
-        """
-        self._crowd.enter(1)
-        try:
-            gap_rows_max = self.find_gap_rows_max(len(wanted))
-            located = [self.locate_without_count(each, mode, gap_rows_max) for each in wanted]
-            missing = [each for each, at in zip(wanted, located, strict=True) if at is None]
-            counted: list[LocatedRank] = []
-            if totals is None and self.board.segments and not missing:
-                totals = self.count_by_curves({each.column_index for each in wanted})  # no segment has to be read
-            if missing or totals is None:
-                counted, totals = await self._count_ranks(missing, mode)
-        finally:
-            self._crowd.leave(1)
-        rest = iter(counted)
-        return [self.make_position(each, at or next(rest), totals) for each, at in zip(wanted, located, strict=True)]
-
-    async def _count_ranks(
-        self, wanted: Sequence[WantedRank], mode: RankMode
-    ) -> tuple[list[LocatedRank], dict[int, int]]:
-        """Return the ranks in the order of `wanted`, and the board's totals from the same snapshot."""
-        asked_us, starts = self.now_us(), self.find_count_starts({each.column_index for each in wanted})
-        far = any(self.may_read_many_rows(each, mode, starts) for each in wanted)
-        if len(wanted) == 1 and starts and not far:
-            # One statement counts the rank and reads the totals.
-            (each,) = wanted
-            alone = await self._count_alone(each, starts[each.column_index])
-            if alone is not None:
-                return [self.locate_by_count(alone)], alone.totals
-            # The change log can't confirm that the start is usable, so count from the top. In segments, the start may
-            # be usable for a count that is made without those of other requests.
-            starts, far = starts if self._segmented else {}, mode == "exact"
-
-        def count_all() -> Program[tuple[list[LocatedRank], dict[int, int]]]:
-            counted = []
-            for each in wanted:
-                counted.append((yield from self.count_rank(each, mode, starts, asked_us)))
-            return counted, (yield from read_board_totals(self.board))
-
-        return await self._store.read(count_all, heavy=far)
-
-    async def _count_alone(self, wanted: WantedRank, start: CountStart) -> GapCount | None:
+    async def count_alone(self, wanted: WantedRank, start: CountStart) -> GapCount | None:
+        """Count a rank and read the totals in one statement. Return None if the change log can't confirm the start."""
         index, owner = wanted.column_index, self._owner_among_ties(wanted)
         if self._segmented:
             return await self._reads.count_in_segments(self.board, index, (wanted.cell, owner), start)
@@ -359,6 +301,8 @@ class Locator:
         name, offset, width, scale = self._cells[index]
         value = int(cell if width is None else cell[:width]) - (offset or 0)
         total, rank, low, high = totals.get(index, 0), located.rank, located.low, located.high
+        if self._segmented and located.curve is not None:
+            total = located.curve.total  # an estimate reads no other segment than the owner's
         return Position(
             column=name,
             value=value if scale == 0 else to_wire_number(value, scale),
@@ -371,21 +315,6 @@ class Locator:
             percentile=percentile(rank, total),
             as_of=_as_of(located.as_of_us),
         )
-
-
-def count_rows_before(ranking: Ranking, cell: str, owner: str, start: CountStart | None) -> Program[int]:
-    """Count the rows before a cell: from the anchor knot of `start` if the change log allows it, else from the top.
-
-    The rows with the same cell that stand before `owner` count, too, unless `owner` is empty.
-    """
-    if start is not None:
-        found = yield from ranking.count_from_anchor(start, cell, owner=owner)
-        if found is not None:
-            return found.better_count + found.ties_before
-    better_count = yield from ranking.count_better(cell)
-    if owner:
-        better_count += (yield from ranking.count_tied(cell, owner))[1]
-    return better_count
 
 
 _as_of = lru_cache(maxsize=1024)(format_us)  # all ranks from one curve show the same time

@@ -9,22 +9,19 @@ from service.contract.values import format_us, to_wire_number
 from storage.entries.rankings import Ranking
 from storage.store import Program
 
-from .locator import CountStarts, Locator, WantedRank
+from .locator import CountBegin, Locator, WantedRank
 
 
 def find_next_place(
-    locator: Locator, own: WantedRank, own_rank: int, mode: RankMode, starts: CountStarts, asked_us: int
+    locator: Locator, own: WantedRank, own_rank: int, mode: RankMode, begin: CountBegin
 ) -> Program[NextPlace | None]:
-    """Return the next better place than an owner's, or None if the owner is first.
-
-    `starts` and `asked_us` were taken before the read began.
-    """
+    """Return the next better place than an owner's, or None if the owner is first."""
     index, ranking = own.column_index, locator.entries.rankings[own.column_index]
     landed = yield from ranking.find_next_better(own.cell, own.owner or "")
     if landed is None:
         return None
     cell, owner = landed
-    found = yield from locator.locate_rank(WantedRank(index, cell, owner), mode, starts, asked_us)
+    found = yield from locator.locate_rank(WantedRank(index, cell, owner), mode, begin)
     missing = count_missing_points(ranking, own.cell, cell)
     scale = locator.board.spec.columns[index].scale
     return NextPlace(

@@ -23,7 +23,7 @@ from storage.errors import BadCursorError
 from storage.records import Board, Entry
 from storage.store import Program, Store
 
-from .locator import Locator, count_rows_before, read_board_totals
+from .locator import Locator, read_board_totals
 
 
 @dataclass(slots=True)
@@ -128,7 +128,8 @@ class Pager:
             )
             before = near.shown_before
             if before is None:
-                before = yield from count_rows_before(self.ranking, place.cell, place.owner, start)
+                found = yield from self.ranking.count_before(place.cell, place.owner, start)
+                before = found.better_count + found.ties_before
             row_number, is_there = 1 + before, self._is_at(near.after, place)
         if place.forward:
             rows = yield from self.ranking.read_rows_after(place.cell, place.owner, limit + 1)

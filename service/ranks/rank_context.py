@@ -1,19 +1,32 @@
 """The parts with which a process finds ranks: a locator for each board, pages, and the shared reads of first pages."""
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from config.settings import ReadingSettings
 from service.contract.cursors import CursorCodec
+from service.contract.queries import RankMode
+from service.contract.responses.positions import Position
+from storage.boards.totals import read_totals
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.curves.stored_curves import CurveBook
 from storage.reads.open_boards import OpenBoards
 from storage.reads.point_reads import PointReads
 from storage.records import Board
-from storage.store import Store
+from storage.store import Program, Store
 
-from .locator import Locator
+from .locator import LocatedRank, Locator, WantedRank
 from .pages import FirstPage, Pager, read_first_pages
+
+_Totals = Mapping[int, dict[int, int]]  # totals of boards by board key
+
+
+class AskedRank(NamedTuple):
+    """A rank that is wanted on the board of a locator."""
+
+    locator: Locator
+    wanted: WantedRank
 
 
 class RankContext:
@@ -32,7 +45,7 @@ class RankContext:
         now_us: Callable[[], int],
     ) -> None:
         self._store, self._boards, self._reads, self._book, self._limits = store, boards, reads, book, limits
-        self._cursors, self.crowd, self._now_us = cursors, crowd, now_us
+        self._cursors, self._crowd, self._now_us = cursors, crowd, now_us
         self._locators: OrderedDict[int, Locator] = OrderedDict()
         self.first_pages: StoreCoalescers[tuple[Pager, int], FirstPage] = StoreCoalescers(
             read_first_pages,
@@ -48,7 +61,7 @@ class RankContext:
             return found
         entries = self._boards.open_board(board)
         found = Locator(
-            self._store.at(board.partition), self._reads, entries, self._book, self._limits, self.crowd, self._now_us
+            self._store.at(board.partition), self._reads, entries, self._book, self._limits, self._crowd, self._now_us
         )
         self._locators[board.key] = found
         self._locators.move_to_end(board.key)
@@ -58,3 +71,63 @@ class RankContext:
 
     def make_pager(self, board: Board, index: int) -> Pager:
         return Pager(self._store.at(board.partition), self.find_locator(board), self._cursors, index)
+
+    async def find_positions(self, asked: Sequence[AskedRank], mode: RankMode, totals: _Totals) -> list[Position]:
+        """Return the positions in the order of `asked`. Each store is read at most once, in one snapshot.
+
+        `totals`: those that the caller has read. A board on which a rank is counted shows the totals from the snapshot
+        of the count instead.
+
+        Raises:
+            UnknownBoardError, BoardChangedError: a board was deleted or has changed since this process read it.
+        """
+        self._crowd.enter(1)
+        try:
+            found = [
+                locator.locate_without_count(wanted, mode, locator.find_gap_rows_max(len(asked)))
+                for locator, wanted in asked
+            ]
+            by_store: defaultdict[Store, list[int]] = defaultdict(list)
+            for number, (locator, _) in enumerate(asked):
+                if found[number] is None or locator.needs_totals(totals):
+                    by_store[self._store.at(locator.board.partition)].append(number)
+            for store, numbers in by_store.items():
+                missing = [number for number in numbers if found[number] is None]
+                boards = [asked[number].locator.board for number in numbers]
+                counted, read = await self._count_ranks(store, [asked[each] for each in missing], boards, mode, totals)
+                totals = {**totals, **read}
+                for number, located in zip(missing, counted, strict=True):
+                    found[number] = located
+        finally:
+            self._crowd.leave(1)
+        return [
+            locator.make_position(wanted, located, totals.get(locator.board.key, {}))
+            for (locator, wanted), located in zip(asked, found, strict=True)
+            if located is not None
+        ]
+
+    async def _count_ranks(
+        self, store: Store, asked: Sequence[AskedRank], boards: Sequence[Board], mode: RankMode, known: _Totals
+    ) -> tuple[list[LocatedRank], _Totals]:
+        """Count ranks on boards of one store. Return them with the totals of the boards from the same snapshot."""
+        begins = [locator.begin_count(wanted.column_index) for locator, wanted in asked]
+        far = any(
+            locator.may_read_many_rows(wanted, mode, begin.start, known.get(locator.board.key))
+            for (locator, wanted), begin in zip(asked, begins, strict=True)
+        )
+        if len(asked) == len(boards) == 1 and begins[0].start is not None and not far:
+            [(locator, wanted)] = asked
+            alone = await locator.count_alone(wanted, begins[0].start)
+            if alone is not None:
+                return [locator.locate_by_count(alone)], {boards[0].key: alone.totals}
+            # The change log can't confirm that the start is usable, so count from the top. In segments, the start may
+            # be usable for a count that is made without those of other requests.
+            begins, far = begins if boards[0].segments else [begins[0]._replace(start=None)], mode == "exact"
+
+        def count_all() -> Program[tuple[list[LocatedRank], _Totals]]:
+            counted = []
+            for (locator, wanted), begin in zip(asked, begins, strict=True):
+                counted.append((yield from locator.count_rank(wanted, mode, begin)))
+            return counted, (yield from read_totals(boards))
+
+        return await store.read(count_all, heavy=far)

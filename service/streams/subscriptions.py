@@ -13,7 +13,7 @@ import msgspec
 
 from service.contract.responses.journal import OwnerEvent, TopEvent
 from service.contract.values import INT64_MAX, to_wire_number
-from service.ranks.locator import count_rows_before, percentile, read_board_totals
+from service.ranks.locator import percentile, read_board_totals
 from service.ranks.rank_context import RankContext
 from storage.entries import hidden_owners
 from storage.entries.exact_ranks import CountStart
@@ -336,8 +336,9 @@ class OwnerTopic(_Topic[_Standing]):
             return _Standing(total=total, counted=counted)
         among_ties = self.owner if self._ranking.timed else ""
         start = snapshot.starts.get((self.board.key, self.index))
-        better_count = yield from count_rows_before(self._ranking, cell, among_ties, start)
-        return _Standing(cell=cell, rank=1 + better_count, total=total, counted=counted)
+        before = yield from self._ranking.count_before(cell, among_ties, start)
+        rank = 1 + before.better_count + before.ties_before
+        return _Standing(cell=cell, rank=rank, total=total, counted=counted)
 
     def _event(self, now: _Standing, until: Numbers, before: int | None, overtakers: list[str]) -> Event:
         column = self.board.spec.columns[self.index]

@@ -30,6 +30,7 @@ from predictor import (
 )
 from querybuilder import Lock, asc, col, insert, max_, param, select
 from storage.boards.totals import CHANGES, hold_epoch
+from storage.entries.exact_ranks import CountStart
 from storage.errors import UnknownBoardError
 from storage.meter import NO_METER, Meter
 from storage.records import Board
@@ -150,10 +151,19 @@ class CurveBook:
         served = self._find_in_use(board, column_index)
         return served is not None and served.curve is curve and served.changes == totals.get(CHANGES, 0)
 
-    def find_curve_and_mark(self, board: Board, column_index: int) -> tuple[RankCurve, int | None] | None:
-        """Return the same curve as `find_curve`, with the mark of the changes that it counts, or None."""
-        served = self._find_in_use(board, column_index)
-        return None if served is None else (served.curve, self._find_mark(served))
+    def find_count_start(self, board: Board, column_index: int, changes_max: int, asked_us: int) -> CountStart | None:
+        """Return the same curve as `find_curve` with its mark, or None if the log no longer has the mark."""
+        starts = list[CountStart]()
+        for part in board.parts:
+            served = self._find_in_use(part, column_index)
+            mark = None if served is None else self._find_mark(served)
+            if served is None or mark is None:
+                return None
+            starts.append(CountStart(served.curve, mark, changes_max, asked_us))
+        if len(starts) == 1:
+            return starts[0]
+        curve = SummedCurve([start.curve for start in starts])  # type: ignore[misc]
+        return CountStart(curve, 0, changes_max, asked_us, tuple(starts))
 
     def _find_mark(self, served: ServedCurve) -> int | None:
         """Return the mark of a curve in use. A live curve that folds still change has the mark of the last fold."""

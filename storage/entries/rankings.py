@@ -73,6 +73,23 @@ class Ranking(Protocol):
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
         """Count the entries better than a cell. Return None if the log cannot confirm a knot's count."""
 
+    def count_before(
+        self, cell: str, owner: str, start: CountStart | None, asked_us: int = INT64_MAX, rows_max: int | None = None
+    ) -> Program[GapCount]:
+        """Count the entries better than a cell, from `start` if the log can confirm its count, else from the top.
+
+        A count from the top ends at `rows_max`. Count also the entries with the cell that stand before `owner`, unless
+        it is empty: where equal values share a rank, this is not necessary and may take long.
+        """
+        if start is not None:
+            found = yield from self.count_from_anchor(start, cell, owner=owner)
+            if found is not None:
+                return found
+        found = yield from self.count_from_top(cell, rows_max, asked_us)
+        if owner:
+            found = found._replace(ties_before=(yield from self.count_tied(cell, owner))[1])
+        return found
+
     def count_range(self, *, least: str, past: str) -> Program[int]:
         """Count the entries with `least` <= cell < `past`. Cells are compared as text, whichever end is better."""
 

@@ -6,14 +6,18 @@ The most important rule: entries and totals come from one snapshot of the curren
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
+from storage.archive.archive_reader import ArchivedEntries
 from storage.boards.totals import ALL_ENTRIES, check_copy, read_totals, state_of
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.entries.entries import Entries, find_on_boards
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCount
+from storage.entries.hidden_owners import find_hidden
 from storage.entries.rankings import OpenBoard
 from storage.entries.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
 from storage.reads.open_boards import OpenBoards
@@ -77,13 +81,39 @@ class PointReads:
     def read_entry(
         self, board: Board, owner: str, starts: Mapping[int, CountStart] = NO_STARTS
     ) -> asyncio.Future[EntryRead]:
-        """Return a future for an owner's entry, which may be None, and the board's totals.
+        """Return a future for an owner's entry, which may be None, and the totals of the part that has the owner.
 
         In the columns of `starts`, count the entries better than the owner's cell, unless the curve knows its rank
         exactly, or the gap around it holds more than `gap_rows_max` entries. In a crowd, count only in short gaps.
         """
+        board = board.part_of(owner)
         coalescers = self._entries if board.segment_of is None else self._entries_in_segments
         return coalescers.ask(self._store.at(board.partition), (*_shape(board), *starts), (board, owner, starts))
+
+    async def read_on_boards(self, boards: Iterable[Board], owner: str) -> dict[int, EntryRead]:
+        """Return, by board key, an owner's entry with the totals of the part that has it, in a snapshot of each store.
+
+        Raises:
+            UnknownBoardError, BoardChangedError: see `read_totals`.
+        """
+        by_store: dict[Store, dict[int, OpenBoard]] = defaultdict(dict)
+        for board in boards:
+            part = board.part_of(owner)
+            by_store[self._store.at(part.partition)][board.key] = self._boards.open_board(part)
+        found: dict[int, EntryRead] = {}
+        for store, opened in by_store.items():
+            read = await store.read(partial(read_owner_on_boards, list(opened.values()), owner))
+            found |= zip(opened, read, strict=True)
+        return found
+
+    async def find_hidden(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
+        """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows them."""
+        found: dict[str, Entry] = {}
+        for part in {part.key: part for part in map(board.part_of, owners)}.values():
+            theirs = [owner for owner in owners if board.part_of(owner) is part]
+            reading = partial(_find_hidden, self._boards.open_board(part), theirs)
+            found |= await self._store.at(part.partition).read(reading)
+        return found
 
     def read_around_owner(self, asked: AroundOwner) -> asyncio.Future[OwnersNeighbours | None]:
         """Return a future for the rows on both sides of an owner's row.
@@ -172,6 +202,13 @@ def read_owner_on_boards(boards: Sequence[OpenBoard], owner: str) -> Program[lis
     totals = yield from read_totals([entries.board for entries in boards])
     found = yield from find_on_boards([each for each in boards if totals[each.board.key].get(ALL_ENTRIES)], owner)
     return [EntryRead(found.get(entries.board.key), totals[entries.board.key], {}) for entries in boards]
+
+
+def _find_hidden(entries: OpenBoard, owners: Sequence[str]) -> Program[dict[str, Entry]]:
+    if isinstance(entries, ArchivedEntries):
+        return (yield from entries.of_hidden(owners))
+    hidden, columns = (yield from find_hidden([entries.board.key], owners)), len(entries.board.spec.columns)
+    return {each.entry.owner: each.widen_cells(columns) for each in hidden.entries}
 
 
 def _read_and_count(

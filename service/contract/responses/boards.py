@@ -28,28 +28,34 @@ class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
     type: ColumnKind
 
 
-class CurveState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a ranked column's curve: how and when it was fitted, its knots, and the changes since the fit."""
+class CurveFacts(msgspec.Struct, kw_only=True):
+    """What all answers about a curve have. `certificate` is its measured error, if its knots were certified."""
 
     method: FitMethod
     total: int
-    knots: int
     as_of: Time
-    age_seconds: float
-    certificate: float | None = None
-    live: bool  # whether the curve has live counts, which add the changes since its fit
-    moves: int  # how many changes since the fit entered a gap between knots, left one, or stayed within one
-    bound: float  # the greatest relative error that a current rank below the exactly counted top may have
+    certificate: float | None
 
 
 def curve_facts(curve: AnyCurve) -> dict[str, Any]:
-    """Return the members that all answers about a curve have."""
+    """Return the members of `CurveFacts`."""
     return {
         "method": curve.method,
         "total": curve.total,
         "as_of": format_us(curve.as_of_us),
         "certificate": curve.certificate,
     }
+
+
+class CurveState(CurveFacts, kw_only=True):
+    """The state of a ranked column's curve: how and when it was fitted, its knots, and the changes since the fit."""
+
+    knots: int
+    age_seconds: float
+    certificate: float | None = None
+    live: bool  # whether the curve has live counts, which add the changes since its fit
+    moves: int  # how many changes since the fit entered a gap between knots, left one, or stayed within one
+    bound: float  # the greatest relative error that a current rank below the exactly counted top may have
 
 
 def curve_state(board: Board, curve: AnyCurve, now_us: int) -> CurveState:
@@ -470,13 +476,9 @@ class KnotAnswer(msgspec.Struct):
     reached_at: Time | UnsetType = UNSET
 
 
-class CurveSegment(msgspec.Struct, kw_only=True):
+class CurveSegment(CurveFacts, kw_only=True):
     """The curve of one segment. `as_of` says when its ranks were true."""
 
-    method: FitMethod
-    total: int
-    as_of: Time
-    certificate: float | None
     step: int
     snaps: bool
     knots: list[KnotAnswer]
@@ -505,14 +507,10 @@ class CurveAnswer(CurveSegment):
     segments: list[CurveSegment] | UnsetType = UNSET
 
 
-class RefreshAnswer(msgspec.Struct):
+class RefreshAnswer(CurveFacts, kw_only=True):
     """The result of a refresh: facts about the new curve, and how many seconds the refresh took."""
 
     column: str
-    method: FitMethod
-    total: int
-    as_of: Time
-    certificate: float | None
     seconds: float
 
 
@@ -529,7 +527,7 @@ class AuditedRank(msgspec.Struct):
     high: int
 
 
-class AuditAnswer(msgspec.Struct, kw_only=True):
+class AuditAnswer(CurveFacts, kw_only=True):
     """The relative errors of the ranks that a curve gives to random owners.
 
     The errors compare these ranks with the ranks that the owners had at the curve's time. To count them, the service
@@ -542,10 +540,6 @@ class AuditAnswer(msgspec.Struct, kw_only=True):
 
     column: str
     outcome: Literal["compared", "changed", "empty"]
-    method: FitMethod
-    total: int
-    as_of: Time
-    certificate: float | None
     bound: float
     owners: int
     mean_error: float | None

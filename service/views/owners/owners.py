@@ -1,7 +1,6 @@
 """Handlers that read owners: an owner's entry, and the entries of many owners."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from msgspec import UNSET
 
@@ -15,13 +14,11 @@ from service.contract.responses.positions import Position
 from service.contract.routes import Call, Tagged
 from service.contract.values import format_us, parse_owner
 from service.ranks.locator import Locator, WantedRank, read_board_totals
+from service.ranks.rank_context import AskedRank
 from service.views.unchanged import find_unchanged, tag_answer
-from storage.archive.archive_reader import ArchivedEntries
 from storage.boards.boards import list_boards
-from storage.entries import hidden_owners
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError, UnknownColumnError, UnknownOwnerError
-from storage.reads.point_reads import read_owner_on_boards
-from storage.records import Best, Board, Entry, by_partition
+from storage.records import Best, Board, Entry
 from storage.store import Program
 
 from .profiles import add_profiles
@@ -55,13 +52,13 @@ def find_ranked_column(board: Board, name: str) -> int:
 async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     query: ProfilesQuery = call.query
     owner = call.path["owner"]
-    board = (await context.catalog.find_board(call.path["board"])).part_of(owner)
-    if not query.profiles and (unchanged := await find_unchanged(context, call, board)) is not None:
+    board = await context.catalog.find_board(call.path["board"])
+    if not query.profiles and (unchanged := await find_unchanged(context, call, board.part_of(owner))) is not None:
         return unchanged
     found, totals, _ = await context.reads.read_entry(board, owner)
     unseen = False
     if found is None:
-        found, unseen = (await find_hidden_entries(context, board, [owner])).get(owner), True
+        found, unseen = (await context.reads.find_hidden(board, [owner])).get(owner), True
     if found is None:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
     context.metrics.meter.add("rankcurve_reads", 1, "entry", "row")
@@ -70,7 +67,7 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     if query.profiles:
         await add_profiles(context, [answer])
     elif not unseen:  # a hidden entry changes without the board
-        return tag_answer(call, board, totals, answer)
+        return tag_answer(call, board.part_of(owner), totals, answer)
     return answer
 
 
@@ -84,48 +81,20 @@ async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
             lambda: list_boards(prefix="", after=after, limit=EXAMINED_BOARDS_MAX, archived=False)
         )
         try:
-            found = await _find_on_boards(context, boards, owner)
+            found = await context.reads.read_on_boards(boards, owner)
         except (UnknownBoardError, BoardChangedError):
             continue  # a board was deleted or changed since it was listed
-        listed = [found[board_id] for board_id in sorted(found)]
+        listed = []
+        for board in boards:
+            if (entry := found[board.key].entry) is not None:
+                stats = context.ranks.find_locator(board).format_stats(entry.cells)
+                listed.append(OwnerBoard(board.id, format_us(entry.updated_at_us), stats))
         last = boards[-1].id if len(boards) == EXAMINED_BOARDS_MAX else None
         if len(listed) > limit:
             listed, last = listed[:limit], listed[limit - 1].board
         cursor = None if last is None else context.cursors.encode_cursor(ListCursor(owner, last))
         return OwnerBoards(owner, listed, cursor)
     raise StoreBusyError("boards were deleted during every try")
-
-
-async def _find_on_boards(context: Context, boards: Sequence[Board], owner: str) -> dict[str, OwnerBoard]:
-    """Return the owner's entry on each of these boards that has one, by board id.
-
-    Raises:
-        UnknownBoardError, BoardChangedError: the rows of a board are not where they were.
-    """
-    by_id = {board.id: board for board in boards}
-    found: dict[str, OwnerBoard] = {}
-    for partition, parts in by_partition(board.part_of(owner) for board in boards):
-        opened = [context.boards.open_board(part) for part in parts]
-        read = await context.store.at(partition).read(partial(read_owner_on_boards, opened, owner))
-        for part, (entry, _, _) in zip(parts, read, strict=True):
-            if entry is not None:
-                stats = context.ranks.find_locator(by_id[part.id]).format_stats(entry.cells)
-                found[part.id] = OwnerBoard(part.id, format_us(entry.updated_at_us), stats)
-    return found
-
-
-async def find_hidden_entries(context: Context, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-    """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows them."""
-    found: dict[str, Entry] = {}
-    for part in {part.key: part for part in map(board.part_of, owners)}.values():
-        theirs = [owner for owner in owners if board.part_of(owner) is part]
-        store, entries = context.store.at(part.partition), context.boards.open_board(part)
-        if isinstance(entries, ArchivedEntries):
-            found |= await store.read(partial(entries.of_hidden, theirs))
-        else:
-            hidden = await store.read(partial(hidden_owners.find_hidden, [part.key], theirs))
-            found |= {each.entry.owner: each.widen_cells(len(part.spec.columns)) for each in hidden.entries}
-    return found
 
 
 async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
@@ -146,19 +115,13 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
     found, totals = await context.store.at(board.partition).read(program)
     located: dict[str, Position] = {}
     if index is not None:
-        wanted = [
-            each
-            for owner in dict.fromkeys(owners)
-            if owner in found
-            for each in list_wanted_ranks(found[owner], [index])
-        ]
-        for each, position in zip(wanted, await locator.find_positions(wanted, "auto", totals), strict=True):
+        located = await rank_entries(context, locator, index, found.values(), totals)
+        for position in located.values():
             context.metrics.meter.add("rankcurve_reads", 1, "owners", position.method)
-            located[each.owner or ""] = position
     else:
         context.metrics.meter.add("rankcurve_reads", len(found), "owners", "row")
     missing = [owner for owner in dict.fromkeys(owners) if owner not in found]
-    unseen = await find_hidden_entries(context, board, missing) if missing else {}
+    unseen = await context.reads.find_hidden(board, missing) if missing else {}
     places = {} if index is None else _places(locator, index, found.values())
     answers = []
     for owner in owners:
@@ -189,6 +152,16 @@ def _places(locator: Locator, index: int, rows: Iterable[Entry]) -> dict[str, in
 def check_count(count: int, most: int, code: str, pointer: str) -> None:
     if count > most:
         raise ProblemError(code, f"{count} is more than {most}", pointer=pointer)
+
+
+async def rank_entries(
+    context: Context, locator: Locator, index: int, entries: Iterable[Entry], totals: dict[int, int]
+) -> dict[str, Position]:
+    """Return, by owner, the positions of those entries that have a value in the column."""
+    wanted = [each for entry in entries for each in list_wanted_ranks(entry, [index])]
+    asked = [AskedRank(locator, each) for each in wanted]
+    found = await context.ranks.find_positions(asked, "auto", {locator.board.key: totals})
+    return {each.owner or "": position for each, position in zip(wanted, found, strict=True)}
 
 
 def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:

@@ -9,7 +9,6 @@ owner's own earlier entry. `moved` is the owner's earlier rank minus that rank. 
 the change of rank.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import wraps
 from typing import NamedTuple
@@ -31,17 +30,16 @@ from service.contract.responses.positions import (
 )
 from service.contract.routes import Answer, Call, Handler
 from service.contract.values import parse_decimal
-from service.ranks.locator import CountStarts, LocatedRank, Locator, WantedRank, read_board_totals
+from service.ranks.locator import LocatedRank, Locator, WantedRank, read_board_totals
 from service.ranks.next_better import find_next_place
+from service.ranks.rank_context import AskedRank
 from service.views.retry_on_change import retry_with_boards
 from storage.boards.family_ids import board_id, parse_board_id
-from storage.boards.totals import read_totals
 from storage.errors import NotRankedError, UnknownOwnerError
-from storage.reads.point_reads import NO_STARTS, read_owner_on_boards
 from storage.records import Best, Board
-from storage.store import Program, Store
+from storage.store import Program
 
-from .owners import check_count, find_column, find_hidden_entries, list_wanted_ranks
+from .owners import check_count, find_column, list_wanted_ranks
 
 
 def unless_hidden(handler: Handler) -> Handler:
@@ -53,7 +51,7 @@ def unless_hidden(handler: Handler) -> Handler:
             return await handler(context, call)
         except UnknownOwnerError:
             board, owner = await context.catalog.find_board(call.path["board"]), call.path["owner"]
-            if not await find_hidden_entries(context, board, [owner]):
+            if not await context.reads.find_hidden(board, [owner]):
                 raise
             raise NotRankedError(f"{owner!r} is hidden") from None
 
@@ -93,9 +91,8 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
         indexes = named
     if query.next:
         return await _positions_with_next(context, locator, owner, indexes, query.rank)
-    # Counts in segments are made one rank at a time, by `find_positions`.
-    starts = NO_STARTS if board.segments else locator.find_default_starts(indexes, query.rank)
-    read = await context.reads.read_entry(board.part_of(owner), owner, starts)
+    starts = locator.find_default_starts(indexes, query.rank)
+    read = await context.reads.read_entry(board, owner, starts)
     if read.entry is None:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
     cells, mode = read.entry.cells, query.rank
@@ -111,8 +108,8 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
             context.metrics.meter.add("rankcurve_reads", 1, "positions", position.method)
         return OwnerPositions(owner, [*answers])
     wanted = list_wanted_ranks(read.entry, indexes)
-    totals = locator.count_by_curves(indexes) if board.segments else read.totals
-    ranked = await locator.find_positions(wanted, mode, totals)
+    asked = [AskedRank(locator, each) for each in wanted]
+    ranked = await context.ranks.find_positions(asked, mode, {board.key: read.totals})
     found = {each.column_index: position for each, position in zip(wanted, ranked, strict=True)}
     return _owner_positions(context, board, owner, indexes, found)
 
@@ -120,7 +117,7 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
 async def _positions_with_next(
     context: Context, locator: Locator, owner: str, indexes: Sequence[int], mode: RankMode
 ) -> OwnerPositions:
-    board, asked_us, starts = locator.board, locator.now_us(), locator.find_count_starts(indexes)
+    board, begins = locator.board, {index: locator.begin_count(index) for index in indexes}
     far = mode == "exact" or any(locator.find_curve(index) is None for index in indexes)
 
     def program() -> Program[dict[int, Position]]:
@@ -130,9 +127,10 @@ async def _positions_with_next(
             raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
         found = {}
         for wanted in list_wanted_ranks(entry, indexes):
-            located = yield from locator.locate_rank(wanted, mode, starts, asked_us)
+            begin = begins[wanted.column_index]
+            located = yield from locator.locate_rank(wanted, mode, begin)
             position = found[wanted.column_index] = locator.make_position(wanted, located, totals)
-            position.next = yield from find_next_place(locator, wanted, position.rank, mode, starts, asked_us)
+            position.next = yield from find_next_place(locator, wanted, position.rank, mode, begin)
         return found
 
     found = await context.store.at(board.partition).read(program, heavy=far)
@@ -180,48 +178,16 @@ async def find_positions(
     Raises:
         UnknownBoardError, BoardChangedError: a board was deleted or has changed since this process read it.
     """
-    by_store: dict[Store, list[int]] = defaultdict(list)
-    for number, each in enumerate(asked):
-        by_store[context.store.at(each.board.partition)].append(number)
-    found: dict[int, Position] = {}
-    for store, numbers in by_store.items():
-        found |= await _find_in_store(context, store, {number: asked[number] for number in numbers}, owner, mode)
-    return [found.get(number) for number in range(len(asked))]
-
-
-async def _find_in_store(
-    context: Context, store: Store, asked: Mapping[int, BoardColumn], owner: str, mode: RankMode
-) -> dict[int, Position]:
-    boards = [context.boards.open_board(each.board) for each in asked.values()]
-    found: dict[int, Position] = {}
-    counts: dict[int, tuple[Locator, WantedRank, CountStarts]] = {}  # ranks for which no curve is good enough
-    far, asked_us = False, context.now_us()
-    read = await store.read(lambda: read_owner_on_boards(boards, owner))
-    for (number, (board, index)), (entry, totals, _) in zip(asked.items(), read, strict=True):
+    read = await context.reads.read_on_boards({board.key: board for board, _ in asked}.values(), owner)
+    ranks: dict[int, AskedRank] = {}
+    for number, (board, index) in enumerate(asked):
+        entry = read[board.key].entry
         cell = None if entry is None else entry.cells[index]
-        if not isinstance(cell, str):
-            continue
-        locator, wanted = context.ranks.find_locator(board), WantedRank(index, cell, owner)
-        located = locator.locate_without_count(wanted, mode, locator.find_gap_rows_max(len(asked)))
-        if located is not None:
-            found[number] = locator.make_position(wanted, located, totals)
-            continue
-        starts = locator.find_count_starts([index])
-        counts[number] = locator, wanted, starts
-        if totals.get(index, 0) > context.settings.light_read_rows_max:
-            far = far or locator.may_read_many_rows(wanted, mode, starts)
-
-    def count_ranks() -> Program[dict[int, Position]]:
-        totals = yield from read_totals([locator.board for locator, _, _ in counts.values()])
-        counted = {}
-        for number, (locator, wanted, starts) in counts.items():
-            at = yield from locator.count_rank(wanted, mode, starts, asked_us)
-            counted[number] = locator.make_position(wanted, at, totals[locator.board.key])
-        return counted
-
-    if counts:
-        found |= await store.read(count_ranks, heavy=far)
-    return found
+        if isinstance(cell, str):
+            ranks[number] = AskedRank(context.ranks.find_locator(board), WantedRank(index, cell, owner))
+    totals = {key: each.totals for key, each in read.items()}
+    found = dict(zip(ranks, await context.ranks.find_positions([*ranks.values()], mode, totals), strict=True))
+    return [found.get(number) for number in range(len(asked))]
 
 
 def _find_board_before(board: Board) -> str | None:
@@ -295,5 +261,5 @@ async def _ranked(
         first = LocatedRank(1, 1, 1, "count", context.now_us())
         found = [locator.make_position(each, first, {}) for each in wanted]
     else:
-        found = await locator.find_positions(wanted, mode)
+        found = await context.ranks.find_positions([AskedRank(locator, each) for each in wanted], mode, {})
     return dict(zip(values, found, strict=True))

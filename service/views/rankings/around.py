@@ -13,7 +13,7 @@ from service.contract.responses.boards import Page
 from service.contract.routes import Call, Tagged
 from service.ranks.locator import (
     COUNTED_METHODS,
-    CountStarts,
+    CountBegin,
     LocatedRank,
     Locator,
     WantedRank,
@@ -45,7 +45,7 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
         return unchanged
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
     around = _RowsAround(locator, pager, query.better, query.worse + 1)
-    start = locator.find_default_starts([index], "auto").get(index)
+    start = locator.find_default_start(index)
     asked = AroundOwner(board, index, owner, around.better + MORE, around.worse + MORE, start)
     found = await context.reads.read_around_owner(asked)
     if found is not None:
@@ -57,7 +57,7 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
             known = locator.locate_without_count(wanted, "auto", locator.short_gap_rows)
         if known is not None:
             return await _answer(context, call, pager, wanted, known, around.make_window(wanted, known, near, totals))
-    asked_us, starts = context.now_us(), locator.find_count_starts([index])
+    begin = locator.begin_count(index)
 
     def program() -> Program[_Located]:
         entries = yield from locator.entries.find_entries([owner])
@@ -66,7 +66,7 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
         cell = entries[owner].cells[index]
         if not isinstance(cell, str):
             raise NotRankedError(f"{owner!r} has no value in {query.column!r}")
-        return (yield from around.read(WantedRank(index, cell, owner), starts, asked_us))
+        return (yield from around.read(WantedRank(index, cell, owner), begin))
 
     located = await context.store.at(board.partition).read(program, heavy=locator.find_curve(index) is None)
     return await _answer(context, call, pager, *located)
@@ -79,11 +79,9 @@ async def get_rows_around_value(context: Context, call: Call) -> Page | Tagged:
         return unchanged
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
     wanted = parse_wanted_value(locator, index, query.value, "value")
-    asked_us, starts = context.now_us(), locator.find_count_starts([index])
-    around = _RowsAround(locator, pager, query.better, query.worse)
-    located = await context.store.at(board.partition).read(
-        lambda: around.read(wanted, starts, asked_us), heavy=locator.find_curve(index) is None
-    )
+    around, begin = _RowsAround(locator, pager, query.better, query.worse), locator.begin_count(index)
+    heavy = locator.find_curve(index) is None
+    located = await context.store.at(board.partition).read(lambda: around.read(wanted, begin), heavy=heavy)
     return await _answer(context, call, pager, *located)
 
 
@@ -95,8 +93,8 @@ class _RowsAround(NamedTuple):
     better: int
     worse: int
 
-    def read(self, wanted: WantedRank, starts: CountStarts, asked_us: int) -> Program[_Located]:
-        located = yield from self.locator.locate_rank(wanted, "auto", starts, asked_us)
+    def read(self, wanted: WantedRank, begin: CountBegin) -> Program[_Located]:
+        located = yield from self.locator.locate_rank(wanted, "auto", begin)
         near = yield from self.pager.ranking.read_rows_around(
             wanted.cell, wanted.owner or "", better_rows=self.better + MORE, worse_rows=self.worse + MORE
         )

@@ -24,7 +24,8 @@ from service.contract.routes import Call, Tagged
 from service.contract.values import Number, format_us, parse_decimal, to_wire_number
 from service.ranks.curve_buckets import estimate_buckets, split_range
 from service.ranks.locator import Locator, WantedRank, percentile, read_board_totals
-from service.views.owners.owners import check_count, find_column, list_wanted_ranks
+from service.ranks.rank_context import AskedRank
+from service.views.owners.owners import check_count, find_column, rank_entries
 from service.views.owners.profiles import add_profiles
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.boards.totals import CHANGES
@@ -85,14 +86,12 @@ async def _list_by_owner(context: Context, board: Board, index: int, cursor: str
 
     found, totals = await context.store.at(board.partition).read(program)
     shown, following = context.cursors.cut_page(found, limit, of, lambda last: last.owner)
-    wanted = [each for entry in shown for each in list_wanted_ranks(entry, [index])]
-    by_owner = {entry.owner: entry for entry in shown}
-    ranked = []
-    for each, position in zip(wanted, await locator.find_positions(wanted, "auto", totals), strict=True):
-        context.metrics.meter.add("rankcurve_reads", 1, "page", position.method)
-        entry = by_owner[each.owner or ""]
-        stats, updated_at = locator.format_stats(entry.cells), format_us(entry.updated_at_us)
-        ranked.append(RankedEntry(position.rank, position.exact, entry.owner, position.value, updated_at, stats))
+    positions, ranked = await rank_entries(context, locator, index, shown, totals), []
+    for entry in shown:
+        if (position := positions.get(entry.owner)) is not None:
+            context.metrics.meter.add("rankcurve_reads", 1, "page", position.method)
+            stats, updated_at = locator.format_stats(entry.cells), format_us(entry.updated_at_us)
+            ranked.append(RankedEntry(position.rank, position.exact, entry.owner, position.value, updated_at, stats))
     return Page(board.spec.columns[index].name, totals.get(index, 0), ranked, following, None)
 
 
@@ -116,7 +115,7 @@ async def get_value_positions(context: Context, call: Call) -> Positions:
 async def _value_positions(context: Context, board: Board, index: int, query: ValuePositionsQuery) -> list[Position]:
     locator = context.ranks.find_locator(board)
     wanted = [parse_wanted_value(locator, index, text, f"values/{i}") for i, text in enumerate(query.values)]
-    found = await locator.find_positions(wanted, query.rank)
+    found = await context.ranks.find_positions([AskedRank(locator, each) for each in wanted], query.rank, {})
     for position in found:
         context.metrics.meter.add("rankcurve_reads", 1, "rankings", position.method)
     return found

@@ -73,7 +73,7 @@ async def test_a_rank_that_counts_a_post_is_as_of_a_time_after_the_post_was_sent
     context = service.context
     board = await context.catalog.find_board("b")
     locator = context.ranks.find_locator(board)
-    asked_us, starts = context.now_us(), locator.find_default_starts([0], "auto")
+    starts, begin = locator.find_default_starts([0], "auto"), locator.begin_count(0)
     assert starts
     sent_us = context.now_us() + 1
     await service.post_xp("b", newest=OWNERS**2 + LATER)
@@ -84,8 +84,8 @@ async def test_a_rank_that_counts_a_post_is_as_of_a_time_after_the_post_was_sent
     position = locator.find_position(0, cell, "auto", starts, read)
     assert position is not None
     wanted, store = WantedRank(0, cell, "p111"), context.store.at(board.partition)
-    anchored = await store.read(lambda: locator.count_rank(wanted, "auto", starts, asked_us))
-    from_top = await store.read(lambda: locator.count_rank(wanted, "exact", {}, asked_us))
+    anchored = await store.read(lambda: locator.count_rank(wanted, "auto", begin))
+    from_top = await store.read(lambda: locator.count_rank(wanted, "exact", begin._replace(start=None)))
     assert (position.method, anchored.method, from_top.method) == ("gap", "gap", "count")
     assert position.rank == anchored.rank == from_top.rank == OWNERS + LATER + 1 - 111
     assert sent_us <= to_micros(datetime.fromisoformat(position.as_of)) <= answered_us
