@@ -17,7 +17,7 @@ from service.views.boards import boards, families
 from service.views.keys import KEYS
 from service.views.leases.leases import LEASES
 from service.views.leases.pools import POOLS
-from service.views.owners import owner_admin, owners, positions, profiles
+from service.views.owners import owners, positions, profiles
 from service.views.posts import family_posts, journal, posts, queue, stream
 from service.views.rankings import around, curves, rankings
 from service.views.retry_on_change import retry_on_change
@@ -184,16 +184,16 @@ _OTHERS = [
         problems=("family_board", "period_closed"),
         description="The remembered post ids are forgotten too. A closed leaderboard can't be emptied: its rows are"
         " final."),
-    Route("DELETE", _OWNER, owner_admin.erase_entry, Role.OPS, "erase_entry",
+    Route("DELETE", _OWNER, owners.erase_entry, Role.OPS, "erase_entry",
         operation="eraseEntry", summary="Erase an owner's entry", tag="Owners", problems=("unknown_owner",)),
-    Route("DELETE", "/v1/owners/{owner}", owner_admin.erase_owner, Role.OPS, "erase_owner",
+    Route("DELETE", "/v1/owners/{owner}", owners.erase_owner, Role.OPS, "erase_owner",
         operation="eraseOwner", summary="Erase an owner on every leaderboard", tag="Owners",
         description="This erases entries and profile, and the name, stats and post ids in the journal. A retry of an"
         " erased post stays a duplicate."),
-    Route("PUT", "/v1/owners/{owner}/hidden", owner_admin.hide_owner, Role.OPS, "hide_owner",
+    Route("PUT", "/v1/owners/{owner}/hidden", owners.hide_owner, Role.OPS, "hide_owner",
         operation="hideOwner", summary="Hide an owner on every leaderboard", tag="Owners",
         description="Posts still merge. Once this is answered, rankings, totals and streams no longer have the owner."),
-    Route("DELETE", "/v1/owners/{owner}/hidden", owner_admin.show_owner, Role.OPS, "show_owner",
+    Route("DELETE", "/v1/owners/{owner}/hidden", owners.show_owner, Role.OPS, "show_owner",
         operation="showOwner", summary="Show a hidden owner again", tag="Owners"),
     Route("PUT", _PROFILE, profiles.put_profile, Role.WRITER, "put_profile",
         operation="putProfile", summary="Store an owner's profile", tag="Owners", body=requests.ProfileBody,

@@ -244,6 +244,20 @@ class Family:
         """Return the time such that all periods that end then or earlier take no more posts."""
         return max(now_us, self.closed_through_us) - self.spec.grace_us
 
+    def list_closed_periods(self, newest: Period | None, limit: int) -> list[Period]:
+        """Return at most `limit` closed periods, newest first.
+
+        None of them is older than the earliest period that still took posts when the family was created.
+        """
+        found: list[Period] = []
+        while newest is not None and len(found) < limit:
+            ends_us = self.spec.ends_us(newest)
+            if ends_us is None or ends_us + self.spec.longest_grace_us <= self.created_at_us:
+                break
+            found.append(newest)
+            newest = newest.previous
+        return found
+
     @property
     def shares_table(self) -> bool:
         """Return whether the family's boards share one table, which no board outside the family uses."""
@@ -334,6 +348,20 @@ class Post(msgspec.Struct):
     fingerprint: str  # a hash of what was posted, to distinguish a retry from a conflict; empty if the post has no id
     family: Family | None = None  # the family, if the caller posted to one; the post id is then stored only once
     post_id: str | None = None  # the post id as received, for the journal
+
+    def find_closure(self, now_us: int) -> PeriodClosedError | None:
+        """Return an error if all boards of the post are closed or not yet open. Otherwise return None."""
+        if self.family is not None:
+            return None if self.parts else PeriodClosedError("every period of the post is closed", pointer="/at")
+        error = None
+        for part in self.parts:
+            try:
+                part.board.gate.check_post(part.board, now_us if self.at_us is None else self.at_us, now_us)
+            except PeriodClosedError as closed:
+                error = closed
+            else:
+                return None
+        return error
 
 
 class PartOutcome(msgspec.Struct):

@@ -36,15 +36,15 @@ Answer = bytes | msgspec.Struct | Reply | Tagged | web.StreamResponse | None
 
 
 class Call(msgspec.Struct):
-    """A parsed request, as a handler receives it."""
+    """A request. The handler receives it with everything parsed."""
 
-    path: Mapping[str, str]  # the parameters in the path, by name; they are checked, and in NFC
-    query: Any  # an instance of the route's `query`, or None
-    body: Any  # an instance of the route's `body`; bytes if the route has `raw_body`; or None
-    media_type: str  # the media type of the body, without parameters
-    identity: Identity
     request: web.BaseRequest
     request_id: str
+    identity: Identity
+    path: Mapping[str, str] = {}  # the parameters in the path, by name; they are checked, and in NFC
+    query: Any = None  # an instance of the route's `query`, or None
+    body: Any = None  # an instance of the route's `body`; bytes if the route has `raw_body`; or None
+    media_type: str = ""  # the media type of the body, without parameters
     # The time (of `perf_counter()`) at which the request counts as answered; None: when the handler returns. A
     # handler of a stream sets it when the stream begins.
     answered_s: float | None = None

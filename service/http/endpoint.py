@@ -28,7 +28,7 @@ from multidict import istr
 
 from config.settings import Settings
 from jobs.request_origin import REQUEST_ID, TRACEPARENT
-from service.contract.keys import ANONYMOUS, ANYONE, Identity, KeyRing, Role, make_unauthorized, require_role
+from service.contract.keys import ANONYMOUS, ANYONE, KeyRing, Role, make_unauthorized, require_role
 from service.contract.lease_messages import parse_client_or_pool_id, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import CODES, JSON_TYPE, PROBLEM_TYPE, ProblemError, clip_text, problem_of
@@ -138,53 +138,49 @@ class Endpoint:
         """Answer a request. `parameters` are the values of the path's parameters, in the order of the path."""
         started_s = perf_counter()
         headers = request.headers
-        request_id = self._ids.begin_request(headers)
-        identity = ANYONE
-        code = ""
-        address = cors_headers = span = call = None
+        call = Call(request, self._ids.begin_request(headers), ANYONE)
+        code, address, span = "", None, None
         if self._cross_origin is not None:
-            cors_headers = self._cross_origin.find_headers(headers.get(hdrs.ORIGIN))
+            call.answer_headers = self._cross_origin.find_headers(headers.get(hdrs.ORIGIN))
         if self._tracer is not None:
-            span = self._tracer.start_request_span(request.method, self.route.path, request_id)
+            span = self._tracer.start_request_span(request.method, self.route.path, call.request_id)
         try:
             if self._keyring.open:
                 changes = self.route.method not in _SAFE_METHODS
                 refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=changes)
             if self.route.role is not None:
-                identity = self._keyring.identify_caller(headers.get(hdrs.AUTHORIZATION))
+                call.identity = identity = self._keyring.identify_caller(headers.get(hdrs.AUTHORIZATION))
                 require_role(identity, self.route.role)
                 if identity is ANONYMOUS:
                     address = self._admit_anonymous(request)
                 elif self._rate is not None:
                     self._rate.admit(identity.key_id)
-            body, media_type = None, ""
             if self._has_body:
-                body, media_type = await self._body(request)
+                await self._read_body(call)
                 if self.route.role is not None:
-                    self._keyring.check_valid(identity)  # the key may have been revoked while the body arrived
-            call = self._call(request, parameters, body, media_type, identity, request_id)
-            call.answer_headers = cors_headers
-            response = _response(await self._handler(self._context, call), request, request_id)
+                    self._keyring.check_valid(call.identity)  # the key may have been revoked while the body arrived
+            self._parse(call, parameters)
+            response = _response(await self._handler(self._context, call), call)
             if self._is_read and accepts_gzip(headers.get(hdrs.ACCEPT_ENCODING, "")):
                 await compress_answer(response)
             ended_s = call.answered_s or perf_counter()
         except asyncio.CancelledError:
-            self._end(request, parameters, span, _CUT_OFF, "cut_off", perf_counter() - started_s, identity, call)
+            self._end(call, parameters, span, _CUT_OFF, "cut_off", perf_counter() - started_s)
             raise
         except Exception as error:
             if request.transport is None:
                 response, code = PlainResponse(status=_CLIENT_CLOSED_REQUEST), "caller_gone"
             else:
-                response, code = self._failed(error, request_id)
+                response, code = self._failed(error, call.request_id)
             ended_s = perf_counter()
         finally:
             if self._has_body:
                 self._bodies.release_body(request)
             if address is not None:
                 self._context.anonymous.end_request(address)
-        if cors_headers is not None and isinstance(response, FastJsonResponse | PlainResponse):
-            response.add_headers(cors_headers)
-        self._end(request, parameters, span, response.status, code, ended_s - started_s, identity, call)
+        if call.answer_headers is not None and isinstance(response, FastJsonResponse | PlainResponse):
+            response.add_headers(call.answer_headers)
+        self._end(call, parameters, span, response.status, code, ended_s - started_s)
         return response
 
     def _admit_anonymous(self, request: web.BaseRequest) -> str:
@@ -193,29 +189,21 @@ class Endpoint:
         return self._context.anonymous.begin_request(request)
 
     def _end(
-        self,
-        request: web.BaseRequest,
-        parameters: Sequence[str],
-        span: Span | None,
-        status: int,
-        code: str,
-        seconds: float,
-        identity: Identity,
-        call: Call | None,
+        self, call: Call, parameters: Sequence[str], span: Span | None, status: int, code: str, seconds: float
     ) -> None:
-        answered = self._batch_answered if call is not None and call.is_batch else self._answered
+        answered = self._batch_answered if call.is_batch else self._answered
         answered(status, seconds)
         if span is not None:
-            span.end(status, identity.key_id)
+            span.end(status, call.identity.key_id)
         if self._logged(status, seconds):
             self._context.request_log.log_request(
                 view=self.route.view,
-                method=request.method,
+                method=call.request.method,
                 path=self._logged_path(parameters),
                 status=status,
                 code=code,
                 seconds=seconds,
-                key_id=identity.key_id,
+                key_id=call.identity.key_id,
             )
 
     def _logged_path(self, parameters: Sequence[str]) -> str:
@@ -225,33 +213,26 @@ class Endpoint:
             lambda part: clip_text(found[part[1]]) if part[1] in _LOGGED_PARAMETERS else part[0], self.route.path
         )
 
-    async def _body(self, request: web.BaseRequest) -> tuple[Any, str]:
-        if self.route.body_optional and not request.can_read_body:
-            return msgspec.json.decode(b"{}", type=self.route.body), JSON_TYPE
-        media_type = "" if self.route.foreign_protocol else self._media_type(request)
-        body = await self._bodies.read_body(request)
-        return (body if self._decoder is None else decode_strictly(body, self._decoder)), media_type
+    async def _read_body(self, call: Call) -> None:
+        if self.route.body_optional and not call.request.can_read_body:
+            call.body = msgspec.json.decode(b"{}", type=self.route.body)
+            return
+        if not self.route.foreign_protocol:
+            call.media_type = self._media_type(call.request)
+        body = await self._bodies.read_body(call.request)
+        call.body = body if self._decoder is None else decode_strictly(body, self._decoder)
 
-    def _call(
-        self,
-        request: web.BaseRequest,
-        parameters: Sequence[str],
-        body: Any,
-        media_type: str,
-        identity: Identity,
-        request_id: str,
-    ) -> Call:
-        raw = request.raw_path
+    def _parse(self, call: Call, parameters: Sequence[str]) -> None:
+        """Parse the path and the query of a request."""
+        raw = call.request.raw_path
         if "%" in raw:
             _check_path(raw.partition("?")[0])
-        path = {name: parse(value) for (name, parse), value in zip(self._path, parameters, strict=True)}
-        query_text = request.rel_url.raw_query_string if "?" in raw else ""
-        query = None
+        call.path = {name: parse(value) for (name, parse), value in zip(self._path, parameters, strict=True)}
+        query_text = call.request.rel_url.raw_query_string if "?" in raw else ""
         if self._query is not None:
-            query = self._query(query_text)
+            call.query = self._query(query_text)
         elif query_text and not self.route.foreign_protocol:
             raise ProblemError("unknown_field", "this path takes no query parameters")
-        return Call(path, query, body, media_type, identity, request, request_id)
 
     def _media_type(self, request: web.BaseRequest) -> str:
         media_type = parse_media_type(request.headers.get(hdrs.CONTENT_TYPE, JSON_TYPE))
@@ -283,11 +264,12 @@ def make_problem_response(problem: ProblemError, request_id: str) -> web.Respons
     return response
 
 
-def _response(answer: Answer, request: web.BaseRequest, request_id: str) -> web.StreamResponse:
+def _response(answer: Answer, call: Call) -> web.StreamResponse:
     if isinstance(answer, web.StreamResponse):
         return answer
+    request = call.request
     if answer is None:
-        return PlainResponse(status=204, headers={X_REQUEST_ID: request_id})
+        return PlainResponse(status=204, headers={X_REQUEST_ID: call.request_id})
     if not isinstance(answer, Reply):
         if isinstance(answer, Tagged):
             body, etag = answer.body, answer.etag
@@ -299,9 +281,9 @@ def _response(answer: Answer, request: web.BaseRequest, request_id: str) -> web.
             and request.method != hdrs.METH_HEAD
             and len(body or b"") <= BODY_BYTES_MAX
         ):
-            return FastJsonResponse(body, request_id, etag)
+            return FastJsonResponse(body, call.request_id, etag)
         answer = Reply(body, 304 if body is None else 200, {"ETag": etag} if etag else None)
-    headers = {X_REQUEST_ID: request_id, **(answer.headers or {})}
+    headers = {X_REQUEST_ID: call.request_id, **(answer.headers or {})}
     if answer.body is not None:
         headers[hdrs.CONTENT_TYPE] = answer.media_type
     sent = _encode(answer.body) if isinstance(answer.body, msgspec.Struct) else answer.body

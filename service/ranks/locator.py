@@ -159,8 +159,11 @@ class Locator:
 
     def is_exact_now(self, located: LocatedRank, index: int, totals: dict[int, int]) -> bool:
         """Return whether a rank is exact in the snapshot with these totals, in which it was counted if it was."""
-        curve = located.curve
-        return located.exact and (curve is None or self._book.is_current(self.board, index, curve, totals))
+        return located.exact and (located.curve is None or self.is_current(index, located.curve, totals))
+
+    def is_current(self, index: int, curve: AnyCurve, totals: dict[int, int]) -> bool:
+        """Return whether a curve includes all changes of the snapshot with these totals."""
+        return self._book.is_current(self.board, index, curve, totals)
 
     def find_gap_rows_max(self, ranks: int) -> int:
         """Return how many entries a gap may hold that `auto` counts in, if a request wants this many ranks."""

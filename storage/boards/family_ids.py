@@ -12,12 +12,13 @@ id yet: `Catalog.resolve_aliases` returns the id.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from storage.errors import PeriodClosedError, PostRejectedError
 from storage.periods import ALIASES, Period, calendar_of, parse_period
-from storage.records import FamilySpec
+from storage.records import Family, FamilySpec
 
 FAMILY_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 FACET_PATTERN = "^[a-z][a-z0-9_]{0,15}$"
@@ -142,3 +143,25 @@ def list_reached(
         for names in listed
         if all(name in given for name in names)
     )
+
+
+def find_reached(
+    family: Family, facets: Mapping[str, str], at_us: int, now_us: int
+) -> list[tuple[str, PeriodClosedError | None]]:
+    """Return the ids of the boards that a post with this time reaches, each with an error if its period is closed.
+
+    Raises:
+        PostRejectedError: the post reaches no board.
+    """
+    given, shut_us, spec = tuple(sorted(facets.items())), family.shut_through_us(now_us), family.spec
+    found: list[tuple[str, PeriodClosedError | None]] = []
+    for kind in spec.periods:
+        period = calendar_of(spec.time_zone).period_at(kind, at_us)
+        ends_us = spec.ends_us(period)
+        closed = ends_us is not None and ends_us <= shut_us
+        for each in list_reached(family.id, period.id, spec.facets, given):
+            error = PeriodClosedError(f"the period of {each!r} is closed", pointer="/at") if closed else None
+            found.append((each, error))
+    if not found:
+        raise PostRejectedError("the post's facets reach none of the family's leaderboards", pointer="/facets")
+    return found

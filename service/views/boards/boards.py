@@ -1,6 +1,6 @@
 """Handlers of the catalog: create, confirm, change, list, empty and delete leaderboards."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,13 +24,11 @@ from service.contract.values import format_us, parse_decimal, to_micros, to_wire
 from storage.boards.board_changes import change_board
 from storage.boards.board_creation import create_board
 from storage.boards.board_removal import delete_board, reset_board
-from storage.boards.boards import find_other_segments, list_boards
-from storage.boards.families import find_families_by_key
-from storage.boards.totals import ALL_ENTRIES, find_totals_of
+from storage.boards.boards import list_boards
 from storage.errors import FamilyBoardError, SpecInvalidError, UnknownBoardError
 from storage.log import journal
-from storage.log.change_log import change_log
 from storage.log.log_record import ChangeKind
+from storage.reads.board_states import BoardState, find_last_changes, read_states
 from storage.records import (
     INT64_MAX,
     Best,
@@ -42,9 +40,8 @@ from storage.records import (
     PredictorSpec,
     RefreshMethod,
     Season,
-    by_partition,
 )
-from storage.store import Program, in_partition
+from storage.store import Program
 
 # By default, the range of a column is from minus this value to plus this value. The range is smaller if these values,
 # at the column's scale, do not fit into 64 bits.
@@ -152,48 +149,29 @@ async def get_boards(context: Context, call: Call) -> BoardList:
     first: Any = (-INT64_MAX, "") if by_activity else ""
     after = context.cursors.find_start(query.cursor, of, first)
 
-    def program() -> Program[tuple[list[tuple[Board, int, bool]], dict[int, int]]]:
+    def program() -> Program[tuple[list[tuple[Board, BoardState]], dict[int, int]]]:
         active: dict[int, int] = {}
         if by_activity:
-            boards, active = yield from _list_by_activity(listing, after, limit + 1)
+            boards = yield from listing(archived=False, after="", limit=ACTIVE_BOARDS_MAX + 1)
+            if len(boards) > ACTIVE_BOARDS_MAX:
+                detail = f"more than {ACTIVE_BOARDS_MAX} match; leave out leaderboards of families, or name a part"
+                raise ProblemError("too_many_boards", detail, pointer="order")
+            active = yield from find_last_changes(boards)
+            place = partial(_place, active)
+            boards = sorted((board for board in boards if place(board) > after), key=place)[: limit + 1]
         else:
             boards = yield from listing(after=after, limit=limit + 1)
-        return (yield from _with_state(boards, context.now_us())), active
+        return list(zip(boards, (yield from read_states(boards, context.now_us())), strict=True)), active
 
     found, active = await context.store.read(program)
-    shown, next_page = context.cursors.cut_page(
-        found, limit, of, lambda last: (-active[last[0].key], last[0].id) if by_activity else last[0].id
-    )
-    listed = [
-        make_board_answer(context, board, entries, closed=closed, active_us=active.get(board.key))
-        for board, entries, closed in shown
-    ]
+    shown, next_page = context.cursors.cut_page(found, limit, of, lambda last: _place(active, last[0]))
+    listed = [make_board_answer(context, *each, active_us=active.get(each[0].key)) for each in shown]
     return BoardList(listed, next_page)
 
 
-def _list_by_activity(
-    listing: Callable[..., Program[list[Board]]], start: tuple[int, str], limit: int
-) -> Program[tuple[list[Board], dict[int, int]]]:
-    """Return boards that are not archived, those first that were changed last, and by key when each was changed.
-
-    Raises:
-        ProblemError: `too_many_boards`, because more than `ACTIVE_BOARDS_MAX` boards match.
-    """
-    boards = yield from listing(archived=False, after="", limit=ACTIVE_BOARDS_MAX + 1)
-    if len(boards) > ACTIVE_BOARDS_MAX:
-        detail = f"more than {ACTIVE_BOARDS_MAX} leaderboards match; leave out those of families, or name a part"
-        raise ProblemError("too_many_boards", detail, pointer="order")
-    logged = list(boards)  # a split leaves the changes in the logs of the board and of its earlier segments
-    for board in boards:
-        logged += [*board.segments, *((yield from find_other_segments(board)) if board.segments else ())]
-    active = {board.key: 0 for board in boards}
-    for partition, theirs in by_partition(logged):
-        board_of = {part.key: part.segment_of or part.key for part in theirs}
-        for key, at_us in (yield from in_partition(partition, change_log.find_last_changes([*board_of]))).items():
-            active[board_of[key]] = max(at_us, active[board_of[key]])
-    places = {board.key: (-(active[board.key] or board.created_at_us), board.id) for board in boards}
-    wanted = sorted((board for board in boards if places[board.key] > start), key=lambda board: places[board.key])
-    return wanted[:limit], {key: -place[0] for key, place in places.items()}
+def _place(active: dict[int, int], board: Board) -> Any:
+    """Return what a list of boards is ordered by. `active` has when each was changed last, in a list by activity."""
+    return (-active[board.key], board.id) if active else board.id
 
 
 async def remove_board(context: Context, call: Call) -> None:
@@ -239,34 +217,20 @@ async def empty_board(context: Context, call: Call) -> BoardAnswer:
 
 
 async def _answer(context: Context, board: Board) -> BoardAnswer:
-    [(_, entries, closed)] = await context.store.read(lambda: _with_state([board], context.now_us()))
+    now_us = context.now_us()
+    [state] = await context.store.read(lambda: read_states([board], now_us))
     curves: dict[str, CurveState | None] = {}
     for index in board.sorted_indexes:
         found = context.curves.book.find_curve(board, index)
-        curves[board.spec.columns[index].name] = None if found is None else curve_state(board, found, context.now_us())
-    return make_board_answer(context, board, entries, closed=closed, curves=curves)
-
-
-def _with_state(boards: Sequence[Board], now_us: int) -> Program[list[tuple[Board, int, bool]]]:
-    """Return each board with its number of entries, and whether it is closed, as the store has them."""
-    totals = yield from find_totals_of(boards)
-    keys = {board.family_key for board in boards if board.family_key is not None}
-    families = (yield from find_families_by_key(keys)) if keys else {}
-    found = []
-    for board in boards:
-        family, closed = families.get(board.family_key or 0), board.closed_us is not None
-        if family is not None and board.ends_us is not None:  # the boards of a period close together
-            closed = board.ends_us <= family.shut_through_us(now_us)
-        found.append((board, totals[board.key].get(ALL_ENTRIES, 0), closed))
-    return found
+        curves[board.spec.columns[index].name] = None if found is None else curve_state(board, found, now_us)
+    return make_board_answer(context, board, state, curves=curves)
 
 
 def make_board_answer(
     context: Context,
     board: Board,
-    entries: int,
+    state: BoardState,
     *,
-    closed: bool,
     curves: dict[str, CurveState | None] | None = None,
     active_us: int | None = None,
 ) -> BoardAnswer:
@@ -279,9 +243,9 @@ def make_board_answer(
         segments=board.spec.segments,
         predictor=board.spec.predictor,
         **_times(board.spec.season),
-        closed=closed,
+        closed=state.closed,
         archived=board.archived_us is not None,
-        entries=entries,
+        entries=state.entries,
         created_at=format_us(board.created_at_us),
         active_at=UNSET if active_us is None else format_us(active_us),
         curves=UNSET if curves is None else curves,

@@ -31,7 +31,8 @@ from storage.boards.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, i
 from storage.boards.totals import ALL_ENTRIES, find_totals_of
 from storage.errors import SpecInvalidError
 from storage.log import journal
-from storage.periods import Calendar, Period, PeriodKind, calendar_of, find_zone, parse_period
+from storage.periods import Period, PeriodKind, calendar_of, find_zone, parse_period
+from storage.reads.board_states import BoardState
 from storage.records import Board, Family, FamilySpec, by_partition
 from storage.store import Program, in_partition
 
@@ -123,7 +124,7 @@ async def remove_family(context: Context, call: Call) -> None:
 
 async def _answer(context: Context, family: Family) -> FamilyAnswer:
     boards = await context.store.read(lambda: count_boards(family))
-    spec, common = family.spec, make_board_answer(context, family.template_board, 0, closed=False)
+    spec, common = family.spec, make_board_answer(context, family.template_board, BoardState(0, False))
     return FamilyAnswer(
         id=family.id,
         columns=common.columns,
@@ -247,12 +248,11 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     index = find_ranked_column(family.template_board, query.column)
     list_id = board_id(family.id, kind.value, facets)
     closed_us = context.now_us() - family.spec.grace_seconds * 1_000_000
-    calendar = calendar_of(family.spec.time_zone)
-    newest = calendar.period_at(kind, closed_us).previous
+    newest = calendar_of(family.spec.time_zone).period_at(kind, closed_us).previous
     if query.cursor is not None:
         last = parse_period(context.cursors.find_start(query.cursor, list_id, ""))
         newest = None if last is None else last.previous
-    closed = _closed_since_made(family, calendar, newest, query.limit + 1)
+    closed = family.list_closed_periods(newest, query.limit + 1)
     periods, following = context.cursors.cut_page(closed, query.limit, list_id, lambda last: last.id)
     boards = [board_id(family.id, period.id, facets) for period in periods]
     found = await _find_final_positions(context, boards, index, call.path["owner"], query.rank)
@@ -261,21 +261,6 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
         for board, period, position in zip(boards, periods, found, strict=True)
     ]
     return HistoryAnswer(call.path["owner"], query.column, answers, following)
-
-
-def _closed_since_made(family: Family, calendar: Calendar, newest: Period | None, limit: int) -> list[Period]:
-    """Return at most `limit` closed periods, newest first.
-
-    None of them is older than the earliest period that still took posts when the family was created.
-    """
-    found: list[Period] = []
-    while newest is not None and len(found) < limit:
-        bounds = calendar.bounds_us(newest)
-        if bounds is None or bounds[1] + family.spec.longest_grace_us <= family.created_at_us:
-            break
-        found.append(newest)
-        newest = newest.previous
-    return found
 
 
 async def _find_final_positions(

@@ -2,5 +2,5 @@
 
 `owners` has the handlers that read entries. Most other views use its `find_column` to find a ranked column. `positions`
 reads an owner's positions: on one board, on many boards in few statements, and compared with the previous period.
-`owner_admin` erases, hides and shows an owner.
+`owners` also erases, hides and shows an owner.
 """

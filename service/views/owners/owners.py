@@ -1,5 +1,6 @@
-"""Handlers that read owners: an owner's entry, and the entries of many owners."""
+"""Handlers of owners: an owner's entry, the entries of many owners, and erasing or hiding (see `storage.owners`)."""
 
+import secrets
 from collections.abc import Iterable, Sequence
 
 from msgspec import UNSET
@@ -9,7 +10,14 @@ from service.contract.cursors import ListCursor
 from service.contract.problems import ProblemError
 from service.contract.queries import ListQuery, ProfilesQuery
 from service.contract.requests import Lookup
-from service.contract.responses.boards import EntryAnswer, LookupAnswer, LookupEntry, OwnerBoard, OwnerBoards
+from service.contract.responses.boards import (
+    EntryAnswer,
+    LookupAnswer,
+    LookupEntry,
+    OwnerBoard,
+    OwnerBoards,
+    OwnerEntries,
+)
 from service.contract.responses.positions import Position
 from service.contract.routes import Call, Tagged
 from service.contract.values import format_us, parse_owner
@@ -18,12 +26,14 @@ from service.ranks.rank_context import AskedRank
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.boards.boards import list_boards
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError, UnknownColumnError, UnknownOwnerError
+from storage.owners import OwnerChanges
 from storage.records import Best, Board, Entry
 from storage.store import Program
 
 from .profiles import add_profiles
 
 EXAMINED_BOARDS_MAX = 100  # most boards among which one request looks for those of an owner
+TOKEN_BYTES = 8  # of the token that stands for an erased owner
 LISTINGS_MAX = 3  # most tries of a request whose boards are deleted meanwhile
 
 
@@ -171,3 +181,34 @@ def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:
         for index in dict.fromkeys(indexes)
         if isinstance(cell := entry.cells[index], str)
     ]
+
+
+async def erase_entry(context: Context, call: Call) -> None:
+    board = await context.catalog.find_board(call.path["board"])
+    if not await _changes(context, call).erase_entry(board):
+        raise UnknownOwnerError(f"{call.path['owner']!r} has no entry in {board.id!r}")
+
+
+async def erase_owner(context: Context, call: Call) -> OwnerEntries:
+    return OwnerEntries(await _changes(context, call).erase())
+
+
+async def hide_owner(context: Context, call: Call) -> OwnerEntries:
+    return OwnerEntries(await _changes(context, call).set_hidden(hide=True))
+
+
+async def show_owner(context: Context, call: Call) -> OwnerEntries:
+    return OwnerEntries(await _changes(context, call).set_hidden(hide=False))
+
+
+def _changes(context: Context, call: Call) -> OwnerChanges:
+    return OwnerChanges(
+        owner=call.path["owner"],
+        store=context.store,
+        catalog=context.catalog,
+        open_boards=context.boards,
+        now_us=context.now_us,
+        boards_max=context.settings.catalog_boards_max,
+        rows_max=context.settings.prune_rows_max,
+        token=secrets.token_hex(TOKEN_BYTES),
+    )

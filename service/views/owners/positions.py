@@ -22,6 +22,7 @@ from service.contract.requests import ManyBoards
 from service.contract.responses.positions import (
     BoardPosition,
     BoardPositions,
+    NextPlace,
     NoBoardPosition,
     NoPosition,
     OwnerPositions,
@@ -29,9 +30,8 @@ from service.contract.responses.positions import (
     Previous,
 )
 from service.contract.routes import Answer, Call, Handler
-from service.contract.values import parse_decimal
-from service.ranks.locator import LocatedRank, Locator, WantedRank, read_board_totals
-from service.ranks.next_better import find_next_place
+from service.contract.values import format_us, parse_decimal, to_wire_number
+from service.ranks.locator import CountBegin, LocatedRank, Locator, WantedRank, read_board_totals
 from service.ranks.rank_context import AskedRank
 from service.views.retry_on_change import retry_with_boards
 from storage.boards.family_ids import board_id, parse_board_id
@@ -130,7 +130,7 @@ async def _positions_with_next(
             begin = begins[wanted.column_index]
             located = yield from locator.locate_rank(wanted, mode, begin)
             position = found[wanted.column_index] = locator.make_position(wanted, located, totals)
-            position.next = yield from find_next_place(locator, wanted, position.rank, mode, begin)
+            position.next = yield from _find_next_place(locator, wanted, position.rank, mode, begin)
         return found
 
     found = await context.store.at(board.partition).read(program, heavy=far)
@@ -263,3 +263,34 @@ async def _ranked(
     else:
         found = await context.ranks.find_positions([AskedRank(locator, each) for each in wanted], mode, {})
     return dict(zip(values, found, strict=True))
+
+
+def _find_next_place(
+    locator: Locator, own: WantedRank, own_rank: int, mode: RankMode, begin: CountBegin
+) -> Program[NextPlace | None]:
+    """Return the next better place than an owner's, or None if the owner is first.
+
+    If the earliest of equal values is better, an equal value is not enough to take it, because the other owner reached
+    it earlier. The missing points are None if the owner would need a value outside the column's range.
+    """
+    index, ranking = own.column_index, locator.entries.rankings[own.column_index]
+    landed = yield from ranking.find_next_better(own.cell, own.owner or "")
+    if landed is None:
+        return None
+    found = yield from locator.locate_rank(WantedRank(index, *landed), mode, begin)
+    padding, scale = ranking.padding, locator.board.spec.columns[index].scale
+    value = wanted = padding.decode_value(landed[0])
+    if padding.timed:
+        wanted += 1 if padding.high else -1
+    within_range = not padding.timed or padding.min_scaled <= wanted <= padding.max_scaled
+    missing = abs(wanted - padding.decode_value(own.cell)) if within_range else None
+    return NextPlace(
+        # Estimates may give both entries the same rank. The next entry is strictly better, so give it a smaller rank.
+        rank=max(found.low, min(found.rank, own_rank - 1)),
+        low=found.low,
+        high=found.high,
+        exact=found.exact,
+        as_of=format_us(found.as_of_us),
+        value=to_wire_number(value, scale),
+        points=None if missing is None else to_wire_number(missing, scale),
+    )

@@ -14,10 +14,9 @@ from service.context import Context
 from service.contract.post_bodies import PostTarget, ReceivedPost
 from service.contract.problems import ProblemError, clip_text
 from service.contract.routes import Answer, Call
-from storage.boards.family_ids import is_facet_value, list_reached
-from storage.errors import PeriodClosedError, PostError, PostRejectedError, UnknownColumnError, UnknownFacetError
-from storage.periods import calendar_of
-from storage.records import Board, BoardPost, ColumnChange, Family
+from storage.boards.family_ids import find_reached, is_facet_value
+from storage.errors import PostError, UnknownColumnError, UnknownFacetError
+from storage.records import BoardPost, ColumnChange, Family
 
 from .posts import PostOutcome, check_time, make_post, parse_changes, parse_request_posts, take_posts
 
@@ -64,35 +63,21 @@ def _resolve(
 ) -> tuple[PostOutcome, list[ColumnChange] | None]:
     """Return the boards that a post reaches, with the errors of closed ones, and its changes; None: it is rejected."""
     try:
-        boards = _find_reached(context, family, post, now_us)
+        if post.at_us is not None and (early := check_time(context, post.at_us)) is not None:
+            raise early
+        facets = _check_facets(family, post.facets or {})
+        boards = find_reached(family, facets, now_us if post.at_us is None else post.at_us, now_us)
         changes = parse_changes(family.template_board, post.stats, post.overwrite)
     except (PostError, ProblemError) as error:
         return PostOutcome([(family.id, error)], False), None
     return PostOutcome(boards, True), changes
 
 
-def _find_reached(
-    context: Context, family: Family, post: ReceivedPost, now_us: int
-) -> list[tuple[Board | str, Exception | None]]:
-    """Return the ids of the boards that a post reaches, each with an error if its period is closed."""
-    values, spec = post.facets or {}, family.spec
-    if post.at_us is not None and (early := check_time(context, post.at_us)) is not None:
-        raise early
+def _check_facets(family: Family, values: dict[str, str]) -> dict[str, str]:
     for name, value in values.items():
         if name not in family.facet_names:
             raise UnknownFacetError(f"{family.id!r} has no facet {clip_text(name)!r}", pointer="/facets")
         if not is_facet_value(value):
             what = f"{clip_text(value)!r} cannot be the value of a facet"
             raise ProblemError("bad_value", what, pointer=f"/facets/{name}")
-    given, shut_us = tuple(sorted(values.items())), family.shut_through_us(now_us)
-    found: list[tuple[Board | str, Exception | None]] = []
-    for kind in spec.periods:
-        period = calendar_of(spec.time_zone).period_at(kind, now_us if post.at_us is None else post.at_us)
-        ends_us = spec.ends_us(period)
-        closed = ends_us is not None and ends_us <= shut_us
-        for each in list_reached(family.id, period.id, spec.facets, given):
-            error = PeriodClosedError(f"the period of {each!r} is closed", pointer="/at") if closed else None
-            found.append((each, error))
-    if not found:
-        raise PostRejectedError("the post's facets reach none of the family's leaderboards", pointer="/facets")
-    return found
+    return values

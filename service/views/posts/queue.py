@@ -35,9 +35,7 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
     """
     for _ in range(_RENEWALS_MAX):
         found, now_us = await resolve(), context.now_us()
-        late = {
-            index: closed for index, post in enumerate(found) if (closed := _find_closure(post, now_us)) is not None
-        }
+        late = {index: closed for index, post in enumerate(found) if (closed := post.find_closure(now_us)) is not None}
         repeats = await context.posting.writer.submit([found[index] for index in late]) if late else []
         if any(isinstance(part.error, UnknownBoardError) for parts in repeats for part in parts):
             await context.catalog.renew_copies(part.board for index in late for part in found[index].parts)
@@ -58,21 +56,6 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
             context.metrics.meter.add("rankcurve_posts", len(late), PostStatus.DUPLICATE.value)
         return Reply(Accepted(len(found), len(late) or UNSET), status=202)
     raise BoardChangedError
-
-
-def _find_closure(post: Post, now_us: int) -> PeriodClosedError | None:
-    """Return an error if all of a post's boards are closed or not yet open. Otherwise return None."""
-    if post.family is not None:
-        return None if post.parts else PeriodClosedError("every period of the post is closed", pointer="/at")
-    error = None
-    for part in post.parts:
-        try:
-            part.board.gate.check_post(part.board, now_us if post.at_us is None else post.at_us, now_us)
-        except PeriodClosedError as closed:
-            error = closed
-        else:
-            return None
-    return error
 
 
 async def show_queue(context: Context, _call: Call) -> QueueAnswer:

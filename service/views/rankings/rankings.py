@@ -1,9 +1,8 @@
 """Handlers of one ranking: pages, positions of values on one or several boards, values of ranks, distribution."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
 from math import floor
 
 from predictor import AnyCurve, BoundedRank, add_up_ranks
@@ -21,15 +20,15 @@ from service.contract.responses.boards import (
 )
 from service.contract.responses.positions import Position, PositionMethod, Positions
 from service.contract.routes import Call, Tagged
-from service.contract.values import Number, format_us, parse_decimal, to_wire_number
-from service.ranks.curve_buckets import estimate_buckets, split_range
+from service.contract.values import format_us, parse_decimal, to_wire_number
+from service.ranks.buckets import Part, count_buckets, estimate_buckets
 from service.ranks.locator import Locator, WantedRank, percentile, read_board_totals
 from service.ranks.rank_context import AskedRank
 from service.views.owners.owners import check_count, find_column, rank_entries
 from service.views.owners.profiles import add_profiles
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.boards.totals import CHANGES
-from storage.entries.rankings import Ranking
+from storage.entries.exact_ranks import CountStart
 from storage.errors import UnknownColumnError
 from storage.records import Board, Entry
 from storage.store import Program
@@ -200,75 +199,51 @@ async def get_values(context: Context, call: Call) -> Values:
     board, index = await find_column(context, call.path["board"], call.path["column"])
     count = len(query.ranks) + len(query.percentiles)
     check_count(count, context.settings.query_values_max, "too_many_values", "ranks")
-    finder = _ValueFinder(context, board, index)
+    locator, rows_max = context.ranks.find_locator(board), context.settings.light_read_rows_max
+    curve, start = locator.find_curve(index), locator.find_count_start(index)
     values = await context.store.at(board.partition).read(
-        lambda: finder.find_values(query.ranks, query.percentiles), heavy=finder.curve is None
+        lambda: _find_values(locator, index, query, curve, start, rows_max), heavy=curve is None
     )
-    context.metrics.meter.add("rankcurve_reads", count, "rankings", "count" if finder.curve is None else "curve")
+    context.metrics.meter.add("rankcurve_reads", count, "rankings", "count" if curve is None else "curve")
     return Values(values)
 
 
-class _ValueFinder:
-    """Finds the values of ranks: from rows if they are few or if there is no curve, otherwise from the curve."""
+def _find_values(
+    locator: Locator, index: int, query: ValuesQuery, curve: AnyCurve | None, start: CountStart | None, rows_left: int
+) -> Program[list[RankValue | PercentileValue]]:
+    """Return values with their bounds: from rows near the top or without a curve, otherwise from the curve.
 
-    def __init__(self, context: Context, board: Board, index: int) -> None:
-        self._book = context.curves.book
-        self.curve: AnyCurve | None = self._book.find_curve(board, index)
-        self._start = context.ranks.find_locator(board).find_count_start(index)
-        # The rows that this request may still read to find exact values of deep ranks.
-        self._rows_left = context.settings.light_read_rows_max
-        self._board, self._index = board, index
-        self._ranking: Ranking = context.boards.open_board(board).rankings[index]
-        self._scale = board.spec.columns[index].scale
-
-    def find_values(
-        self, ranks: Sequence[int], percentiles: Sequence[float]
-    ) -> Program[list[RankValue | PercentileValue]]:
-        totals = yield from read_board_totals(self._board)
-        total = totals.get(self._index, 0)
-        curve = self.curve
-        self._is_current = curve is not None and self._book.is_current(self._board, self._index, curve, totals)
-        found: list[RankValue | PercentileValue] = []
-        for rank in ranks:
-            found.append(RankValue(rank, *(yield from self._value(rank, total))))
-        for share in percentiles:
-            found.append(PercentileValue(share, *(yield from self._value(rank_of_percentile(share, total), total))))
-        return found
-
-    def _value(self, rank: int, total: int) -> Program[tuple[Number | None, Number | None, Number | None, bool]]:
-        """Return a value, the bounds between which the true value lies, and whether the value is exact."""
+    To find exact values of deep ranks, at most `rows_left` rows are read.
+    """
+    board, ranking = locator.board, locator.entries.rankings[index]
+    totals = yield from read_board_totals(board)
+    total, scale, padding = totals.get(index, 0), board.spec.columns[index].scale, ranking.padding
+    asked: list[tuple[Callable[..., RankValue | PercentileValue], int]]
+    asked = [(partial(RankValue, rank), rank) for rank in query.ranks]
+    asked += [(partial(PercentileValue, share), rank_of_percentile(share, total)) for share in query.percentiles]
+    found = []
+    for make, rank in asked:
         if total == 0:
-            return None, None, None, True
-        rank = min(rank, total)
-        padding = self._ranking.padding
-        near = self.curve is None or not self.curve.total or rank <= self._board.spec.predictor.exact_top
-        if not near and not self._takes(rank):
-            assert self.curve is not None
-            bracket = self.curve.key_at(rank)
-            assert bracket is not None
-            value, one, other = (padding.decode_value(padding.cell_of_key(key)) for key in bracket)
-            low, high = sorted((one, other))
-            exact = self._is_current and low == high
+            found.append(make(None, None, None, True))
+            continue
+        bracket, at = None, min(rank, total)
+        if curve is not None and curve.total and at > board.spec.predictor.exact_top:
+            near = None if start is None else start.curve.key_at(at)
+            if start is not None and near is not None:
+                rows_left -= start.curve.find_gap(near.low).rows
+            if near is None or rows_left < 0:
+                bracket = curve.key_at(at)
+        if curve is not None and bracket is not None:
+            value, *ends = (padding.decode_value(padding.cell_of_key(key)) for key in bracket)
+            low, high = sorted(ends)
+            exact = low == high and locator.is_current(index, curve, totals)
         else:
-            cell = yield from self._ranking.find_cell(self._start, rank)
-            if cell is None:
-                cell = yield from self._ranking.find_worst_cell()
+            cell = (yield from ranking.find_cell(start, at)) or (yield from ranking.find_worst_cell())
             assert cell is not None
             value = low = high = padding.decode_value(cell)
             exact = True
-        shown, least, most = (to_wire_number(each, self._scale) for each in (value, low, high))
-        return shown, least, most, exact
-
-    def _takes(self, rank: int) -> bool:
-        """Return whether the row of a deep rank may be found by a count from an anchor knot.
-
-        Subtract the rows of the anchor's gap from the rows that may still be read.
-        """
-        near = None if self._start is None else self._start.curve.key_at(rank)
-        if self._start is None or near is None:
-            return False
-        self._rows_left -= self._start.curve.find_gap(near.low).rows
-        return self._rows_left >= 0
+        found.append(make(*(to_wire_number(each, scale) for each in (value, low, high)), exact))
+    return found
 
 
 def rank_of_percentile(percentile: float, total: int) -> int:
@@ -283,50 +258,23 @@ async def get_buckets(context: Context, call: Call) -> Tagged:
     board, index = await find_column(context, call.path["board"], call.path["column"])
     if (unchanged := await find_unchanged(context, call, board, index)) is not None:
         return unchanged
-    ranking = context.boards.open_board(board).rankings[index]
-    store, to_wire = context.store.at(board.partition), partial(to_wire_number, scale=board.spec.columns[index].scale)
+    ranking, scale = context.boards.open_board(board).rankings[index], board.spec.columns[index].scale
     curve = context.curves.book.find_curve(board, index) if query.rank == "estimate" else None
-    if curve is not None:
-        # As in `get_curve`: this read raises an error if another process has emptied the board.
-        totals = await store.read(lambda: read_board_totals(board))
-        current = context.curves.book.is_current(board, index, curve, totals)
-        estimated = estimate_buckets(curve, ranking.padding, query.buckets)
-        found = [
-            Bucket(to_wire(least), to_wire(past), entries, low, high, current and low == high)
-            for least, past, entries, low, high in estimated
-        ]
-    else:
-        counted, totals = await store.read(lambda: _count_buckets(board, ranking, query.buckets), heavy=True)
-        found = [Bucket(to_wire(least), to_wire(past), entries) for least, past, entries in counted]
+
+    def program() -> Program[tuple[list[Part], dict[int, int]]]:
+        # These totals raise an error if another process has emptied the board, or moved the rows that are counted.
+        totals = yield from read_board_totals(board)
+        if curve is not None:
+            return estimate_buckets(curve, ranking.padding, query.buckets), totals
+        return (yield from count_buckets(ranking, query.buckets)), totals
+
+    parts, totals = await context.store.at(board.partition).read(program, heavy=curve is None)
+    current = curve is not None and context.curves.book.is_current(board, index, curve, totals)
+    found = []
+    for least, past, entries, low, high in parts:
+        bucket = Bucket(to_wire_number(least, scale), to_wire_number(past, scale), entries)
+        if low is not None and high is not None:
+            bucket.low, bucket.high, bucket.exact = low, high, current and low == high
+        found.append(bucket)
     context.metrics.meter.add("rankcurve_reads", len(found), "rankings", "count" if curve is None else "curve")
     return tag_answer(call, board, totals, Buckets(found), curve)
-
-
-def _count_buckets(
-    board: Board, ranking: Ranking, buckets: int
-) -> Program[tuple[list[tuple[int, int, int]], dict[int, int]]]:
-    totals = yield from read_board_totals(board)  # the board may have left the rows that the program counts
-    return (yield from count_buckets(ranking, buckets)), totals
-
-
-def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int, int]]]:
-    """Count the entries in parts of equal width between the smallest and the largest value.
-
-    Return (from, to, entries) for each part. A part includes its `from`, and only the last part includes its `to`.
-    There are fewer than `buckets` parts if fewer values lie between the smallest and the largest value.
-    """
-    best = yield from ranking.find_cell(None, 1)
-    worst = yield from ranking.find_worst_cell()
-    if best is None or worst is None:
-        return []
-    padding = ranking.padding
-    least, most = sorted((padding.decode_value(best), padding.decode_value(worst)))
-    edges = split_range(least, most, buckets)
-    found = []
-    for start, end in pairwise(edges):
-        last = end == edges[-1]
-        entries = yield from ranking.count_range(
-            least=padding.text_start(start), past=padding.text_start(end + 1 if last else end)
-        )
-        found.append((start, end, entries))
-    return found

@@ -1,24 +1,29 @@
-"""Estimate the distribution of a column from its curve: the number of entries between two values, with its bracket.
+"""The distribution of a column: the number of entries between two values, counted or estimated from its curve.
 
-The range of the column is split into parts of equal width, and the curve gives the rank of each edge. The number of
-entries in a part is the difference between the ranks of its two edges. Nothing is read from the store.
+The range of the column is split into parts of equal width. An estimate takes the rank of each edge from the curve, and
+reads nothing from the store. The number of entries in a part is the difference between the ranks of its two edges.
 """
 
 from itertools import pairwise
 from typing import NamedTuple
 
 from predictor import AnyCurve
+from storage.entries.rankings import Ranking
 from storage.log.cells import Padding
+from storage.store import Program
 
 
-class EstimatedBucket(NamedTuple):
-    """The number of entries with a value from `least` to `past`. Only the last part includes the value `past`."""
+class Part(NamedTuple):
+    """The number of entries with a value from `least` to `past`. Only the last part includes the value `past`.
+
+    An estimate has the bracket of the number.
+    """
 
     least: int
     past: int
     entries: int
-    low: int
-    high: int
+    low: int | None = None
+    high: int | None = None
 
 
 class _Counts(NamedTuple):
@@ -29,13 +34,29 @@ class _Counts(NamedTuple):
     high: int
 
 
-def split_range(least: int, most: int, parts: int) -> list[int]:
+def _split_range(least: int, most: int, parts: int) -> list[int]:
     """Return the edges of `parts` parts of equal width, or of fewer parts if the range has fewer values."""
     edges = sorted({least + (most - least) * part // parts for part in range(parts + 1)})
     return edges if len(edges) > 1 else [*edges, edges[0]]
 
 
-def estimate_buckets(curve: AnyCurve, padding: Padding, parts: int) -> list[EstimatedBucket]:
+def count_buckets(ranking: Ranking, parts: int) -> Program[list[Part]]:
+    """Count the entries in each of `parts` parts of the range of values, or of fewer parts; smallest values first."""
+    best = yield from ranking.find_cell(None, 1)
+    worst = yield from ranking.find_worst_cell()
+    if best is None or worst is None:
+        return []
+    padding = ranking.padding
+    least, most = sorted((padding.decode_value(best), padding.decode_value(worst)))
+    edges = _split_range(least, most, parts)
+    found = []
+    for start, end in pairwise(edges):
+        past = padding.text_start(end + 1 if end == edges[-1] else end)
+        found.append(Part(start, end, (yield from ranking.count_range(least=padding.text_start(start), past=past))))
+    return found
+
+
+def estimate_buckets(curve: AnyCurve, padding: Padding, parts: int) -> list[Part]:
     """Return the number of entries in each of `parts` parts of the curve's range of values, smallest values first."""
     if not curve.total:
         return []
@@ -43,13 +64,11 @@ def estimate_buckets(curve: AnyCurve, padding: Padding, parts: int) -> list[Esti
     assert first is not None  # only an empty column has no keys
     assert last is not None
     values = [padding.decode_value(padding.cell_of_key(key)) for key in (first.low, last.high)]
-    edges = split_range(min(values), max(values), parts)
+    edges = _split_range(min(values), max(values), parts)
     below = [_Counts(0, 0, 0), *(_below(curve, padding, edge) for edge in edges[1:-1])]
     below.append(_Counts(curve.total, curve.total, curve.total))
     return [
-        EstimatedBucket(
-            start, end, after.entries - before.entries, max(0, after.low - before.high), after.high - before.low
-        )
+        Part(start, end, after.entries - before.entries, max(0, after.low - before.high), after.high - before.low)
         for (start, end), (before, after) in zip(pairwise(edges), pairwise(below), strict=True)
     ]
 
