@@ -8,13 +8,16 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
+from pathlib import Path
 
 from docs.openapi_examples import Schema
 from docs.openapi_operations import Example, Field, Operation, list_operations
 from service.contract.problems import CODES
 from service.monitoring.managed.verdict import RULES
 
-_CODE = re.compile(r"`([^`]+)`")
+_CODE, _BOLD, _LINK = re.compile(r"`([^`]+)`"), re.compile(r"\*\*([^*]+)\*\*"), re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_OPERATING = Path(__file__).parent / "operating.md"
+_SECTION = re.compile(r"^### (\w+)\n(.*?)(?=^#|\Z)", re.MULTILINE | re.DOTALL)  # of an alert: its name, its items
 # In the examples, URL is a variable of the shell. The page does not know under which address its reader sees it.
 _BASE = "$URL"
 _HEAD = """<!doctype html>
@@ -134,9 +137,11 @@ def _problems() -> Iterator[str]:
 def _alerts() -> Iterator[str]:
     yield '<section aria-labelledby="alerts" class="panel"><h2 id="alerts">Alerts</h2>'
     yield "<p>What the verdict on the node means, and what to do first.</p>\n<dl>"
+    sections = dict(_SECTION.findall(_OPERATING.read_text(encoding="utf-8")))
     for rule in RULES:
         yield f'<dt id="alert-{rule.alert}">{escape(rule.alert)} <small>{rule.severity}</small></dt>'
-        yield f"<dd>{_inline(rule.means)} {_inline(rule.advice)}</dd>"
+        for item in re.split("^- ", sections[rule.alert], flags=re.MULTILINE)[1:]:
+            yield f"<dd>{_inline(' '.join(item.split()))}</dd>"
     yield "</dl></section>"
 
 
@@ -150,7 +155,8 @@ def _prose(text: str) -> Iterator[str]:
 
 
 def _inline(text: str) -> str:
-    return _CODE.sub(r"<code>\1</code>", escape(text, quote=False))
+    text = _BOLD.sub(r"<strong>\1</strong>", _LINK.sub(r"\1", escape(text, quote=False)))
+    return _CODE.sub(r"<code>\1</code>", text)
 
 
 def _tag_id(tag: str) -> str:

@@ -19,7 +19,6 @@ import structlog
 from aiohttp import web
 
 from config import Settings
-from service.contract.keys import OpenToOthersError, is_loopback
 from service.http.malformed import ProblemServer
 from service.telemetry.logs import configure_logging, log_ignored_variables
 from service.telemetry.metrics.process import Metrics
@@ -27,7 +26,6 @@ from service.telemetry.terminal import show_urls
 
 from .api import ROUTES
 from .app import make_server
-from .stores import is_new
 from .wiring import open_context
 
 log = structlog.get_logger(__name__)
@@ -131,7 +129,6 @@ def watch_stop_signals(*numbers: signal.Signals) -> asyncio.Event:
 @asynccontextmanager
 async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool = False) -> AsyncIterator[list[str]]:
     """Run the service within the block and provide its addresses. `reuse_port` lets other processes use its port."""
-    await _refuse_new_store(settings)
     async with open_context(settings, metrics) as context:
         context.keyring.check_binding(settings.host)
         if context.keyring.open:
@@ -142,20 +139,12 @@ async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool
             yield addresses
 
 
-async def _refuse_new_store(settings: Settings) -> None:
-    """Raise OpenToOthersError before a store without keys would be created for callers from other machines."""
-    if not is_loopback(settings.host) and await is_new(settings):
-        raise OpenToOthersError(settings.host)
-
-
 @asynccontextmanager
 async def open_jobs(settings: Settings, metrics: Metrics) -> AsyncIterator[list[str]]:
     """Run the jobs within the block. Provide the addresses for monitoring; the list is empty if no port is set.
 
     Monitoring systems can read health and metrics on `jobs_port`. No leaderboard is served.
     """
-    if settings.jobs_port:
-        await _refuse_new_store(settings)
     async with open_context(settings.model_copy(update={"jobs": "embedded"}), metrics) as context:
         if not settings.jobs_port:
             yield []

@@ -3,7 +3,6 @@
 A process imports the driver of its own store only.
 """
 
-from contextlib import suppress
 from pathlib import Path
 
 from config import Settings
@@ -34,22 +33,3 @@ async def open_store(settings: Settings, meter: Meter = NO_METER) -> Store:
     from storage.engines.postgres import PostgresStore
 
     return await PostgresStore.open(settings.store, settings, meter=meter)
-
-
-async def is_new(settings: Settings) -> bool:
-    """Return whether opening the store of the settings and preparing it would create a store.
-
-    Raises what `open_store` does.
-    """
-    if is_shared(settings.store):
-        from storage.engines.postgres import PostgresStore
-
-        store = await PostgresStore.open(settings.store, settings)
-        await store.close()
-        return not store.exists
-    from storage.engines.sqlite_file import check_file
-
-    path = Path(settings.store.removeprefix(SQLITE_PREFIX))
-    with suppress(OSError):  # `open_store` reports it
-        return not check_file(path, create=settings.create_store)
-    return False

@@ -44,7 +44,7 @@ from service.streams.long_answers import LongAnswers
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.store_figures import StoreFigures
-from service.telemetry.metrics.views import ServingCurve, curve_metrics, memcached_metrics
+from service.telemetry.metrics.views import curve_metrics, memcached_metrics
 from service.telemetry.tracing import make_tracer
 from storage.boards.catalog import Catalog
 from storage.coalesce import Crowd
@@ -196,15 +196,7 @@ async def _open_curves(basics: _Basics) -> CurveContext:
             await book.poll(partition)
         except StoreBusyError as error:  # the first poll after the partition is back loads its curves
             log.warning("curves_not_loaded", partition=partition, detail=error.detail)
-    metrics.watch(
-        lambda: curve_metrics(
-            [
-                ServingCurve(served.curve.as_of_us, len(served.fit.knots), served.live_version > 0)
-                for served in book.list_served()
-            ],
-            time.time(),
-        )
-    )
+    metrics.watch(lambda: curve_metrics(book.list_served(), time.time()))
     auditor = Auditor(store, boards, book, settings, meter, monotonic=time.monotonic, rng=random.Random())
     refreshes = Refresher(store, book, make_work_leases(settings), settings, sleep=asyncio.sleep)
     return CurveContext(book, refreshes, auditor)

@@ -116,7 +116,7 @@ class PostgresStore:
         Raises:
             StoreExistsError: there is already a store.
         """
-        if self.exists:
+        if self._partitions.exists:
             raise StoreExistsError
         layout = dataclasses.replace(self._partitions, apart=True, distributed=distributed, count=partitions)
         self._lay_out(layout)
@@ -136,11 +136,6 @@ class PostgresStore:
         number = await self.write(added)
         self.at(number)
         return number
-
-    @property
-    def exists(self) -> bool:
-        """Return whether there was a store when this object was opened."""
-        return self._partitions.exists
 
     @property
     def partitions(self) -> int:

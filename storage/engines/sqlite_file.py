@@ -64,8 +64,8 @@ class FileLock:
             self._descriptor = None
 
 
-def check_file(path: Path, *, create: bool) -> bool:
-    """Return whether the file holds anything. Refuse a file that must not be opened.
+def check_file(path: Path, *, create: bool) -> None:
+    """Refuse a file that must not be opened.
 
     Raises:
         StoreUnsupportedError: there is no store and none may be created, or the file has several names (hard links).
@@ -84,7 +84,7 @@ def check_file(path: Path, *, create: bool) -> bool:
             f"{real} has {names} names (hard links), and a store may have only one: remove the others"
         )
     if size_bytes > 0:
-        return True
+        return
     left = real.with_name(real.name + "-wal")
     left_bytes = left.stat().st_size if left.exists() else 0
     if left_bytes > 0:
@@ -96,7 +96,6 @@ def check_file(path: Path, *, create: bool) -> bool:
         raise StoreUnsupportedError(
             f"there is no store at {real}: check the path, or set create_store = true to create one"
         )
-    return False
 
 
 def create_file(path: Path) -> None:

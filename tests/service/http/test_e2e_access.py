@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from service.contract.keys import Role
@@ -102,23 +101,10 @@ def test_keys_are_stored_hashed_and_listed_without_their_text(keys: tuple[Path, 
 
 
 def test_a_service_without_keys_listens_on_loopback_only_and_says_so(spawn: Spawn, tmp_path: Path) -> None:
-    for place, more in (("sqlite:///x.db", ()), ("sqlite:///data/x.db", ("--set", "anonymous_role=reader"))):
-        words = ("serve", "--host", "0.0.0.0", "--port", "0", "--store", place, *more)
-        [line] = command_line(*words, cwd=tmp_path, code=1).stderr.splitlines()
-        assert "loopback" in line
-    assert list(tmp_path.iterdir()) == [], "it refuses before it creates a store"
+    for more in ((), ("--set", "anonymous_role=reader")):
+        words = ("serve", "--host", "0.0.0.0", "--port", "0", "--store", "sqlite:///x.db", *more)
+        assert "loopback" in command_line(*words, cwd=tmp_path, code=1).stderr.splitlines()[-1]
     assert spawn().await_line("open_to_this_machine")["level"] == "warning"
-
-
-async def test_a_new_postgres_store_without_keys_is_not_created_for_other_machines(
-    store_url: str, tmp_path: Path
-) -> None:
-    words = ("serve", "--host", "0.0.0.0", "--port", "0", "--store", store_url)
-    refused = command_line(*words, cwd=tmp_path, code=1)
-    assert "loopback" in refused.stderr.splitlines()[-1]
-    connection = await asyncpg.connect(store_url)
-    assert await connection.fetch("SELECT 1 FROM pg_tables WHERE schemaname = current_schema()") == []
-    await connection.close()
 
 
 def test_variables_of_kubernetes_do_not_end_the_start_and_are_logged_in_one_line(spawn: Spawn) -> None:

@@ -1,7 +1,7 @@
 """Test that every metric is an attribute of a managed object, with a name and a unit."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from config.settings import ManagedSettings
 from service.monitoring.managed.history import MetricHistory
@@ -11,7 +11,8 @@ from service.telemetry.metrics.families import Family
 from service.telemetry.metrics.numbers import Numbers
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.totals import Source, Totals
-from service.telemetry.metrics.views import ServingCurve, curve_metrics
+from service.telemetry.metrics.views import curve_metrics
+from storage.curves.stored_curves import ServedCurve
 from tests.service.telemetry.test_e2e_series import report_job
 
 
@@ -63,7 +64,9 @@ def test_every_metric_of_the_service_has_an_attribute_with_a_unit() -> None:
     metrics.meter.add("rankcurve_reads", 1, "page", "count")
     metrics.meter.observe("rankcurve_store_connection_wait_seconds", 0.1, "default")
     report_job(metrics.meter, "fold")
-    metrics.watch(lambda: curve_metrics([ServingCurve(90_000_000, 1000, live=True)], 100.0))
+    curve, fit = SimpleNamespace(as_of_us=90_000_000), SimpleNamespace(knots=range(1000))
+    served = cast(ServedCurve, SimpleNamespace(curve=curve, fit=fit, live_version=1))
+    metrics.watch(lambda: curve_metrics([served], 100.0))
     objects = objects_of(metrics)
     attributes = [attribute for managed in objects.values() for attribute in managed.attributes.values()]
     shown = [family for family in (*metrics.totals.collect(), *metrics.collect_views()) if family.samples]
