@@ -137,7 +137,8 @@ def _problems() -> Iterator[str]:
 def _alerts() -> Iterator[str]:
     yield '<section aria-labelledby="alerts" class="panel"><h2 id="alerts">Alerts</h2>'
     yield "<p>What the verdict on the node means, and what to do first.</p>\n<dl>"
-    sections = dict(_SECTION.findall(_OPERATING.read_text(encoding="utf-8")))
+    text = _OPERATING.read_text(encoding="utf-8").replace("http://HOST:8080", _BASE)
+    sections = dict(_SECTION.findall(text))
     for rule in RULES:
         yield f'<dt id="alert-{rule.alert}">{escape(rule.alert)} <small>{rule.severity}</small></dt>'
         for item in re.split("^- ", sections[rule.alert], flags=re.MULTILINE)[1:]:
