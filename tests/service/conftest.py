@@ -1,5 +1,6 @@
 """Start real services for tests. Each service stops when its test ends, and each test has a database of its own."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
@@ -17,6 +18,12 @@ from storage.schema.creation import add_partition, prepare_store
 from tests.memcached import OpenMemcached
 from tests.schemas import PARTITIONS, fresh_store
 from tests.service.real_service import Process, Service, Spawn
+from tests.service.ways import Ways, trace_ways
+
+
+@pytest.fixture(scope="session")
+def ways(tmp_path_factory: pytest.TempPathFactory) -> Ways:
+    return asyncio.run(trace_ways(tmp_path_factory.mktemp("ways")))
 
 
 @pytest.fixture
