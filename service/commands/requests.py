@@ -96,21 +96,17 @@ def add_list(
     columns: Columns,
     *parameters: Parameter,
     numeric: tuple[str, ...] = (),
-    member: str = "",
-    page: int = PAGE_ENTRIES,
-    convert: Callable[[dict[str, Any]], Query] = dict,
 ) -> None:
-    """Add a command that lists records, as a table or as JSON.
+    """Add a command that lists the records of an answer, as a table or as JSON.
 
-    `member` of the answer has the records; by default it is called like the last part of the path. One request asks for
-    at most `page` records.
+    The member that has the records is called like the last part of the path.
     """
 
     def command(*, url: str, api_key: str | None, limit: int, as_json: bool, **values: Any) -> None:
-        query = {**convert(unfilled(path, values)), "limit": min(limit, page)}
+        query = {**unfilled(path, values), "limit": min(limit, PAGE_ENTRIES)}
 
         async def action(client: AsyncClient) -> None:
-            found = client.list_records(fill_path(path, values), member or path.rpartition("/")[2], Record, query)
+            found = client.list_records(fill_path(path, values), path.rpartition("/")[2], Record, query)
             show_records(await take(found, limit), columns, as_json=as_json, numeric=numeric)
 
         call_service(url, api_key, action)

@@ -84,21 +84,6 @@ class FakeService:
         match rest:
             case ["boards"]:
                 return answer({"board": f"{family}:{request.query['period']}:org={request.query.get('org')}"})
-            case ["owners", owner, "history"]:
-                start = int(request.query.get("cursor", "0"))
-                held = position(request.query["column"], str(start)) if start != 1 else None
-                past = [
-                    {
-                        "board": f"{family}:2026-03-0{9 - start}",
-                        "period": {"name": f"2026-03-0{9 - start}"},
-                        "position": held,
-                    }
-                ]
-                return answer({"owner": owner, "history": past, "next": str(start + 1) if start < 2 else None})
-            case ["facets"]:
-                start = int(request.query.get("cursor", "0"))
-                values = [{"value": str(start), "board": f"{family}:all:org={start}", "entries": 3 + start}]
-                return answer({"values": values, "next": str(start + 1) if start < 2 else None})
         if request.method == "DELETE":
             del self.families[family]
             return web.Response(status=204)
@@ -144,11 +129,7 @@ class FakeService:
                 return answer({"positions": [position(column, value) for value in request.query["values"].split(",")]})
             case ["entries", owner, "positions"]:
                 columns = request.query.get("columns", "xp").split(",")
-                found = [position(column, "600") for column in columns]
-                if "compare" in request.query:
-                    before = {"board": "before", "position": position("xp", "500"), "moved": 7, "field_moved": -3}
-                    found = [each | {"previous": before} for each in found]
-                return answer({"owner": owner, "positions": found})
+                return answer({"owner": owner, "positions": [position(column, "600") for column in columns]})
         return problem(404, "not_found")
 
     async def on_posts(self, request: web.Request, board: FakeBoard) -> web.Response:

@@ -1,20 +1,18 @@
-"""`rankcurve family …`: manage families, find the board of a period, list facet values, and show an owner's history."""
+"""`rankcurve family …`: manage families, and find the board of a period."""
 
-from collections.abc import Callable
 from typing import Any
 
 import typer
 from rankcurve.answers import Record
 
 from service.commands.boards.boards import COLUMNS, PARTITION, SPEC, TIES, make_spec, parse_number
-from service.commands.requests import add_list, add_request, argument, option
+from service.commands.requests import add_request, argument, option
 
 FAMILY_PATH = "/v1/families/{family}"
 FAMILY = argument("family", "FAMILY", "Id of the family.")
 PERIOD = option("period", str, "all, year, month, week or day, as far as the family has it.", default=...)
 AT = option("at", str, "A time in the period, like 2026-12-05T00:00:00Z. Default: now.")
 WITHIN = argument("within", "[FACET=VALUE]…", "Values of facets.", list[str] | None).replace(default=None)
-PERIODS_PER_REQUEST = 100
 
 family_app = typer.Typer(
     rich_markup_mode="markdown",
@@ -50,18 +48,6 @@ def make_family_spec(given: dict[str, Any]) -> Record:
 
 def with_facets(given: dict[str, Any]) -> Record:
     return {**given, **parse_pairs(given.pop("within", []), "FACET=VALUE")}
-
-
-def position_cell(member: str) -> Callable[[Record], object]:
-    """Return a function that makes a cell from the position of a period."""
-    return lambda past: (past["position"] or {}).get(member)
-
-
-def bracket_cell(past: Record) -> str:
-    position = past["position"]
-    if position is None:
-        return "no value"
-    return "exact" if position["exact"] else f"{position['low']}..{position['high']}"
 
 
 # fmt: off
@@ -102,19 +88,4 @@ add_request(
         rankcurve top "$(rankcurve family board game --period week org=7)" -c xp
     """,
     FAMILY, WITHIN, PERIOD, AT, convert=with_facets, show=lambda found: typer.echo(found["board"]),
-)
-add_list(
-    family_app, "facets", f"{FAMILY_PATH}/facets",
-    "List the values of a facet in a period, each with the id of its board and that board's number of entries.",
-    {"value": "value", "entries": "entries", "board": "board"},
-    FAMILY, argument("facet", "FACET", "The facet whose values are listed."), WITHIN, PERIOD, AT,
-    numeric=("entries",), member="values", convert=with_facets,
-)
-add_list(
-    family_app, "history", f"{FAMILY_PATH}/owners/{{owner}}/history",
-    "Show an owner's final positions in the closed periods, newest first.",
-    {"board": "board", "value": position_cell("value"), "rank": position_cell("rank"), "between": bracket_cell,
-     "of": position_cell("total")},
-    FAMILY, argument("owner", "OWNER", "Whose positions."), argument("column", "COLUMN", "Ranked column."), WITHIN,
-    PERIOD, numeric=("value", "rank", "of"), page=PERIODS_PER_REQUEST, convert=with_facets,
 )

@@ -1,7 +1,7 @@
 """`rankcurve top` and `rankcurve rank`: read a ranking from a terminal."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rankcurve import AsyncClient
@@ -75,12 +75,6 @@ async def rank(
     owner: OwnerArgument = None,
     column: ColumnsOption = None,
     value: ValuesOption = None,
-    with_next: Annotated[
-        bool, typer.Option("--next", help="Also show what is missing to the next better place.")
-    ] = False,
-    with_previous: Annotated[
-        bool, typer.Option("--previous", help="On a family's board, also show the period before and who moved since.")
-    ] = False,
     mode: Annotated[Rank, typer.Option(help="auto: count near the top, and use the curve elsewhere.")] = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -89,26 +83,15 @@ async def rank(
         raise typer.BadParameter("give either an OWNER or --value")
     if value and column and len(column) > 1:
         raise typer.BadParameter("--value goes with one --column")
-    if (with_next or with_previous) and owner is None:
-        raise typer.BadParameter("--next and --previous go with an OWNER")
     if any("," in text for text in [*(value or []), *(column or [])]):
         raise typer.BadParameter("repeat the option; commas do not separate values")
     positions: Sequence[Position | OwnerPosition]
     if owner is not None:
-        compare: Literal["previous"] | None = "previous" if with_previous else None
-        found = await client.positions(board, owner, column or (), rank=mode, next=with_next, compare=compare)
-        positions = found
+        positions = await client.positions(board, owner, column or (), rank=mode)
     else:
         name = await ranked_column(client, board, column[0] if column else None)
-        found, positions = [], await client.value_positions(board, name, value or [], rank=mode)
-    if as_json:
-        show_json(positions)
-    else:
-        show_positions(positions)
-        if with_next:
-            show_next(found)
-        if with_previous:
-            show_previous(found)
+        positions = await client.value_positions(board, name, value or [], rank=mode)
+    (show_json if as_json else show_positions)(positions)
 
 
 def show_positions(positions: Sequence[Position | OwnerPosition]) -> None:
@@ -119,35 +102,6 @@ def show_positions(positions: Sequence[Position | OwnerPosition]) -> None:
         for each in positions
     ]
     show_table(headings, rows, numeric=("value", "rank", "of", "better than %"))
-
-
-def show_next(positions: list[OwnerPosition]) -> None:
-    """For each position with a next better rank, print that rank, its value and the missing points."""
-    rows = [(each.column, each.next.rank, each.next.value, each.next.points) for each in positions if each.next]
-    typer.echo()
-    show_table(("column", "next rank", "held with", "points missing"), rows, numeric=("next rank", "points missing"))
-
-
-def show_previous(positions: list[OwnerPosition]) -> None:
-    """Print one line for each position that has an earlier period.
-
-    The line shows how many ranks the owner gained by the owner's own value, and how many by the values of others.
-    """
-    rows = [
-        (
-            each.column,
-            each.previous.board,
-            each.previous.position and each.previous.position.rank,
-            each.previous.value_position and each.previous.value_position.rank,
-            each.previous.moved,
-            each.previous.field_moved,
-        )
-        for each in positions
-        if each.previous
-    ]
-    headings = ("column", "before", "rank then", "today's value then", "moved", "field moved")
-    typer.echo()
-    show_table(headings, rows, numeric=headings[2:])
 
 
 def bracket_text(position: Position | OwnerPosition) -> str:

@@ -133,15 +133,11 @@ def test_a_family_is_created_from_the_output_of_show_and_deleted(fake: FakeServi
     assert list(fake.families) == ["game"]
 
 
-def test_the_board_of_a_time_prints_as_one_line_and_facet_values_as_a_table(fake: FakeService) -> None:
+def test_the_board_of_a_time_prints_as_one_line(fake: FakeService) -> None:
     run(*CREATE, fake=fake)
     found = run("family", "board", "game", "org=7", "--period", "week", "--at", "2018-12-05T00:00:00Z", fake=fake)
     assert found.stdout == "game:week:org=7\n"
     assert "at=2018-12-05T00%3A00%3A00Z" in fake.requests[-1][1]
-    values = run("family", "facets", "game", "org", "location=x", *PERIOD, "--json", fake=fake)
-    assert [each["entries"] for each in json.loads(values.stdout)] == [3, 4, 5], "every page is read"
-    table = run("family", "facets", "game", "org", *PERIOD, fake=fake)
-    assert "game:all:org=2" in table.stdout
 
 
 def list_commands(group: typer.core.TyperGroup, *words: str) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -163,19 +159,6 @@ def test_each_example_in_the_help_of_a_command_has_a_line(words: tuple[str, ...]
     examples = [line.strip() for line in text.splitlines() if line.startswith("    rankcurve")]
     assert examples
     assert [line for line in shown if line in examples] == examples
-
-
-def test_a_history_prints_one_line_for_each_period_of_every_page(fake: FakeService) -> None:
-    run(*CREATE, fake=fake)
-    words = ("family", "history", "game", "ada", "xp", "org=7", "--period", "week")
-    table = run(*words, fake=fake)
-    assert [line.split()[0] for line in table.stdout.splitlines()[1:]] == [f"game:2026-03-0{day}" for day in (9, 8, 7)]
-    assert "12301..12390" in table.stdout
-    assert "no value" in table.stdout
-    assert "period=week" in fake.requests[-1][1]
-    assert "org=7" in fake.requests[-1][1]
-    found = json.loads(run(*words, "--limit", "2", "--json", fake=fake).stdout)
-    assert [each["position"] and each["position"]["value"] for each in found] == [0, None]
 
 
 @pytest.mark.parametrize(

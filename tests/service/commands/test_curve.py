@@ -74,12 +74,6 @@ def test_a_board_whose_ranks_are_all_counted_has_no_error(run: Run) -> None:
     assert "nothing, every rank is counted" in run("curve", "b", "-c", "xp").stdout
 
 
-def test_the_rank_command_shows_the_points_missing_to_the_next_place(run: Run) -> None:
-    lines = run("rank", "b", "p7", "-c", "xp", "--next").stdout.splitlines()
-    assert lines[-1].split() == ["xp", str(OWNERS - 8), "64", "15"]
-    run("rank", "b", "--value", "5", "--next", code=2)
-
-
 def test_a_client_can_rank_offline_with_the_json_of_the_command(run: Run) -> None:
     document = json.loads(run("curve", "b", "-c", "lap", "--json").stdout)
     assert document["best"] == "low"

@@ -65,17 +65,10 @@ def test_an_option_that_does_not_exist_is_refused(fake: FakeService, arguments: 
     assert not fake.requests
 
 
-def test_rank_shows_who_moved_since_the_period_before(fake: FakeService) -> None:
-    result = run("rank", "b", "p1", "-c", "xp", "--previous", fake=fake)
-    assert fake.requests[-1][1].endswith("compare=previous")
-    assert result.stdout.splitlines()[-1].split() == ["xp", "before", "12345", "7", "-3"]
-
-
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["p1", "--value", "6"], ["p1", "-c", "xp,tag"], ["--value", "1", "-c", "a", "-c", "b"],
-     ["--value", "1", "--previous"]],
-)  # fmt: skip
+    [[], ["p1", "--value", "6"], ["p1", "-c", "xp,tag"], ["--value", "1", "-c", "a", "-c", "b"]],
+)
 def test_an_invalid_rank_command_exits_with_2(fake: FakeService, arguments: list[str]) -> None:
     run("rank", "b", *arguments, fake=fake, code=2)
 
