@@ -75,6 +75,7 @@ class OwnerChanges:
     async def erase(self) -> int:
         """Erase entries, profile, and the owner's name and posts in the journal. Return how many entries there were."""
         until = _Positions()
+        await self.store.write(lambda: self._mark(hide=False))  # from now on, no post makes a hidden row
         # Drop queued posts first. When `drop_queued` returns, the posts that a worker had already taken from the queue
         # are applied, and the code below erases what they wrote.
         await drop_queued(self.store, self.owner)
@@ -92,7 +93,10 @@ class OwnerChanges:
         change = hidden_owners.hide_owner if hide else hidden_owners.show_owner
         await self._on_every_board(lambda boards: change(boards, self.owner, now_us=self.now_us()), shown)
         archived = await self._on_every_archive(self._note_archived)
-        return archived + len(await self._list_hidden_boards() if shown is None else shown)
+        if shown is None:
+            return archived + len(await self._list_hidden_boards())
+        await self.store.write(self._unmark)
+        return archived + len(shown)
 
     def _erase(self, boards: Sequence[OpenBoard], until: _Positions) -> Program[None]:
         """Erase the owner's entries on boards of one partition. Run this program for that partition.
@@ -118,9 +122,12 @@ class OwnerChanges:
     def _mark(self, *, hide: bool) -> Program[None]:
         return hidden_owners.mark_owner(self.owner, now_us=self.now_us(), hide=hide)
 
+    def _unmark(self) -> Program[None]:
+        return hidden_owners.unmark_owner(self.owner, now_us=self.now_us())
+
     def _forget(self) -> Program[None]:
         yield from profiles.remove_profile(self.owner)
-        yield from self._mark(hide=False)
+        yield from self._unmark()
 
     async def _list_hidden_boards(self) -> set[int]:
         """Return the keys of the boards on which the owner has a hidden row."""

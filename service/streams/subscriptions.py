@@ -260,8 +260,8 @@ class OwnerTopic(_Topic[_Standing]):
     def _refuse(self) -> Program[None]:
         """Raise an error if no post can give the owner a position."""
         part, is_archived = self.board.part_of(self.owner), self.board.archived_us is not None
-        finding = hidden_owners.find_hidden([part.key], [self.owner])
-        is_hidden = bool((yield from in_partition(part.partition, finding)).hidden_owners)
+        finding = hidden_owners.find_hidden_owners([self.owner])
+        is_hidden = bool((yield from in_partition(part.partition, finding)))
         if is_hidden or (is_archived and (yield from self._entries.find_entries([self.owner]))):
             raise NotRankedError(f"{self.owner!r} has no value in this column, or is hidden")
         if is_archived:

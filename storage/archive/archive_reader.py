@@ -11,9 +11,9 @@ from functools import cached_property
 from predictor import Curve, decode_curve
 from querybuilder import INTEGER, Lock, asc, col, desc, param, select, update
 from storage.boards.totals import CHANGES
-from storage.entries import hidden_owners
 from storage.entries.entries import add_totals
 from storage.entries.exact_ranks import CountStart, GapCount, count_of
+from storage.entries.hidden_owners import find_hidden_owners
 from storage.entries.rankings import Neighbours, OpenBoard, Ranking
 from storage.errors import ArchivedError
 from storage.log.cells import Padding
@@ -89,7 +89,7 @@ class ArchivedRanking(Ranking):
         """Return at least the first `rows_max` rows that are shown: without owners who were erased or are hidden."""
         blocks = yield _BEFORE_PLACE.bind(**self._in(SectionKind.TOP), place=rows_max)
         kept = [entry for _, document in blocks for entry in _widened(document, self._columns)]
-        unseen = {NOBODY, *(yield from _hidden_of([entry.owner for entry in kept]))}
+        unseen = {NOBODY, *(yield from find_hidden_owners([entry.owner for entry in kept]))}
         shown = [entry for entry in kept if entry.owner not in unseen]
         if len(shown) < rows_max <= len(kept):  # further blocks may have rows in place of those left out
             return (yield from self._top())
@@ -253,7 +253,7 @@ class ArchivedEntries(OpenBoard):
                 break
             past, document = rows[0]
             kept = [entry for entry in _widened(document, len(self.board.spec.columns)) if entry.owner > after]
-            unseen = yield from _hidden_of([entry.owner for entry in kept])
+            unseen = yield from find_hidden_owners([entry.owner for entry in kept])
             found += [entry for entry in kept if entry.owner not in unseen]
         return found[:limit]
 
@@ -261,7 +261,7 @@ class ArchivedEntries(OpenBoard):
         return (yield from self._find_kept(owners, hidden=True))
 
     def _find_kept(self, owners: Sequence[str], *, hidden: bool) -> Program[dict[str, Entry]]:
-        unseen = yield from _hidden_of(owners)
+        unseen = yield from find_hidden_owners(owners)
         owners = [owner for owner in owners if (owner in unseen) is hidden]
         if not owners:
             return {}
@@ -315,10 +315,6 @@ class ArchivedEntries(OpenBoard):
 def note_change(boards: Iterable[Board]) -> Program[None]:
     """Let the tags of answers about archives change: owners were erased, hidden or shown there. Call this last."""
     yield from add_totals({board.key: {CHANGES: 1} for board in boards})
-
-
-def _hidden_of(owners: Sequence[str]) -> Program[set[str]]:
-    return (yield from hidden_owners.find_hidden([], owners)).hidden_owners
 
 
 def _nobodys(entry: Entry, index: int) -> Entry:

@@ -1,44 +1,55 @@
 """Entries of hidden owners. No ranking holds them, because they are in the hidden table. Posts still merge into them.
 
-    shown ── a mark, in a transaction ──> hidden ── one transaction after the other ──> all rows in the hidden table
-    hidden ── no mark ──> shown ── one transaction after the other ──> all rows in the tables of their boards
+    no mark ── mark_owner ──> HIDDEN ── hide_owner, one transaction after the other ──> all rows in the hidden table
+                              │    ^
+                  mark_owner  v    │  mark_owner
+                              SHOWING ── show_owner, one transaction after the other ──> all rows with their boards
+    no mark <── unmark_owner ──┘
 
-The most important rule: an owner's row on a board is either in the board's table or in the hidden table. A post reads
-the board's table first and the hidden table second. If the row is moved between the two reads, the post either finds it
-or loses the race.
+    mark       a new row goes to     rows may be in               who moves rows
+    none       the board's table     the board's table            nobody
+    HIDDEN     the hidden table      either table                 `hide_owner`
+    SHOWING    the board's table     either table                 `show_owner`
 
-The mark decides into which table a new row goes, so the mark must not change before the new row is committed. The
-counter of the change log says how often an owner was hidden or shown. A post reads this number together with the mark,
-and again when it holds the counter. If the number has changed, the post reads the mark again, and the race is lost if
-the mark has changed, too. A mark that changes later is committed after the new row.
+An owner's row on a board is in one of the two tables. The most important rule: without a mark, the owner has no row in
+the hidden table. So a post looks there only for marked owners, and asks the store for nothing if no owner is marked.
 
-Every partition has the marks of all hidden owners, so a post reads those of its own partition.
+Every partition has all marks, so a post needs those of its own partition. A process remembers them (`MarkedOwners`),
+together with the number `hides` in the counter of the change log. Whoever changes a mark changes this number last. A
+post compares the number while it holds the counter. If it is the same, the remembered marks were valid from the begin
+of the post, and stay so until the post is committed. If it differs, the process forgets the marks, and a post that has
+found an owner without a row loses the race.
+
+A transaction that moves rows holds the owner's mark. So no row is moved into the hidden table after its owner is to be
+shown, and none out of it after its owner was hidden again. A post that reads a row's old place and then its new one
+either finds the row in the other table, or fails to write it and loses the race.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
-from querybuilder import INTEGER, TEXT, asc, col, delete, insert, null, param, select, union_all, update
+from querybuilder import INTEGER, TEXT, Bound, Lock, asc, col, delete, insert, null, param, select, union_all, update
 from storage.boards.gates import hold_rows_key
-from storage.errors import LostRaceError
+from storage.errors import BoardChangedError, LostRaceError
 from storage.log.cells import Cell
 from storage.log.change_log import NewChange, change_log
 from storage.log.log_record import ChangeKind, record_of_event
 from storage.records import Entry
-from storage.schema.creation import hold_partitions
+from storage.schema.creation import hold_partitions, in_each_partition
 from storage.schema.placement import TABLES
 from storage.schema.tables import HIDDEN_ENTRIES, LOG_COUNTER
-from storage.store import Program, in_partition
+from storage.store import Program, Rows, in_partition
 
 from .entries import Entries, RankingChange, log_ranking_changes
 
-HIDDEN_KEY = 0  # a row with this key, which belongs to no board, marks a hidden owner
-_NO_CELLS = "[]"  # the cells of such a row
-# For more owners than this, a program first asks the store whether any owner at all is hidden, because a look-up of
-# 1,000 owners takes 1 ms.
-_ASKED_SINGLY = 20
+MARK_KEY = 0  # a row with this key, which belongs to no board, is the mark of an owner
+HIDDEN, SHOWING = "[]", '["showing"]'  # the cells of such a row
+MARKS_MAX = (
+    20_000  # the most marks of a partition that a process remembers; with more, each group of posts reads its own
+)
 MARKS_A_PAGE = 1_000  # marks that are copied to a new partition at a time
 _KEY = ("board_key", "owner")
 _ALIAS = "v"
@@ -58,23 +69,30 @@ class HiddenEntry(NamedTuple):
         return self.entry
 
 
-class HiddenFound(NamedTuple):
-    """The marks and the entries of some owners in the hidden table."""
+class Marks(NamedTuple):
+    """The marks of a partition."""
 
-    hides: int  # how often an owner was hidden or shown
-    hidden_owners: set[str]
-    entries: list[HiddenEntry]
+    hides: int  # changes with every change of a mark
+    owners: dict[str, str]  # the marks by owner
+
+    def is_hidden(self, owner: str) -> bool:
+        return self.owners.get(owner) == HIDDEN
 
 
 _row = TABLES[HIDDEN_ENTRIES].kinds
 _rows = select(*map(col, _row)).from_(HIDDEN_ENTRIES)
 _theirs = col("owner").eq(param("owner"))
-_found = _rows.where(col("board_key").in_(param("keys")), col("owner").in_(param("owners")))
-_hides = select(null(INTEGER), null(TEXT), col("hides"), null(TEXT)).from_(LOG_COUNTER)
-_FIND = union_all(_hides, _found).packed().prepared()
-_anybody = select(col("board_key")).from_(HIDDEN_ENTRIES).limit(1).scalar()
-_ANYBODY = select(col("hides"), _anybody).from_(LOG_COUNTER).prepared()
-_of_owner = _rows.where(_theirs, col("board_key").gt(HIDDEN_KEY)).order_by(asc(col("board_key")))
+_of_owners = col("owner").in_(param("owners"))
+_FIND = _rows.where(col("board_key").in_(param("keys")), _of_owners).packed().prepared()
+_marked = select(col("owner"), col("cells")).from_(HIDDEN_ENTRIES).where(col("board_key").eq(MARK_KEY))
+_MARKS = _marked.where(_of_owners).packed().prepared()
+_HELD_MARKS = _marked.where(_of_owners).packed().locked(Lock.SHARE, asc(col("owner"))).prepared()
+_counted = select(null(TEXT), null(TEXT), col("hides")).from_(LOG_COUNTER)
+_with_number = select(col("owner"), col("cells"), null(INTEGER)).from_(HIDDEN_ENTRIES)
+_with_number = _with_number.where(col("board_key").eq(MARK_KEY))
+_ALL_MARKS = union_all(_counted, _with_number.limit(MARKS_MAX + 1)).packed().prepared()
+_MARKS_OF = union_all(_counted, _with_number.where(_of_owners)).packed().prepared()
+_of_owner = _rows.where(_theirs, col("board_key").gt(MARK_KEY)).order_by(asc(col("board_key")))
 _OF_OWNER = _of_owner.limit(param("limit")).packed().prepared()
 _fresh = insert(HIDDEN_ENTRIES).rows(param("rows"), **_row).on_conflict(*_KEY)
 _INSERT = _fresh.do_nothing().prepared()
@@ -88,22 +106,56 @@ _UPDATE = (
     )
     .prepared()
 )
-_marks = _rows.where(col("board_key").eq(HIDDEN_KEY), col("owner").gt(param("after"))).order_by(asc(col("owner")))
-_MARKS = _marks.limit(MARKS_A_PAGE).packed().prepared()
+_page = _rows.where(col("board_key").eq(MARK_KEY), col("owner").gt(param("after"))).order_by(asc(col("owner")))
+_PAGE = _page.limit(MARKS_A_PAGE).packed().prepared()
 _here = delete(HIDDEN_ENTRIES).where(_theirs, col("board_key").eq(param("key")))
 _TAKE = _here.returning(col("updated_at"), col("cells")).prepared()
+_HIDE = insert(HIDDEN_ENTRIES).rows(param("rows"), **_row).on_conflict(*_KEY).overwrite().prepared()
+_mark = _theirs, col("board_key").eq(MARK_KEY)
+_SHOW = update(HIDDEN_ENTRIES).set(cells=SHOWING).where(*_mark, col("cells").eq(HIDDEN)).prepared()
+_UNMARK = delete(HIDDEN_ENTRIES).where(*_mark, col("cells").eq(SHOWING)).prepared()
 
 
-def find_hidden(board_keys: Sequence[int], owners: Sequence[str]) -> Program[HiddenFound]:
-    """Read the marks of these owners, and their hidden entries on these boards."""
-    if len(owners) > _ASKED_SINGLY:
-        [[hides, anybody]] = yield _ANYBODY.bind()
-        if anybody is None:
-            return HiddenFound(hides, set(), [])
-    rows = yield _FIND.bind(keys=[HIDDEN_KEY, *board_keys], owners=owners)
-    hides = next(row[2] for row in rows if row[0] is None)
-    marked = {row[1] for row in rows if row[0] == HIDDEN_KEY}
-    return HiddenFound(hides, marked, [HiddenEntry(row[0], _entry(*row[1:])) for row in rows if row[0]])
+class MarkedOwners:
+    """The marks that a process remembers, by partition.
+
+    Programs fill and empty it. Each entry is what one snapshot of the store held.
+    """
+
+    def __init__(self) -> None:
+        self._marks: dict[int, Marks] = {}
+        self._too_many: set[int] = set()  # partitions that had more than `MARKS_MAX` marks
+
+    def find_marks(self, partition: int, owners: Iterable[str]) -> Program[Marks]:
+        """Return the marks of a partition, at least those of these owners. Nearly always, the store is not asked."""
+        marks = self._marks.get(partition)
+        if marks is None and partition not in self._too_many:
+            marks = _decode_marks((yield _ALL_MARKS.bind().at(partition)))
+            if len(marks.owners) <= MARKS_MAX:
+                self._marks[partition] = marks
+            else:
+                self._too_many.add(partition)
+        return marks or _decode_marks((yield _MARKS_OF.bind(owners=sorted(set(owners))).at(partition)))
+
+    def forget_marks(self, partition: int) -> None:
+        self._marks.pop(partition, None)
+
+
+def _decode_marks(rows: Rows) -> Marks:
+    [hides] = [number for owner, _, number in rows if owner is None]
+    return Marks(hides, {owner: mark for owner, mark, _ in rows if owner is not None})
+
+
+def find_hidden_entries(board_keys: Sequence[int], owners: Sequence[str]) -> Program[list[HiddenEntry]]:
+    """Return the hidden entries of these owners on these boards."""
+    rows = yield _FIND.bind(keys=board_keys, owners=owners)
+    return [HiddenEntry(row[0], _entry(*row[1:])) for row in rows]
+
+
+def find_hidden_owners(owners: Sequence[str], *, held: bool = False) -> Program[set[str]]:
+    """Return those of the owners who are hidden. `held`: they stay hidden until the transaction ends."""
+    rows = yield (_HELD_MARKS if held else _MARKS).bind(owners=owners)
+    return {owner for owner, mark in rows if mark == HIDDEN}
 
 
 def insert_rows(rows: Iterable[HiddenEntry]) -> Program[int]:
@@ -122,30 +174,50 @@ def _encode_row(row: HiddenEntry) -> tuple[int, str, int, str]:
 
 
 def mark_owner(owner: str, *, now_us: int, hide: bool) -> Program[None]:
-    """Hide or show an owner on all boards, also on future ones. The owner's rows are moved afterwards.
+    """Mark an owner on all boards, also on future ones. The owner's rows are moved afterwards.
 
-    Call this last in its transaction.
+    If the owner is not hidden, there is nothing to show, and nothing is marked. Call this last in its transaction.
     """
-    partitions = range((yield from hold_partitions()))
-    mark = [(HIDDEN_KEY, owner, now_us, _NO_CELLS)]
+    hidden = [(MARK_KEY, owner, now_us, HIDDEN)]
+    yield from _change_marks(_HIDE.bind(rows=hidden) if hide else _SHOW.bind(owner=owner), now_us)
+
+
+def unmark_owner(owner: str, *, now_us: int) -> Program[None]:
+    """Remove the mark of an owner whose rows were all shown. Do nothing if the owner was hidden again.
+
+    Raises:
+        BoardChangedError: there still are hidden rows, on a board that has moved meanwhile.
+    """
+    unmarked = yield from _change_marks(_UNMARK.bind(owner=owner), now_us)
+    if unmarked and any((yield from in_each_partition(partial(list_hidden_boards, owner, limit=1)))):
+        raise BoardChangedError
+
+
+def _change_marks(changing: Bound, now_us: int) -> Program[int]:
+    """Change a mark in every partition. Return how many marks were changed."""
+    partitions, changed = range((yield from hold_partitions())), 0
     for partition in partitions:
-        writing = _INSERT.bind(rows=mark) if hide else _TAKE.bind(owner=owner, key=HIDDEN_KEY)
-        yield writing.at(partition)
-    for partition in partitions:
-        yield from in_partition(partition, change_log.count_hide())
+        [[written]] = yield changing.at(partition)
+        changed += written
+    for partition in partitions if changed else ():
+        yield from in_partition(partition, change_log.count_hide(now_us))
+    return changed
 
 
 def copy_marks(number: int) -> Program[None]:
     """Copy the marks of all hidden owners to a new partition, in the transaction that adds the partition."""
     after: str | None = ""
     while after is not None:
-        marks = [HiddenEntry(row[0], _entry(*row[1:])) for row in (yield _MARKS.bind(after=after).at(0))]
+        marks = [HiddenEntry(row[0], _entry(*row[1:])) for row in (yield _PAGE.bind(after=after).at(0))]
         if marks:
             yield from in_partition(number, insert_rows(marks))
         after = marks[-1].entry.owner if len(marks) == MARKS_A_PAGE else None
 
 
 def hide_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
+    """Move the owner's rows out of the tables of these boards, unless the owner is to be shown again."""
+    if not (yield from _hold_mark(owner, HIDDEN)):
+        return
     changes: list[RankingChange] = []
     moved: list[HiddenEntry] = []
     for entries in boards:
@@ -161,11 +233,13 @@ def hide_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
 
 
 def show_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
-    """Move the owner's rows to the tables of these boards.
+    """Move the owner's rows to the tables of these boards, unless the owner was hidden again.
 
     Raises:
         BoardChangedError: a board was archived, or moved to another partition.
     """
+    if not (yield from _hold_mark(owner, SHOWING)):
+        return
     changes: list[RankingChange] = []
     for entries in boards:
         if not entries.board.is_unreached:
@@ -174,6 +248,11 @@ def show_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
             found = HiddenEntry(entries.board.key, _entry(owner, *row))
             changes.append((yield from entries.restore_entry(found.widen_cells(len(entries.board.spec.columns)))))
     yield from log_ranking_changes(changes, now_us=now_us)
+
+
+def _hold_mark(owner: str, wanted: str) -> Program[bool]:
+    """Lock the owner's mark until the transaction ends. Return whether it is the wanted one."""
+    return [mark for _, mark in (yield _HELD_MARKS.bind(owners=[owner]))] == [wanted]
 
 
 def list_hidden_boards(owner: str, *, limit: int) -> Program[list[int]]:

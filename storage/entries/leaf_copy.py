@@ -17,7 +17,6 @@ from querybuilder import (
     BLOB,
     INTEGER,
     CreateTable,
-    Lock,
     asc,
     col,
     delete,
@@ -37,7 +36,7 @@ from storage.schema.sequences import take_number
 from storage.schema.tables import CHANGE_LOG, CURVES, HIDDEN_ENTRIES, POST_IDS
 from storage.store import Program, Row, Rows, in_partition
 
-from .hidden_owners import HIDDEN_KEY
+from .hidden_owners import find_hidden_owners
 
 T = TypeVar("T")
 
@@ -219,7 +218,7 @@ def _hold_marks(owners: Sequence[str]) -> Program[None]:
         LostRaceError: one of them is being shown. Whoever shows an owner looks up the owner's boards in each partition,
             one after the other, so a board must not move meanwhile.
     """
-    if owners and len((yield _MARKS.bind(owners=owners))) < len(owners):
+    if owners and len((yield from find_hidden_owners(owners, held=True))) < len(owners):
         raise LostRaceError("an owner is being shown")
 
 
@@ -258,10 +257,3 @@ _BUNDLES = (
 )
 _new_post_ids = select(*map(col, TABLES[POST_IDS].kinds)).from_(POST_IDS)
 _NEW_POST_IDS = _new_post_ids.where(col("remembered_at").in_(param("times"))).packed().prepared()
-_MARKS = (
-    select(col("owner"))
-    .from_(HIDDEN_ENTRIES)
-    .where(col("board_key").eq(HIDDEN_KEY), col("owner").in_(param("owners")))
-    .locked(Lock.SHARE)
-    .prepared()
-)

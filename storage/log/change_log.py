@@ -69,7 +69,7 @@ class Logged(NamedTuple):
     """The state of the log's counter, which the transaction holds from now on."""
 
     next: int  # the position of the next bundle, of whichever transaction
-    hides: int  # how often an owner was hidden or shown
+    hides: int  # changes whenever the mark of an owner changes, see `hidden_owners`
 
 
 _ASKED = "b"
@@ -118,7 +118,9 @@ class ChangeLog:
     def __init__(self) -> None:
         counter = update(LOG_COUNTER).where(_only_row)
         self._take = build_position_taking().prepared()
-        self._count_hide = counter.set(hides=plus(col("hides"), 1)).prepared()
+        # A time, so that a store that was restored from a backup does not come to the same numbers with other marks.
+        self._count_hide = counter.set(hides=larger_of(plus(col("hides"), 1), param("now_us", INTEGER))).prepared()
+        self._hides = select(col("hides")).from_(LOG_COUNTER).prepared()
         self._set_pruned = counter.set(pruned_before=param("boundary")).prepared()
         self._append = build_log_insert().prepared()
         self._counter = select(*map(col, ("next", "changed_at", "pruned_before"))).from_(LOG_COUNTER).prepared()
@@ -157,9 +159,13 @@ class ChangeLog:
             yield self._append.bind(bundle_rows=bundle_rows(drafts, now_us=now_us, next_position=logged.next))
         return logged
 
-    def count_hide(self) -> Program[None]:
-        """Count that an owner is hidden or shown. Call this last in the transaction that does it."""
-        yield self._count_hide.bind()
+    def count_hide(self, now_us: int) -> Program[None]:
+        """Count that the mark of an owner changes. Call this last in the transaction that does it."""
+        yield self._count_hide.bind(now_us=now_us)
+
+    def read_hides(self) -> Program[int]:
+        [[hides]] = yield self._hides.bind()
+        return int(hides)
 
     def take_mark(self) -> Program[int]:
         """Return the mark that covers exactly the changes in this snapshot. This works on a standby too."""

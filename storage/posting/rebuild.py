@@ -269,7 +269,7 @@ def _store_rows(entries: Entries, rows: Mapping[str, Entry], changes: int, done:
     names = sorted(rows)
     for start in range(0, len(names), PAGE_ROWS):
         page = names[start : start + PAGE_ROWS]
-        hidden = (yield from hidden_owners.find_hidden([], page)).hidden_owners
+        hidden = yield from hidden_owners.find_hidden_owners(page, held=True)
         seen = [rows[name] for name in page if name not in hidden]
         if seen:
             yield from entries.table.insert_rows([(entries.board.rows_key, entry) for entry in seen])

@@ -23,7 +23,7 @@ from storage.boards.gates import hold_gates
 from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.entries import hidden_owners
 from storage.entries.entries import Entries, TableRows, add_totals, build_totals_upsert, total_rows
-from storage.entries.hidden_owners import HiddenEntry
+from storage.entries.hidden_owners import HiddenEntry, MarkedOwners, Marks
 from storage.errors import (
     LostRaceError,
     PeriodClosedError,
@@ -75,6 +75,7 @@ class PostTransaction:
         self,
         dialect: Dialect,
         boards: Iterable[Entries],
+        marked_owners: MarkedOwners,
         now_us: int,
         *,
         check_boards: bool,
@@ -87,10 +88,10 @@ class PostTransaction:
         # The partitions of boards and families, by key. Every transaction writes to the partitions in ascending order.
         self._places = {entries.board.key: entries.board.partition for entries in by_key}
         self._partitions = sorted(set(self._places.values()))
-        self._hidden: set[str] = set()  # hidden owners, whose new rows go to the hidden table
-        self._has_new = False  # whether the group inserts rows
-        self._any_hidden = False  # whether any owner or row of the group is hidden
-        self._hides: dict[int, int] = {}  # by partition, how often an owner had been hidden or shown
+        self._marked_owners = marked_owners
+        self._marks: dict[int, Marks] = {}  # by partition
+        self._any_marked = False  # whether an owner of the group is hidden, or is being shown
+        self._has_absent = False  # whether a post found no row of its owner
         # The posts that boards and families remember, by board or family key and post hash, and those of this group.
         self._known: dict[PostKey, RememberedPost] = {}
         self._epochs: dict[int, int] = {}  # the stored epochs of the boards that remember posts, by key
@@ -124,32 +125,18 @@ class PostTransaction:
         draft.add_change(change.owner, change.previous, change.next, change.record)
 
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
-        """Find the hidden rows of the owners, after the rows on boards were read. `hidden_owners` gives the reason."""
-        for partition in self._partitions:
-            keys = [key for key, state in self._states(partition) if state.exists]
-            names = dict.fromkeys(owner for key in keys for owner in owners[key])
-            if not names:
+        """Find the hidden rows of marked owners, after the rows on boards were read. See `hidden_owners`."""
+        for partition, marks in self._marks.items():
+            keys = [key for key, state in self._states(partition) if state.exists] if marks.owners else []
+            marked = list({owner for key in keys for owner in owners[key] if owner in marks.owners})
+            if not marked:
                 continue
-            finding = hidden_owners.find_hidden(keys, list(names))
-            self._hides[partition], hidden, found = yield from in_partition(partition, finding)
-            self._hidden |= hidden
-            self._any_hidden |= bool(hidden or found)
-            for each in found:
+            self._any_marked = True
+            finding = hidden_owners.find_hidden_entries(keys, marked)
+            for each in (yield from in_partition(partition, finding)):
                 state = self._boards[each.board_key]
                 entry = each.widen_cells(len(state.entries.board.spec.columns))
                 state.rows.setdefault(entry.owner, TransactionRow(entry, entry.updated_at_us, is_hidden=True))
-        if self._hidden:
-            yield from self._check_absent(owners)
-
-    def _check_absent(self, owners: Mapping[int, Mapping[str, None]]) -> Program[None]:
-        """Raise `LostRaceError` if a hidden owner got a row on a board after the rows on boards were read."""
-        for partition, table, states in self._tables():
-            absent = {
-                state.entries.board.key: self._hidden & owners[state.entries.board.key].keys() - state.rows.keys()
-                for state in states
-            }
-            if any(absent.values()) and (yield from in_partition(partition, _hold(table, states, absent))):
-                raise LostRaceError("an owner was hidden between two reads")
 
     def _read(self, posts: Sequence[Post]) -> Program[None]:
         owners: dict[int, dict[str, None]] = defaultdict(dict)
@@ -170,7 +157,12 @@ class PostTransaction:
             state.gate, state.exists = gate, gate is not None
             if gate is not None:
                 state.rows_key, state.shut = gate.rows_key, gate.is_shut(self._now_us)
-        for partition, table, states in self._tables():
+        tables = self._tables()
+        for partition, _, _ in tables:
+            if partition not in self._marks:
+                finding_marks = self._marked_owners.find_marks(partition, (post.owner for post in posts))
+                self._marks[partition] = yield from finding_marks
+        for partition, table, states in tables:
             yield from in_partition(partition, _hold_rows(table, states, owners))
         # Look up post ids only after the rows are locked. By then, every other transaction with the same post has
         # ended.
@@ -261,6 +253,8 @@ class PostTransaction:
             if state.gate is not None:
                 state.gate.check_post(state.entries.board, at_us, self._now_us)
             row = state.rows.get(post.owner)
+            if row is None:
+                self._has_absent = True
             return state.entries.merger.merge_changes(None if row is None else row.entry.cells, part.changes, at_us)
         except PostError as error:
             return _refuse(part, error)
@@ -272,9 +266,8 @@ class PostTransaction:
         state.applied += status is PostStatus.APPLIED
         if row is None:
             empty: list[Cell] = [None] * len(state.entries.board.spec.columns)
-            self._has_new = True
             row = state.rows[post.owner] = TransactionRow(Entry(post.owner, self._now_us, empty), None)
-            row.is_hidden = post.owner in self._hidden
+            row.is_hidden = self._any_marked and self._marks[state.entries.board.partition].is_hidden(post.owner)
             row.ranked = None if row.is_hidden else state.entries.ranked_cells.none
         entry = row.entry
         cells = entry.cells
@@ -341,27 +334,17 @@ class PostTransaction:
         changed = [state.log for _, state in states if state.log is not None]
         changed += self._further.get(partition, {}).values()
         totals = {key: all_totals[key] for key, _ in states if key in all_totals}
-        if changed or totals or self._has_new:
-            logged = yield from self._record(changed, totals)
-            if self._has_new and logged.hides != self._hides.get(partition):
-                yield from self._check_shown(partition)
-
-    def _check_shown(self, partition: int) -> Program[None]:
-        """Raise `LostRaceError` if the owner of a new row was hidden or shown since the group read who is hidden."""
-        new = {
-            (key, row.entry.owner): row.is_hidden
-            for key, state in self._states(partition)
-            for row in state.rows.values()
-            if row.expected is None
-        }
-        if not new:
+        marks = self._marks.get(partition)
+        if changed:
+            hides = (yield from self._record(changed, totals)).hides
+        elif self._has_absent:  # a post may have been rejected only because its owner's row was not found
+            hides = yield from change_log.read_hides()
+        else:
             return
-        found = yield from hidden_owners.find_hidden(
-            sorted({key for key, _ in new}), sorted({owner for _, owner in new})
-        )
-        # A hidden row of this board means that the owner was hidden in between, and is being shown again.
-        if any(new.values()) or found.hidden_owners or any((key, entry.owner) in new for key, entry in found.entries):
-            raise LostRaceError("an owner was hidden or shown since the group read who is hidden")
+        if marks is not None and hides != marks.hides:
+            self._marked_owners.forget_marks(partition)
+            if self._has_absent:
+                raise LostRaceError("an owner was hidden or shown since the group read who is hidden")
 
     def _record(self, changed: Sequence[BundleDraft], totals: dict[int, dict[int, int]]) -> Program[Logged]:
         """Log the changes and add to the totals; by one statement if the dialect can, because the counter is held."""
@@ -377,7 +360,7 @@ class PostTransaction:
     def _write_hidden(self, partition: int) -> Program[None]:
         new: list[HiddenEntry] = []
         changed: list[tuple[HiddenEntry, int]] = []
-        for key, state in self._states(partition) if self._any_hidden else ():
+        for key, state in self._states(partition) if self._any_marked else ():
             for row in state.rows.values():
                 if row.is_hidden and row.expected is None:
                     new.append(HiddenEntry(key, row.entry))
@@ -471,15 +454,9 @@ def _check_all_written(written: int, expected: int) -> None:
 
 def _hold_rows(table: TableRows, states: list[BoardState], owners: Mapping[int, Iterable[str]]) -> Program[None]:
     rows = {state.rows_key: state.rows for state in states}
-    for rows_key, entry in (yield from _hold(table, states, owners)):
-        rows[rows_key][entry.owner] = TransactionRow(entry, entry.updated_at_us)
-
-
-def _hold(
-    table: TableRows, states: list[BoardState], owners: Mapping[int, Iterable[str]]
-) -> Program[list[tuple[int, Entry]]]:
     wanted = [(state.rows_key, owner) for state in states for owner in owners[state.entries.board.key]]
-    return (yield from table.lock_rows(wanted))
+    for rows_key, entry in (yield from table.lock_rows(wanted)):
+        rows[rows_key][entry.owner] = TransactionRow(entry, entry.updated_at_us)
 
 
 def _refuse(part: BoardPost, error: PostError) -> PartOutcome:

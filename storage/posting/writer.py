@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from config.settings import PostingSettings
+from storage.entries.hidden_owners import MarkedOwners
 from storage.errors import (
     LostRaceError,
     OutcomeUnknownError,
@@ -76,6 +77,7 @@ class Writer:
     ) -> None:
         """Make a writer and add it to `siblings`, the writers whose numbers are reported together."""
         self._store, self._boards, self._limits, self._meter = store, boards, limits, meter
+        self._marked_owners = MarkedOwners()
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
         groups_max = min(limits.writes_in_flight_max, store.writes_at_once)
         enough = BATCH_POSTS if groups_max > 1 else None
@@ -286,7 +288,9 @@ class Writer:
         def program() -> Program[TransactionResult]:
             if self._begun is not None:
                 loop.call_soon_threadsafe(self._let_answer)  # the store has begun to run this group
-            group = PostTransaction(self._store.dialect, opened, self._now_us(), check_boards=check_boards)
+            group = PostTransaction(
+                self._store.dialect, opened, self._marked_owners, self._now_us(), check_boards=check_boards
+            )
             return group.apply_posts(posts)
 
         for attempt in range(self._limits.write_attempts_max):

@@ -33,6 +33,7 @@ from storage.boards.boards import find_present_boards
 from storage.boards.families import find_families_by_key
 from storage.boards.gates import read_gates
 from storage.entries.entries import Entries
+from storage.entries.hidden_owners import MarkedOwners
 from storage.errors import (
     BoardChangedError,
     LeaseLostError,
@@ -85,6 +86,7 @@ class Drainer:
         rng: random.Random,
     ) -> None:
         self._store, self._boards, self._leases = store, boards, leases
+        self._marked_owners = MarkedOwners()
         self._limits, self._now_us, self._monotonic = limits, now_us, monotonic
         self._sleep, self._rng = sleep, rng
         self._lease_us = round(limits.ingest_lease_s * 1e6)
@@ -197,7 +199,7 @@ class Drainer:
         yield from batch.take_blocks()
         if batch.gates and (yield from read_gates(sorted(batch.gates), held=True)) != batch.gates:
             raise BoardChangedError
-        group = PostTransaction(self._store.dialect, opened, now_us, check_boards=check_boards)
+        group = PostTransaction(self._store.dialect, opened, self._marked_owners, now_us, check_boards=check_boards)
         outcomes = yield from group.plan_posts(batch.posts)
         refusals = [*batch.refusals, *_refused_by(batch.posts, outcomes)]
         kept = [

@@ -17,7 +17,7 @@ from storage.boards.totals import ALL_ENTRIES, check_copy, read_totals, state_of
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.entries.entries import Entries, find_on_boards
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCount
-from storage.entries.hidden_owners import find_hidden
+from storage.entries.hidden_owners import find_hidden_entries
 from storage.entries.rankings import OpenBoard
 from storage.entries.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
 from storage.reads.open_boards import OpenBoards
@@ -207,8 +207,8 @@ def read_owner_on_boards(boards: Sequence[OpenBoard], owner: str) -> Program[lis
 def _find_hidden(entries: OpenBoard, owners: Sequence[str]) -> Program[dict[str, Entry]]:
     if isinstance(entries, ArchivedEntries):
         return (yield from entries.of_hidden(owners))
-    hidden, columns = (yield from find_hidden([entries.board.key], owners)), len(entries.board.spec.columns)
-    return {each.entry.owner: each.widen_cells(columns) for each in hidden.entries}
+    hidden, columns = (yield from find_hidden_entries([entries.board.key], owners)), len(entries.board.spec.columns)
+    return {each.entry.owner: each.widen_cells(columns) for each in hidden}
 
 
 def _read_and_count(

@@ -125,7 +125,7 @@ ENTRY_TABLES: tuple[Query, ...] = (
     create_index("post_ids_remembered_at", POST_IDS, col("remembered_at")),
     # Entries of hidden owners. They are not in the tables of their boards, so no ranking has to filter them out.
     create_table(HIDDEN_ENTRIES)
-    .column("board_key", INTEGER)  # 0: the owner is hidden, also on future boards
+    .column("board_key", INTEGER)  # 0: the mark of an owner, who is hidden on future boards too, or is being shown
     .with_columns(owner=TEXT, updated_at=INTEGER)
     .column("cells", TEXT)  # a JSON array
     .primary_key("board_key", "owner")
@@ -159,7 +159,7 @@ LOG_TABLES: tuple[Query, ...] = (
     .column("next", INTEGER)  # the position of the next bundle
     .column("changed_at", INTEGER)  # the latest time at which a transaction with an earlier position began
     .column("pruned_before", INTEGER)  # all bundles with a lower position were pruned, and no others
-    .column("hides", INTEGER)  # how often an owner was hidden or shown
+    .column("hides", INTEGER)  # grows whenever the mark of an owner changes, see `hidden_owners`
     .primary_key("counter_key")
     .clustered(),
     # The change log has no index by owner. The filters in this table replace it, see `log.owner_index`.

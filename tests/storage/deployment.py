@@ -27,6 +27,7 @@ from storage.boards.totals import STATE, find_totals_of
 from storage.curves.sampling import sample_curve
 from storage.entries import hidden_owners
 from storage.entries.entries import Entries, log_ranking_changes
+from storage.entries.hidden_owners import MarkedOwners
 from storage.entries.rankings import OpenBoard
 from storage.log import journal, partition_journal
 from storage.log.bundles import Bundle
@@ -162,6 +163,7 @@ class Deployment:
         self.post_ids = PostIds(salt)
         self.boards = OpenBoards(open_boards_max=BOARDS_MAX)
         self.catalog = Catalog(store)
+        self.marked_owners = MarkedOwners()
         self.clock = Clock()
 
     @classmethod
@@ -284,8 +286,9 @@ class Deployment:
         return [by_id[each] for each in wanted]
 
     async def flip_hidden(self, owner: str, *, hide: bool) -> None:
-        """Store that an owner is hidden or shown. Do not move the owner's rows."""
+        """Mark an owner as hidden or as being shown. Do not move the owner's rows."""
         await self.write(hidden_owners.mark_owner, owner, now_us=1, hide=hide)
+        self.marked_owners = MarkedOwners()  # `apply` runs a group only once, so do not let it lose a race
 
     async def hide(self, owner: str, *boards: Board) -> None:
         """Hide an owner, and move the owner's rows out of the rankings of these boards."""
@@ -297,6 +300,7 @@ class Deployment:
         await self.flip_hidden(owner, hide=False)
         theirs = [self.open_rows(board.part_of(owner)) for board in boards]
         await self.write(hidden_owners.show_owner, theirs, owner, now_us=self.clock())
+        await self.write(hidden_owners.unmark_owner, owner, now_us=1)
 
     def entries(self, board: Board) -> OpenBoard:
         """Return the object that builds the statements on the entries of a board."""
@@ -322,7 +326,7 @@ class Deployment:
 
         def group() -> PostTransaction:
             opened = open_boards_of(posts, self.boards)
-            return PostTransaction(self.dialect, opened, self.clock(), check_boards=True)
+            return PostTransaction(self.dialect, opened, self.marked_owners, self.clock(), check_boards=True)
 
         return (await self.store.write(lambda: group().apply_posts(posts))).outcomes
 

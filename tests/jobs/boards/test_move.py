@@ -116,6 +116,8 @@ async def set_hidden(deployment: Deployment, owner: str, *, hide: bool, board_id
         await on_board(
             deployment, board_id, lambda board: work([deployment.open_rows(board)], owner, now_us=deployment.clock())
         )
+    if not hide:
+        await deployment.write(hidden_owners.unmark_owner, owner, now_us=1)
 
 
 async def erase(deployment: Deployment, owner: str, board_id: str = "b") -> None:

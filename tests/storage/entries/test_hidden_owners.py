@@ -1,14 +1,26 @@
 """Test that an owner's row is in exactly one of two tables, even if processes hide, post and die concurrently."""
 
 import asyncio
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing, suppress
 from functools import partial
+from typing import Any, TypeVar
 
 import pytest
 
-from querybuilder import col, select
+from querybuilder import SQLITE, col, select
+from storage.boards.totals import ALL_ENTRIES
+from storage.engines import sqlite
 from storage.engines.postgres import PostgresStore
 from storage.entries import hidden_owners
-from storage.entries.hidden_owners import HIDDEN_KEY
+from storage.entries.entries import log_ranking_changes
+from storage.entries.hidden_owners import HIDDEN, MARK_KEY, MARKS_MAX, MarkedOwners
+from storage.errors import BoardChangedError, LostRaceError, ValueOutOfRangeError
+from storage.log.log_record import ChangeKind
+from storage.records import Board, PartOutcome
 from storage.schema.creation import in_each_partition
 from storage.schema.tables import HIDDEN_ENTRIES, LOG_COUNTER
 from storage.store import Program
@@ -16,13 +28,15 @@ from tests.schemas import PARTITIONS
 from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.processes import Processes
 
-GROUPS = 40
+T = TypeVar("T")
+GROUPS, STEPS = 40, 10_000
+OWNERS, OTHER_OWNERS = ("ada", "bob"), ("eve", "dan")
 several_partitions = pytest.mark.parametrize("backend", ["partitions"], indirect=True)
 
 
 def read_marks() -> Program[tuple[list[str], int]]:
     """Return the marked owners of a partition, and how often an owner was hidden or shown there."""
-    marked = select(col("owner")).from_(HIDDEN_ENTRIES).where(col("board_key").eq(HIDDEN_KEY))
+    marked = select(col("owner")).from_(HIDDEN_ENTRIES).where(col("board_key").eq(MARK_KEY))
     owners = sorted(row[0] for row in (yield marked.bind()))
     [[hides]] = yield select(col("hides")).from_(LOG_COUNTER).bind()
     return owners, hides
@@ -34,9 +48,9 @@ async def test_an_owner_is_marked_in_every_partition(deployment: Deployment) -> 
     await deployment.flip_hidden("other", hide=True)
     marks = await deployment.store.read(lambda: in_each_partition(read_marks))
     assert marks == [(["cheat", "other"], 2)] * PARTITIONS
-    await deployment.flip_hidden("cheat", hide=False)
+    await deployment.show("cheat")
     marks = await deployment.store.read(lambda: in_each_partition(read_marks))
-    assert marks == [(["other"], 3)] * PARTITIONS
+    assert marks == [(["other"], 4)] * PARTITIONS
 
 
 @several_partitions
@@ -47,9 +61,9 @@ async def test_a_post_of_a_hidden_owner_merges_unseen_in_every_partition(deploym
         await deployment.apply(deployment.post(owner, part(first, {"xp": 1}), part(last, {"xp": 2})))
     for board in (first, last):
         assert (await deployment.rows(board, ["ada", "cheat"])).keys() == {"ada"}
-        finding = partial(hidden_owners.find_hidden, [board.key], ["cheat"])
+        finding = partial(hidden_owners.find_hidden_entries, [board.key], ["cheat"])
         found = await deployment.store.at(board.partition).read(finding)
-        assert [(each.board_key, each.entry.owner) for each in found.entries] == [(board.key, "cheat")]
+        assert [(each.board_key, each.entry.owner) for each in found] == [(board.key, "cheat")]
 
 
 async def test_a_new_partition_gets_the_marks_of_hidden_owners(
@@ -96,3 +110,150 @@ async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes:
     await flipping
     assert set(sums) == {GROUPS}
     assert await first.stats(board, "ada") == {"xp": 2 * GROUPS, "shots": None}
+
+
+async def post_xp(deployment: Deployment, board: Board, owner: str, xp: int = 1) -> PartOutcome:
+    return await deployment.apply_one(deployment.post(owner, part(board, {"xp": xp})))
+
+
+async def test_late_moves_of_hiding_move_nothing_after_the_owner_was_shown(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    await post_xp(deployment, board, "ada")
+    await deployment.flip_hidden("ada", hide=True)
+    await deployment.show("ada", board)
+    entries = deployment.open_rows(board.part_of("ada"))
+    await deployment.write(hidden_owners.hide_owner, [entries], "ada", now_us=1)
+    assert await deployment.stats(board, "ada") == {"xp": 1}
+
+
+async def test_late_moves_of_showing_move_nothing_after_the_owner_was_hidden_again(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    await post_xp(deployment, board, "ada")
+    await deployment.hide("ada", board)
+    await deployment.flip_hidden("ada", hide=False)
+    await deployment.hide("ada", board)
+    await deployment.write(hidden_owners.show_owner, [deployment.open_rows(board)], "ada", now_us=1)
+    await deployment.write(hidden_owners.unmark_owner, "ada", now_us=1)
+    assert await deployment.stats(board, "ada") is None
+
+
+async def test_a_mark_stays_while_a_row_is_hidden(deployment: Deployment) -> None:
+    board, other = [await deployment.create(name, ranked("xp")) for name in ("b", "other")]
+    await deployment.hide("ada", board)
+    await post_xp(deployment, board, "ada")
+    with pytest.raises(BoardChangedError):
+        await deployment.show("ada", other)
+    await post_xp(deployment, other, "ada")
+    assert (await post_xp(deployment, board, "ada")).stats == [2]
+    assert await deployment.stats(other, "ada") == {"xp": 1}, "new rows are shown"
+    await deployment.show("ada", board)
+    assert await deployment.stats(board, "ada") == {"xp": 2}
+
+
+async def test_a_post_is_not_rejected_because_its_owner_was_hidden_meanwhile(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp", min_scaled=0))
+    await post_xp(deployment, board, "ada", xp=5)
+    outdated = deployment.marked_owners
+    await deployment.hide("ada", board)
+    deployment.marked_owners = outdated
+    with pytest.raises(LostRaceError):
+        await post_xp(deployment, board, "ada", xp=-1)
+    assert (await post_xp(deployment, board, "ada", xp=-1)).stats == [4]
+    assert isinstance((await post_xp(deployment, board, "new", xp=-1)).error, ValueOutOfRangeError)
+
+
+async def test_a_process_reads_the_marks_of_single_owners_if_there_are_too_many(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    for owner in OWNERS:
+        await deployment.hide(owner)
+    monkeypatch.setattr(hidden_owners, "MARKS_MAX", 1)
+    for owner in (*OWNERS, *OTHER_OWNERS):
+        await post_xp(deployment, board, owner)
+    assert (await deployment.rows(board, [*OWNERS, *OTHER_OWNERS])).keys() == set(OTHER_OWNERS)
+    marks = await deployment.read(deployment.marked_owners.find_marks, 0, ["ada", "eve"])
+    assert marks.owners == {"ada": HIDDEN}
+    assert MARKS_MAX > 1_000
+
+
+class MemoryStore:
+    """A store in memory, whose transactions run one after the other."""
+
+    dialect, partitions = SQLITE, 1
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def at(self, partition: int) -> "MemoryStore":
+        return self
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        run = partial(sqlite._drive, program=program(), ran=lambda *_: None)
+        return sqlite._in_transaction(self._connection, "BEGIN", run)
+
+    read = write
+
+
+async def read_sums(deployment: Deployment, boards: list[Board]) -> tuple[Counter[Any], Counter[Any], dict[str, str]]:
+    """Return how often owners posted, by board key, in the tables of boards and in the hidden table, and the marks."""
+    shown, unseen = Counter[Any](), Counter[Any]()
+    for board in boards:
+        rows = await deployment.rows(board, OWNERS)
+        assert (await deployment.totals(board)).get(ALL_ENTRIES, 0) == len(rows)
+        shown.update({(board.key, owner): entry.cells[1] for owner, entry in rows.items()})
+        found = await deployment.read(hidden_owners.find_hidden_entries, [board.key], OWNERS)
+        unseen.update({(key, entry.owner): entry.cells[1] for key, entry in found})
+    marks = await deployment.read(MarkedOwners().find_marks, 0, OWNERS)
+    return shown, unseen, marks.owners
+
+
+async def test_posts_of_two_processes_count_once_in_every_order_of_hiding_and_showing() -> None:
+    """Transactions of an operator, who may begin anew at any time, between posts of processes with outdated marks."""
+    chance = random.Random(7)
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        store: Any = MemoryStore(connection)
+        first = await Deployment.on(store)
+        second = Deployment(store, "00" * 16)
+        boards = [await first.create(name, ranked("xp"), counter("posts")) for name in ("a", "b")]
+        sums, lost = Counter[Any](), 0
+
+        async def post(owner: str) -> None:
+            nonlocal lost
+            process, board = chance.choice((first, second)), chance.choice(boards)
+            counted = process.post(owner, part(board, {"xp": 1, "posts": 1}))
+            try:
+                await process.apply(counted)
+            except LostRaceError:
+                lost += 1
+                await process.apply(counted)
+            sums[board.key, owner] += 1
+
+        async def move(owner: str) -> None:
+            work = chance.choice((hidden_owners.hide_owner, hidden_owners.show_owner))
+            await first.write(work, [first.open_rows(chance.choice(boards))], owner, now_us=1)
+
+        async def unmark(owner: str) -> None:
+            with suppress(BoardChangedError):
+                await first.write(hidden_owners.unmark_owner, owner, now_us=1)
+
+        async def mark(owner: str) -> None:
+            await first.write(hidden_owners.mark_owner, owner, now_us=1, hide=chance.random() < 0.5)
+
+        async def erase(owner: str) -> None:
+            for board in boards:
+                entries = first.open_rows(board)
+                gone = await first.write(entries.remove_entry, owner, ChangeKind.ERASED)
+                gone = gone or await first.write(hidden_owners.erase_hidden_entry, entries, owner)
+                await first.write(log_ranking_changes, [gone] if gone else [], now_us=1)
+                del sums[board.key, owner]
+
+        for step in range(STEPS):
+            await chance.choice((post, post, post, move, move, mark, unmark, erase))(chance.choice(OWNERS))
+            if step % 10:
+                continue
+            shown, unseen, marks = await read_sums(first, boards)
+            assert not shown.keys() & unseen.keys(), "a row is in one table"
+            assert shown + unseen == sums
+            assert {owner for _, owner in unseen} <= marks.keys(), "only marked owners have hidden rows"
+        assert lost > STEPS / 100
