@@ -106,7 +106,7 @@ def one_line(ctx: Any, value: Any) -> bytes:
 
 
 # These operations would change the existing things that `NAMED` lists.
-_KEPT = ("put_board", "put_family", "put_pool", "put_client", "reset", "hide_owner")
+_KEPT = ("put_board", "put_family", "put_pool", "reset", "hide_owner")
 
 
 @schemathesis.hook

@@ -19,7 +19,7 @@ REFUSED = (400, 404)
 @pytest.fixture
 async def service(store_url: str, tmp_path: Path) -> AsyncIterator[Service]:
     async with Service(tmp_path, store=store_url).running() as made:
-        for view in ("put_board", "put_family", "put_client", "put_pool", "add_resources", "post", "post_family"):
+        for view in ("put_board", "put_family", "put_pool", "add_resources", "post", "post_family"):
             [route] = [route for route in ROUTE_TABLE if route.view == view]
             await made.must(route.method, route.path.format(**NAMES), BODIES[view])
         yield made
