@@ -239,4 +239,4 @@ _OTHERS = [
         description="Ranks are compared as of the curve's time: later posts are subtracted from the counts."),
 ]  # fmt: skip
 
-ROUTES = [*_POSTS, *LEASES, *_FAMILIES, *POOLS, *KEYS, *map(retry_on_change, [*_READS, *_OTHERS])]
+ROUTES = [*_POSTS, *LEASES, *POOLS, *KEYS, *map(retry_on_change, [*_FAMILIES, *_READS, *_OTHERS])]

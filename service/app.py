@@ -5,18 +5,17 @@ of a small request. A request that matches no route gets a problem document.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from time import perf_counter
 
 from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from service.contract.keys import Role
 from service.contract.problems import ProblemError, clip_text, internal_problem
-from service.contract.routes import Route
+from service.contract.routes import Call, Route
 from service.http.bodies import BodyReader
 from service.http.cross_origin import Preflight
 from service.http.endpoint import Endpoint, EndpointContext, RequestIds, make_problem_response
-from service.http.malformed import ProblemServer, describe_fault
+from service.http.malformed import ProblemServer, Refuse, describe_fault
 from service.http.route_table import RouteTable
 
 from .health_routes import add_health_routes
@@ -45,11 +44,11 @@ def make_server(routes: Sequence[Route], context: EndpointContext) -> ProblemSer
     if context.cross_origin is not None:
         for path, methods in _read_methods(listed).items():
             table.add_route((hdrs.METH_OPTIONS,), path, Preflight(context.cross_origin, methods).serve)
-    unrouted = _Unrouted(table, listed, context, ids)
+    serve_unrouted = _make_unrouted(table, listed, context, ids, bodies)
 
     def serve(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         found = table.find_route(request.method, request.rel_url.path_safe)
-        answering = unrouted.serve(request) if found is None else found.handler(request, found.parameters)
+        answering = serve_unrouted(request) if found is None else found.handler(request, found.parameters)
         return _answer_expecting(request, answering) if hdrs.EXPECT in request.headers else answering
 
     def stop_bodies() -> None:
@@ -58,7 +57,7 @@ def make_server(routes: Sequence[Route], context: EndpointContext) -> ProblemSer
 
     return ProblemServer(
         serve,
-        unrouted.refuse,
+        _make_refuse(context, ids),
         stop_bodies,
         head_wait_s_max=context.settings.head_wait_s_max,
         access_log=None,
@@ -91,57 +90,43 @@ def _read_methods(routes: Sequence[Route]) -> dict[str, list[str]]:
     return found
 
 
-class _Unrouted:
-    def __init__(
-        self, table: RouteTable[Serve], routes: Sequence[Route], context: EndpointContext, ids: RequestIds
-    ) -> None:
-        self._answered = context.metrics.make_request_timer(_UNROUTED_VIEW)
-        self._log = context.request_log
-        self._ids = ids
-        self._table = table
-        self._words = {"", *(word for route in routes for word in route.path.split("/") if "{" not in word)}
+def _make_unrouted(
+    table: RouteTable[Serve], routes: Sequence[Route], context: EndpointContext, ids: RequestIds, bodies: BodyReader
+) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+    """Return a function that answers `not_found`, or `method_not_allowed` if the path has routes for other methods."""
+    known = {"", *(word for route in routes for word in route.path.split("/") if "{" not in word)}
 
-    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer `not_found`, or `method_not_allowed` if the path has routes for other methods."""
-        started_s = perf_counter()
-        request_id = self._ids.begin_request(request.headers)
-        allowed = self._table.find_methods(request.rel_url.path_safe)
-        if allowed:
+    async def refuse(_context: EndpointContext, call: Call) -> None:
+        request = call.request
+        if allowed := table.find_methods(request.rel_url.path_safe):
             detail = f"the path takes {', '.join(allowed)}, not {clip_text(request.method)}"
-            problem = ProblemError("method_not_allowed", detail, headers={hdrs.ALLOW: ", ".join(allowed)})
-        else:
-            problem = ProblemError("not_found", f"nothing is at {clip_text(request.path)}")
-        method = request.method if request.method in hdrs.METH_ALL else "-"
-        return self._answer(
-            problem, request_id, method, self._logged_path(request.rel_url.raw_path), perf_counter() - started_s
-        )
+            raise ProblemError("method_not_allowed", detail, headers={hdrs.ALLOW: ", ".join(allowed)})
+        raise ProblemError("not_found", f"nothing is at {clip_text(request.path)}")
 
-    def _logged_path(self, path: str) -> str:
-        """Return the path for the log. A word that is in no route becomes `…`, because it may be an owner or a key."""
-        return "/".join(word if word in self._words else "…" for word in path.split("/"))
+    route = Route("GET", "{path}", refuse, None, _UNROUTED_VIEW, operation="", summary="", foreign_protocol=True)
+    endpoint = Endpoint(route, context, ids, bodies)
 
-    def refuse(self, error: HttpProcessingError | None) -> web.Response:
-        """Return the problem document for a request that no handler has answered.
+    def serve(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
+        # The log shows `…` for a word that is in no route, because it may be an owner or a key.
+        words = [word if word in known else "…" for word in request.rel_url.raw_path.split("/")]
+        return endpoint.serve(request, ["/".join(words)])
 
-        `error` says why the request could not be read. It is None if an error occurred outside of every handler.
-        """
-        request_id = self._ids.begin_request({})
-        problem = (
-            ProblemError("bad_request", f"the request can't be read: {describe_fault(error)}")
-            if error
-            else internal_problem()
-        )
-        return self._answer(problem, request_id, "-", "-", 0.0)
+    return serve
 
-    def _answer(self, problem: ProblemError, request_id: str, method: str, path: str, seconds: float) -> web.Response:
-        self._answered(problem.status, seconds)
-        self._log.log_request(
-            view=_UNROUTED_VIEW,
-            method=method,
-            path=path,
-            status=problem.status,
-            code=problem.code,
-            seconds=seconds,
-            key_id="-",
+
+def _make_refuse(context: EndpointContext, ids: RequestIds) -> Refuse:
+    """Return a function that makes the problem document for a request that no handler has answered."""
+    answered = context.metrics.make_request_timer(_UNROUTED_VIEW)
+
+    def refuse(error: HttpProcessingError | None) -> web.Response:
+        problem = internal_problem()
+        if error is not None:
+            problem = ProblemError("bad_request", f"the request can't be read: {describe_fault(error)}")
+        request_id = ids.begin_request({})
+        answered(problem.status, 0.0)
+        context.request_log.log_request(
+            view=_UNROUTED_VIEW, method="-", path="-", status=problem.status, code=problem.code, seconds=0.0, key_id="-"
         )
         return make_problem_response(problem, request_id)
+
+    return refuse

@@ -1,6 +1,6 @@
 """The record of a route. The application and the OpenAPI document are built from these records."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -48,6 +48,7 @@ class Call(msgspec.Struct):
     # The time (of `perf_counter()`) at which the request counts as answered; None: when the handler returns. A
     # handler of a stream sets it when the stream begins.
     answered_s: float | None = None
+    other_boards: Sequence[str] = ()  # the boards that a handler reads besides those that the request names
     has_alias: bool = False  # the request names a leaderboard by an alias, which is replaced in `path`, `query`, `body`
     is_batch: bool = False  # the caller sent so much that the time of the request says nothing about the service
     answer_headers: Mapping[str, str] | None = None  # a handler that sends its answer itself adds these headers to it

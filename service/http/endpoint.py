@@ -55,7 +55,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 # The log shows only these path parameters. It hides owners, because they are people, and lease keys and post ids, which
 # may name people. It also hides the part of a path after /jolokia, which is a request of another protocol.
-_LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id")
+_LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id", "path")
 # These two statuses are never sent. They are only counted and logged.
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
 _CUT_OFF = 503  # the service stopped before the answer was ready
@@ -198,7 +198,7 @@ class Endpoint:
         if self._logged(status, seconds):
             self._context.request_log.log_request(
                 view=self.route.view,
-                method=call.request.method,
+                method=call.request.method if call.request.method in hdrs.METH_ALL else "-",
                 path=self._logged_path(parameters),
                 status=status,
                 code=code,

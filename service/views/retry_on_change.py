@@ -6,31 +6,27 @@ Before every try, aliases of periods (`arena:this-week`) are replaced by the per
 see only ids of boards. All tries use the time at which the request arrived.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
-from typing import TypeVar
 
 import msgspec
 
 from service.context import Context
-from service.contract.queries import ValuePositionsQuery
+from service.contract.queries import HistoryQuery, ValuePositionsQuery
 from service.contract.requests import ManyBoards
 from service.contract.routes import Answer, Call, Route
-from storage.boards.catalog import Catalog
 from storage.boards.family_ids import has_alias
 from storage.errors import BoardChangedError, UnknownBoardError
-from storage.records import Board
-
-T = TypeVar("T")
 
 _RENEWALS_MAX = 3  # the most rereads of the boards; if a board still changes afterwards, the request fails
 
 
 def retry_on_change(route: Route) -> Route:
     """Return a route whose handler gets no aliases, and runs again if a board has changed or is unknown."""
-    if ("{board}" not in route.path or route.method == "PUT") and route.body is not ManyBoards:
+    names_boards = "{board}" in route.path or route.body is ManyBoards or route.query is HistoryQuery
+    if not names_boards or route.method == "PUT":
         return route
     handler = route.handler
     names_one_board = "{board}" in route.path and route.query is not ValuePositionsQuery
@@ -46,19 +42,17 @@ def retry_on_change(route: Route) -> Route:
                 await _resolve_aliases(context, call, named, now_us)
             try:
                 return await handler(context, call)
-            except (UnknownBoardError, BoardChangedError):
+            except (UnknownBoardError, BoardChangedError) as error:
                 # Nothing was written: a transaction that finds its board deleted or changed is rolled back.
-                await _reread(context.catalog, call)
+                named = _boards_of(call)
+                if isinstance(error, UnknownBoardError) and not all(map(context.catalog.find_known, named)):
+                    raise  # the handler has just failed to find it in the store
+                for each in (*named, *call.other_boards):
+                    with suppress(UnknownBoardError):
+                        await context.catalog.reread_board(each)
         return await handler(context, call)
 
     return replace(route, handler=handle)
-
-
-async def _reread(catalog: Catalog, call: Call) -> None:
-    for each in _boards_of(call):
-        if catalog.find_known(each) is None:
-            raise UnknownBoardError(f"no leaderboard {each!r}")  # the handler has just failed to find it in the store
-        await catalog.reread_board(each)
 
 
 async def _resolve_aliases(context: Context, call: Call, named: Sequence[str], now_us: int) -> None:
@@ -79,24 +73,5 @@ def _boards_of(call: Call) -> Sequence[str]:
     """Return the ids of the boards that a request names in its path and query, or in its body."""
     board_id = call.path.get("board")
     if board_id is None:
-        return call.body.boards  # type: ignore[no-any-return]
+        return () if call.body is None else call.body.boards
     return (board_id, *call.query.with_) if isinstance(call.query, ValuePositionsQuery) else (board_id,)
-
-
-async def retry_with_boards(
-    catalog: Catalog, board_ids: Sequence[str], answer: Callable[[Mapping[str, Board]], Awaitable[T]]
-) -> T:
-    """Call `answer` with the boards that the store has, by id. Call it again if a board has changed.
-
-    Raises:
-        UnknownBoardError, BoardChangedError: the boards changed during every try.
-    """
-    for _ in range(_RENEWALS_MAX):
-        found = await catalog.find_stored_boards(board_ids)
-        try:
-            return await answer(found)
-        except (UnknownBoardError, BoardChangedError):
-            for each in found:
-                with suppress(UnknownBoardError):
-                    await catalog.reread_board(each)
-    return await answer(await catalog.find_stored_boards(board_ids))

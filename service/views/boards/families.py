@@ -8,7 +8,7 @@ from functools import partial
 
 from service.context import Context
 from service.contract.problems import ProblemError, clip_text
-from service.contract.queries import FacetsQuery, FamilyBoardsQuery, HistoryQuery, ListQuery, RankMode
+from service.contract.queries import FacetsQuery, FamilyBoardsQuery, HistoryQuery, ListQuery
 from service.contract.requests import PutFamily
 from service.contract.responses.boards import (
     FacetList,
@@ -20,12 +20,10 @@ from service.contract.responses.boards import (
     PastPosition,
     PeriodAnswer,
 )
-from service.contract.responses.positions import Position
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, to_micros
 from service.views.owners.owners import find_ranked_column
 from service.views.owners.positions import BoardColumn, find_positions
-from service.views.retry_on_change import retry_with_boards
 from storage.boards.families import count_boards, delete_family, list_boards_on_shelf, list_families, put_family
 from storage.boards.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
 from storage.boards.totals import ALL_ENTRIES, find_totals_of
@@ -255,24 +253,14 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     closed = family.list_closed_periods(newest, query.limit + 1)
     periods, following = context.cursors.cut_page(closed, query.limit, list_id, lambda last: last.id)
     boards = [board_id(family.id, period.id, facets) for period in periods]
-    found = await _find_final_positions(context, boards, index, call.path["owner"], query.rank)
+    call.other_boards = boards
+    made = await context.catalog.find_stored_boards(boards)
+    asked = [BoardColumn(made.get(board), index) for board in boards]
+    found = await find_positions(context, asked, call.path["owner"], query.rank)
+    for position in found:
+        context.metrics.meter.add("rankcurve_reads", 1, "families", "row" if position is None else position.method)
     answers = [
         PastPosition(board, make_period_answer(context, family, period), position)
         for board, period, position in zip(boards, periods, found, strict=True)
     ]
     return HistoryAnswer(call.path["owner"], query.column, answers, following)
-
-
-async def _find_final_positions(
-    context: Context, boards: Sequence[str], index: int, owner: str, mode: RankMode
-) -> list[Position | None]:
-    async def find_positions_on(made: Mapping[str, Board]) -> list[Position | None]:
-        there = [board for board in boards if board in made]
-        found = await find_positions(context, [BoardColumn(made[board], index) for board in there], owner, mode)
-        by_board = dict(zip(there, found, strict=True))
-        return [by_board.get(board) for board in boards]
-
-    positions = await retry_with_boards(context.catalog, boards, find_positions_on)
-    for position in positions:
-        context.metrics.meter.add("rankcurve_reads", 1, "families", "row" if position is None else position.method)
-    return positions

@@ -33,7 +33,6 @@ from service.contract.routes import Answer, Call, Handler
 from service.contract.values import format_us, parse_decimal, to_wire_number
 from service.ranks.locator import CountBegin, LocatedRank, Locator, WantedRank, read_board_totals
 from service.ranks.rank_context import AskedRank
-from service.views.retry_on_change import retry_with_boards
 from storage.boards.family_ids import board_id, parse_board_id
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.records import Best, Board
@@ -64,6 +63,7 @@ async def get_positions(context: Context, call: Call) -> OwnerPositions:
         return await _positions_now(context, call, query)
     board = await context.catalog.find_board(call.path["board"])
     before_id = _find_board_before(board)
+    call.other_boards = () if before_id is None else (before_id,)
     absent: UnknownOwnerError | NotRankedError | None = None
     try:
         answer = await _positions_now(context, call, query)
@@ -166,7 +166,7 @@ async def get_positions_on_boards(context: Context, call: Call) -> BoardPosition
 
 
 class BoardColumn(NamedTuple):
-    board: Board
+    board: Board | None  # None: no post has reached the board
     column_index: int
 
 
@@ -178,12 +178,13 @@ async def find_positions(
     Raises:
         UnknownBoardError, BoardChangedError: a board was deleted or has changed since this process read it.
     """
-    read = await context.reads.read_on_boards({board.key: board for board, _ in asked}.values(), owner)
+    boards = {board.key: board for board, _ in asked if board is not None}
+    read = await context.reads.read_on_boards(boards.values(), owner)
     ranks: dict[int, AskedRank] = {}
     for number, (board, index) in enumerate(asked):
-        entry = read[board.key].entry
+        entry = None if board is None else read[board.key].entry
         cell = None if entry is None else entry.cells[index]
-        if isinstance(cell, str):
+        if board is not None and isinstance(cell, str):
             ranks[number] = AskedRank(context.ranks.find_locator(board), WantedRank(index, cell, owner))
     totals = {key: each.totals for key, each in read.items()}
     found = dict(zip(ranks, await context.ranks.find_positions([*ranks.values()], mode, totals), strict=True))
@@ -219,21 +220,17 @@ async def _add_previous(
         if isinstance(position, Position)
     }
 
-    async def compare_positions(made: Mapping[str, Board]) -> None:
-        before, then = made.get(before_id), list[Position | None]([None] * len(indexes))
-        if before is not None:
-            then = await find_positions(context, [BoardColumn(before, index) for index in indexes], answer.owner, mode)
-        ranked = await _ranked(context, board, before, values, mode)
-        for index, position, earlier in zip(indexes, answer.positions, then, strict=True):
-            previous = position.previous = Previous(
-                board=before_id, position=earlier, value_position=ranked.get(index), moved=None, field_moved=None
-            )
-            if isinstance(position, Position) and earlier is not None:
-                own = _scaled(board, index, earlier)
-                previous.moved = earlier.rank - _rank_instead(board, index, values[index], own, earlier, ranked[index])
-                previous.field_moved = earlier.rank - position.rank - previous.moved
-
-    await retry_with_boards(context.catalog, [before_id], compare_positions)
+    before = (await context.catalog.find_stored_boards([before_id])).get(before_id)
+    then = await find_positions(context, [BoardColumn(before, index) for index in indexes], answer.owner, mode)
+    ranked = await _ranked(context, board, before, values, mode)
+    for index, position, earlier in zip(indexes, answer.positions, then, strict=True):
+        previous = position.previous = Previous(
+            board=before_id, position=earlier, value_position=ranked.get(index), moved=None, field_moved=None
+        )
+        if isinstance(position, Position) and earlier is not None:
+            own = _scaled(board, index, earlier)
+            previous.moved = earlier.rank - _rank_instead(board, index, values[index], own, earlier, ranked[index])
+            previous.field_moved = earlier.rank - position.rank - previous.moved
 
 
 def _scaled(board: Board, index: int, position: Position) -> int:
