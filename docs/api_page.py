@@ -12,6 +12,7 @@ from pathlib import Path
 
 from docs.openapi_examples import Schema
 from docs.openapi_operations import Example, Field, Operation, list_operations
+from docs.problem_advice import ADVICE
 from service.contract.problems import CODES
 from service.monitoring.managed.verdict import RULES
 
@@ -130,7 +131,7 @@ def _problems() -> Iterator[str]:
     for code, meaning in sorted(CODES.items(), key=lambda item: (item[1].status, item[0])):
         yield f'<dt id="problem-{code}"><code>{code}</code> <small>{meaning.status}</small>'
         yield f"{escape(meaning.title)}</dt>"
-        yield f"<dd>{_inline(meaning.advice)}</dd>"
+        yield f"<dd>{_inline(ADVICE[code])}</dd>"
     yield "</dl></section>"
 
 

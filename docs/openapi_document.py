@@ -1,6 +1,6 @@
 """Writes the OpenAPI 3.1 document from the routes and from the types that parse requests and make answers.
 
-This module holds no facts about single routes, so the document can't differ from what the service does. If a setting
+This module holds no facts about single routes; `docs/route_words.py` has what does not follow from them. If a setting
 defines a bound, the type names the setting, and so does the document. `service.http.openapi` puts in its value.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from docs.openapi_examples import FOREIGN_REQUEST, SHOWN_PARAMETERS, make_example
+from docs.route_words import ROUTE_WORDS
 from service.contract.keys import Role
 from service.contract.lease_messages import CLIENT_PATTERN, LeaseKey
 from service.contract.post_bodies import NDJSON_TYPE
@@ -150,7 +151,7 @@ def _member_texts(name: str) -> dict[str, str]:
 
 def _list_types(above: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
     for kind in above.__subclasses__():
-        if kind.__module__.startswith("service."):
+        if kind.__module__.startswith(("service.", "docs.")):
             yield kind
         yield from _list_types(kind)
 
@@ -193,19 +194,21 @@ def _types(declared: Types) -> tuple[type[msgspec.Struct], ...]:
 
 def _find_answer(route: Route) -> tuple[Types, tuple[int, ...]]:
     """Return the types of a route's answers, and the statuses: as declared, or as its handler's annotation says."""
+    words = ROUTE_WORDS[route.view]
     found = get_type_hints(inspect.unwrap(route.handler))["return"]
     kinds = get_args(found) or (found,)
     statuses = (204,) if found is NoneType else (200, 304) if Tagged in kinds else (200,)
     types = tuple(kind for kind in kinds if issubclass(kind, msgspec.Struct) and kind not in (Reply, Tagged))
-    return route.response or (types if len(types) > 1 else next(iter(types), None)), route.statuses or statuses
+    return words.response or (types if len(types) > 1 else next(iter(types), None)), words.statuses or statuses
 
 
 def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
+    words = ROUTE_WORDS[route.view]
     role = "anyone" if route.role is None else route.role.name.lower()
     operation: Schema = {
-        "operationId": route.operation,
-        "summary": route.summary,
-        "description": f"{route.description}\n\nRole: {role}.".strip(),
+        "operationId": words.operation,
+        "summary": words.summary,
+        "description": f"{words.description}\n\nRole: {role}.".strip(),
         "security": [] if route.role is None else [{"bearer": []}, {"basic": []}],
         "x-role": role,
         "x-view": route.view,
@@ -217,7 +220,7 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
     ]
     if route.query is not None:
         parameters += [_query_parameter(route.query, field) for field in msgspec.structs.fields(route.query)]
-    for name in route.request_headers:
+    for name in words.request_headers:
         parameters.append({"name": name, "in": "header", "required": False, "schema": {"type": "string"}})
     if parameters:
         operation["parameters"] = parameters
@@ -267,16 +270,17 @@ def _one_of(declared: Types, refs: dict[type[msgspec.Struct], Schema]) -> Schema
 
 def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
     request_id = {"X-Request-Id": {"schema": {"type": "string"}}}
+    words = ROUTE_WORDS[route.view]
     declared, statuses = _find_answer(route)
     headers = request_id | ({"ETag": {"schema": {"type": "string"}}} if 304 in statuses else {})
     responses: Schema = {}
     for status in statuses:
-        answer: Schema = {"description": route.summary, "headers": headers}
+        answer: Schema = {"description": words.summary, "headers": headers}
         if status not in (204, 304):
             schema = _one_of(declared, refs)
             if route.foreign_protocol and route.takes_body:  # a list of requests in the body gets a list of answers
                 schema = {"anyOf": [schema, {"type": "array", "items": schema}]}
-            answer["content"] = {route.media_type: {"schema": schema}}
+            answer["content"] = {words.media_type: {"schema": schema}}
         responses[str(status)] = answer
     by_status: dict[int, list[str]] = {}
     for code in list_codes(route):
@@ -296,7 +300,7 @@ def list_codes(route: Route) -> list[str]:
     """Return the problem codes that a route declares, and those that its role, path, query and body imply."""
     parameters = _PARAMETER.findall(route.path)
     codes = [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]
-    codes += route.problems
+    codes += ROUTE_WORDS[route.view].problems
     if route.query is not None:
         names = [field.encode_name for field in msgspec.structs.fields(route.query)]
         codes += ["bad_cursor"] if "cursor" in names else []

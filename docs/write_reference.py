@@ -27,6 +27,7 @@ from docs.openapi_operations import (
     list_operations,
     list_path_fields,
 )
+from docs.problem_advice import ADVICE
 from service.api import ROUTES
 from service.contract.problems import CODES, JSON_TYPE
 from service.health_routes import add_health_routes
@@ -171,7 +172,7 @@ def write_problems() -> str:
     ):
         lines += [f"## {heading}", "", text, "", "| code | status | title | what to do |", "| --- | --- | --- | --- |"]
         lines += [
-            f"| `{code}` | {each.status} | {each.title} | {each.advice} |"
+            f"| `{code}` | {each.status} | {each.title} | {ADVICE[code]} |"
             for code, each in sorted(CODES.items(), key=lambda item: (item[1].status, item[0]))
             if each.retried is retried
         ]

@@ -103,7 +103,7 @@ def _make_unrouted(
             raise ProblemError("method_not_allowed", detail, headers={hdrs.ALLOW: ", ".join(allowed)})
         raise ProblemError("not_found", f"nothing is at {clip_text(request.path)}")
 
-    route = Route("GET", "{path}", refuse, None, _UNROUTED_VIEW, operation="", summary="", foreign_protocol=True)
+    route = Route("GET", "{path}", refuse, None, _UNROUTED_VIEW, foreign_protocol=True)
     endpoint = Endpoint(route, context, ids, bodies)
 
     def serve(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:

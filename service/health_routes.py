@@ -72,17 +72,10 @@ def add_health_routes(routes: Sequence[Route], *, dashboard: bool = True) -> lis
     """Return `routes`, followed by those of this module, of Jolokia and, if `dashboard` is true, of the pages."""
     everything = list(routes)
     everything += [
-        Route("GET", "/healthz", healthz, None, "healthz",
-            operation="checkHealth", summary="Check that the process is up", tag=_TAG,
-            response=Health),
-        Route("GET", "/readyz", readyz, None, "readyz",
-            operation="checkReadiness", summary="Check that the store is reachable", tag=_TAG,
-            response=Readiness, problems=("store_busy", "store_damaged")),
-        Route("GET", "/metrics", metrics, Role.OPS, "metrics",
-            operation="getMetrics", summary="Metrics in the text format of Prometheus",
-            tag=_TAG, media_type=METRICS_TYPE),
-        Route("GET", "/openapi.json", _document_handler(everything), Role.READER, "openapi",
-            operation="getOpenApiDocument", summary="The OpenAPI 3.1 document", tag=_TAG),
+        Route("GET", "/healthz", healthz, None, "healthz", _TAG),
+        Route("GET", "/readyz", readyz, None, "readyz", _TAG),
+        Route("GET", "/metrics", metrics, Role.OPS, "metrics", _TAG),
+        Route("GET", "/openapi.json", _document_handler(everything), Role.READER, "openapi", _TAG),
     ]  # fmt: skip
     everything += JOLOKIA
     if dashboard:

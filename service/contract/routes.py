@@ -60,29 +60,23 @@ Types = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None
 
 @dataclass(frozen=True)
 class Route:
-    """An HTTP method of a path, with everything that the service needs to serve it and to document it."""
+    """An HTTP method of a path, with everything that the service needs to serve it.
+
+    What the reference says about it is in `docs/route_words.py`, under its `view`.
+    """
 
     method: str
     path: str  # with parameters in braces, such as `{board}`
     handler: Handler
     role: Role | None  # the lowest role that may send the request; None: anyone may
     view: str  # the name in logs and metrics
-    _: KW_ONLY
-    operation: str  # the operationId, after which generated clients name the function
-    summary: str
-    description: str = ""
     tag: str = ""
+    _: KW_ONLY
     query: type[msgspec.Struct] | None = None
-    request_headers: tuple[str, ...] = ()  # headers that the handler reads, all optional
     body: Types = None  # a tuple: one of these types
     body_optional: bool = False  # a missing body counts as an empty JSON object
     raw_body: bool = False  # the handler parses the bytes itself
     ndjson: bool = False  # the route accepts a body in NDJSON, too
-    # What the annotation of the handler does not say: the types of an answer that is encoded already, and its statuses.
-    response: Types = None
-    statuses: tuple[int, ...] = ()
-    problems: tuple[str, ...] = ()  # codes that `list_codes` of `docs/openapi_document.py` can't infer
-    media_type: str = JSON_TYPE  # the media type of the answer
     needs_key: bool = False  # callers without an API key are refused, even if they may read
     has_own_metrics: bool = False  # the route has its own name in the metrics, because it is requested very often
     # The route serves another protocol. Its handler parses the end of the path, the query, and a body of any type.

@@ -2,9 +2,9 @@
 
 A text that can't be converted exactly is refused. Only ASCII digits are accepted.
 
-`one_of` and `json_text_of` describe a member of an answer that has one of several types. msgspec refuses to describe
-a union of untagged structs, because it could not decode such a union. The service only encodes answers. So these two
-functions write the schema of the member, and `UNION_MEMBERS` collects its types for the OpenAPI document.
+`one_of` describes a member of an answer that has one of several types. msgspec refuses to describe a union of untagged
+structs, because it could not decode such a union. The service only encodes answers. So `one_of` writes the schema of
+the member, and `UNION_MEMBERS` collects its types for the OpenAPI document.
 """
 
 import re
@@ -255,16 +255,10 @@ def parse_post_id(text: str, *, pointer: str = "/post_id") -> str:
 
 
 REF_TEMPLATE = "#/components/schemas/{name}"
-UNION_MEMBERS: list[type[msgspec.Struct]] = []  # the types that `one_of` and `json_text_of` refer to
+UNION_MEMBERS: list[type[msgspec.Struct]] = []  # the types that `one_of` refers to
 
 
 def one_of(*kinds: type[msgspec.Struct]) -> Meta:
     """Return the metadata of a member whose value has one of these types."""
     UNION_MEMBERS.extend(kinds)
     return Meta(extra_json_schema={"anyOf": [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]})
-
-
-def json_text_of(*kinds: type[msgspec.Struct]) -> Meta:
-    """Return the metadata of a member whose value is a text: the JSON of one of these types."""
-    content = one_of(*kinds).extra_json_schema
-    return Meta(extra_json_schema={"contentMediaType": "application/json", "contentSchema": content})

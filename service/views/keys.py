@@ -84,16 +84,7 @@ async def _apply(context: Context) -> None:
 
 
 KEYS = [
-    Route("POST", "/v1/keys", post_key, Role.OPS, "post_key",
-        operation="createKey", summary="Create an API key", tag=_TAG, body=PostKey,
-        response=CreatedKey, statuses=(201,), problems=("catalog_full", "ops_key_needed"),
-        description="Its text is in this answer only. Every process knows it within 5 s, this one at once. The first"
-        " key needs the role ops, and from then on every caller needs a key."),
-    Route("GET", "/v1/keys", get_keys, Role.OPS, "keys",
-        operation="listKeys", summary="API keys by time of creation, revoked ones included", tag=_TAG, query=ListQuery),
-    Route("DELETE", "/v1/keys/{id}", remove_key, Role.OPS, "revoke_key",
-        operation="revokeKey", summary="Revoke an API key", tag=_TAG, problems=("unknown_key", "ops_key_needed"),
-        description="Every process refuses it within 5 s, this one at once, and ends its streams. A revoked key stays"
-        " listed. The last one with the role ops is revoked on the store only: `rankcurve keys revoke` with"
-        " `--store`."),
+    Route("POST", "/v1/keys", post_key, Role.OPS, "post_key", _TAG, body=PostKey),
+    Route("GET", "/v1/keys", get_keys, Role.OPS, "keys", _TAG, query=ListQuery),
+    Route("DELETE", "/v1/keys/{id}", remove_key, Role.OPS, "revoke_key", _TAG),
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from service.contract.post_bodies import PostTarget, parse_posts
 from service.contract.problems import ProblemError
 from service.contract.queries import PageQuery, PositionsQuery
 from service.contract.requests import Lookup, PostBody, PostList
-from service.contract.responses.boards import EntryAnswer, LookupAnswer, Page, PostResults
+from service.contract.responses.boards import EntryAnswer, LookupAnswer, Page
 from service.contract.responses.positions import OwnerPositions
 from service.contract.routes import Call, Handler, Reply, Route
 from service.http.anonymous_callers import AnonymousCallers
@@ -123,21 +123,19 @@ async def page(context: ToyContext, call: Call) -> Reply:
 
 def route(method: str, path: str, handler: Handler, role: Role, view: str, tag: str, **more: Any) -> Route:
     path = f"/v1/leaderboards/{{board}}/{path}"
-    return Route(
-        method=method, path=path, handler=handler, role=role, view=view, operation=view, summary=view, tag=tag, **more
-    )
+    return Route(method, path, handler, role, view, tag, **more)
 
 
-POSITIONS = {"query": PositionsQuery, "response": OwnerPositions}
-POSTS = {"body": (PostBody, PostList), "raw_body": True, "ndjson": True, "response": PostResults}
-PAGE = {"query": PageQuery, "response": Page, "statuses": (200, 304)}
+POSTS = {"body": (PostBody, PostList), "raw_body": True, "ndjson": True}
 ROUTES = [
-    route("GET", "entries/{owner}/positions", positions, Role.READER, "owner_positions", "Reading", **POSITIONS),
-    route("GET", "entries/{owner}", entry, Role.READER, "entry", "Reading", response=EntryAnswer),
-    route("DELETE", "entries/{owner}", erase, Role.OPS, "erase_entry", "Operating", statuses=(204,)),
+    route(
+        "GET", "entries/{owner}/positions", positions, Role.READER, "owner_positions", "Reading", query=PositionsQuery
+    ),
+    route("GET", "entries/{owner}", entry, Role.READER, "entry", "Reading"),
+    route("DELETE", "entries/{owner}", erase, Role.OPS, "erase_entry", "Operating"),
     route("POST", "posts", posts, Role.WRITER, "posts", "Posting", **POSTS),
-    route("POST", "entries/lookup", lookup, Role.READER, "lookup", "Reading", body=Lookup, response=LookupAnswer),
-    route("GET", "rankings/{column}", page, Role.READER, "page", "Reading", **PAGE),
+    route("POST", "entries/lookup", lookup, Role.READER, "lookup", "Reading", body=Lookup),
+    route("GET", "rankings/{column}", page, Role.READER, "page", "Reading", query=PageQuery),
 ]
 
 

@@ -1,12 +1,12 @@
 """The answers about the journal, an owner's posts, the events of streams, and profiles."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from service.contract.problems import ProblemDocument
-from service.contract.values import Number, Time, json_text_of
+from service.contract.values import Number, Time
 from storage.records import PostStatus
 
 from .boards import ProfileObject, RankedEntry, Stats
@@ -75,24 +75,6 @@ class OwnerEvent(msgspec.Struct):
     percentile: float | None
     previous_rank: int | None
     overtaken_by: list[str]
-
-
-class ResetEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """The data of an event `reset`, which has no members.
-
-    The event says that the stream can't continue after the last event that the client has seen, which is too old.
-    """
-
-
-EventData = Annotated[str, json_text_of(TopEvent, OwnerEvent, ResetEvent)]
-
-
-class StreamEvent(msgspec.Struct):
-    """An event of a stream."""
-
-    event: Literal["top", "position", "reset"]
-    id: str
-    data: EventData
 
 
 class ProfileAnswer(msgspec.Struct):

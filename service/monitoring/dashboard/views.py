@@ -89,18 +89,7 @@ def reply_with(call: Call, file: PageFile) -> Reply:
 
 
 DASHBOARD = [
-    Route("GET", "/", get_index, None, "dashboard",
-        operation="getDashboard", summary="The dashboard, a page for people", tag=_TAG,
-        statuses=(200, 304), media_type="text/html",
-        description="The page shows boards, ranks, curves and the health of the node, by the requests of this"
-        " document. It asks for a key if one is needed. The setting `dashboard` turns it off."),
-    Route("GET", "/dashboard/{file}", get_page_file, None, "dashboard_file",
-        operation="getDashboardFile", summary="A file of the dashboard or of the API page",
-        tag=_TAG, statuses=(200, 304), media_type="text/javascript",
-        problems=("not_found",)),
-    Route("GET", "/docs", get_api_page, None, "api_page",
-        operation="getApiPage", summary="The API, a page for people", tag=_TAG,
-        statuses=(200, 304), media_type="text/html",
-        description="The page shows the OpenAPI document and no data, so it needs no key. The setting `dashboard`"
-        " turns it off."),
+    Route("GET", "/", get_index, None, "dashboard", _TAG),
+    Route("GET", "/dashboard/{file}", get_page_file, None, "dashboard_file", _TAG),
+    Route("GET", "/docs", get_api_page, None, "api_page", _TAG),
 ]  # fmt: skip

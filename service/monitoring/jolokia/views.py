@@ -21,17 +21,6 @@ _FETCH_SITE = "Sec-Fetch-Site"
 _FOREIGN_SITES = ("cross-site", "same-site")
 
 
-class JolokiaAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of one Jolokia request: its value, or an error with a status code like those of HTTP."""
-
-    status: int
-    timestamp: int  # seconds since 1970
-    request: Any = None
-    value: Any = None
-    error: str | None = None
-    error_type: str | None = None
-
-
 async def get_jolokia(context: Any, call: Call) -> Reply:
     """Answer a request that is in the path, or in the query parameter `p`."""
     agent = _find_agent(context, call)
@@ -86,22 +75,10 @@ def _find_agent(context: Any, call: Call) -> JolokiaAgent:
     return agent
 
 
-_DESCRIPTION = (
-    "Protocol 7.2 of Jolokia, with read, list, search, exec and version. A request that fails has its own status in the"
-    " answer, under HTTP 200. In the path, `!/` is a slash and `!!` an exclamation mark. The query takes"
-    " `ignoreErrors` and `includeRequest`, and `p` instead of a path."
-)
 JOLOKIA = [
-    Route(method, path, handler, Role.OPS, view, operation=operation, summary=summary, tag="Operating",
-        foreign_protocol=True, response=JolokiaAnswer, description=_DESCRIPTION)
-    for method, path, handler, view, operation, summary in (
-        ("GET", "/jolokia", get_jolokia, "jolokia", "getJolokiaVersion",
-         "Show the version of the Jolokia agent, or answer `p`"),
-        ("POST", "/jolokia", post_jolokia, "jolokia_post", "postToJolokia",
-         "Read and operate managed objects, one request or a list"),
-        ("GET", "/jolokia/{operation}", get_jolokia, "jolokia_get", "getFromJolokia",
-         "Read and operate managed objects"),
-        ("POST", "/jolokia/{operation}", post_jolokia, "jolokia_post_to", "postToJolokiaPath",
-         "Read and operate managed objects, as without an operation in the path"),
-    )
+    Route("GET", "/jolokia", get_jolokia, Role.OPS, "jolokia", "Operating", foreign_protocol=True),
+    Route("POST", "/jolokia", post_jolokia, Role.OPS, "jolokia_post", "Operating", foreign_protocol=True),
+    Route("GET", "/jolokia/{operation}", get_jolokia, Role.OPS, "jolokia_get", "Operating", foreign_protocol=True),
+    Route("POST", "/jolokia/{operation}", post_jolokia, Role.OPS, "jolokia_post_to", "Operating",
+        foreign_protocol=True),
 ]  # fmt: skip

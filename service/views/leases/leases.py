@@ -89,25 +89,8 @@ def _line(event: PublishedLeaseEvent) -> LeaseEventLine:
 
 
 LEASES = [
-    Route("POST", "/v1/leases", ask_lease, Role.WRITER, "ask_lease",
-        operation="requestLease", summary="Get the resource of a key, or a new one", tag=TAG, has_own_metrics=True,
-        body=AskLease,
-        problems=("unknown_pool", "unknown_region", "no_resource_available", "bad_value", "queue_full", "timeout"),
-        description="A key that already has a resource keeps it, whatever its region, until the later of both times."
-        " Otherwise it gets the resource of the region that has been free for longest. A key gets a lease that is over"
-        " back, unless the resource was given to another key. The request is safe to repeat: the key has the same"
-        " resource."),
-    Route("GET", _LEASE, get_lease, Role.WRITER, "lease",
-        operation="getLease", summary="The lease of a key", tag=TAG, problems=("unknown_pool", "unknown_lease"),
-        description="This only reads: nothing is extended."),
-    Route("DELETE", _LEASE, give_back, Role.WRITER, "give_back_lease",
-        operation="giveBackLease", summary="Give a lease back early", tag=TAG,
-        problems=("unknown_pool", "unknown_lease", "queue_full", "timeout")),
-    Route("GET", "/v1/leases/journal", get_lease_journal, Role.WRITER, "lease_journal", operation="readLeaseJournal",
-        summary="The journal of leases: what happened to resources", tag=TAG, query=LeaseJournalQuery,
-        response=LeaseEventLine, media_type=NDJSON_TYPE,
-        description="The answer is NDJSON in the order of `seq`. Numbers grow and may have gaps; once a number was"
-        " shown, no smaller one appears later. `kind` is added, removed, acquired, extended, released, liberated or"
-        " moved. Where keys lease in several stores, it is also duplicate, or, for a lease in another store, wanted"
-        " or returned; that store reads these lines."),
+    Route("POST", "/v1/leases", ask_lease, Role.WRITER, "ask_lease", TAG, has_own_metrics=True, body=AskLease),
+    Route("GET", _LEASE, get_lease, Role.WRITER, "lease", TAG),
+    Route("DELETE", _LEASE, give_back, Role.WRITER, "give_back_lease", TAG),
+    Route("GET", "/v1/leases/journal", get_lease_journal, Role.WRITER, "lease_journal", TAG, query=LeaseJournalQuery),
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from docs.problem_advice import ADVICE
 from jobs import errors as job_errors
 from service.contract.problems import (
     CODES,
@@ -30,9 +31,9 @@ def test_every_code_of_a_storage_error_is_known() -> None:
 def test_every_code_has_advice_and_those_that_pass_by_themselves_say_to_wait() -> None:
     for code, meaning in CODES.items():
         assert meaning.title[0].isupper(), code
-        assert meaning.advice[0].isupper(), code
-        assert meaning.advice.endswith("."), code
-        assert ("`Retry-After`" in meaning.advice) == meaning.retried, code
+        assert ADVICE[code][0].isupper(), code
+        assert ADVICE[code].endswith("."), code
+        assert ("`Retry-After`" in ADVICE[code]) == meaning.retried, code
     assert {meaning.status for meaning in CODES.values() if meaning.retried} == {429, 503}
     assert {code for code, meaning in CODES.items() if meaning.status == 429 and not meaning.retried} == set()
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from service.api import ROUTES
+from docs.route_words import ROUTE_WORDS
 from storage.periods import PeriodKind, calendar_of
 from tests.service.real_service import RARELY, Service
 
@@ -245,8 +245,7 @@ async def test_a_family_can_be_confirmed_and_widened_and_not_changed_otherwise(s
         refused = await service.call("PUT", F, wider | {name: value})
         assert (refused.status, refused.body["errors"][0]["pointer"]) == (409, f"/{name}")
     accepted = {"predictor": {"refresh_seconds": 60}, "keep": {"day": 4}, "grace_seconds": 3_599}
-    [route] = [each for each in ROUTES if each.operation == "putFamily"]
-    assert set(re.findall(r"`(\w+)`", route.description)) == accepted.keys()
+    assert set(re.findall(r"`(\w+)`", ROUTE_WORDS["put_family"].description)) == accepted.keys()
     for name, value in accepted.items():
         assert (await service.call("PUT", F, wider | {name: value})).status == 200
 
