@@ -4,7 +4,7 @@
     best_first = select(col("owner"), col("c1")).from_("b7").where(after).order_by(desc(col("c1")), asc(col("owner")))
     page = best_first.limit(param("rows")).packed().prepared()
     bound = page.bind(value="0000000600", owner="42", rows=100)  # in no dialect yet
-    built = bound.build(SQLITE)  # Built(sql, arguments, packed)
+    built = bound.build(SQLITE)  # Built(sql, arguments, …)
 
 Prepare a query once and bind it often. The first `build` for a dialect, SQLITE or POSTGRES, compiles the query to SQL
 text. Later ones only pick the arguments. The package executes nothing, and it imports nothing of the project.
@@ -24,7 +24,7 @@ from querybuilder.errors import (
     QueryError,
     UnboundParameterError,
 )
-from querybuilder.render import Bound, Built, Prepared, Query
+from querybuilder.render import STATEMENT_KINDS, Bound, Built, Prepared, Query
 from querybuilder.schema import (
     CreateTable,
     add_column,

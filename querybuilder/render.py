@@ -21,6 +21,8 @@ from querybuilder.arguments import Encoder, array_type, constant_kind
 from querybuilder.dialect import Dialect, SqlType, quote, quote_table
 from querybuilder.errors import IncompleteQueryError, InexpressibleError, UnboundParameterError
 
+STATEMENT_KINDS = ("select", "insert", "update", "delete", "with", "other")
+
 # The source of an argument: the name of a parameter, the index of a constant, or the name of a parameter with the
 # index of an argument that the parameter's encoder returns.
 Slot = str | int | tuple[str, int]
@@ -35,15 +37,20 @@ class Built(msgspec.Struct, frozen=True, gc=False):
     sql: str
     arguments: tuple[object, ...]  # in placeholder order
     packed: bool  # whether the result is a single JSON text: an array that holds one array for each row
+    kind: str  # the first word of the text, if it is one of STATEMENT_KINDS
+    returns_rows: bool
 
 
 class Statement:
     """A compiled query. It is immutable: threads and requests may share it."""
 
-    __slots__ = ("_constants", "_encoders", "_pick", "packed", "parameters", "sql")
+    __slots__ = ("_constants", "_encoders", "_kind", "_pick", "_returns_rows", "packed", "parameters", "sql")
 
     def __init__(self, sql: str, out: Rendering, *, packed: bool) -> None:
         self.sql, self.packed = sql, packed
+        word = sql.partition(" ")[0].lower()
+        self._kind = word if word in STATEMENT_KINDS else "other"
+        self._returns_rows = word in ("select", "with") or " RETURNING " in sql
         self._constants: dict[Any, object] = dict(enumerate(out.constants))
         self._encoders = out.encoders
         self._pick = _picker(tuple(out.slots))
@@ -64,7 +71,7 @@ class Statement:
         elif self._constants:
             values = {**self._constants, **params}
         try:
-            return Built(self.sql, self._pick(values), self.packed)
+            return Built(self.sql, self._pick(values), self.packed, self._kind, self._returns_rows)
         except KeyError:
             raise self._mismatch(params) from None
 

@@ -5,7 +5,6 @@ that does not answer.
 """
 
 import socket
-from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
@@ -38,27 +37,21 @@ _ARRAYS = [
 ]
 
 
-@lru_cache(maxsize=4096)
-def _answers_rows(sql: str) -> bool:
-    # The query builder writes every SQL text, with its keywords in upper case. So these tests suffice.
-    return sql.startswith(("SELECT", "WITH")) or " RETURNING " in sql
-
-
 class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the driver has no types
     """A session that runs built queries."""
 
     __slots__ = ()
 
-    async def run_query(self, query: Built, *, timeout_s: float | None = None) -> Rows:
+    async def run_query(self, query: Built) -> Rows:
         """Run a query and return its rows.
 
         A write without RETURNING returns one row, which holds the number of rows written. For a DDL statement, the row
-        holds -1. After `timeout_s`, or after the session's own timeout, the driver asks the server to cancel the query.
+        holds -1. After the session's timeout, the driver asks the server to cancel the query.
         """
-        if _answers_rows(query.sql):
-            rows: Rows = await self.fetch(query.sql, *query.arguments, timeout=timeout_s)
+        if query.returns_rows:
+            rows: Rows = await self.fetch(query.sql, *query.arguments)
             return rows
-        status: str = await self.execute(query.sql, *query.arguments, timeout=timeout_s)
+        status: str = await self.execute(query.sql, *query.arguments)
         touched = status.rpartition(" ")[2]
         return [(int(touched) if touched.isdigit() else -1,)]
 

@@ -97,11 +97,11 @@ def _check_statements(request: pytest.FixtureRequest, *, allowed: Collection[str
     faults = set[tuple[str, str]]()
     run_query = PostgresConnection.run_query
 
-    async def checked(self: PostgresConnection, query: Built, *, timeout_s: float | None = None) -> Rows:
+    async def checked(self: PostgresConnection, query: Built) -> Rows:
         fault = find_fault(query.sql)
         if fault is not None and fault not in allowed:
             faults.add((fault, query.sql))
-        return await run_query(self, query, timeout_s=timeout_s)
+        return await run_query(self, query)
 
     def fail() -> None:
         if faults:

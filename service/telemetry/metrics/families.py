@@ -7,9 +7,9 @@ are few buckets and label values, because a node has at most 500 series, which a
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
+from querybuilder import STATEMENT_KINDS
 from storage.curves.auditing import AuditOutcome
 from storage.curves.shared_curves import ReadOutcome, WriteOutcome
-from storage.engines.statement_counts import STATEMENT_KINDS
 
 # A node shows the sum over its processes; of gauges, over its living processes. The exception is "latest": a gauge that
 # only one process of a node knows at a time, such as the length of a queue. The node shows its most recent value.

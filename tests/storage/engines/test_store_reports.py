@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from querybuilder import count, select
+from querybuilder import STATEMENT_KINDS, count, select
 from storage.engines.postgres import PostgresStore
 from storage.engines.sqlite import SqliteStore
-from storage.engines.statement_counts import STATEMENT_KINDS, statement_kind
 from storage.schema.creation import find_salt
 from storage.store import Store
 from tests.meter import RecordingMeter
@@ -57,14 +56,6 @@ async def test_statements_are_reported_by_kind_with_rows_returned_or_changed(
     assert meter.read_connections("common heavy") == (0, 0, limits.heavy_reader_connections)
     assert max(meter.values["rankcurve_store_connections_lent common heavy"]) >= 1
     assert meter.values["rankcurve_store_connection_wait_seconds common"]
-
-
-@pytest.mark.parametrize(
-    ("sql", "kind"),
-    [("SELECT 1", "select"), ("WITH a AS (…) SELECT 1", "with"), ("CREATE TABLE a", "other"), ("", "other")],
-)
-def test_the_kind_of_a_statement_is_its_first_word(sql: str, kind: str) -> None:
-    assert statement_kind(sql) == kind
 
 
 async def test_a_lost_connection_is_reported_as_a_retry(place: str) -> None:
