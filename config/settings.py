@@ -334,9 +334,9 @@ class JobSettings(_Group):
     gap_rows_max: int = _number(500, 100, 100_000_000, "rows")
     """Maximum number of entries between two knots of a curve, and so of the rows that an exact count reads. Larger
     boards get up to 10,000 knots more, then larger gaps."""
-    scan_memory_values_max: int = _number(4_000_000, 1_000, 1_000_000_000, "values")
-    """Maximum number of distinct values that a scan keeps in memory. Beyond that, it writes them to a temporary
-    file."""
+    scan_entries_max: int = _number(20_000_000, 1_000, 1_000_000_000, "entries")
+    """Maximum number of entries in a column that is scanned without `method: scan`. A scan keeps 16 to 24 bytes in
+    memory for each distinct value."""
     lease_s: float = _number(10, 0.1, 3_600, "s")
     """Time after which other processes take over the work of a killed job process."""
     lease_margin_s: float = _number(0.5, 0, 60, "s")

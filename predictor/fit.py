@@ -76,7 +76,6 @@ def _step(distinct: DistinctKeys) -> int:
             step = int(np.gcd.reduce(np.diff(distinct.low[first : end + 1]), initial=step))
         else:
             step = _wide_step(distinct, first, end, step)
-        distinct.release_pages()
         if step == 1:
             break
     return step or 1
@@ -143,7 +142,6 @@ class _Measuring:
             relative = here / ranks
             worst = max(worst, float(relative.max()), float((past / next_ranks).max()))
             total += float(relative @ (next_ranks - ranks))
-            distinct.release_pages()
         return FitErrors(errors.tolist(), worst, total / max(1, distinct.total))
 
     def _estimates(self, gaps: Integers, at: Floats, first: int, *, past: int) -> Integers:

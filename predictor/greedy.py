@@ -6,8 +6,6 @@ tolerance. A search finds the least tolerance for which the allowed number of kn
 The choice is greedy and uses cones of slopes. After each knot, the next knot is the last value that a line can reach
 while the estimate of every rank in between stays within the tolerance. Differences of keys are computed as integers and
 only then converted to floats, because neighbouring keys on timed boards may share thirty digits.
-
-Each step works on a window of the given arrays, so an array may be a memory-mapped file.
 """
 
 from bisect import bisect_right
@@ -39,7 +37,6 @@ CLOSE = 0.008  # the search keeps an upper and a lower bound, and ends if upper 
 SPARED = 0.003  # the search also ends if a tolerance fits and leaves at most this fraction of the knots unused
 STRIDE = 16.0  # largest factor between two tolerances tried, until one that fits and one that does not are known
 WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # least and largest number of values processed at a time
-RELEASE_VALUES = 1 << 20  # values between two calls of `DistinctKeys.release_pages`
 
 
 class DistinctKeys:
@@ -52,7 +49,7 @@ class DistinctKeys:
         self.low: Integers = np.frombuffer(tally.low, dtype=np.int64)
         self.high: Integers | None = None if tally.high is None else np.frombuffer(tally.high, dtype=np.int64)
         self.better_counts: Integers = np.frombuffer(tally.better_counts, dtype=np.int64)
-        self.total, self.release_pages = tally.total, tally.release_pages
+        self.total = tally.total
 
     def __len__(self) -> int:
         return len(self.low)
@@ -126,7 +123,7 @@ class _Pass:
         """Choose the knots for a tolerance. Stop early if there are more than twice as many as allowed."""
         distinct = self._distinct
         last = len(distinct) - 1
-        knots, spent, at, window, released = [0], 1, 0, WINDOW_MIN, 0
+        knots, spent, at, window = [0], 1, 0, WINDOW_MIN
         while at < last:
             limit = _last_within(distinct, at, self._guard)
             start = distinct.counted(at)
@@ -140,10 +137,6 @@ class _Pass:
             spent += not (by_rows and reached == limit)
             if spent > 2 * self.knots_max:
                 break
-            if at - released > RELEASE_VALUES:
-                distinct.release_pages()
-                released = at
-        distinct.release_pages()
         return _Found(knots, at == last and spent <= self.knots_max, spent)
 
     def _reach(self, at: int, limit: int, tolerance: Tolerance, window: int) -> int:

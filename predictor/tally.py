@@ -1,6 +1,5 @@
 """The result of scanning a column, in plain buffers, so that the code that reads a store does not need numpy."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 # The width, in bits, of the lower of the two parts of a key. The difference of two lower parts has to fit into 64 bits.
@@ -17,4 +16,3 @@ class Tally:
     high: Buffer | None  # (key - first_key) divided by 2**LIMB_BITS; None if all quotients are 0
     better_counts: Buffer  # for each key, the number of better entries
     total: int  # number of all entries
-    release_pages: Callable[[], None]  # call this at intervals while reading; it may give mapped pages back

@@ -180,20 +180,10 @@ class Calendar:
 
     def _first_instant_us(self, day: date) -> int:
         """Return the first instant at which the clocks show this date, or a later date if the clocks skip this date."""
+        # Of two midnights, this is the first one. If the clocks skip midnight, this is the instant at which they do so:
+        # since 1970, the clocks of no time zone have jumped from before midnight to after it.
         midnight = datetime(day.year, day.month, day.day, tzinfo=self._zone)
-        early = (midnight.replace(fold=1).astimezone(UTC) - _EPOCH) // _US
-        late = (midnight.astimezone(UTC) - _EPOCH) // _US
-        if early >= late:  # midnight exists; if it occurs twice, `late` is the first one
-            return late
-        # The clocks skip midnight. The jump comes after `early`, no later than `late`, and on a whole second.
-        low_s, high_s = early // 1_000_000, late // 1_000_000
-        while high_s - low_s > 1:
-            middle_s = (low_s + high_s) // 2
-            if self._shown(middle_s * 1_000_000) >= day:
-                high_s = middle_s
-            else:
-                low_s = middle_s
-        return high_s * 1_000_000
+        return (midnight.astimezone(UTC) - _EPOCH) // _US
 
 
 @lru_cache(maxsize=1_024)

@@ -68,8 +68,13 @@ class Fitting:
         return await self._sample(board, column_index)
 
     async def scan_curve(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
-        """Return a certified curve of a column, whatever the method of its board."""
+        """Return a certified curve of a column, whatever the method of its board.
+
+        If the column is very large and the method is not `scan`, return a sampled curve.
+        """
         state = await self._read_state(board, column_index)
+        if board.spec.predictor.method is not RefreshMethod.SCAN and state.entries > self._limits.scan_entries_max:
+            return await self._sample(board, column_index)
         return await self._scan(board, column_index, state)
 
     def should_certify(self, board: Board, present: RankCurve | None, state: ColumnState) -> bool:
@@ -92,9 +97,12 @@ class Fitting:
         return present.method == "scan" or bound > self._limits.scan_bound_ratio
 
     def _is_quiet(self, state: ColumnState) -> bool:
-        """Return whether few entries would change during a scan, if they change as fast as since the present curve."""
+        """Return whether few entries would change during a scan, if they change as fast as since the present curve.
+
+        Return False for a very large column, too.
+        """
         listed = state.listed
-        if listed is None or listed.changes is None or state.entries == 0:
+        if listed is None or listed.changes is None or not 0 < state.entries <= self._limits.scan_entries_max:
             return False
         age_s = max((self._now_us() - listed.as_of_us) / 1e6, AGE_S_MIN)
         changes = (state.changes - listed.changes) / age_s * (state.entries / self._limits.scan_rows_per_s)

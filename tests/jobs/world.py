@@ -41,7 +41,7 @@ MARGIN_S = 1.0
 PREDICTOR = PredictorSpec(samples=20, exact_top=10, refresh_seconds=REFRESH_S, method=RefreshMethod.AUTO)
 LIMITS = Settings().model_copy(
     update={
-        "job_stop_s_max": 5, "curve_poll_s": 2, "drift_ratio": 0.02, "scan_memory_values_max": 1_000,
+        "job_stop_s_max": 5, "curve_poll_s": 2, "drift_ratio": 0.02, "scan_entries_max": 400,
         "gap_rows_max": 100, "refresh_concurrency": 1, "refresh_load_ratio": 0.5, "post_id_retention_s": 1_000,
         "change_log_retention_s": 500, "rejected_post_retention_s": 700, "lease_s": LEASE_S,
         "refresh_wait_s_max": WAIT_S, "fold_interval_s": 0.5, "archive_top_rows": 10,

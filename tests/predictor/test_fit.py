@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from predictor import LIMB_BITS, Curve, Tally, decode_curve, encode_curve, greedy
+from predictor import LIMB_BITS, Curve, Tally, decode_curve, encode_curve
 from predictor.cubic import add_cubics, fit_cubics
 from predictor.fit import fit_curve
 from tests.predictor.quality import count_by_key, list_gap_rows, make_curve, measure_quality, rank_of
@@ -29,9 +29,7 @@ def tally_of(sorted_keys: Sequence[int], *, wide: bool | None = None) -> Tally:
         total += entries
     wide = any(high) if wide is None else wide
     first = sorted_keys[0] if sorted_keys else 0
-    return Tally(
-        first, memoryview(low), memoryview(high) if wide else None, memoryview(better_counts), total, lambda: None
-    )
+    return Tally(first, memoryview(low), memoryview(high) if wide else None, memoryview(better_counts), total)
 
 
 SMALL = st.lists(st.integers(-60, 60), max_size=120)
@@ -111,15 +109,6 @@ def test_the_tolerance_found_is_the_least_that_the_knots_allow() -> None:
     assert certificates == sorted(certificates, reverse=True)
     # The error is about inversely proportional to the square of the number of knots.
     assert certificates[-1] < certificates[0] / 20
-
-
-def test_a_fit_gives_memory_pages_back_while_it_reads_a_large_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(greedy, "RELEASE_VALUES", 100)
-    relaxed = []
-    tally = tally_of(sorted({round(1000 * random.Random(i).gauss(0, 1)) for i in range(3_000)}))
-    tally = type(tally)(tally.first_key, tally.low, None, tally.better_counts, tally.total, lambda: relaxed.append(1))
-    fit_curve(tally, knots_max=20, gap_rows_max=10_000, as_of_us=0)
-    assert len(relaxed) > tally.total / 200
 
 
 def test_the_service_starts_without_numpy_and_scipy() -> None:

@@ -71,6 +71,13 @@ async def test_auto_samples_a_board_that_changes_too_fast_to_be_scanned(world: W
     assert (await refresh_on_schedule(world, board)).method == "skip"
 
 
+async def test_auto_samples_a_board_with_too_many_entries_to_be_scanned(world: World) -> None:
+    board = await create_board(world)
+    await refresh_on_schedule(world, board)
+    await world.post(board, {f"later {number}": number for number in range(101)})
+    assert (await refresh_on_schedule(world, board)).method == "skip"
+
+
 async def test_auto_keeps_sampling_where_the_samples_are_exact(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {f"p{number}": number % 10 for number in range(200)})
