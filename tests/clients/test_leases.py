@@ -20,13 +20,11 @@ from rankcurve import (
     RankcurveError,
     Retries,
     UnexpectedAnswerError,
-    UnreachableError,
 )
 from rankcurve.errors import ApiError, NoResourceAvailableError, StoreBusyError
 from rankcurve.programs import Wait
 
 from tests.clients.served import problem_answer, serving_app
-from tests.servers import free_port
 from tests.service.real_service import ROOT, WAIT_S, Service
 
 CODES_OF = {404: "unknown_pool", 409: "no_resource_available", 429: "queue_full", 503: "store_busy"}
@@ -212,13 +210,6 @@ async def test_a_program_asks_again_for_a_lease_that_was_given_back(leases: Asyn
     leases.forget("acme", "numbers", "a/b")
     await get_resource(leases, fake, "a/b")
     assert len(fake.asked) == 3
-
-
-async def test_a_lease_of_a_missing_service_is_unreachable(fake: FakeLeases) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-    async with AsyncClient(url, retries=Retries(attempts_max=2), pause=no_pause) as client:
-        with pytest.raises(UnreachableError):
-            await get_resource(make_leases(client, fake), fake)
 
 
 @asynccontextmanager

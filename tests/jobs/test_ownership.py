@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from jobs.boards.prune import PruneJob
 from jobs.curves.refresh import RefreshJob
 from jobs.errors import NoJobProcessError
-from jobs.ownership import REST_RATIO, HeldLease
+from jobs.ownership import HeldLease
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.errors import LeaseTakenError, StoreAwayError
 from storage.leases.work_leases import WorkLease
@@ -18,7 +17,6 @@ from tests.jobs.refreshing import (
     count_due,
     refresh_due,
     run_held_worker,
-    run_jobs,
     run_workers,
     start_job,
     wait_for_request,
@@ -225,26 +223,6 @@ async def test_a_request_that_waits_for_another_process_is_refused_when_this_one
         other.desk.refuse_requests()
         with pytest.raises(NoJobProcessError):
             await within(demand)
-
-
-async def test_one_of_several_processes_prunes_once_an_interval(world: World) -> None:
-    jobs = [process.prune_job() for process in (world, world.beside(), world.beside())]
-    interval_s = LIMITS.prune_interval_s
-    runs: list[PruneJob] = []
-    for job in jobs:
-
-        async def prune(pruning: PruneJob = job) -> int:
-            runs.append(pruning)
-            return 0
-
-        job.prune_post_ids = prune  # type: ignore[method-assign]
-    async with run_jobs(*jobs):
-        for turn in range(1, 4):
-            await world.time.wait_for_sleepers(interval_s, count=3)
-            world.advance(interval_s)
-            await world.time.wait_for_sleepers(interval_s, count=3)
-            assert len(runs) == turn
-    assert 0 < REST_RATIO < 1
 
 
 async def test_a_resting_lease_cannot_be_claimed_and_failed_work_gives_its_lease_back(world: World) -> None:

@@ -209,15 +209,6 @@ def test_a_live_curve_equals_its_fit_again_once_its_counts_are_back() -> None:
     assert seen == [True, False, True, False], "a move within a gap is a change"
 
 
-def test_the_bound_covers_entries_that_all_move_to_one_end_of_a_gap() -> None:
-    fit = Curve([Knot(0, 0, 1), Knot(1001, 1000, 1)], total=1001, as_of_us=0, errors=[0])
-    counts = LiveCounts(fit)
-    counts.count_moves((key, 1) for key in range(2, 501))
-    bracket = LiveCurve(fit, counts, as_of=AsOf(0)).locate(2)
-    # A bracket that ignored the moves would not contain the true rank 501.
-    assert bracket == Bracket(3, 2, 503, "curve")
-
-
 def test_ranks_beyond_the_best_and_the_worst_arrival_are_exact() -> None:
     fit = Curve([Knot(0, 0, 1), Knot(100, 1, 1)], total=2, as_of_us=0)
     counts = LiveCounts(fit)

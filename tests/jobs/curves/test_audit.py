@@ -62,19 +62,6 @@ async def test_a_column_with_a_curve_is_found_and_audited_once_an_interval(world
     assert world.meter.counts["rankcurve_audit_brackets_broken"] == 0
 
 
-async def test_one_of_two_processes_audits(world: World) -> None:
-    await create_board_with_curve(world)
-    beside = world.beside()
-    await beside.catalog.find_board("b")
-    await beside.book.poll()
-    async with run_jobs(make_job(world), make_job(beside)):
-        await world.time.wait_for_sleepers(INTERVAL_S, count=2)
-        world.advance(INTERVAL_S)
-        await world.time.wait_for_sleepers(INTERVAL_S, count=2)
-    audits = [each.meter.by_label("rankcurve_audits") for each in (world, beside)]
-    assert sorted(audits, key=len) == [{}, {"compared": 1}]
-
-
 async def test_the_audit_reports_wrong_brackets(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     board = await create_board_with_curve(world, wrong=5)
     found = await make_auditor(world).audit_column(board, 0)

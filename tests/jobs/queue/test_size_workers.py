@@ -132,13 +132,6 @@ def test_the_number_is_capacity_over_speed_rounded_up_in_bounds(capacity: float,
     assert workers_for(capacity, speed, most=MOST) == workers
 
 
-@pytest.mark.parametrize("size", [1, 3, MOST])
-def test_a_store_that_takes_three_workers_gets_three(size: int) -> None:
-    sizes = record_windows(Store(2_100, 700), size=size)
-    assert sizes[-1] in (3, 4), "one more worker is tried now and then"
-    assert sum(each == 3 for each in sizes[-20:]) >= 12
-
-
 def test_workers_that_wait_for_posts_are_left_as_they_are() -> None:
     assert set(record_windows(Store(2_100, 700), size=2, arriving=900)) == {2}
 

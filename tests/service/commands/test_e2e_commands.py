@@ -134,13 +134,6 @@ def test_top_and_rank_print_the_answers_of_the_service(small: Shell) -> None:
     assert "unknown_owner" in small("rank", "small", "nobody", code=1).stderr
 
 
-def test_refresh_fits_every_curve_and_later_ranks_come_from_them(small: Shell) -> None:
-    rows = small.rows("refresh", "small")
-    assert [(row[0], row[1], row[2]) for row in rows[1:]] == [("xp", "skip", "40"), ("lap", "skip", "40")]
-    (position,) = json.loads(small("rank", "small", "p10", "-c", "lap", "--mode", "estimate", "--json").stdout)
-    assert (position["method"], position["rank"]) == ("knot", 11)
-
-
 def test_the_season_of_the_demo_answers_every_request_that_the_demo_prints(
     spawn: Spawn, tmp_path: Path, unused_tcp_port: int
 ) -> None:

@@ -13,7 +13,6 @@ import pytest
 from typer.testing import Result
 
 from tests.service.cli_fake_service import run as run_here
-from tests.service.cli_fake_service import run_at
 from tests.service.real_service import WAIT_S, Process, Spawn, environment
 
 Run = Callable[..., Result]
@@ -159,37 +158,6 @@ def test_a_rebuild_creates_no_store(tmp_path: Path) -> None:
     refused = run_here("rebuild", "b", "--store", f"sqlite:///{tmp_path}/typo/rankcurve.db", code=1)
     assert f"there is no store at {tmp_path}/typo/rankcurve.db" in refused.stderr
     assert not list(tmp_path.iterdir())
-
-
-def test_a_deleted_and_recreated_board_can_be_rebuilt_from_the_journal(
-    either_store: dict[str, str], spawn: Spawn, tmp_path: Path
-) -> None:
-    store = either_store.get("store", f"sqlite:///{tmp_path}/rankcurve.db")
-    serving = spawn("--store", store).ready()
-    spec = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "ties": "earliest"}
-    call(serving, "PUT", "/v1/leaderboards/other", spec)
-    call(serving, "PUT", "/v1/leaderboards/b", spec)
-    call(serving, "POST", "/v1/leaderboards/other/posts", {"owner": "ada", "stats": {"xp": 1}})
-    post = {"stats": {"xp": 1}}
-    wins = [
-        {**post, "owner": f"o{(day * 7 + win) % 5}", "post_id": f"{day}/{win}", "at": f"2026-10-{day:02}T12:00:00Z"}
-        for day in range(1, 31)
-        for win in range(4)
-    ]
-    call(serving, "POST", "/v1/leaderboards/b/posts", {"posts": wins})
-    before = call(serving, "GET", "/v1/leaderboards/b/rankings/xp")["entries"]
-    lines = [json.loads(line) for line in run_at(serving.url, "journal").stdout.splitlines()]
-    first = next(line["seq"] for line in lines if line["board"] == "b")
-    call(serving, "DELETE", "/v1/leaderboards/b")
-    call(serving, "PUT", "/v1/leaderboards/b", spec)
-    assert serving.end() == 0
-    assert "--since" in run_here("rebuild", "b", "--store", store, code=1).stderr
-    done = run_here("rebuild", "b", "--since", str(first), "--store", store, code=0)
-    assert "0 entries before, 5 now" in done.stdout
-    again = spawn("--store", store).ready()
-    assert call(again, "GET", "/v1/leaderboards/b/rankings/xp")["entries"] == before
-    [result] = call(again, "POST", "/v1/leaderboards/b/posts", {"posts": wins[:1]})["results"]
-    assert result["status"] == "duplicate"
 
 
 def test_an_operator_fills_leases_and_empties_a_pool(run: Run) -> None:

@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 from collections import Counter
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -209,23 +208,6 @@ async def test_a_front_end_serves_curves_of_a_job_process_which_answers_monitors
         assert (await caller.get(B))["curves"]["xp"]["total"] == 50
         assert (await read_samples(url))["rankcurve_refresh_seconds_count",] >= 1
     assert [process.end(signal.SIGTERM) for process in (jobs, front_end)] == [0, 0]
-
-
-async def test_processes_that_start_together_on_an_empty_database_share_it(store_url: str, spawn: Spawn) -> None:
-    processes = [spawn("--store", store_url) for _ in range(3)]
-    for process in processes:
-        process.ready()
-    owners = [f"p{n}" for n in range(20)]
-    async with AsyncExitStack() as stack:
-        callers = [await stack.enter_async_context(Caller(process.url)) for process in processes]
-        await asyncio.gather(*(caller.board("b", XP) for caller in callers))
-        await asyncio.gather(
-            *(caller.post_xp("b", **dict.fromkeys(owners, 1)) for caller in callers for _ in range(10))
-        )
-        for caller in callers:
-            found = await caller.must("POST", "/v1/leaderboards/b/entries/lookup", {"owners": owners})
-            assert {each["stats"]["xp"] for each in found["entries"]} == {30}
-    assert [process.end(signal.SIGTERM) for process in processes] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,12 @@ import pytest
 from msgspec import structs
 
 from querybuilder import Bound
-from storage.errors import PeriodClosedError, PostRejectedError, StoreFullError, UnknownBoardError
-from storage.periods import calendar_of, parse_period
+from storage.errors import PostRejectedError, StoreFullError, UnknownBoardError
 from storage.queue.outcomes import find_rejected, prune_rejected, store_rejected
 from storage.queue.queue_application import DrainedRound
 from storage.queue.queue_erasure import drop_queued
 from storage.records import Board, Merge, Post, PostStatus
 from storage.store import Program, Store
-from tests.storage.boards.test_families import make_family, make_family_post
 from tests.storage.deployment import counter, part, ranked
 from tests.storage.meddling import MeddlingStore, interpose
 from tests.storage.passing import PassingStore
@@ -111,35 +109,6 @@ async def test_one_round_applies_posts_from_before_and_after_a_column_was_added(
     await desk.enqueue(desk.deployment.post("ada", part(wide, {"xp": 1, "shots": 3})))
     await desk.drain_queue()
     assert await desk.deployment.stats(wide, "ada") == {"xp": 2, "last": 0, "shots": 3}
-
-
-async def test_a_closed_period_rejects_only_its_own_board(desk: QueueDesk) -> None:
-    family = await make_family(desk.deployment, grace_seconds=0)
-    period = parse_period("2023")
-    assert period is not None
-    bounds = calendar_of("UTC").bounds_us(period)
-    assert bounds is not None
-    year, everybody = await desk.deployment.make_boards("2023", "all")
-    desk.clock.now_us = bounds[1] - 100
-    said = [
-        structs.replace(
-            make_family_post(desk.deployment, family, "ada", 5, everybody, year, post_id=name), post_id=name
-        )
-        for name in ("in time", "late")
-    ]
-    await desk.enqueue(said[0])
-    worker = await start_worker(desk)
-    assert await desk.run_round(worker) is not None
-    await desk.enqueue(said[1])
-    desk.clock.now_us = bounds[1]
-    drained = await desk.run_round(worker)
-    assert drained is not None
-    assert drained.statuses == {"applied": 1, "rejected": 1}
-    assert await desk.deployment.stats(everybody, "ada") == {"xp": 10, "shots": None}
-    assert await desk.deployment.stats(year, "ada") == {"xp": 5, "shots": None}
-    assert (await desk.find_fate(year, "in time", "ada")).status is PostStatus.APPLIED
-    assert (await desk.find_fate(everybody, "late", "ada")).status is PostStatus.APPLIED
-    assert isinstance((await desk.find_fate(year, "late", "ada")).error, PeriodClosedError)
 
 
 async def test_posts_that_another_worker_applied_are_not_applied_again_under_the_same_lease(desk: QueueDesk) -> None:

@@ -101,21 +101,6 @@ async def test_a_column_added_to_a_board_is_empty_and_then_ranked(service: Servi
     assert (await service.get(B))["entries"] == 6
 
 
-async def test_a_column_may_be_added_while_others_read_and_post(service: Service) -> None:
-    await service.board("b", XP)
-    await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(5)))
-    columns = [XP]
-    for index in range(6):
-        columns.append({**XP, "name": f"c{index}"})
-        paths = [f"{B}/entries/p1/positions", f"{B}/entries/p1", f"{B}/rankings/xp"] * 6
-        calls = [service.call("GET", path) for path in paths]
-        calls += [service.call("POST", f"{B}/posts", {"owner": "p1", "stats": {"xp": 1}}) for _ in range(4)]
-        puts = service.call("PUT", B, {"columns": list(columns), "predictor": RARELY})
-        answers = await asyncio.gather(*calls[:10], puts, *calls[10:])
-        assert {answer.status for answer in answers} == {200}
-    assert (await service.get(f"{B}/entries/p1"))["stats"] == {"xp": 25, **{f"c{index}": None for index in range(6)}}
-
-
 async def test_ties_cannot_change_and_the_predictor_can(service: Service) -> None:
     await put(service, XP, predictor=RARELY)
     assert (await put(service, XP, ties="earliest"))[0] == 409

@@ -1,6 +1,5 @@
 """Test families of a real service. A post reaches each board for its time and facets, and these boards can be read."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -300,17 +299,6 @@ async def test_a_family_that_another_process_recreated_takes_posts_by_its_spec(s
     context.catalog.families.keep_family(family)
     context.catalog.keep_boards(known.values())
     assert await service.refused("POST", f"{F}/posts", xp("ada", 1)) == (404, "unknown_family")
-
-
-async def test_concurrent_posts_create_each_board_once_and_all_count(service: Service) -> None:
-    bodies = [xp(f"o{number % 7}", 1, facets={"org": str(number % 3)}, post_id=f"p{number}") for number in range(60)]
-    await asyncio.gather(*(service.must("POST", f"{F}/posts", body) for body in bodies for _ in range(2)))
-    page = await service.get(f"{board('day')}/rankings/xp")
-    assert sum(row["value"] for row in page["entries"]) == 60
-    per_org = [await service.get(f"{board('all', f':org={org}')}/rankings/xp") for org in range(3)]
-    assert [sum(row["value"] for row in each["entries"]) for each in per_org] == [20, 20, 20]
-    boards = (await service.get("/v1/leaderboards"))["leaderboards"]
-    assert len(boards) == len({each["id"] for each in boards}) == 20
 
 
 INCONSISTENT: dict[tuple[int, str], list[dict[str, Any]]] = {

@@ -80,23 +80,6 @@ async def test_cursors_of_the_journal_and_of_an_owners_posts_are_kept_apart(apar
     assert await apart.refused("GET", f"/v1/journal?after={cursor}") == (400, "bad_cursor")
 
 
-async def test_an_owners_posts_in_all_partitions_are_listed_newest_first(apart: Service) -> None:
-    await post_to_all(apart, ada=1, bob=1)
-    await post_to_all(apart, ada=2)
-    expected = [(board, xp) for xp in (2, 1) for board in BOARDS[::-1]]
-    path, seen = "/v1/owners/ada/posts?limit=3", list[tuple[str, int]]()
-    page = await apart.get(path)
-    while True:
-        seen += [(line["board"], line["stats"]["xp"]) for line in page["posts"]]
-        if page["next"] is None:
-            break
-        page = await apart.get(f"{path}&before={page['next']}")
-    assert seen == expected
-    last = page["posts"][-1]
-    later = [line["stats"]["xp"] for line in await read_journal(apart, last["seq"]) if line["board"] == last["board"]]
-    assert later == [1, 2], "the journal goes on with the post of bob"
-
-
 async def test_a_stream_follows_the_partition_of_its_board_and_resumes(apart: Service) -> None:
     await post_to_all(apart, ada=30, bob=20)
     for board in BOARDS:

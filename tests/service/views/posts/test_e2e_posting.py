@@ -244,28 +244,6 @@ async def test_a_time_far_in_the_future_is_rejected_and_a_near_one_is_accepted(b
         assert await b.refused("POST", POSTS, {**late, "at": at}) == (400, "bad_request")
 
 
-async def test_the_earlier_of_two_equal_values_ranks_better_whenever_its_post_arrives(service: Service) -> None:
-    await service.board("b", {"name": "xp", "merge": "max"}, ties="earliest")
-
-    async def post(owner: str, xp: int, second: int) -> None:
-        await service.post("b", {"owner": owner, "stats": {"xp": xp}, "at": f"2026-01-01T00:00:{second:02d}Z"})
-
-    for owner, second in (("late", 30), ("early", 10), ("b-mid", 20), ("a-mid", 20)):
-        await post(owner, 5, second)
-    rows = (await service.get(f"{B}/rankings/xp"))["entries"]
-    order = ["early", "a-mid", "b-mid", "late"]
-    assert [(row["owner"], row["rank"]) for row in rows] == list(zip(order, (1, 2, 3, 4), strict=True))
-    await post("late", 5, 1)  # a post with an equal value never changes the time
-    await post("late", 4, 1)
-    assert [row["owner"] for row in (await service.get(f"{B}/rankings/xp"))["entries"]] == order
-    await post("late", 6, 50)
-    await service.post("b", {"owner": "late", "set": {"xp": 5}, "at": "2026-01-01T00:00:05Z"})
-    assert [row["owner"] for row in (await service.get(f"{B}/rankings/xp"))["entries"]] == ["late", *order[:3]]
-    for owner, rank in (("late", 1), ("early", 2), ("a-mid", 3), ("b-mid", 4)):
-        (found,) = (await service.get(f"{B}/entries/{owner}/positions"))["positions"]
-        assert (found["rank"], found["exact"]) == (rank, True)
-
-
 async def test_a_request_past_a_limit_has_the_code_of_the_limit_and_applies_nothing(b: Service) -> None:
     post = {"owner": "a", "stats": {"xp": 1}}
     assert await b.refused("POST", POSTS, {"posts": [post] * 10_001}) == (400, "too_many_posts")

@@ -192,24 +192,6 @@ async def test_without_a_worker_queued_posts_stay_and_a_full_queue_refuses_more(
             continue
 
 
-async def test_many_queued_posts_of_one_owner_become_one_write_and_keep_their_ids(service: Service) -> None:
-    await service.board("clans", {"name": "xp", "merge": "sum"})
-    await service.restart(ingest_workers=0)
-    ids = [f"member {n}" for n in range(500)]
-    bodies = [{"owner": "clan", "stats": {"xp": 1}, "post_id": post_id} for post_id in ids]
-    path = "/v1/leaderboards/clans"
-    await asyncio.gather(*(queue_posts(service, path + QUEUED, body) for body in bodies))
-    before = await _total(service, "rankcurve_write_conflicts_total")
-    await service.restart(ingest_workers=1)
-    assert (await wait_settled(service, ids[-1], path, "clan"))["status"] == "applied"
-    states = [await wait_settled(service, post_id, path, "clan") for post_id in ids]
-    assert len({state["updated_at"] for state in states}) == 1, "one write of the row"
-    assert sorted(state["stats"]["xp"] for state in states) == list(range(1, 501))
-    assert await _total(service, "rankcurve_write_conflicts_total") == before
-    assert await _total(service, "rankcurve_ingest_round_posts_count") <= 2
-    assert {each["status"] for each in await service.post("clans", *bodies)} == {"duplicate"}
-
-
 async def test_operators_see_the_waiting_posts_and_the_worker_of_each_shard(service: Service) -> None:
     await service.restart(ingest_workers=0, ingest_workers_max=3)
     posts = [{"owner": f"p{n}", "stats": {"xp": 1}, "post_id": f"{n}"} for n in range(50)]
@@ -243,10 +225,6 @@ async def test_waiting_posts_do_not_bring_back_an_erased_owner(service: Service)
         assert await service.refused("GET", f"{BOARD}/entries/{owner}") == (404, "unknown_owner")
         assert await service.refused("GET", f"{BOARD}/posts/{owner}?owner={owner}") == (404, "unknown_post")
         assert await service.refused("GET", f"{BOARD}/posts/{owner}") == (404, "unknown_post")
-
-
-async def _total(service: Service, name: str) -> float:
-    return sum(value for (sample, *_), value in (await service.figures()).items() if sample == name)
 
 
 async def _restart_days_later(service: Service, days: int) -> None:

@@ -288,25 +288,6 @@ async def test_auto_mode_counts_near_the_top_and_in_short_gaps_and_estimate_mode
             assert estimate["method"] in ("knot", "curve")
 
 
-async def test_auto_mode_is_exact_in_short_gaps_and_exact_mode_everywhere(tmp_path: Path) -> None:
-    async with Service(tmp_path, exact_gap_rows_max=10_000).running() as service:
-        season = await make_season(service, "one table", "shared", 3, predictor={"samples": 7, "exact_top": 0})
-        await season.refresh()
-        await season.play(owners=200, posts=300)
-        await season.wait_folded()  # `auto` does not count while many changes follow the curve
-        methods = set()
-        for name in season.ranked:
-            for owner, rank in season.plain.ranks(name).items():
-                for mode in ("auto", "exact"):
-                    path = f"{B}/entries/{escaped(owner)}/positions?columns={name}&rank={mode}"
-                    (found,) = (await service.get(path))["positions"]
-                    methods.add(found["method"])
-                    assert found["exact"], (owner, name, mode, found)
-                    # The rank of a knot was true when the curve was fitted, and may be wrong now.
-                    assert found["method"] == "knot" or found["rank"] == rank
-        assert {"gap"} <= methods <= {"count", "gap", "knot"}
-
-
 @pytest.mark.parametrize("best", ["high", "low"])
 @pytest.mark.parametrize("place", ["one table", "postgres"])
 async def test_a_value_that_was_lost_counts_from_when_it_was_reached_again(
