@@ -141,7 +141,7 @@ class ArchiveWriter:
         blocks: list[DraftBlock] = []
         for start in range(0, len(rows), size):
             cells, ties = zip(*rows[start : start + size], strict=True)
-            tally = TallyBlock([ranking.padding.key_of_cell(cell) for cell in cells], list(ties))
+            tally = TallyBlock(ranking.padding.keys_of_cells(cells), list(ties))
             block = ArchiveBlock(section, number, sum(ties), cells[0], cells[-1])
             blocks.append((block, partial(encode_tally, tally)))
             number += sum(ties)

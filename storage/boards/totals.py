@@ -49,13 +49,14 @@ def hold_epoch(board_key: int, *, lock: Lock) -> Program[int | None]:
     A transaction that stores a curve shares this lock. So a transaction that removes the board's curves locks or
     deletes the state first.
     """
-    rows = yield _find_state.locked(lock).bind(key=board_key)
+    rows = yield _HOLD_STATE[lock].bind(key=board_key)
     return int(rows[0][0]) // COLUMNS_LIMIT if rows else None
 
 
 _find_state = (
     select(col("entries")).from_(TOTALS).where(col("board_key").eq(param("key")), col("column_index").eq(STATE))
 )
+_HOLD_STATE = {lock: _find_state.locked(lock).prepared() for lock in (Lock.SHARE, Lock.UPDATE)}
 
 
 def store_states(boards: Iterable[Board]) -> Program[None]:

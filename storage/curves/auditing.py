@@ -215,7 +215,7 @@ def _count_between(ranking: RowRanking, above: str | None, cell: str) -> Program
 def _sorted_keys(board: Board, column_index: int, texts: Iterable[str]) -> list[int]:
     cells, padding = RankedCells(board.spec), Padding(board.spec, board.spec.columns[column_index])
     found = (cells.extract_cell(text, column_index) for text in texts)
-    return sorted(padding.key_of_cell(cell) for cell in found if cell is not None)
+    return sorted(padding.keys_of_cells(cell for cell in found if cell is not None))
 
 
 _CHANGES_AFTER = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
+from operator import itemgetter
 
 from config.settings import JobSettings
 from predictor import LIMB_BITS, Tally
@@ -22,12 +23,11 @@ _LIMB_MASK = (1 << LIMB_BITS) - 1
 def scan_column(entries: Entries, column_index: int, limits: JobSettings) -> Program[Tally]:
     """Return the tally of a whole column."""
     ranking = entries.rankings[column_index]
-    key_of = ranking.padding.key_of_cell
     tallying = TallyBuilder()
     below: str | None = None
     while True:
         rows = yield from ranking.tally_cells(limits.scan_page_values, below)
-        tallying.add_values([key_of(row[0]) for row in rows], [row[1] for row in rows])
+        tallying.add_values(ranking.padding.keys_of_cells(map(itemgetter(0), rows)), [*map(itemgetter(1), rows)])
         if len(rows) < limits.scan_page_values:
             return tallying.tally()
         below = rows[-1][0]

@@ -13,7 +13,7 @@ compare one of them with a knot. An absent cell is worse than every cell. A chan
 added has no cell of this column, and does not affect counts in it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from querybuilder import Aliased, Condition, Term, col, length, plus, whole_part
@@ -66,6 +66,11 @@ class Padding:
     def key_of_cell(self, cell: str) -> int:
         """Return the key of a cell on a curve: an integer, smaller for a better cell."""
         return -int(cell) if self.high else int(cell)
+
+    def keys_of_cells(self, cells: Iterable[str]) -> list[int]:
+        """Return the key of each cell, as `key_of_cell` does."""
+        sign = -1 if self.high else 1
+        return [sign * int(cell) for cell in cells]
 
     def cell_of_key(self, key: int) -> str:
         digits = self.width + (TIME_DIGITS if self.timed else 0)

@@ -1,6 +1,6 @@
 """Numbers that a store gives once each: keys of boards, versions of curves, numbers of refresh requests."""
 
-from querybuilder import col, insert, param, plus
+from querybuilder import col, excluded, insert, param, plus
 from storage.store import CONTROL, Program, in_partition
 
 from .tables import SEQUENCES
@@ -16,12 +16,15 @@ def take_number(name: str, numbers: int = 1) -> Program[int]:
 
     A sequence never gives a number twice, whatever is deleted. Every partition has sequences of its own.
     """
-    upsert = (
-        insert(SEQUENCES)
-        .values(name=param("name"), next=numbers)
-        .on_conflict("name")
-        .do_update(next=plus(col("next", SEQUENCES), numbers))
-        .returning(col("next"))
-    )
-    rows = yield upsert.bind(name=name)
+    rows = yield _TAKE.bind(name=name, numbers=numbers)
     return int(rows[0][0])
+
+
+_TAKE = (
+    insert(SEQUENCES)
+    .values(name=param("name"), next=param("numbers"))
+    .on_conflict("name")
+    .do_update(next=plus(col("next", SEQUENCES), excluded("next")))
+    .returning(col("next"))
+    .prepared()
+)
