@@ -12,7 +12,7 @@ from service.monitoring.managed.errors import Fault, RefusedError
 from service.monitoring.managed.object_names import parse_name
 from service.monitoring.managed.objects import ManagedObject, Objects, find_matching, find_object
 
-from .requests import JolokiaRequest, Parameters, hide_password, read_request
+from .requests import JolokiaRequest, Parameters, read_request
 
 log = structlog.get_logger(__name__)
 PROTOCOL = "7.2"
@@ -33,7 +33,7 @@ class JolokiaAgent:
             answer = {"value": value, "status": 200, "timestamp": int(time.time())}
         except Exception as error:
             answer = make_error(error)
-        return {"request": hide_password(body), **answer} if parameters.include_request else answer
+        return {"request": body, **answer} if parameters.include_request else answer
 
     async def _find_value(self, request: JolokiaRequest, parameters: Parameters, objects: Objects) -> Any:
         if request.type == "version":

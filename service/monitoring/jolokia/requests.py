@@ -16,7 +16,6 @@ from service.monitoring.managed.errors import Fault, RefusedError
 TYPES = ("read", "list", "search", "exec", "version")
 _TOKEN = re.compile(r"!.?|/|[^!/]+", re.DOTALL)
 _T = TypeVar("_T")
-_SPECIAL_ARGUMENTS = {"[null]": None, '""': ""}  # how a path writes null and the empty text
 
 
 class Parameters(msgspec.Struct, frozen=True, rename="camel"):
@@ -62,7 +61,7 @@ def read_path(path: str) -> dict[str, Any]:
         elif kind == "exec" and rest:
             body["operation"] = rest[0]
             if rest[1:]:
-                body["arguments"] = [_SPECIAL_ARGUMENTS.get(each, each) for each in rest[1:]]
+                body["arguments"] = rest[1:]
     return body
 
 
@@ -89,13 +88,6 @@ def read_request(body: Any, query: Mapping[str, str]) -> tuple[JolokiaRequest, P
     if kind == "exec" and not request.operation:
         raise RefusedError(Fault.REQUEST_INVALID, "No operation is named in an exec request")
     return msgspec.structs.replace(request, type=kind), parameters
-
-
-def hide_password(body: Any) -> Any:
-    """Return the request as an answer repeats it: unchanged, but without the password of a proxy target."""
-    if isinstance(body, dict) and isinstance(target := body.get("target"), dict):
-        return {**body, "target": {name: value for name, value in target.items() if name != "password"}}
-    return body
 
 
 def _convert(value: Any, kind: type[_T]) -> _T:

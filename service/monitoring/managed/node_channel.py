@@ -67,17 +67,12 @@ class NodeChannel:
         others = [path for path in paths if path.stem != self._name]
         asked = _ActionRequest(action, job, RequestOrigin.current().text)
         done = int(self._do(asked))
-        failed: list[str] = []
         results = await asyncio.gather(*(self._ask(path, asked) for path in others), return_exceptions=True)
-        for path, result in zip(others, results, strict=True):
-            if isinstance(result, (OSError, TimeoutError, msgspec.MsgspecError)):
-                failed.append(f"{path.stem}: {str(result) or type(result).__name__}")
-            elif isinstance(result, BaseException):
-                raise result
-            else:
-                done += result
+        failed = {path.stem: each for path, each in zip(others, results, strict=True) if isinstance(each, Exception)}
         if failed:
-            raise RefusedError(Fault.FAILED, "; ".join(failed))
+            text = "; ".join(f"{name}: {str(error) or type(error).__name__}" for name, error in failed.items())
+            raise RefusedError(Fault.FAILED, text)
+        done += sum(result is True for result in results)
         if not done:
             raise RefusedError(Fault.OBJECT_UNKNOWN, f"no process of this node currently has the job {job}")
         return done
