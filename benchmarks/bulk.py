@@ -16,7 +16,8 @@ from benchmarks.options import Options
 from benchmarks.report import Bar
 from benchmarks.servers import POSTGRES_SETTINGS, serve_store
 from config import load
-from querybuilder import Query, drop_index
+from querybuilder import Query
+from querybuilder.render import Command
 from service.stores import SQLITE_PREFIX, open_store
 from storage.boards.boards import find_board
 from storage.boards.row_tables import create_ranking_index, index_name, layout_of
@@ -101,6 +102,11 @@ def add_entries(entries: Entries, new: list[Entry]) -> Program[None]:
     yield from entries.table.insert_rows((board.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
     yield from add_totals({board.key: counted})
+
+
+def drop_index(name: str, table: str) -> Query:
+    """Return a statement that drops an index, which is in the schema of its table."""
+    return Command(lambda out: f"DROP INDEX {out.table(table).removesuffix(out.name(table))}{out.name(name)}")
 
 
 async def run_statement(store: Store, query: Query) -> None:

@@ -25,12 +25,11 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.bulk import run_statement
+from benchmarks.bulk import drop_index, run_statement
 from benchmarks.options import Options
 from benchmarks.paced import Ask, PacedClient, build_post, run_punctually
 from benchmarks.servers import run_sql, serve_store
 from config import load
-from querybuilder import drop_index
 from service.stores import SQLITE_PREFIX, open_store
 from storage.leases.lease_records import RegionCounts
 from storage.leases.lease_resources import RESOURCE_COLUMNS

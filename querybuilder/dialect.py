@@ -98,12 +98,6 @@ POSTGRES = Dialect(
 )
 
 
-def quote_table(dialect: Dialect, table: str, name: str | None = None) -> str:
-    """Return the quoted name of a table with its schema. `name` is another name in that schema, such as an index."""
-    schema, quoted = dialect.schema_of(table), quote(dialect, table if name is None else name)
-    return quoted if schema is None else f"{quote(dialect, schema)}.{quoted}"
-
-
 def quote(dialect: Dialect, identifier: str) -> str:
     """Return the identifier as one quoted token. Raises BadIdentifierError for a name that cannot be quoted."""
     if not identifier:

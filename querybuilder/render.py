@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from querybuilder.arguments import Encoder, array_type, constant_kind
-from querybuilder.dialect import Dialect, SqlType, quote, quote_table
+from querybuilder.dialect import Dialect, SqlType, quote
 from querybuilder.errors import IncompleteQueryError, InexpressibleError, UnboundParameterError
 
 STATEMENT_KINDS = ("select", "insert", "update", "delete", "with", "other")
@@ -122,8 +122,8 @@ class Rendering:
 
     def table(self, identifier: str) -> str:
         """Return the quoted name of a table, with its schema, where a statement uses the table. Columns need `name`."""
-        self._names.add(identifier.lower())
-        return quote_table(self.dialect, identifier)
+        schema, quoted = self.dialect.schema_of(identifier), self.name(identifier)
+        return quoted if schema is None else f"{quote(self.dialect, schema)}.{quoted}"
 
     def fresh_name(self, stem: str) -> str:
         """Return a quoted name that is not used in anything rendered so far."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from querybuilder.arguments import constant_kind
-from querybuilder.dialect import SqlType, quote, quote_table
+from querybuilder.dialect import SqlType, quote
 from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
 from querybuilder.render import Command, Node, Query, Rendering
 from querybuilder.select import render_where
@@ -134,11 +134,6 @@ def rename_table(name: str, new_name: str) -> Query:
 
 def drop_table(name: str, *, if_exists: bool = False) -> Query:
     return Definition(lambda out: f"DROP TABLE {'IF EXISTS ' if if_exists else ''}{out.table(name)}")
-
-
-def drop_index(name: str, table: str) -> Query:
-    """Return a statement that drops an index. It is in the schema of its table."""
-    return Definition(lambda out: f"DROP INDEX {quote_table(out.dialect, table, name)}")
 
 
 def create_schema_named(name: str) -> Query:

@@ -311,10 +311,6 @@ def any_of(*conditions: Condition) -> Condition:
     return _join(" OR ", conditions, "FALSE")
 
 
-def not_(condition: Condition) -> Condition:
-    return Condition(lambda out: f"NOT ({condition.render(out)})")
-
-
 def _call(function: str, *operands: Operand) -> Expression:
     """Return a call of an SQL function. `function` is always a constant of this module, never text from a caller."""
     terms = [term(one) for one in operands]

@@ -33,7 +33,6 @@ from querybuilder import (
     create_table,
     delete,
     desc,
-    drop_index,
     drop_table,
     excluded,
     insert,
@@ -41,7 +40,6 @@ from querybuilder import (
     max_,
     min_,
     minus,
-    not_,
     param,
     plus,
     rows,
@@ -99,7 +97,7 @@ def every_construct(names: Sequence[str], constants: Sequence[str | int | bytes]
     table, a, b, c, other = names
     x, y, z = constants
     picked = select(col(a), col(b, table), coalesce(col(c), x), lit(y), count().as_(other)).from_(table)
-    condition = any_of(col(a).eq(x), all_of(col(b).ne(y), not_(col(c).is_null())), col(a).in_(param("list")))
+    condition = any_of(col(a).eq(x), all_of(col(b).ne(y), col(c).not_null()), col(a).in_(param("list")))
     page = picked.where(condition, seek((a, DESC, x), (b, ASC, y), (c, DESC, z))).order_by(desc(col(a)), col(b))
     cells = {a: TEXT, b: INTEGER}
     bulk = insert(table).rows(param("rows"), **cells)
@@ -122,7 +120,6 @@ def every_construct(names: Sequence[str], constants: Sequence[str | int | bytes]
         create_index(other, table, desc(col(a)), asc(col(b)), where=col(c).not_null(), unique=True),
         add_column(table, a, TEXT),
         drop_table(table),
-        drop_index(other, other),
     ]
 
 
