@@ -22,7 +22,6 @@ from config import Settings
 from service.http.malformed import ProblemServer
 from service.telemetry.logs import configure_logging, log_ignored_variables
 from service.telemetry.metrics.process import Metrics
-from service.telemetry.terminal import show_urls
 
 from .api import ROUTES
 from .app import make_server
@@ -97,14 +96,9 @@ async def _run_service(
     metrics: Metrics,
 ) -> None:
     """Run what `open_process` opens until SIGTERM or SIGINT. `event` is the line of the log once it runs."""
-
-    def show_started(addresses: list[str]) -> None:
-        log.info(event, addresses=addresses)
-        if addresses:
-            show_urls(addresses)
-
     stop = watch_stop_signals(signal.SIGTERM, signal.SIGINT)
-    await run_until_stopped(open_process(settings, metrics), stop, show_started)
+    running = open_process(settings, metrics)
+    await run_until_stopped(running, stop, lambda addresses: log.info(event, addresses=addresses))
 
 
 async def run_until_stopped(

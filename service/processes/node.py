@@ -6,6 +6,7 @@ import socket
 import time
 from asyncio.subprocess import Process
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -16,7 +17,6 @@ from service.telemetry.logs import configure_logging, log_ignored_variables
 from service.telemetry.metrics.families import FAMILIES
 from service.telemetry.metrics.node import SUPERVISOR, NodeMember, leave_node, make_folder, write_pid
 from service.telemetry.metrics.numbers import Numbers
-from service.telemetry.terminal import show_urls
 
 from .supervisor import Orders, ProcessSlot, Supervisor, encode_line, stop_s_max
 
@@ -86,15 +86,11 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
         leave_node(folder, place.name)
         numbers.add("rankcurve_process_ends", 1, place.work)
 
-    def show_ready() -> None:
-        log.info("serving", addresses=addresses, workers=settings.workers)
-        show_urls(addresses)
-
     supervisor = Supervisor(
         list_process_slots(settings),
         lambda place: spawn(place, settings, folder),
         stop_s_max=stop_s_max(settings),
-        ready=show_ready,
+        ready=partial(log.info, "serving", addresses=addresses, workers=settings.workers),
         ended=count_end,
         sleep=asyncio.sleep,
         monotonic=time.monotonic,

@@ -1,4 +1,4 @@
-"""Reports of the service about itself for its operators: logs, traces, metrics, and a line on a terminal.
+"""Reports of the service about itself for its operators: logs, traces and metrics.
 
     requests, jobs, storage ──> logs      ──> log_scrubbing ──> bounded queue ──> a thread ──> standard error
                             ──> tracing   ──> a collector of OpenTelemetry (optional)
