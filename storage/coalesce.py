@@ -8,7 +8,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextvars import Context
-from itertools import accumulate, takewhile
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -137,8 +136,12 @@ class Coalescer(Generic[Q, A]):
 
     def _count_fitting(self, size_of: Callable[[Q], int]) -> int:
         """Return how many of the waiting questions fit into a batch; at least one."""
-        sizes = accumulate(size_of(question) for _, question, _ in self._asked)
-        return max(1, sum(1 for _ in takewhile(lambda size: size <= self._batch_max, sizes)))
+        size = 0
+        for count, (_, question, _) in enumerate(self._asked):
+            size += size_of(question)
+            if size > self._batch_max:
+                return max(1, count)
+        return len(self._asked)
 
     async def _settle(self, group: list[tuple[Q, asyncio.Future[A]]]) -> None:
         outcome: Any

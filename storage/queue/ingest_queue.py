@@ -151,7 +151,7 @@ def read_heads(shards: Sequence[int], *, blocks_max: int) -> Program[list[BlockH
         return []
     numbered = {f"shard_{index}": shard for index, shard in enumerate(shards)}
     rows = yield _heads_of(len(shards)).bind(limit=blocks_max, **numbered)
-    return sorted((BlockHead(*row) for row in rows), key=attrgetter("number"))
+    return sorted(map(BlockHead._make, rows), key=attrgetter("number"))
 
 
 @lru_cache
@@ -165,17 +165,15 @@ def _heads_of(shards: int) -> Prepared:
 
 
 def read_blocks(heads: Sequence[BlockHead]) -> Program[list[WaitingBlock]]:
-    """Return these blocks with their posts, in the same order. Leave out blocks that were removed meanwhile."""
+    """Return these blocks with their posts, oldest first. Leave out blocks that were removed meanwhile."""
     rows = yield _BLOCKS.bind(**_named(heads))
-    texts = {row[0]: row[1] for row in rows}
-    return [WaitingBlock(head, texts[head.number]) for head in heads if head.number in texts]
+    return sorted((WaitingBlock(BlockHead(*head), block) for *head, block in rows), key=attrgetter("head.number"))
 
 
 def take_blocks(heads: Sequence[BlockHead]) -> Program[None]:
     """Remove these blocks in the current transaction; raise `LostRaceError` if one of them has changed."""
     rows = yield _DELETE.bind(**_named(heads))
-    taken = {row[0]: row[1] for row in rows}
-    if any(taken.get(head.number) != head.edition for head in heads):
+    if set(map(tuple, rows)) != {(head.number, head.edition) for head in heads}:
         raise LostRaceError("a block was deleted or replaced meanwhile")
 
 
@@ -236,7 +234,7 @@ _APPEND = (
     .prepared()
 )
 _chosen = (col("shard").in_(param("shards")), col("number").in_(param("numbers")))
-_BLOCKS = select(col("number"), col("block")).from_(INGEST_BLOCKS).where(*_chosen).packed().prepared()
+_BLOCKS = select(*_HEAD, col("block")).from_(INGEST_BLOCKS).where(*_chosen).packed().prepared()
 _DELETE = delete(INGEST_BLOCKS).where(*_chosen).returning(col("number"), col("edition")).prepared()
 _REWRITE = (
     update(INGEST_BLOCKS)

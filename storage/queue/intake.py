@@ -31,7 +31,7 @@ from storage.errors import (
     WaitTooLongError,
 )
 from storage.meter import Meter
-from storage.records import Post
+from storage.records import Gate, Post
 from storage.store import Program, Store, in_partition, read_single
 
 from . import ingest_queue
@@ -149,7 +149,7 @@ class Enqueuer:
             return changed
 
         changed = await self._store.write(program)
-        queued = sum(len(posts) for index, posts in enumerate(group) if index not in changed)
+        queued = sum(map(len, group)) - sum(len(group[index]) for index in changed)
         if queued:
             self._backlog.count_queued(queued)
             self._meter.add("rankcurve_ingest_queued_posts", queued)
@@ -165,10 +165,10 @@ class Enqueuer:
             by_shard[shard].append(post)
         by_queue: dict[int, list[NewBlock]] = defaultdict(list)
         for shard, theirs in sorted(by_shard.items()):
-            by_queue[shard.partition] += [
-                NewBlock(shard.number, now_us, len(block), encode_posts(block, now_us))
-                for block in (theirs[at : at + most] for at in range(0, len(theirs), most))
-            ]
+            for at in range(0, len(theirs), most):
+                block = theirs[at : at + most]
+                made = NewBlock(shard.number, now_us, len(block), encode_posts(block, now_us))
+                by_queue[shard.partition].append(made)
         return list(by_queue.items())
 
 
@@ -177,10 +177,14 @@ def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
 
     Another process may have done that after the posts were checked.
     """
-    posts = list(chain.from_iterable(group))
-    boards = {(part.board.key, part.board.gate) for post in posts if post.family is None for part in post.parts}
-    families = {post.family.key for post in posts if post.family is not None}
-    gates = (yield from read_gates(sorted({key for key, _ in boards}))) if boards else {}
+    boards: set[tuple[int, Gate]] = set()
+    families: set[int] = set()
+    for post in chain.from_iterable(group):
+        if post.family is not None:
+            families.add(post.family.key)
+        else:
+            boards.update([(part.board.key, part.board.gate) for part in post.parts])
+    gates = (yield from read_gates(sorted(dict(boards)))) if boards else {}
     found = (yield from find_families_by_key(sorted(families))) if families else {}
     if gates.items() == boards and found.keys() == families:
         return []
@@ -228,15 +232,6 @@ class QueueBacklog:
         self._rate: float | None = None  # posts that workers applied per second between the last two reads
         self._looking: asyncio.Task[None] | None = None
 
-    @property
-    def posts(self) -> int:
-        return self._posts + self._since
-
-    @property
-    def age_s(self) -> float:
-        """Return how long the oldest post has waited; 0 if no post waits."""
-        return max(0.0, (self._now_us() - self._oldest_us) / 1e6) if self._posts else 0.0
-
     def count_queued(self, posts: int) -> None:
         self._since += posts
 
@@ -249,12 +244,14 @@ class QueueBacklog:
         """
         if self._looked_s is None or self._monotonic() - self._looked_s >= self._limits.ingest_look_s:
             await self.read_queue()
-        if self.posts and self.posts + posts > self._limits.ingest_posts_max:
-            over = self.posts + posts - self._limits.ingest_posts_max
-            raise QueueFullError(f"{self.posts} posts wait in the queue", retry_after_s=self._takes_s(over))
-        if self.age_s > self._limits.ingest_age_s_max:
-            detail = f"the oldest post in the queue has waited for {self.age_s:.0f} s"
-            raise OverloadedError(detail, retry_after_s=self._takes_s(self.posts // 2))
+        waiting = self._posts + self._since
+        over = waiting + posts - self._limits.ingest_posts_max
+        if waiting and over > 0:
+            raise QueueFullError(f"{waiting} posts wait in the queue", retry_after_s=self._takes_s(over))
+        age_s = (self._now_us() - self._oldest_us) / 1e6 if self._posts else 0
+        if age_s > self._limits.ingest_age_s_max:
+            detail = f"the oldest post in the queue has waited for {age_s:.0f} s"
+            raise OverloadedError(detail, retry_after_s=self._takes_s(waiting // 2))
 
     async def read_queue(self) -> None:
         """Read the backlog from the store. Calls that come during a read wait for the same read."""

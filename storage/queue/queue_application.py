@@ -22,7 +22,7 @@ the shards, and then waits for the rows of the leases, which the round has locke
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -135,8 +135,7 @@ class Drainer:
                 return None
             if reject is not None:
                 batch.refuse_all(reject)
-            taken = {piece.head.shard for piece in batch.pieces}
-            held = [lease for shard, lease in shards if shard in taken]
+            held = [lease for shard, lease in shards if shard in batch.by_shard]
             opened = open_boards_of(batch.posts, self._boards)
             apply = partial(self._apply, batch, held, opened, check_boards=check_boards, began_s=began_s)
             try:
@@ -152,8 +151,8 @@ class Drainer:
             self._uncounted_s = self._monotonic() - self._counted_to_s
             statuses = Counter(part.status.value for parts in result.outcomes for part in parts)
             statuses[PostStatus.REJECTED.value] += len(batch.refusals)
-            oldest_us = min(piece.head.queued_at_us for piece in batch.pieces)
-            return DrainedRound(batch.count_by_shard(), statuses, races, oldest_us, batch.more, result.applied)
+            oldest_us = batch.pieces[0].head.queued_at_us
+            return DrainedRound(batch.by_shard, statuses, races, oldest_us, batch.more, result.applied)
         raise RacesLostError(f"posts could not be applied in {self._limits.write_attempts_max} attempts")
 
     def _read(self, shards: list[int], posts_max: int) -> Program[_Batch]:
@@ -185,6 +184,7 @@ class Drainer:
         whole = posts == len(block.posts)  # true for a block without posts, too
         if posts or whole:
             batch.pieces.append(_Piece(waiting.head, block.boards, block.posts[:posts], block.posts[posts:]))
+            batch.by_shard[waiting.head.shard] += posts
         batch.more |= not whole
         return whole
 
@@ -212,7 +212,7 @@ class Drainer:
             group.log_too(refusal.partition, _journalled(refusal))
         self._counted_to_s = self._monotonic()
         busy_s = self._counted_to_s - began_s + self._uncounted_s
-        yield from ingest_queue.add_counts(batch.count_by_shard(), busy_us=round(busy_s * 1e6))
+        yield from ingest_queue.add_counts(batch.by_shard, busy_us=round(busy_s * 1e6))
         return (yield from group.write_changes(outcomes))  # last, because it takes the counters of logs
 
 
@@ -242,6 +242,7 @@ class _Batch:
 
     more: bool = False  # whether posts are left for the next round
     parts: int = 0  # number of posts, each counted once for each of its boards
+    by_shard: Counter[int] = field(default_factory=Counter)  # number of posts by shard
     pieces: list[_Piece] = field(default_factory=list)
     posts: list[Post] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
@@ -295,12 +296,6 @@ class _Batch:
             left = Block(piece.boards, piece.left)
             if piece.left and not (yield from ingest_queue.rewrite_block(piece.head, left)):
                 raise LostRaceError("the block was deleted or replaced meanwhile")
-
-    def count_by_shard(self) -> dict[int, int]:
-        posts: dict[int, int] = defaultdict(int)
-        for piece in self.pieces:
-            posts[piece.head.shard] += len(piece.posts)
-        return posts
 
 
 def _find_fault(board: Board | None, epoch: int, families: Mapping[int, Family]) -> PostError | None:

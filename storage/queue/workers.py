@@ -79,58 +79,46 @@ class ShardLeases:
         Raises:
             StoreBusyError: the store failed, and not only by a partition that is away.
         """
-        share = await store.write(partial(self._keep_permit, share))
+        keeping = partial(self._semaphore.keep_permit, share.permit, holder=self._holder, lease_us=self._lease_us)
+        permit, workers = await store.write(keeping)
+        queues = self.queues()
+        due = 0 if permit is None else -(-self._shards * len(queues) // workers)
+        leases: dict[int, list[WorkLease]] = {}
         away: set[int] = set()
-        for partition, _ in share.by_partition():
+        for partition, theirs in share.by_partition():
+            wanted = due - sum(map(len, leases.values()))
             try:
-                share = await store.at(partition).write(partial(self._keep_shards, share, partition))
+                leases[partition] = await store.at(partition).write(partial(self._keep_shards, theirs, wanted))
             except StoreAwayError:
-                share = share.without(partition)
                 away.add(partition)
-        for partition in self.queues():
-            if partition not in away and self._lacks(share):
+        for partition in queues:
+            wanted = due - sum(map(len, leases.values()))
+            if partition not in away and wanted > 0:
                 with suppress(StoreAwayError):
-                    share = await store.at(partition).write(partial(self._claim_shards, share, partition))
-        return share
+                    claimed = await store.at(partition).write(partial(self._claim_shards, wanted))
+                    leases.setdefault(partition, []).extend(claimed)
+        shards = {Shard(partition, int(one.resource)): one for partition, theirs in leases.items() for one in theirs}
+        return Share(permit, shards, workers)
 
-    def _keep_permit(self, share: Share) -> Program[Share]:
-        permit, workers = yield from self._semaphore.keep_permit(
-            share.permit, holder=self._holder, lease_us=self._lease_us
-        )
-        return replace(share, permit=permit, workers=workers)
-
-    def _keep_shards(self, share: Share, partition: int) -> Program[Share]:
-        """Renew as many shards of a partition as the worker's share allows after those of earlier partitions."""
-        kept = [lease for shard, lease in sorted(share.shards.items()) if shard.partition == partition]
-        others, due = share.without(partition), 0
-        if share.permit is not None:
+    def _keep_shards(self, shards: list[tuple[int, WorkLease]], wanted: int) -> Program[list[WorkLease]]:
+        """Renew that many leases on shards of a partition, and release the others."""
+        kept = [lease for _, lease in shards]
+        if wanted:
             kept = yield from self._leases.renew_leases(kept, lease_us=self._lease_us)
-            earlier = sum(shard.partition < partition for shard in others.shards)
-            due = max(0, self._due(share.workers) - earlier)
-        yield from release_leases(self._leases, kept[due:])
-        return replace(
-            others, shards=others.shards | {Shard(partition, int(each.resource)): each for each in kept[:due]}
-        )
+        yield from release_leases(self._leases, kept[wanted:])
+        return kept[:wanted]
 
-    def _claim_shards(self, share: Share, partition: int) -> Program[Share]:
+    def _claim_shards(self, wanted: int) -> Program[list[WorkLease]]:
         # This is a transaction of its own: one that also locks other leases could deadlock.
-        wanted = self._due(share.workers) - len(share.shards)
         held = yield from _find_held(self._leases)
         free = [number for number in range(self._shards) if number not in held]
-        taken = dict(share.shards)
+        claimed = []
         # All workers claim in the order of the names, as `renew_leases` does, so they cannot deadlock.
         for name in sorted(map(str, self._rng.sample(free, min(wanted, len(free))))):
             claiming = self._leases.claim(SHARD_WORK, name, holder=self._holder, lease_us=self._lease_us)
             with suppress(LeaseTakenError):
-                taken[Shard(partition, int(name))] = yield from claiming
-        return replace(share, shards=taken)
-
-    def _lacks(self, share: Share) -> bool:
-        """Return whether the worker has a permit and holds fewer shards than its share."""
-        return share.permit is not None and len(share.shards) < self._due(share.workers)
-
-    def _due(self, workers: int) -> int:
-        return -(-self._shards * len(self.queues()) // workers)
+                claimed.append((yield from claiming))
+        return claimed
 
     def release_share(self, share: Share) -> Program[None]:
         """Release the permit and all shards, so that other workers can claim them without delay."""
@@ -205,8 +193,14 @@ class Semaphore:
         """
         sizing = yield from self.sizing()
         held = yield from self._leases.find_held(self._pool)
-        if permit is not None:
-            permit = yield from self._kept(permit, sizing.size, lease_us)
+        if permit is not None and int(permit.resource) > sizing.size:
+            yield from release_leases(self._leases, [permit])
+            permit = None
+        elif permit is not None:
+            try:
+                permit = yield from self._leases.renew(permit, lease_us=lease_us)
+            except LeaseLostError:
+                permit = None
         others = set(held) - ({permit.resource} if permit is not None else set())
         free = [str(number) for number in range(1, sizing.size + 1) if str(number) not in held]
         while permit is None and free:
@@ -216,14 +210,6 @@ class Semaphore:
             except LeaseTakenError:
                 others.add(resource)
         return permit, len(others) + (permit is not None)
-
-    def _kept(self, permit: WorkLease, size: int, lease_us: int) -> Program[WorkLease | None]:
-        if int(permit.resource) > size:
-            yield from release_leases(self._leases, [permit])
-            return None
-        with suppress(LeaseLostError):
-            return (yield from self._leases.renew(permit, lease_us=lease_us))
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ class OpenBoards:
     def open_board(self, board: Board) -> OpenBoard:
         """Return the programs that read this version of a board."""
         found = self._open.get(board.key)
-        if found is None or found.board is not board:
+        # A job reads its boards from the store, so an equal board may be another object.
+        if found is None or (found.board is not board and found.board != board):
             found = self._open[board.key] = self._open_anew(board)
             if len(self._open) > self._open_boards_max:
                 self._open.popitem(last=False)
