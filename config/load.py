@@ -39,8 +39,7 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
     problems: list[str] = []
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    ignored = tuple(name for name, text in sorted(environ.items()) if _OF_KUBERNETES.fullmatch(f"{name}={text}"))
-    environ = {name: text for name, text in environ.items() if name not in ignored}
+    environ = {name: text for name, text in environ.items() if not _OF_KUBERNETES.fullmatch(f"{name}={text}")}
     for name, raw, source, is_text in _given(overrides, environ, toml_path, problems):
         try:
             values[name] = _parsed(name, raw, is_text=is_text)
@@ -53,7 +52,7 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
         settings = Settings(**values)
     except ValidationError as error:
         raise ConfigError(tuple(_reason(each) for each in error.errors())) from error
-    settings._sources, settings._ignored = sources, ignored
+    settings._sources = sources
     return settings
 
 

@@ -7,7 +7,7 @@ The text under a setting is the setting's description. Operators read it in docs
 output of `rankcurve config`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
@@ -523,8 +523,6 @@ class Settings(
 
     # The source of each setting that was given; `config.load` fills it.
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
-    # The environment variables that look like settings and were ignored; `config.load` fills it, too.
-    _ignored: Sequence[str] = PrivateAttr(default=())
 
     @model_validator(mode="after")
     def _limits_agree(self) -> Self:

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from config import Settings
 from service.http.malformed import ProblemServer
-from service.telemetry.logs import configure_logging, log_ignored_variables
+from service.telemetry.logs import configure_logging
 from service.telemetry.metrics.process import Metrics
 
 from .api import ROUTES
@@ -68,7 +68,6 @@ def run_process(
         on_drop=lambda lines: metrics.meter.add_from_any_thread("rankcurve_log_lines_dropped", lines),
         process=name,
     )
-    log_ignored_variables(settings)
     # Reference counting frees most objects at the end of their request, and the parts of the process are never freed.
     # So rare garbage collections waste little memory.
     gc.set_threshold(*GC_THRESHOLDS)

@@ -13,7 +13,7 @@ import structlog
 
 from config import Settings
 from service.own_packages import python_command
-from service.telemetry.logs import configure_logging, log_ignored_variables
+from service.telemetry.logs import configure_logging
 from service.telemetry.metrics.families import FAMILIES
 from service.telemetry.metrics.node import SUPERVISOR, NodeMember, leave_node, make_folder, write_pid
 from service.telemetry.metrics.numbers import Numbers
@@ -32,7 +32,6 @@ def run(settings: Settings) -> None:
         OSError: the address can't be bound.
     """
     lines = configure_logging(level=settings.log_level, process=SUPERVISOR)
-    log_ignored_variables(settings)
     try:
         with ExitStack() as stack:
             addresses = _reserve(settings, stack)

@@ -18,7 +18,6 @@ from typing import Any, TextIO
 
 import structlog
 
-from config import Settings
 from config.masking import masked
 from jobs.request_origin import REQUEST_ID, TRACEPARENT, trace_id_of
 from service.contract.problems import clip_text
@@ -143,12 +142,6 @@ def configure_logging(
     )
     logging.basicConfig(handlers=[_StandardHandler()], level=max(number, logging.INFO), force=True)
     return writer
-
-
-def log_ignored_variables(settings: Settings) -> None:
-    if settings._ignored:
-        detail = "Kubernetes sets these for a Service of this name, and they are no settings"
-        structlog.get_logger(__name__).info("variables_ignored", variables=list(settings._ignored), detail=detail)
 
 
 @contextmanager

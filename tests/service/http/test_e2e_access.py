@@ -10,7 +10,7 @@ from service.contract.routes import Route
 from tests.service.cli_fake_service import make_key, run
 from tests.service.every_route import BODIES, NAMES, QUERIES
 from tests.service.openapi_checks import ROUTE_TABLE
-from tests.service.real_service import Service, Spawn, bearer, command_line, environment
+from tests.service.real_service import Service, Spawn, bearer, command_line
 
 ROLES = ("reader", "writer", "ops")
 
@@ -105,14 +105,6 @@ def test_a_service_without_keys_listens_on_loopback_only_and_says_so(spawn: Spaw
         words = ("serve", "--host", "0.0.0.0", "--port", "0", "--store", "sqlite:///x.db", *more)
         assert "loopback" in command_line(*words, cwd=tmp_path, code=1).stderr.splitlines()[-1]
     assert spawn().await_line("open_to_this_machine")["level"] == "warning"
-
-
-def test_variables_of_kubernetes_do_not_end_the_start_and_are_logged_in_one_line(spawn: Spawn) -> None:
-    of_service = {"RANKCURVE_SERVICE_HOST": "10.0.0.1", "RANKCURVE_PORT": "tcp://10.0.0.1:8080"}
-    process = spawn(variables={**environment(), **of_service}).ready()
-    assert process.end() == 0
-    [told] = [line for line in process.lines if line["event"] == "variables_ignored"]
-    assert told["variables"] == ["RANKCURVE_PORT", "RANKCURVE_SERVICE_HOST"]
 
 
 def test_a_service_with_a_key_listens_anywhere_and_owns_its_file(spawn: Spawn, tmp_path: Path) -> None:
