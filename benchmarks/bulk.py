@@ -76,32 +76,32 @@ async def load_rows(store_url: str, rows: int, *, board_id: str = BOARD) -> None
     try:
         board = await store.read(lambda: find_board(board_id))
         index = board.column_index[COLUMN]
-        for part in board.parts:
-            layout = layout_of(part)
+        for leaf in board.leaves:
+            layout = layout_of(leaf)
             dropped = drop_index(index_name(layout, layout.columns[index]), layout.table)
-            await run_statement(store.at(part.partition), dropped)
+            await run_statement(store.at(leaf.partition), dropped)
         padding = Padding(board.spec, board.spec.columns[index])
         scores = draw_scores(rows)
         for start in range(0, rows, _BATCH_ROWS):
-            new: dict[int, list[Entry]] = {part.key: [] for part in board.parts}
+            new: dict[int, list[Entry]] = {leaf.key: [] for leaf in board.leaves}
             for at, score in enumerate(scores[start : start + _BATCH_ROWS].tolist(), start=start):
                 entry = Entry(owner_at(at), _FIRST_POST_US + at, [padding.pad(score)])
-                new[board.part_of(entry.owner).key].append(entry)
-            for part in board.parts:
-                await store.at(part.partition).write(partial(add_entries, Entries(part), new[part.key]))
-        for part in board.parts:
-            layout = layout_of(part)
-            await store.at(part.partition).write(partial(create_ranking_index, layout, layout.columns[index]))
+                new[board.leaf_of(entry.owner).key].append(entry)
+            for leaf in board.leaves:
+                await store.at(leaf.partition).write(partial(add_entries, Entries(leaf), new[leaf.key]))
+        for leaf in board.leaves:
+            layout = layout_of(leaf)
+            await store.at(leaf.partition).write(partial(create_ranking_index, layout, layout.columns[index]))
     finally:
         await store.close()
 
 
 def add_entries(entries: Entries, new: list[Entry]) -> Program[None]:
     """Insert new entries of a board and add them to the totals of the board, as posts would do."""
-    board = entries.board
-    yield from entries.table.insert_rows((board.rows_key, entry) for entry in new)
-    counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
-    yield from add_totals({board.key: counted})
+    leaf = entries.leaf
+    yield from entries.table.insert_rows((leaf.rows_key, entry) for entry in new)
+    counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(leaf.sorted_indexes, len(new))}
+    yield from add_totals({leaf.key: counted})
 
 
 def drop_index(name: str, table: str) -> Query:

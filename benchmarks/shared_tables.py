@@ -57,7 +57,7 @@ async def _load_large(path: Path, rows: int) -> None:
     try:
         for name in (name for names in _LARGE.values() for name in names):
             board = await store.read(partial(find_board, name))
-            entries = Entries(board)
+            entries = Entries(board.leaf)
             paddings = [Padding(board.spec, column) for column in board.spec.columns]
             for start in range(0, rows, _BATCH_ROWS):
                 chunk = range(start, min(start + _BATCH_ROWS, rows))

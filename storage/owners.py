@@ -19,18 +19,18 @@ from functools import partial
 
 from .archive.archive_reader import ArchivedEntries, list_archives_of_owner, note_change
 from .boards import profiles
-from .boards.boards import find_boards_by_key, find_keys_ever
+from .boards.boards import find_keys_ever, find_rows_by_key
 from .boards.catalog import Catalog
 from .boards.gates import read_gates
 from .entries import erasure, hidden_owners
 from .entries.entries import Entries, RankingChange, lock_boards_with_owner, log_ranking_changes
-from .entries.rankings import OpenBoard
+from .entries.rankings import OpenLeaf
 from .errors import BoardChangedError
 from .log.change_log import change_log
 from .log.log_record import ChangeKind
 from .queue.queue_erasure import drop_queued
 from .reads.open_boards import OpenBoards
-from .records import Board, by_partition
+from .records import Board, Leaf, by_partition
 from .schema.creation import in_each_partition
 from .store import Program, Store, in_partition
 
@@ -42,7 +42,7 @@ BOARDS_A_STEP = 20
 HIDDEN_MORE = 100_000  # the most hidden rows that an owner may have on boards outside the current step
 ROUNDS_MAX = 4  # the first round works on every board, the others on boards that have moved since they were listed
 _Work = Callable[[list[Entries]], Program[object]]
-_ArchiveWork = Callable[[list[Board]], Program[int]]  # returns on how many of the boards the owner has an entry
+_ArchiveWork = Callable[[list[Leaf]], Program[int]]  # returns on how many of the boards the owner has an entry
 _Positions = dict[int, dict[int, int]]  # log positions by partition, and then by board key
 
 
@@ -59,16 +59,16 @@ class OwnerChanges:
     rows_max: int  # the most rows of a journal that one transaction changes
     token: str  # random; it stands for the owner's name in the journal after an erasure
 
-    async def erase_entry(self, whole: Board) -> bool:
+    async def erase_entry(self, board: Board) -> bool:
         """Erase the owner's entry on one board. Return False if there was none."""
-        board, keys, until = whole.part_of(self.owner), [whole.key], _Positions()
-        if whole.segments or whole.archived_us is not None:  # the logs of earlier segments may have posts of the owner
-            keys = await self.store.read(lambda: find_keys_ever(whole))
-        entries = self.open_boards.open_board(board)
+        leaf, keys, until = board.leaf_of(self.owner), [board.key], _Positions()
+        if board.is_spread or leaf.archived_us is not None:  # the logs of earlier segments may have posts of the owner
+            keys = await self.store.read(lambda: find_keys_ever(board))
+        entries = self.open_boards.open_leaf(leaf)
         waited = sum([await drop_queued(self.store, self.owner, board_key=key) for key in keys])
-        await self.store.at(board.partition).write(lambda: self._erase([entries], until))
+        await self.store.at(leaf.partition).write(lambda: self._erase([entries], until))
         for positions in until.values():
-            positions.update(dict.fromkeys(keys, positions[board.key]))
+            positions.update(dict.fromkeys(keys, positions[leaf.key]))
         await self._rename(until, {})
         return bool(until or waited)
 
@@ -98,7 +98,7 @@ class OwnerChanges:
         await self.store.write(self._unmark)
         return archived + len(shown)
 
-    def _erase(self, boards: Sequence[OpenBoard], until: _Positions) -> Program[None]:
+    def _erase(self, boards: Sequence[OpenLeaf], until: _Positions) -> Program[None]:
         """Erase the owner's entries on boards of one partition. Run this program for that partition.
 
         Add to `until` the last log position that the boards have in each partition. The caller must remove the owner's
@@ -112,7 +112,7 @@ class OwnerChanges:
                 gone = gone or (yield from hidden_owners.erase_hidden_entry(entries, self.owner))
                 changes += [gone] if gone is not None else []
             elif isinstance(entries, ArchivedEntries) and (yield from entries.erase_entry(self.owner)):
-                erased.append(entries.board.key)
+                erased.append(entries.leaf.key)
         erased += [gone.change.board_key for gone in changes]
         if erased:
             yield from log_ranking_changes(changes, now_us=self.now_us())
@@ -162,10 +162,10 @@ class OwnerChanges:
     async def _on_every_board(self, work: _Work, keys: set[int] | None = None) -> None:
         for _ in range(ROUNDS_MAX):
             await self.catalog.load(boards_max=self.boards_max)
-            boards = [board for board in self.catalog.list_known() if keys is None or board.key in keys]
+            leaves = [leaf for leaf in self.catalog.list_leaves() if keys is None or leaf.key in keys]
             keys = set()
-            for step in list_steps(boards):
-                opened = [self.open_boards.open_rows(board) for board in step]
+            for step in list_steps(leaves):
+                opened = [self.open_boards.open_rows(leaf) for leaf in step]
                 keys |= await self.store.at(step[0].partition).write(partial(self._on_live, opened, work))
             if not keys:
                 return
@@ -173,17 +173,17 @@ class OwnerChanges:
 
     def _on_live(self, boards: list[Entries], work: _Work) -> Program[set[int]]:
         """Run `work` on boards of one partition. Return the keys of the boards that have moved to another partition."""
-        gates = yield from read_gates([entries.board.key for entries in boards], held=True)
+        gates = yield from read_gates([entries.leaf.key for entries in boards], held=True)
         # Leave out boards that were deleted or archived since the catalog was read: they have no rows.
-        places = {key: gate.partition for key, gate in gates.items() if gate.archived_us is None}
-        alive = [entries for entries in boards if entries.board.key in places]
-        there = [entries for entries in alive if places[entries.board.key] == entries.board.partition]
-        moved = {entries.board.key for entries in alive} - {entries.board.key for entries in there}
-        if there and _in_family_table(there[0].board):  # most of a family's thousands of boards do not have the owner
+        places = {key: place.partition for key, (place, gate) in gates.items() if gate.archived_us is None}
+        alive = [entries for entries in boards if entries.leaf.key in places]
+        there = [entries for entries in alive if places[entries.leaf.key] == entries.leaf.partition]
+        moved = {entries.leaf.key for entries in alive} - {entries.leaf.key for entries in there}
+        if there and _in_family_table(there[0].leaf):  # most of a family's thousands of boards do not have the owner
             limit = len(boards) + HIDDEN_MORE
             unseen = set((yield from hidden_owners.list_hidden_boards(self.owner, limit=limit)))
-            shown = {entries.board.key for entries in (yield from lock_boards_with_owner(there, self.owner))}
-            there = [entries for entries in there if entries.board.key in shown | unseen]
+            shown = {entries.leaf.key for entries in (yield from lock_boards_with_owner(there, self.owner))}
+            there = [entries for entries in there if entries.leaf.key in shown | unseen]
         yield from work(there)
         return moved
 
@@ -203,42 +203,43 @@ class OwnerChanges:
             if len(keys) < ARCHIVES_A_STEP:
                 return entries
 
-    def _erase_archived(self, boards: list[Board]) -> Program[int]:
+    def _erase_archived(self, leaves: list[Leaf]) -> Program[int]:
         entries = 0
-        for board in boards:
-            entries += yield from ArchivedEntries(board).erase_entry(self.owner)
+        for leaf in leaves:
+            entries += yield from ArchivedEntries(leaf).erase_entry(self.owner)
         return entries
 
-    def _note_archived(self, boards: list[Board]) -> Program[int]:
+    def _note_archived(self, leaves: list[Leaf]) -> Program[int]:
         changed = []
-        for board in boards:
-            entries = ArchivedEntries(board)
+        for leaf in leaves:
+            entries = ArchivedEntries(leaf)
             if (yield from entries.find_entries([self.owner])) or (yield from entries.of_hidden([self.owner])):
-                changed.append(board)
+                changed.append(leaf)
         yield from note_change(changed)
         return len(changed)
 
 
-def list_steps(boards: list[Board]) -> Iterator[list[Board]]:
-    """Yield the boards of each transaction. They are in one partition, and in the order in which posts lock rows."""
+def list_steps(leaves: list[Leaf]) -> Iterator[list[Leaf]]:
+    """Yield the leaves of each transaction. They are in one partition, and in the order in which posts lock rows."""
     # Posts lock rows by table and then by board, so no deadlock occurs.
-    boards.sort(key=lambda board: (board.key if board.table_key is None else board.table_key, board.key))
-    for _, theirs in by_partition(boards):
-        in_families = [board for board in theirs if _in_family_table(board)]
-        others = [board for board in theirs if not _in_family_table(board)]
+    leaves.sort(key=lambda leaf: (leaf.key if leaf.table_key is None else leaf.table_key, leaf.key))
+    for _, theirs in by_partition(leaves):
+        in_families = [leaf for leaf in theirs if _in_family_table(leaf)]
+        others = [leaf for leaf in theirs if not _in_family_table(leaf)]
         for these, step_boards in ((others, BOARDS_A_STEP), (in_families, FAMILY_BOARDS_A_STEP)):
             for start in range(0, len(these), step_boards):
                 yield these[start : start + step_boards]
 
 
-def _in_family_table(board: Board) -> bool:
-    return board.family_key is not None and board.table_key is not None
+def _in_family_table(leaf: Leaf) -> bool:
+    return leaf.family_key is not None and leaf.table_key is not None
 
 
 def _in_archives(keys: list[int], work: _ArchiveWork) -> Program[int]:
     entries = 0
-    boards = yield from find_boards_by_key(keys, held=True)
+    rows = yield from find_rows_by_key(keys, held=True)
     # Skip an archive that is still being written. Its writer begins again, because the owner's row was removed.
-    for partition, theirs in by_partition(board for board in boards.values() if board.archived_us is not None):
+    archived = (row.leaf for row in rows.values() if row.leaf.archived_us is not None)
+    for partition, theirs in by_partition(archived):
         entries += yield from in_partition(partition, work(theirs))
     return entries

@@ -109,74 +109,131 @@ class BoardSpec:
     segments: int = 1  # the number of parts over which the owners are spread; each has rows, totals and curves
 
 
-class Gate(NamedTuple):
-    """Says which posts a board takes, and where its rows are. `storage.boards.gates` reads and locks gates."""
+class Place(NamedTuple):
+    """Where the rows of a leaf are."""
 
-    epoch: int
-    partition: int
-    rows_key: int
+    partition: int  # the partition that holds the leaf's rows, totals, log and curves
+    table_key: int | None = None  # the shared table with the rows; None: the leaf has a table of its own
+    # In a shared table, this identifies the leaf's rows; a reset of a board outside a family changes it. For a leaf
+    # with a table of its own, it is how often the table got a new name, which ends with this number.
+    rows_key: int = 0
+
+
+class Gate(NamedTuple):
+    """Says which posts a leaf takes. `storage.boards.gates` reads and locks gates."""
+
+    epoch: int = 1  # grows with every reset; a curve that was fitted in an earlier epoch is void
     opens_us: int | None = None
-    ends_us: int | None = None
+    ends_us: int | None = None  # when the period of a family's board ends, or the season of another board
     closes_us: int | None = None
-    closed_us: int | None = None
-    archived_us: int | None = None
+    closed_us: int | None = None  # when the leaf was shut; None: it is not shut
+    archived_us: int | None = None  # when an archive replaced the rows; None: the leaf still has rows
 
     def is_shut(self, now_us: int) -> bool:
-        """Return whether the board takes no more posts, whatever their times."""
+        """Return whether the leaf takes no more posts, whatever their times."""
         return self.closed_us is not None or (self.closes_us is not None and self.closes_us <= now_us)
 
-    def check_post(self, board: "Board", at_us: int, now_us: int) -> None:
-        """Check that the board takes a post with the time `at_us`.
+    def check_post(self, leaf: "Leaf", at_us: int, now_us: int) -> None:
+        """Check that the leaf takes a post with the time `at_us`.
 
         Raises:
-            PeriodClosedError: the board is closed, or the time is at or after the board's end.
-            NotOpenYetError: the time is before the board opens.
+            PeriodClosedError: the leaf is shut, or the time is at or after its end.
+            NotOpenYetError: the time is before the leaf opens.
         """
         if self.is_shut(now_us) or (self.ends_us is not None and at_us >= self.ends_us):
-            what = "the leaderboard" if board.family_key is None else "the period of"
-            raise PeriodClosedError(f"{what} {board.id!r} is closed", pointer="/at")
+            what = "the leaderboard" if leaf.family_key is None else "the period of"
+            raise PeriodClosedError(f"{what} {leaf.id!r} is closed", pointer="/at")
         if self.opens_us is not None and at_us < self.opens_us:
-            raise NotOpenYetError(f"the leaderboard {board.id!r} opens after the time of the post", pointer="/at")
+            raise NotOpenYetError(f"the leaderboard {leaf.id!r} opens after the time of the post", pointer="/at")
+
+
+OPEN = Gate()
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What stores entries: rows in a table, with their totals, log, curves and gate.
+
+    `key`, which is never reused, identifies the leaf in other tables. An archive may have taken the place of the rows.
+    """
+
+    key: int
+    id: str  # the id of the board that leads to the leaf
+    spec: BoardSpec
+    place: Place
+    gate: Gate = OPEN  # as this copy says, which may be outdated
+    family_key: int | None = None  # the family whose row is a second gate of the leaf; None: there is none
+    segment: int = 0  # the 0-based number of this leaf among those of its board
+
+    @cached_property
+    def partition(self) -> int:
+        return self.place.partition
+
+    @cached_property
+    def table_key(self) -> int | None:
+        return self.place.table_key
+
+    @cached_property
+    def rows_key(self) -> int:
+        return self.place.rows_key
+
+    @cached_property
+    def epoch(self) -> int:
+        return self.gate.epoch
+
+    @cached_property
+    def closed_us(self) -> int | None:
+        return self.gate.closed_us
+
+    @cached_property
+    def archived_us(self) -> int | None:
+        return self.gate.archived_us
+
+    @property
+    def is_unreached(self) -> bool:
+        """Return whether this belongs to a board of a family that no post has reached. The store has no row of it."""
+        return self.key == self.family_key
+
+    @cached_property
+    def sorted_indexes(self) -> tuple[int, ...]:
+        return tuple(index for index, column in enumerate(self.spec.columns) if column.sorted)
 
 
 @dataclass(frozen=True)
 class Board:
-    """A board in the catalog. Its `key`, which is never reused, identifies the board in other tables."""
+    """A map from an id and an owner to leaves: to one, or to several among which the owners are spread."""
 
-    key: int
+    key: int  # the key of the board's leaf, unless owners are spread. It is never reused
     id: str
     spec: BoardSpec
     created_at_us: int
-    epoch: int  # grows with every reset; a curve that was fitted in an earlier epoch is void
-    table_key: int | None = None  # the shared table with the board's rows; None: the board has a table of its own
-    # In a shared table, this identifies the board's rows; a reset of a board outside a family changes it. For a board
-    # with a table of its own, it is how often the board was moved to another partition. The table's name ends with it.
-    rows_key: int = 0
+    leaves: tuple[Leaf, ...]  # in a fixed order
     family_key: int | None = None  # the family that the board belongs to; None: no family
-    ends_us: int | None = None  # when the period of a family's board ends, or the season of another board
-    closed_us: int | None = None  # when the board was closed; None: it is not closed
-    archived_us: int | None = None  # when an archive replaced the board's rows; None: it still has rows
-    partition: int = 0  # the partition that holds the board's rows, totals, log and curves
-    segment_of: int | None = None  # the key of the board whose segment this is; None: it is no segment
-    segment: int = 0  # the 0-based number of this segment among those of its board
-    # The segments that hold the entries, in a fixed order. Empty: the board holds its entries itself.
-    segments: tuple["Board", ...] = ()
+    home: int = 0  # the partition of the board's own leaf: of the one that it has, had before a split, or its archive
 
     @cached_property
-    def parts(self) -> tuple["Board", ...]:
-        """Return the boards that hold the entries: the segments, or else the board itself."""
-        return self.segments or (self,)
+    def is_spread(self) -> bool:
+        """Return whether the board has segments: leaves with keys of their own, each with some of the owners."""
+        return self.leaf.key != self.key
 
-    def part_of(self, owner: str) -> "Board":
-        """Return the board that holds an owner's entry: one of the segments, or else the board itself."""
-        return self.segments[segment_of(owner, len(self.segments))] if self.segments else self
+    @cached_property
+    def leaf(self) -> Leaf:
+        """Return the leaf that holds all entries, or the first one if the owners are spread."""
+        return self.leaves[0]
 
     @cached_property
     def gate(self) -> Gate:
-        """Return the gate according to this copy, which may be outdated. Only its family says when a board closes."""
-        times = self.spec.season or Season(None, None, 0, None)
-        where = self.epoch, self.partition, self.rows_key
-        return Gate(*where, times.opens_us, times.ends_us, times.closes_us, self.closed_us, self.archived_us)
+        """Return the gate of each leaf: all of them have the same."""
+        return self.leaf.gate
+
+    @cached_property
+    def partition(self) -> int:
+        return self.leaf.partition
+
+    def leaf_of(self, owner: str) -> Leaf:
+        """Return the leaf that holds an owner's entry."""
+        leaves = self.leaves
+        return self.leaf if len(leaves) == 1 else leaves[segment_of(owner, len(leaves))]
 
     @property
     def is_unreached(self) -> bool:
@@ -190,7 +247,7 @@ class Board:
 
     @cached_property
     def sorted_indexes(self) -> tuple[int, ...]:
-        return tuple(index for index, column in enumerate(self.spec.columns) if column.sorted)
+        return self.leaf.sorted_indexes
 
 
 def segment_of(owner: str, segments: int) -> int:
@@ -269,18 +326,10 @@ class Family:
 
     def unreached_board(self, board_id: str, ends_us: int | None = None) -> Board:
         """Return a board that no post has reached. Its key is the family's key, under which no rows are ever stored."""
-        return Board(
-            key=self.key,
-            id=board_id,
-            spec=self.spec.board,
-            created_at_us=self.created_at_us,
-            epoch=1,
-            table_key=self.key if self.shares_table else None,
-            rows_key=self.key if self.shares_table else 0,
-            family_key=self.key,
-            ends_us=ends_us,
-            partition=self.partition,
-        )
+        shared = self.shares_table
+        place = Place(self.partition, self.key if shared else None, self.key if shared else 0)
+        leaf = Leaf(self.key, board_id, self.spec.board, place, Gate(ends_us=ends_us), self.key)
+        return Board(self.key, board_id, self.spec.board, self.created_at_us, (leaf,), self.key, self.partition)
 
     @cached_property
     def template_board(self) -> Board:
@@ -291,14 +340,14 @@ class Family:
         return self.unreached_board(self.id)
 
 
-Placed = TypeVar("Placed", bound=Board | Family)
+Placed = TypeVar("Placed", bound=Leaf | Board)
 
 
-def by_partition(boards: Iterable[Placed]) -> list[tuple[int, list[Placed]]]:
-    """Return boards or families by partition, in the order in which every transaction writes to partitions."""
+def by_partition(placed: Iterable[Placed]) -> list[tuple[int, list[Placed]]]:
+    """Return leaves or boards by partition, in the order in which every transaction writes to partitions."""
     found: dict[int, list[Placed]] = {}
-    for board in boards:
-        found.setdefault(board.partition, []).append(board)
+    for each in placed:
+        found.setdefault(each.partition, []).append(each)
     return sorted(found.items())
 
 
@@ -332,9 +381,9 @@ class ColumnChange(msgspec.Struct, array_like=True, gc=False):
 
 
 class BoardPost(msgspec.Struct, gc=False):
-    """The part of a post that changes one board."""
+    """The part of a post that changes one leaf."""
 
-    board: Board
+    leaf: Leaf
     changes: Sequence[ColumnChange]
 
 
@@ -356,7 +405,7 @@ class Post(msgspec.Struct):
         error = None
         for part in self.parts:
             try:
-                part.board.gate.check_post(part.board, now_us if self.at_us is None else self.at_us, now_us)
+                part.leaf.gate.check_post(part.leaf, now_us if self.at_us is None else self.at_us, now_us)
             except PeriodClosedError as closed:
                 error = closed
             else:

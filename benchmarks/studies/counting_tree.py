@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN
+from benchmarks.boards import BOARD
 from benchmarks.bulk import draw_scores, load_bulk_board, prepare_bulk_store
 from benchmarks.options import Options
 from config import load
@@ -43,7 +43,7 @@ async def time_counts(store_url: str, rows: int) -> dict[int, tuple[float, float
     store = await open_store(load({"store": store_url}, {}))
     try:
         board = await store.read(lambda: find_board(BOARD))
-        entries = Entries(board)
+        entries = Entries(board.leaf)
         ascending = sorted(draw_scores(rows).tolist())
         return {gap: await _time_counts(store, entries, ascending, gap) for gap in _GAP_ROWS}
     finally:
@@ -51,7 +51,7 @@ async def time_counts(store_url: str, rows: int) -> dict[int, tuple[float, float
 
 
 async def _time_counts(store: Store, entries: Entries, ascending: list[int], gap: int) -> tuple[float, float]:
-    ranking = entries.rankings[entries.board.column_index[COLUMN]]
+    ranking = entries.rankings[0]
     rng, took = random.Random(gap), list[float]()
     for _ in range(_COUNTS):
         start = rng.randrange(len(ascending) - gap)

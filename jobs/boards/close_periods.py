@@ -37,7 +37,7 @@ from storage.curves.stored_curves import find_listed_curves, read_documents
 from storage.entries.entries import Entries
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
 from storage.leases.claims import StoreClock
-from storage.records import Board
+from storage.records import Board, Leaf
 from storage.segments.segmented_entries import SegmentedEntries
 from storage.store import Program
 
@@ -108,9 +108,9 @@ class CloseJob:
 
     async def _archive(self, held: HeldLease, board: Board) -> None:
         """Do a step of the archive of a frozen board. No transaction stays open while blocks are encoded."""
-        store, entries = self._store.at(board.partition), self._open_boards.open_board(board)
+        store, entries = self._store.at(board.home), self._open_boards.open_board(board)
         assert isinstance(entries, Entries | SegmentedEntries), "it has rows"
-        writer = ArchiveWriter(entries, self._limits)
+        writer = ArchiveWriter(board, entries, self._limits)
         now_us = await self._store.read(self._clock)
         if not await store.read(writer.is_begun):
             if not await self._store.write(lambda: check_archive_time(board, now_us=now_us)):
@@ -122,7 +122,7 @@ class CloseJob:
         if stored is None:
             return  # an owner was erased meanwhile, so the next step begins the archive anew
         self._meter.add("rankcurve_archive_owners", sum(block.entries for block in blocks if block.section == OWNERS))
-        if stored.archived_us is not None:
+        if stored.gate.archived_us is not None:
             self._catalog.keep_board(stored)
             self._meter.add("rankcurve_boards_archived")
             log.debug("board_archived", board=stored.id)
@@ -167,26 +167,26 @@ class CloseJob:
 
     async def _fit_columns(self, board: Board) -> None:
         totals = await self._store.at(board.partition).read(lambda: find_totals_of([board]))
-        for part, index in list_columns_to_fit(board, totals):
-            if not await self._is_final(part, index, totals[part.key][CHANGES]):
-                await self._fit(part, index)
+        for leaf, index in list_columns_to_fit(board, totals):
+            if not await self._is_final(leaf, index, totals[leaf.key][CHANGES]):
+                await self._fit(leaf, index)
 
-    async def _is_final(self, board: Board, index: int, changes: int) -> bool:
-        """Return whether the stored curve is certified and counts every change of the board."""
-        store = self._store.at(board.partition)
-        listed = (await store.read(lambda: find_listed_curves([board.key]))).get((board.key, index))
-        if listed is None or listed.changes != changes or listed.epoch != board.epoch:
+    async def _is_final(self, leaf: Leaf, index: int, changes: int) -> bool:
+        """Return whether the stored curve is certified and counts every change of the leaf."""
+        store = self._store.at(leaf.partition)
+        listed = (await store.read(lambda: find_listed_curves([leaf.key]))).get((leaf.key, index))
+        if listed is None or listed.changes != changes or listed.epoch != leaf.epoch:
             return False
         documents = await store.read(lambda: read_documents([listed.version]))
         with suppress(CurveCorruptError):
             return any(decode_curve(document).method == "scan" for document in documents.values())
         return False
 
-    async def _fit(self, board: Board, index: int) -> None:
+    async def _fit(self, leaf: Leaf, index: int) -> None:
         async def work(held: HeldLease) -> None:
-            curve, seen = await self._fitting.scan_curve(board, index)
-            served = await store_and_serve(self._store, self._book, held, (board, index), curve, seen)
+            curve, seen = await self._fitting.scan_curve(leaf, index)
+            served = await store_and_serve(self._store, self._book, held, (leaf, index), curve, seen)
             await self._book.share_curve(served)
 
-        resource = refresh_resource(board.key, index)
-        await self._ownership.run_owned(REFRESH_WORK, resource, work, partition=board.partition)
+        resource = refresh_resource(leaf.key, index)
+        await self._ownership.run_owned(REFRESH_WORK, resource, work, partition=leaf.partition)

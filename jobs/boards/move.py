@@ -170,7 +170,7 @@ class BoardMove:
             table = RowsCopy(target, target)
             async for rows in _read_pages(self._store.at(target.partition), table):
                 owners = [
-                    owner for row in rows if self._copied.board.part_of(owner := table.owner_of(row)) is leaf.source
+                    owner for row in rows if self._copied.board.leaf_of(owner := table.owner_of(row)) is leaf.source
                 ]
                 found = await source.read(partial(leaf.rows[0].read_owners, owners), heavy=True)
                 await self._write(partial(leaf.write_owners, owners, found))

@@ -53,11 +53,11 @@ class Auditor:
             StoreBusyError: the store did not answer within its bounds.
         """
         parts = []
-        for part in board.parts:
-            served = self._book.find_served(part, column_index)
+        for leaf in board.leaves:
+            served = self._book.find_served(leaf, column_index)
             if served is None:
                 raise NoCurveError(f"{board.spec.columns[column_index].name!r} of {board.id!r} has no curve yet")
-            parts.append(AuditedPart(self._boards.open_rows(part), served))
+            parts.append(AuditedPart(self._boards.open_rows(leaf), served))
         limits = self._limits
         if owners is not None:
             limits = limits.model_copy(update={"audit_owners_max": min(owners, limits.audit_owners_max)})
@@ -105,10 +105,10 @@ class AuditJob:
 
     def draw_column(self) -> tuple[Board, int] | None:
         """Return a random board and column that have a curve, or None if `DRAWS_MAX` draws found none."""
-        boards = self._catalog.list_whole()
+        boards = self._catalog.list_boards()
         for _ in range(DRAWS_MAX if boards else 0):
             board = self._rng.choice(boards)
-            if board.sorted_indexes and board.archived_us is None:
+            if board.sorted_indexes and board.gate.archived_us is None:
                 column_index = self._rng.choice(board.sorted_indexes)
                 if self._book.find_curve(board, column_index) is not None:
                     return board, column_index

@@ -22,7 +22,7 @@ from storage.curves.scanning import scan_column
 from storage.curves.shared_curves import ListedCurve
 from storage.curves.stored_curves import find_listed_curves
 from storage.log.change_log import change_log, date_snapshot
-from storage.records import Board, RefreshMethod
+from storage.records import Leaf, RefreshMethod
 from storage.store import Program
 
 log = structlog.get_logger(__name__)
@@ -56,7 +56,7 @@ class Fitting:
         self._limits, self._meter = context.limits, context.meter
         self._now_us, self._monotonic = context.now_us, context.monotonic
 
-    async def fit_curve(self, board: Board, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
+    async def fit_curve(self, board: Leaf, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
         """Return a new curve of a column, made by the method of the board. `present` is the curve in use, if any."""
         method = board.spec.predictor.method
         if method is not RefreshMethod.SKIP:
@@ -67,7 +67,7 @@ class Fitting:
                 return await self._scan(board, column_index, state)
         return await self._sample(board, column_index)
 
-    async def scan_curve(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
+    async def scan_curve(self, board: Leaf, column_index: int) -> tuple[Curve, FitSnapshot]:
         """Return a certified curve of a column, whatever the method of its board.
 
         If the column is very large and the method is not `scan`, return a sampled curve.
@@ -77,13 +77,13 @@ class Fitting:
             return await self._sample(board, column_index)
         return await self._scan(board, column_index, state)
 
-    def should_certify(self, board: Board, present: RankCurve | None, state: ColumnState) -> bool:
+    def should_certify(self, board: Leaf, present: RankCurve | None, state: ColumnState) -> bool:
         """Return whether a scan should replace the sampled curve `present`, on a board whose method is `auto`."""
         if board.spec.predictor.method is not RefreshMethod.AUTO or present is None or present.method == "scan":
             return False
         return self._is_quiet(state) and self._needs_scan(board, present)
 
-    async def _read_state(self, board: Board, column_index: int) -> ColumnState:
+    async def _read_state(self, board: Leaf, column_index: int) -> ColumnState:
         def program() -> Program[ColumnState]:
             totals = (yield from find_totals([board.key]))[board.key]
             listed = (yield from find_listed_curves([board.key])).get((board.key, column_index))
@@ -91,7 +91,7 @@ class Fitting:
 
         return await self._store.at(board.partition).read(program)
 
-    def _needs_scan(self, board: Board, present: RankCurve) -> bool:
+    def _needs_scan(self, board: Leaf, present: RankCurve) -> bool:
         # After a scanned curve, scan again: a sampled curve would be less accurate and would soon cause another scan.
         bound = present.estimate_drift(1 + board.spec.predictor.exact_top).bound
         return present.method == "scan" or bound > self._limits.scan_bound_ratio
@@ -108,14 +108,14 @@ class Fitting:
         changes = (state.changes - listed.changes) / age_s * (state.entries / self._limits.scan_rows_per_s)
         return changes <= self._limits.scan_changes_ratio * state.entries
 
-    def _read_snapshot(self, board: Board, asked_us: int) -> Program[FitSnapshot]:
+    def _read_snapshot(self, board: Leaf, asked_us: int) -> Program[FitSnapshot]:
         """Return the state of a board in the snapshot that is read after `asked_us`."""
         totals = yield from find_totals([board.key])
         log = yield from change_log.read_counter()
         as_of_us = date_snapshot(log.changed_us, asked_us, self._now_us)
         return FitSnapshot(totals[board.key].get(CHANGES, 0), log.mark, as_of_us)
 
-    async def _sample(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
+    async def _sample(self, board: Leaf, column_index: int) -> tuple[Curve, FitSnapshot]:
         entries = self._open_boards.open_rows(board)
         store = self._store.at(board.partition)
         dialect, gap_rows_max = store.dialect, self._limits.gap_rows_max
@@ -133,7 +133,7 @@ class Fitting:
             curve = await asyncio.to_thread(_add_cubics, curve)
         return curve, seen
 
-    async def _scan(self, board: Board, column_index: int, state: ColumnState) -> tuple[Curve, FitSnapshot]:
+    async def _scan(self, board: Leaf, column_index: int, state: ColumnState) -> tuple[Curve, FitSnapshot]:
         entries = self._open_boards.open_rows(board)
         asked_us = self._now_us()
 

@@ -31,7 +31,7 @@ from storage.curves.refresh_requests import (
 from storage.curves.shared_curves import Slot
 from storage.curves.stored_curves import CurveBook, ServedCurve, curve_version, store_curve
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
-from storage.records import Board
+from storage.records import Leaf
 from storage.store import Program, Store
 
 from .fitting import FitSnapshot, Fitting
@@ -136,7 +136,7 @@ class RefreshJob:
         finally:
             self._refresher.answered.set()
 
-    async def _carry_out(self, board: Board, column_index: int) -> tuple[int, int]:
+    async def _carry_out(self, board: Leaf, column_index: int) -> tuple[int, int]:
         """Return the version of the new curve and the microseconds that its refresh took, or zeros if it failed."""
         try:
             refreshed = await self._refresh(board, column_index, due=None)
@@ -161,7 +161,7 @@ class RefreshJob:
         except Exception as error:
             self._report(due.board, due.column_index, error)
 
-    def _report(self, board: Board, column_index: int, error: Exception) -> None:
+    def _report(self, board: Leaf, column_index: int, error: Exception) -> None:
         if isinstance(error, UnknownBoardError):
             return  # the board was deleted or emptied meanwhile, so nothing is left to refresh
         if isinstance(error, LeaseLostError):
@@ -171,7 +171,7 @@ class RefreshJob:
         self._meter.add("rankcurve_refresh_failures")
         log.error("refresh_failed", board=board.id, column_index=column_index, **describe_failure(error))
 
-    async def _refresh(self, board: Board, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
+    async def _refresh(self, board: Leaf, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
         """Fit a curve of one column, store it, and use it from then on.
 
         If nobody requested the refresh, and the column is empty and has no curve, store nothing and return None.
@@ -195,9 +195,9 @@ class RefreshJob:
             self._busy.discard(slot)
             self._wake.set()  # a request may be waiting for this column
 
-    async def _replace(self, held: HeldLease, board: Board, column_index: int, *, requested: bool) -> Refreshed | None:
+    async def _replace(self, held: HeldLease, board: Leaf, column_index: int, *, requested: bool) -> Refreshed | None:
         started = self._monotonic()
-        present = self._book.find_part_curve(board, column_index)
+        present = self._book.find_leaf_curve(board, column_index)
         curve, seen = await self._fitting.fit_curve(board, column_index, present)
         if not requested and curve.total == 0 and present is None:
             return None
@@ -211,7 +211,7 @@ class RefreshJob:
 
 
 async def store_and_serve(
-    store: Store, book: CurveBook, held: HeldLease, column: tuple[Board, int], curve: Curve, seen: FitSnapshot
+    store: Store, book: CurveBook, held: HeldLease, column: tuple[Leaf, int], curve: Curve, seen: FitSnapshot
 ) -> ServedCurve:
     """Store a fitted curve and release the lease on its column in one transaction; then use the curve.
 

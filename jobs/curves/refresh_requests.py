@@ -22,7 +22,7 @@ from storage.curves.shared_curves import Slot
 from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError, UnknownBoardError
 from storage.leases.work_leases import WorkLeases
-from storage.records import Board
+from storage.records import Board, Leaf
 from storage.store import Store
 
 from .fold import RESOURCE as FOLDING
@@ -58,7 +58,7 @@ class Refresher:
         self._stopped = True
         self.answered.set()
 
-    async def refresh_now(self, board: Board, column_index: int) -> Refreshed:
+    async def refresh_now(self, leaf: Leaf, column_index: int) -> Refreshed:
         """Return a new curve once it is in use. It counts every write that was acknowledged before this call.
 
         Raises:
@@ -74,12 +74,12 @@ class Refresher:
             raise TooManyRefreshRequestsError(f"{self._waiting} refresh requests are waiting")
         self._waiting += 1
         try:
-            return await self._request_refresh(board, column_index)
+            return await self._request_refresh(leaf, column_index)
         finally:
             self._waiting -= 1
 
-    async def _request_refresh(self, board: Board, column_index: int) -> Refreshed:
-        slot, origin = (board.key, column_index), RequestOrigin.current().text
+    async def _request_refresh(self, leaf: Leaf, column_index: int) -> Refreshed:
+        slot, origin = (leaf.key, column_index), RequestOrigin.current().text
         number = await self._store.write(lambda: store_refresh_request(slot, origin))
         self.asked.set()
         try:
@@ -87,17 +87,17 @@ class Refresher:
                 answer = await self._await_answer(slot, number)
         except TimeoutError:
             # Every partition is folded by a job process for as long as one is alive.
-            folding = await self._store.at(board.partition).read(lambda: self._leases.find_held(JOB_WORK))
+            folding = await self._store.at(leaf.partition).read(lambda: self._leases.find_held(JOB_WORK))
             if FOLDING in folding:
                 raise
             waited_s = self._limits.refresh_wait_s_max
             raise NoJobProcessError(f"no job process answered the refresh request in {waited_s:g} s") from None
         if answer is not None and not answer.version:
             raise StoreBusyError("the refresh failed; the log of the job process says why")
-        await self._book.poll(board.partition)
-        served = self._book.find_served(board, column_index)
+        await self._book.poll(leaf.partition)
+        served = self._book.find_served(leaf, column_index)
         if answer is None or served is None:
-            raise UnknownBoardError(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
+            raise UnknownBoardError(f"leaderboard {leaf.id!r} was deleted or emptied meanwhile")
         if served.version < answer.version:
             raise StoreBusyError("the new curve could not be read")
         return Refreshed(served.fit, answer.took_us / 1e6, served.version)
@@ -121,6 +121,6 @@ async def refresh_board(refresher: Refresher, board: Board, column_index: int) -
 
     Return the new curve, and how many seconds the longest refresh took. See `Refresher.refresh_now` for the errors.
     """
-    done = await asyncio.gather(*[refresher.refresh_now(part, column_index) for part in board.parts])
-    curve = SummedCurve([each.curve for each in done]) if board.segments else done[0].curve
+    done = await asyncio.gather(*[refresher.refresh_now(leaf, column_index) for leaf in board.leaves])
+    curve = SummedCurve([each.curve for each in done]) if board.is_spread else done[0].curve
     return curve, max(each.seconds for each in done)

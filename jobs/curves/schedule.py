@@ -21,12 +21,12 @@ import structlog
 
 from jobs.job_context import JobContext
 from predictor import LiveCurve
-from storage.boards.boards import find_boards_by_key, list_boards_after
+from storage.boards.boards import find_leaves, list_boards_after
 from storage.boards.totals import CHANGES, find_totals
 from storage.curves.shared_curves import ListedCurve
 from storage.curves.stored_curves import describe_rules, find_listed_curves
 from storage.errors import StorageError
-from storage.records import Board
+from storage.records import Board, Leaf
 from storage.store import CONTROL, Program
 
 from .fitting import ColumnState, Fitting
@@ -42,7 +42,7 @@ PASS_TICKS = 16  # ticks for one pass over a large catalog; checking all boards 
 
 @dataclass(frozen=True, slots=True)
 class DueColumn:
-    board: Board
+    board: Leaf
     column_index: int
     need: float  # columns with a greater need are refreshed first
     seen_version: int  # version of the curve that is to be replaced; 0: the column had none
@@ -50,7 +50,7 @@ class DueColumn:
 
 @dataclass(slots=True)
 class _Turn:
-    board: Board
+    board: Leaf
     due_s: float  # the monotonic time at which the board is read next
     # By column index: the version of the curve, and the monotonic time at which this process first saw that version.
     # The curve's own time is not enough, because the clock of the process that stored it may differ.
@@ -59,7 +59,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class _StoredState:
-    boards: dict[int, Board]
+    boards: dict[int, Leaf]
     younger: list[Board]
     totals: dict[int, dict[int, int]]
     listed: dict[tuple[int, int], ListedCurve]
@@ -75,7 +75,7 @@ class Schedule:
         self._turns: dict[int, _Turn] = {}
         self._position = 0  # the place in the catalog at which the next tick begins
         self._due: dict[tuple[int, int], DueColumn] = {}  # due columns by board key and column index
-        self._youngest = max((board.key for board in self._catalog.list_known()), default=0)
+        self._youngest = max((board.key for board in self._catalog.list_leaves()), default=0)
         self._read_s = self._monotonic()
 
     @property
@@ -115,7 +115,7 @@ class Schedule:
         for board in stored.younger:
             self._youngest = board.key
             if self._catalog.find_known(board.id) is None:
-                for part in self._catalog.keep_board(board).parts:
+                for part in self._catalog.keep_board(board).leaves:
                     self._plan(part, None, now_s)
         return [due for key, turn in asked.items() for due in self._see(turn, stored.boards.get(key), stored)]
 
@@ -132,7 +132,7 @@ class Schedule:
 
     def _pass_boards(self) -> list[_Turn]:
         """Check the next boards of the catalog; return the turns of those whose turn has come."""
-        boards = self._catalog.list_known()
+        boards = self._catalog.list_leaves()
         start = self._position if self._position < len(boards) else 0
         passed = min(self._limits.refresh_tick_boards_max, max(PASSED_MIN, len(boards) // PASS_TICKS))
         self._position = end = min(start + passed, len(boards))
@@ -148,7 +148,7 @@ class Schedule:
             self._turns = {key: turn for key, turn in self._turns.items() if key in known}
         return turns
 
-    def _plan(self, board: Board, turn: _Turn | None, now_s: float) -> _Turn:
+    def _plan(self, board: Leaf, turn: _Turn | None, now_s: float) -> _Turn:
         """Give a new or emptied board its first turn, or update the turn of a board that changed."""
         refresh_s = board.spec.predictor.refresh_seconds
         if turn is None or turn.board.epoch != board.epoch:
@@ -159,7 +159,7 @@ class Schedule:
             turn.due_s = min(turn.due_s, now_s + refresh_s)
         return turn
 
-    def _see(self, turn: _Turn, board: Board | None, stored: _StoredState) -> list[DueColumn]:
+    def _see(self, turn: _Turn, board: Leaf | None, stored: _StoredState) -> list[DueColumn]:
         """Return the due columns of a board, and set its next turn."""
         if board is None or board != turn.board:
             self._follow(turn.board, board)
@@ -185,7 +185,7 @@ class Schedule:
                     due.append(DueColumn(board, index, 1 + self._limits.refresh_patience_intervals, 0))
                 continue
             state = ColumnState(totals.get(index, 0), totals.get(CHANGES, 0), listed)
-            certified = self._fitting.should_certify(board, self._book.find_part_curve(board, index), state)
+            certified = self._fitting.should_certify(board, self._book.find_leaf_curve(board, index), state)
             same_rules = listed.rules == describe_rules(board)
             if certified or not same_rules or listed.changes != totals.get(CHANGES, 0):
                 age_s = self._age_s(turn, index, listed, now_s)
@@ -198,7 +198,7 @@ class Schedule:
                     turn.due_s = min(turn.due_s, now_s + shortened_s - age_s)
         return due
 
-    def _has_drifted(self, board: Board, column_index: int, version: int) -> bool | None:
+    def _has_drifted(self, board: Leaf, column_index: int, version: int) -> bool | None:
         """Return whether the curve of this version has drifted too far, or None if its age decides.
 
         The age decides if the curve is not live, or if its live counts are older than its refresh interval.
@@ -219,13 +219,13 @@ class Schedule:
             return True
         return now.gap_rows > GROWTH_MAX * max(fit.gap_rows, GAP_ROWS_MIN)
 
-    def _follow(self, known: Board, found: Board | None) -> None:
+    def _follow(self, known: Leaf, found: Leaf | None) -> None:
         """Update the board `known` in the catalog to `found`, unless the catalog already has another state."""
         if self._catalog.is_known(known):
             if found is None:
                 self._catalog.forget_board(known.id)
             else:
-                self._catalog.keep_board(found)
+                self._catalog.keep_leaf(found)
 
     def _age_s(self, turn: _Turn, index: int, listed: ListedCurve, now_s: float) -> float:
         version, since_s = turn.known.get(index, (0, now_s))
@@ -255,7 +255,7 @@ class Schedule:
                 self.reschedule(due, in_s=0)
 
 
-def _is_counted(board: Board, index: int, stored: _StoredState) -> bool:
+def _is_counted(board: Leaf, index: int, stored: _StoredState) -> bool:
     """Return whether a column of a family's board needs no curve, because all its ranks are counted."""
     if board.family_key is None or (board.key, index) in stored.listed:
         return False
@@ -266,6 +266,6 @@ def _read_state(board_keys: list[int], after: int, limit: int) -> Program[_Store
     younger = yield from list_boards_after(after, limit)
     if not board_keys:
         return _StoredState({}, younger, {}, {})
-    boards = yield from find_boards_by_key(board_keys)
+    boards = yield from find_leaves(board_keys)
     totals = yield from find_totals(board_keys)
     return _StoredState(boards, younger, totals, (yield from find_listed_curves(board_keys)))

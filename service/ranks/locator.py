@@ -24,7 +24,7 @@ from service.contract.queries import RankMode
 from service.contract.responses.boards import Stats
 from service.contract.responses.positions import Position
 from service.contract.values import format_us, to_wire_number
-from storage.boards.totals import check_copy, read_totals
+from storage.boards.totals import check_copy, read_totals, read_totals_of
 from storage.coalesce import Crowd
 from storage.curves.stored_curves import CurveBook
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
@@ -84,19 +84,19 @@ class Locator:
         self,
         store: Store,
         reads: PointReads,
+        board: Board,
         entries: OpenBoard,
         book: CurveBook,
         limits: ReadingSettings,
         crowd: Crowd,
         now_us: Callable[[], int],
     ) -> None:
-        board = self.board = entries.board
-        self.entries = entries
+        self.board, self.entries = board, entries
         self._store, self._book, self._limits, self._crowd, self.now_us = store, book, limits, crowd, now_us
         self._reads, self._rankings = reads, entries.rankings
         # An archive counts every rank exactly, as of the time when the board was closed. So no curve is used.
-        self._archived = board.archived_us is not None
-        self._segmented = bool(board.segments)
+        self._archived = board.gate.archived_us is not None
+        self._segmented = board.is_spread
         self._exact_top = board.spec.predictor.exact_top
         self.short_gap_rows = min(limits.exact_gap_rows_max, SHORT_GAP_ROWS)
         self._default_changes_max = min(limits.exact_changes_max, DEFAULT_CHANGES_MAX)
@@ -240,7 +240,7 @@ class Locator:
         if self._archived:  # a count in an archive reads only a few blocks
             return False
         rows_max = self._limits.light_read_rows_max
-        if totals is not None and totals.get(wanted.column_index, 0) * len(self.board.parts) <= rows_max:
+        if totals is not None and totals.get(wanted.column_index, 0) * len(self.board.leaves) <= rows_max:
             return False
         if start is None:
             return mode == "exact" or self.find_curve(wanted.column_index) is None
@@ -294,7 +294,7 @@ class Locator:
         count = self._rankings[index].count_from_anchor
         found = await read_single(self._store, lambda: count(start, wanted.cell, owner=owner))
         if found is not None:
-            check_copy(self.board, found.totals)
+            check_copy(self.board.leaf, found.totals)
         return found
 
     def make_position(self, wanted: WantedRank, located: LocatedRank, totals: Mapping[int, int]) -> Position:
@@ -337,4 +337,6 @@ def read_board_totals(board: Board) -> Program[dict[int, int]]:
         UnknownBoardError: the board was deleted.
         BoardChangedError: the board has changed since this process read it.
     """
-    return (yield from read_totals([board]))[board.key]
+    if not board.is_spread:
+        return (yield from read_totals(board.leaves))[board.key]
+    return (yield from read_totals_of([board]))[board.key]

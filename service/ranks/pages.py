@@ -20,7 +20,7 @@ from storage.boards.totals import CHANGES, STATE
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
 from storage.errors import BadCursorError
-from storage.records import Board, Entry
+from storage.records import Board, Entry, Leaf
 from storage.store import Program, Store
 
 from .locator import Locator, read_board_totals
@@ -76,10 +76,10 @@ async def read_first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
     return [page] * len(asked)
 
 
-def make_entity_tag(board: Board, totals: dict[int, int], curve: AnyCurve | None = None) -> str:
+def make_entity_tag(board: Board | Leaf, totals: dict[int, int], curve: AnyCurve | None = None) -> str:
     """Return the `ETag` of answers that change only with the board's rows and columns, and with `curve` if given."""
     off_curve = "" if curve is None else f"-{curve.tag}"
-    return f'W/"{board.key}-{board.epoch}-{totals.get(CHANGES, 0)}-{totals.get(STATE, 0)}{off_curve}"'
+    return f'W/"{board.key}-{board.gate.epoch}-{totals.get(CHANGES, 0)}-{totals.get(STATE, 0)}{off_curve}"'
 
 
 class Pager:
@@ -182,7 +182,7 @@ class Pager:
         return self._cursors.encode_cursor(
             RowCursor(
                 board_key=self.board.key,
-                epoch=self.board.epoch,
+                epoch=self.board.gate.epoch,
                 column_index=self._index,
                 forward=forward,
                 cell=cell_of(self.ranking, entry),
@@ -202,7 +202,7 @@ class Pager:
                 the cursor was made.
         """
         place = self._cursors.decode_cursor(cursor, RowCursor)
-        if (place.board_key, place.epoch, place.column_index) != (self.board.key, self.board.epoch, self._index):
+        if (place.board_key, place.epoch, place.column_index) != (self.board.key, self.board.gate.epoch, self._index):
             raise BadCursorError(
                 "the cursor belongs to another leaderboard or column, or the leaderboard was emptied since"
             )

@@ -8,7 +8,7 @@ from config.settings import ReadingSettings
 from service.contract.cursors import CursorCodec
 from service.contract.queries import RankMode
 from service.contract.responses.positions import Position
-from storage.boards.totals import read_totals
+from storage.boards.totals import read_totals_of
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.curves.stored_curves import CurveBook
 from storage.reads.open_boards import OpenBoards
@@ -60,9 +60,8 @@ class RankContext:
         if found is not None and found.board is board:
             return found
         entries = self._boards.open_board(board)
-        found = Locator(
-            self._store.at(board.partition), self._reads, entries, self._book, self._limits, self._crowd, self._now_us
-        )
+        store = self._store.at(board.partition)
+        found = Locator(store, self._reads, board, entries, self._book, self._limits, self._crowd, self._now_us)
         self._locators[board.key] = found
         self._locators.move_to_end(board.key)
         if len(self._locators) > self._limits.open_boards_max:
@@ -122,12 +121,12 @@ class RankContext:
                 return [locator.locate_by_count(alone)], {boards[0].key: alone.totals}
             # The change log can't confirm that the start is usable, so count from the top. In segments, the start may
             # be usable for a count that is made without those of other requests.
-            begins, far = begins if boards[0].segments else [begins[0]._replace(start=None)], mode == "exact"
+            begins, far = begins if boards[0].is_spread else [begins[0]._replace(start=None)], mode == "exact"
 
         def count_all() -> Program[tuple[list[LocatedRank], _Totals]]:
             counted = []
             for (locator, wanted), begin in zip(asked, begins, strict=True):
                 counted.append((yield from locator.count_rank(wanted, mode, begin)))
-            return counted, (yield from read_totals(boards))
+            return counted, (yield from read_totals_of(boards))
 
         return await store.read(count_all, heavy=far)

@@ -81,7 +81,7 @@ class Feeds:
         return sum(feed.clients for feed in self._by_partitions.values())
 
     def find_feed(self, board: Board) -> "Feed":
-        partitions = tuple(sorted({part.partition for part in board.parts}))
+        partitions = tuple(sorted({leaf.partition for leaf in board.leaves}))
         feed = self._by_partitions.get(partitions)
         if feed is None:
             feed = self._by_partitions[partitions] = Feed(self, self._store.at(partitions[0]), partitions)
@@ -213,7 +213,7 @@ class Feed:
 
     def _read_changes(self, after: Numbers, boards: Iterable[Board]) -> Program[list[tuple[Numbers, JournalRow]]]:
         """Return up to `stream_rows_max` changes of these boards, each with the numbers to continue after."""
-        limit, keys = self._limits.stream_rows_max, sorted({part.key for board in boards for part in board.parts})
+        limit, keys = self._limits.stream_rows_max, sorted({leaf.key for board in boards for leaf in board.leaves})
         page = yield from journal.read_page(after, limit=limit, partitions=self.partitions, boards=keys)
         return list(page.list_changes())
 
@@ -233,7 +233,7 @@ class Feed:
         try:
             # The journal gets no row when an owner is erased from an archive. Therefore the state of an archived board
             # is read again for each new client.
-            if topic.is_new or topic.board.archived_us is not None:
+            if topic.is_new or topic.board.gate.archived_us is not None:
                 yield from topic.read_state(poll.snapshot)
             first = yield from self._first_events(poll, topic, one.last_seen)
             poll.joined.append((one, topic, first))
@@ -309,7 +309,7 @@ def _find_count_starts(topics: Iterable[Topic]) -> CountStarts:
     found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:
         slot = topic.board.key, topic.index
-        if isinstance(topic, OwnerTopic) and topic.board.archived_us is None and slot not in found:
+        if isinstance(topic, OwnerTopic) and topic.board.gate.archived_us is None and slot not in found:
             found[slot] = topic.find_count_start()
     return found
 

@@ -56,9 +56,7 @@ class FeedSnapshot:
             self._followed[board_key].add(owner)
 
     def find_rows(self, board: Board) -> Sequence[JournalRow]:
-        if not board.segments:
-            return self._rows[board.key]
-        return [row for part in board.parts for row in self._rows[part.key]]
+        return [row for leaf in board.leaves for row in self._rows[leaf.key]]
 
     def read_moves(self, board: Board, index: int, column: MoveReader) -> Moves:
         slot = board.key, index
@@ -71,11 +69,11 @@ class FeedSnapshot:
             self._totals[board.key] = yield from read_board_totals(board)
         return self._totals[board.key]
 
-    def read_entry(self, entries: OpenBoard, owner: str) -> Program[Entry | None]:
+    def read_entry(self, board: Board, entries: OpenBoard, owner: str) -> Program[Entry | None]:
         """Return an owner's entry. The first call for a board also reads every followed owner whom a new row names."""
-        kept = self._entries[entries.board.key]
+        kept = self._entries[board.key]
         if owner not in kept:
-            moved = {row.owner for row in self.find_rows(entries.board)} & self._followed[entries.board.key]
+            moved = {row.owner for row in self.find_rows(board)} & self._followed[board.key]
             wanted = sorted({owner, *(each for each in moved if each is not None)} - kept.keys())
             found = yield from entries.find_entries(wanted)
             kept.update((each, found.get(each)) for each in wanted)
@@ -259,9 +257,9 @@ class OwnerTopic(_Topic[_Standing]):
 
     def _refuse(self) -> Program[None]:
         """Raise an error if no post can give the owner a position."""
-        part, is_archived = self.board.part_of(self.owner), self.board.archived_us is not None
+        leaf, is_archived = self.board.leaf_of(self.owner), self.board.gate.archived_us is not None
         finding = hidden_owners.find_hidden_owners([self.owner])
-        is_hidden = bool((yield from in_partition(part.partition, finding)))
+        is_hidden = bool((yield from in_partition(leaf.partition, finding)))
         if is_hidden or (is_archived and (yield from self._entries.find_entries([self.owner]))):
             raise NotRankedError(f"{self.owner!r} has no value in this column, or is hidden")
         if is_archived:
@@ -328,9 +326,9 @@ class OwnerTopic(_Topic[_Standing]):
 
     def _count(self, snapshot: FeedSnapshot) -> Program[_Standing]:
         totals = yield from snapshot.read_totals(self.board)
-        found = yield from snapshot.read_entry(self._entries, self.owner)
+        found = yield from snapshot.read_entry(self.board, self._entries, self.owner)
         cell = None if found is None else found.cells[self.index]
-        counted = {part.key: snapshot.ends[part.partition] for part in self.board.parts}
+        counted = {leaf.key: snapshot.ends[leaf.partition] for leaf in self.board.leaves}
         total = totals.get(self.index, 0)
         if not isinstance(cell, str):
             return _Standing(total=total, counted=counted)

@@ -7,10 +7,10 @@ from predictor import AnyCurve
 from service.context import Context
 from service.contract.routes import Call, Tagged, match_entity_tag
 from service.ranks.pages import make_entity_tag
-from storage.records import Board
+from storage.records import Board, Leaf
 
 
-async def find_unchanged(context: Context, call: Call, board: Board, index: int | None = None) -> Tagged | None:
+async def find_unchanged(context: Context, call: Call, board: Board | Leaf, index: int | None = None) -> Tagged | None:
     """Return the answer 304 if the caller has a tag of the board's present state. This takes no read of rows.
 
     `index`: the column whose curve the caller's answer may have been read off. Its tag then names the present curve.
@@ -19,7 +19,7 @@ async def find_unchanged(context: Context, call: Call, board: Board, index: int 
     if known is None or (known == "*" and "owner" in call.path):  # `*` needs a look whether the owner has an entry
         return None
     totals = await context.reads.read_totals(board)
-    curve = None if index is None else context.curves.book.find_curve(board, index)
+    curve = None if index is None or isinstance(board, Leaf) else context.curves.book.find_curve(board, index)
     for etag in (make_entity_tag(board, totals), make_entity_tag(board, totals, curve)):
         if match_entity_tag(known, etag):
             return Tagged(None, etag)
@@ -27,7 +27,7 @@ async def find_unchanged(context: Context, call: Call, board: Board, index: int 
 
 
 def tag_answer(
-    call: Call, board: Board, totals: dict[int, int], answer: msgspec.Struct, curve: AnyCurve | None = None
+    call: Call, board: Board | Leaf, totals: dict[int, int], answer: msgspec.Struct, curve: AnyCurve | None = None
 ) -> Tagged:
     """Return an answer with the tag of the state that was read with it, or 304 if the caller sent `*`.
 

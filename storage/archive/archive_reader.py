@@ -14,10 +14,10 @@ from storage.boards.totals import CHANGES
 from storage.entries.entries import add_totals
 from storage.entries.exact_ranks import CountStart, GapCount, count_of
 from storage.entries.hidden_owners import find_hidden_owners
-from storage.entries.rankings import Neighbours, OpenBoard, Ranking
+from storage.entries.rankings import Neighbours, OpenLeaf, Ranking
 from storage.errors import ArchivedError
 from storage.log.cells import Padding
-from storage.records import INT64_MAX, Board, Entry
+from storage.records import INT64_MAX, Entry, Leaf
 from storage.schema.tables import ARCHIVE_BLOCKS
 from storage.store import Program, Rows
 
@@ -55,10 +55,10 @@ def find_last_block(board_key: int, section: int) -> Program[tuple[int, int, str
 
 
 class ArchivedRanking(Ranking):
-    def __init__(self, board: Board, index: int) -> None:
-        self.index, self.padding = index, Padding(board.spec, board.spec.columns[index])
-        self.timed, self.board_key = self.padding.timed, board.key
-        self._closed_us, self._columns = board.closed_us, len(board.spec.columns)
+    def __init__(self, leaf: Leaf, index: int) -> None:
+        self.index, self.padding = index, Padding(leaf.spec, leaf.spec.columns[index])
+        self.timed, self.board_key = self.padding.timed, leaf.key
+        self._closed_us, self._columns = leaf.closed_us, len(leaf.spec.columns)
 
     def _tally_of(self, text: str) -> Program[tuple[int, TallyBlock] | None]:
         """Find the tally block that can hold a cell; return the number of entries before the block, and the block.
@@ -227,18 +227,18 @@ class ArchivedRanking(Ranking):
             raise ArchivedError(f"the leaderboard was archived with its first {kept} rows by this column")
 
 
-class ArchivedEntries(OpenBoard):
-    def __init__(self, board: Board) -> None:
-        self.board = board
+class ArchivedEntries(OpenLeaf):
+    def __init__(self, leaf: Leaf) -> None:
+        self.leaf = leaf
 
     @cached_property
     def rankings(self) -> Mapping[int, Ranking]:
-        return {index: ArchivedRanking(self.board, index) for index in self.board.sorted_indexes}
+        return {index: ArchivedRanking(self.leaf, index) for index in self.leaf.sorted_indexes}
 
     def read_curves(self, column_index: int) -> Program[list[Curve]]:
         """Return the final curves of the segments that the board had, or of the board; or no curve."""
         section = section_of(SectionKind.CURVE, column_index)
-        rows = yield _BEFORE_PLACE.bind(board_key=self.board.key, section=section, place=INT64_MAX)
+        rows = yield _BEFORE_PLACE.bind(board_key=self.leaf.key, section=section, place=INT64_MAX)
         return [decode_curve(document) for _, document in rows]
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
@@ -248,11 +248,11 @@ class ArchivedEntries(OpenBoard):
         found: list[Entry] = []
         past = after
         while len(found) < limit:
-            rows = yield _NEXT_OWNERS.bind(board_key=self.board.key, section=OWNERS, text=past)
+            rows = yield _NEXT_OWNERS.bind(board_key=self.leaf.key, section=OWNERS, text=past)
             if not rows:
                 break
             past, document = rows[0]
-            kept = [entry for entry in _widened(document, len(self.board.spec.columns)) if entry.owner > after]
+            kept = [entry for entry in _widened(document, len(self.leaf.spec.columns)) if entry.owner > after]
             unseen = yield from find_hidden_owners([entry.owner for entry in kept])
             found += [entry for entry in kept if entry.owner not in unseen]
         return found[:limit]
@@ -265,7 +265,7 @@ class ArchivedEntries(OpenBoard):
         owners = [owner for owner in owners if (owner in unseen) is hidden]
         if not owners:
             return {}
-        key, columns = self.board.key, len(self.board.spec.columns)
+        key, columns = self.leaf.key, len(self.leaf.spec.columns)
         if len(owners) == 1:
             rows = yield _FIRST_UP_TO.bind(board_key=key, section=OWNERS, text=owners[0])
         else:
@@ -282,7 +282,7 @@ class ArchivedEntries(OpenBoard):
 
         The ranks of all other owners stay the same, and the change log gets no record.
         """
-        key = self.board.key
+        key = self.leaf.key
         held = yield _HELD_UP_TO.bind(board_key=key, section=OWNERS, text=owner)
         if not held:
             return False
@@ -296,14 +296,14 @@ class ArchivedEntries(OpenBoard):
         for places in rows.ties_before.values():
             del places[gone]
         yield _CHANGE.bind(board_key=key, section=OWNERS, place=number, document=encode_rows(rows))
-        for index in self.board.sorted_indexes:
+        for index in self.leaf.sorted_indexes:
             yield from self._leave_place(index, owner)
-        yield from note_change([self.board])
+        yield from note_change([self.leaf])
         return True
 
     def _leave_place(self, index: int, owner: str) -> Program[None]:
         """Replace an owner's row in the archived top of a column by a row of `NOBODY`."""
-        key, section = self.board.key, section_of(SectionKind.TOP, index)
+        key, section = self.leaf.key, section_of(SectionKind.TOP, index)
         for number, document in (yield _HELD.bind(board_key=key, section=section)):
             rows = decode_rows(document)
             left = [_nobodys(entry, index) if entry.owner == owner else entry for entry in rows.entries]
@@ -312,9 +312,9 @@ class ArchivedEntries(OpenBoard):
                 yield _CHANGE.bind(board_key=key, section=section, place=number, document=changed)
 
 
-def note_change(boards: Iterable[Board]) -> Program[None]:
+def note_change(leaves: Iterable[Leaf]) -> Program[None]:
     """Let the tags of answers about archives change: owners were erased, hidden or shown there. Call this last."""
-    yield from add_totals({board.key: {CHANGES: 1} for board in boards})
+    yield from add_totals({leaf.key: {CHANGES: 1} for leaf in leaves})
 
 
 def _nobodys(entry: Entry, index: int) -> Entry:

@@ -21,13 +21,13 @@ from typing import NamedTuple
 from config.settings import JobSettings
 from predictor import Curve, Knot, encode_curve
 from querybuilder import Bound, Lock, Prepared, col, count_if, insert, param, select
-from storage.boards.board_removal import delete_of_boards, drop_rows
+from storage.boards.board_removal import delete_of_leaves, drop_rows
 from storage.boards.boards import find_same_board, store_columns
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.boards.totals import CHANGES, STATE, find_totals_of, store_states
 from storage.entries.entries import Entries, add_totals
 from storage.entries.row_rankings import RowRanking
-from storage.records import Board, Entry
+from storage.records import Board, Entry, Leaf, Place
 from storage.schema.tables import ARCHIVE_BLOCKS, CURVES, REFRESH_REQUESTS, TOTALS
 from storage.segments.segmented_entries import SegmentedEntries
 from storage.store import Program, in_partition
@@ -83,12 +83,9 @@ class ArchiveWriter:
     step and storing it, the caller calls `encode_blocks` in another thread.
     """
 
+    board: Board
     entries: Entries | SegmentedEntries
     limits: JobSettings
-
-    @property
-    def board(self) -> Board:
-        return self.entries.board
 
     def _parts(self) -> list[_Part]:
         parts = []
@@ -168,7 +165,7 @@ class ArchiveWriter:
         """Read the last curve of each part, or make an exact one if the part has so few entries in the column."""
         totals, exact_top = (yield from find_totals_of([self.board])), self.board.spec.predictor.exact_top
         blocks: list[DraftBlock] = []
-        for number, part in enumerate(self.board.parts):
+        for number, part in enumerate(self.board.leaves):
             block = ArchiveBlock(section_of(SectionKind.CURVE, index), number, 0, "", "")
             if totals[part.key].get(index, 0) <= exact_top:
                 curve = yield from in_partition(part.partition, build_exact_curve(part, index))
@@ -192,7 +189,7 @@ class ArchiveWriter:
         """Count, for each of these rows, which follow the owner `after`, the rows with its cell that rank before it."""
         cells = sorted({cell for entry in entries if isinstance(cell := entry.cells[index], str)})
         passed: dict[str | int, int] = dict.fromkeys(cells, 0)
-        for part in self.board.parts:
+        for part in self.board.leaves:
             up_to = _ties_up_to(layout_of(part), index).bind(cells=cells, owner=after, **scope_of(part))
             for cell, before in (yield up_to.at(part.partition)):
                 passed[cell] += int(before)
@@ -223,7 +220,7 @@ class ArchiveWriter:
         if totals.get(CHANGES, 0) != step.changes:
             return None
         if step.is_first:
-            yield from delete_of_boards([ARCHIVE_BLOCKS], [board])
+            yield from delete_of_leaves([ARCHIVE_BLOCKS], [board.key])
             yield self._write(ArchiveBlock(HEAD, 0, step.changes, "", ""))
         for block in blocks:
             yield self._write(block)
@@ -233,31 +230,33 @@ class ArchiveWriter:
         return _INSERT.bind(board_key=self.board.key, **block._asdict())
 
     def _remove_rows(self, board: Board, totals: dict[int, int], now_us: int) -> Program[Board]:
-        archived = replace(board, archived_us=now_us, segment=0, segments=())
         stage = int(ClosingStage.ARCHIVED)
-        yield from store_columns(board, archived_at=now_us, stage=stage, due_at=None, segment=0)
-        for part in board.parts:
-            yield from in_partition(part.partition, drop_rows(part))
-        yield from delete_of_boards([REFRESH_REQUESTS], board.parts)
-        for segment in board.segments:
-            yield from store_columns(segment, archived_at=now_us)
-            yield from in_partition(segment.partition, delete_of_boards([TOTALS], [segment]))
-        if board.segments:
+        yield from store_columns(board.key, archived_at=now_us, stage=stage, due_at=None, segment=0)
+        gate = board.gate._replace(archived_us=now_us)
+        archived = [replace(leaf, gate=gate) for leaf in board.leaves]
+        for leaf in board.leaves:
+            yield from in_partition(leaf.partition, drop_rows(leaf))
+        yield from delete_of_leaves([REFRESH_REQUESTS], [leaf.key for leaf in board.leaves])
+        if board.is_spread:
+            for leaf in board.leaves:
+                yield from store_columns(leaf.key, archived_at=now_us)
+                yield from in_partition(leaf.partition, delete_of_leaves([TOTALS], [leaf.key]))
             yield from add_totals({board.key: {index: total for index, total in totals.items() if index != STATE}})
-        yield from store_states([archived, *(replace(segment, archived_us=now_us) for segment in board.segments)])
-        return archived
+            archived.insert(0, Leaf(board.key, board.id, board.spec, Place(board.home), gate, board.family_key))
+        yield from store_states(archived)
+        return replace(board, leaves=(archived[0],))
 
 
-def build_exact_curve(board: Board, column_index: int) -> Program[Curve]:
-    """Return the exact curve of a column with few entries on a closed board or segment. Every value is a knot."""
-    ranking = RowRanking(board, column_index)
-    rows = yield from ranking.tally_cells(1 + board.spec.predictor.exact_top)
+def build_exact_curve(leaf: Leaf, column_index: int) -> Program[Curve]:
+    """Return the exact curve of a column with few entries on a closed leaf. Every value is a knot."""
+    ranking = RowRanking(leaf, column_index)
+    rows = yield from ranking.tally_cells(1 + leaf.spec.predictor.exact_top)
     knots, better_count = [], 0
     for cell, ties in rows:
         knots.append(Knot(ranking.padding.key_of_cell(cell), better_count, ties))
         better_count += ties
     errors = (0,) * max(0, len(knots) - 1)
-    as_of_us = board.closed_us or 0
+    as_of_us = leaf.closed_us or 0
     return Curve(knots, total=better_count, as_of_us=as_of_us, method="scan", certificate=0.0, errors=errors)
 
 

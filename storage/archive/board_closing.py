@@ -9,12 +9,12 @@ from dataclasses import replace
 from enum import IntEnum
 
 from querybuilder import Lock, asc, col, param, select, update
-from storage.boards.boards import COLUMNS, decode_board, find_same_board, read_boards, store_columns, with_segments
+from storage.boards.boards import COLUMNS, decode_row, find_same_board, make_boards, read_rows, store_columns
 from storage.boards.families import find_families_by_key
 from storage.boards.family_ids import parse_board_id
 from storage.boards.totals import find_totals_of
 from storage.periods import advance_period
-from storage.records import Board, Family
+from storage.records import Board, Family, Leaf
 from storage.schema.tables import BOARDS, FAMILIES
 from storage.store import Program
 
@@ -31,7 +31,7 @@ class ClosingStage(IntEnum):
 def list_due_boards(stage: ClosingStage, *, now_us: int, limit: int) -> Program[list[tuple[int, Board]]]:
     """Return the due boards at a stage, each with its due time, ordered by due time."""
     rows = yield _DUE.bind(stage=int(stage), now_us=now_us, limit=limit)
-    boards = yield from with_segments([decode_board(row[1:]) for row in rows])
+    boards = yield from make_boards([decode_row(row[1:]) for row in rows])
     return [(row[0], board) for row, board in zip(rows, boards, strict=True)]
 
 
@@ -55,8 +55,8 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
     # Boards without a family come first, because posts lock the rows of boards before those of families.
     for key in sorted(board.key for board in boards if board.family_key is None):
         # A split locks the board's row, too. So the segments are those of now.
-        for board in (yield from with_segments((yield from _shut([key], now_us)))):
-            closed.append((yield from _shut_segments(board)))
+        for board in (yield from _shut([key], now_us)):
+            closed.append((yield from _shut_segments(board, now_us)))
     for family_key in sorted({board.family_key for board in boards if board.family_key is not None}):
         theirs = [board.key for board in boards if board.family_key == family_key]
         # A transaction with posts to the family holds a lock on this row, and this update waits until it ends. So every
@@ -78,21 +78,23 @@ def _shut(keys: Sequence[int], now_us: int) -> Program[list[Board]]:
     open_ones = col("stage").eq(int(ClosingStage.OPEN)), col("closes_at").le(param("now_us"))
     closing = update(BOARDS).set(closed_at=param("now_us"), stage=int(ClosingStage.SHUT), due_at=0)
     closing = closing.where(col("board_key").in_(param("keys")), *open_ones)
-    return (yield from read_boards(closing.returning(*COLUMNS).bind(keys=list(keys), now_us=now_us)))
+    shut = yield from read_rows(closing.returning(*COLUMNS).bind(keys=list(keys), now_us=now_us))
+    return (yield from make_boards(shut))
 
 
-def _shut_segments(board: Board) -> Program[Board]:
+def _shut_segments(board: Board, now_us: int) -> Program[Board]:
     """Shut the segments of a board, one after the other, because posts lock their rows in the order of the keys."""
-    for segment in sorted(board.segments, key=lambda segment: segment.key):
-        yield from store_columns(segment, closed_at=board.closed_us)
-    return replace(board, segments=tuple(replace(each, closed_us=board.closed_us) for each in board.segments))
+    for key in sorted(leaf.key for leaf in board.leaves if board.is_spread):
+        yield from store_columns(key, closed_at=now_us)
+    gate = board.gate._replace(closed_us=now_us)
+    return replace(board, leaves=tuple(replace(leaf, gate=gate) for leaf in board.leaves))
 
 
-def list_columns_to_fit(board: Board, totals: dict[int, dict[int, int]]) -> list[tuple[Board, int]]:
-    """Return the ranked columns, of the board or of its segments, that have too many entries to count every rank."""
+def list_columns_to_fit(board: Board, totals: dict[int, dict[int, int]]) -> list[tuple[Leaf, int]]:
+    """Return the ranked columns of the leaves that have too many entries to count every rank."""
     exact_top = board.spec.predictor.exact_top
-    columns = [(part, index) for part in board.parts for index in board.sorted_indexes]
-    return [(part, index) for part, index in columns if totals[part.key].get(index, 0) > exact_top]
+    columns = [(leaf, index) for leaf in board.leaves for index in leaf.sorted_indexes]
+    return [(leaf, index) for leaf, index in columns if totals[leaf.key].get(index, 0) > exact_top]
 
 
 def freeze_boards(boards: Iterable[Board]) -> Program[None]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from querybuilder import Lock, rename_table
 from storage.errors import SpecConflictError
-from storage.records import Board, BoardSpec, ColumnSpec, Season
+from storage.records import Board, BoardSpec, ColumnSpec, Leaf, Season
 from storage.store import Program, in_partition
 
 from .boards import encode_spec, lock_standalone_board, store_columns, times_of
@@ -30,48 +30,44 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
     spec = replace(board.spec, columns=columns, predictor=wanted.predictor, season=wanted.season)
     if spec == board.spec:
         return board
-    if added and board.closed_us is not None:
+    if added and board.gate.closed_us is not None:
         raise SpecConflictError("the leaderboard is closed, so no column can be added", pointer="/columns")
-    ends_us = times_of(spec.season)["ends_at"]
-    changed = replace(board, spec=spec, ends_us=ends_us)
-    if board.segments:
-        of_segment = replace(spec, segments=1)
-        segments = [replace(each, spec=of_segment, ends_us=ends_us) for each in board.segments]
-        changed = replace(changed, segments=tuple(segments))
-        yield from _store_spec(changed)
-    parts = []
-    for part in changed.parts:
-        yield from _change_part(part, len(board.spec.columns))
-        begins = board.spec.season is None and spec.season is not None and part.table_key is None
-        parts.append((yield from _rename_own_table(part)) if begins else part)
-    changed = replace(changed, segments=tuple(parts)) if changed.segments else parts[0]
-    yield from store_states(changed.parts)
-    return changed
+    times = times_of(spec.season)
+    opens_us, ends_us, closes_us = times["opens_at"], times["ends_at"], times["closes_at"]
+    gate = board.gate._replace(opens_us=opens_us, ends_us=ends_us, closes_us=closes_us)
+    if board.is_spread:
+        yield from _store_spec(board.key, spec, board, is_segment=False)
+    leaves = []
+    for leaf in board.leaves:
+        changed = replace(leaf, spec=replace(spec, segments=leaf.spec.segments), gate=gate)
+        layout = layout_of(changed)
+        new = layout.columns[len(board.spec.columns) :]
+        widened = add_columns(layout, new) if leaf.table_key is None else widen_table(leaf.table_key, new)
+        yield from in_partition(leaf.partition, widened)
+        yield from _store_spec(leaf.key, changed.spec, board, is_segment=leaf.key != board.key)
+        if board.spec.season is None and spec.season is not None and leaf.table_key is None:
+            changed = yield from _rename_own_table(changed)
+        leaves.append(changed)
+    yield from store_states(leaves)
+    return replace(board, spec=spec, leaves=tuple(leaves))
 
 
-def _rename_own_table(board: Board) -> Program[Board]:
-    """Rename the table of a board, so that every process reads the board from the catalog before its next post."""
-    renamed = replace(board, rows_key=board.rows_key + 1)
-    yield rename_table(layout_of(board).table, layout_of(renamed).table).bind().at(board.partition)
-    yield from store_columns(board, rows_key=renamed.rows_key)
+def _rename_own_table(leaf: Leaf) -> Program[Leaf]:
+    """Rename the table of a leaf, so that every process reads the leaf from the catalog before its next post."""
+    renamed = replace(leaf, place=leaf.place._replace(rows_key=leaf.rows_key + 1))
+    yield rename_table(layout_of(leaf).table, layout_of(renamed).table).bind().at(leaf.partition)
+    yield from store_columns(leaf.key, rows_key=renamed.rows_key)
     return renamed
 
 
-def _change_part(changed: Board, columns_before: int) -> Program[None]:
-    layout = layout_of(changed)
-    new = layout.columns[columns_before:]
-    widened = add_columns(layout, new) if changed.table_key is None else widen_table(changed.table_key, new)
-    yield from in_partition(changed.partition, widened)
-    yield from _store_spec(changed)
-
-
-def _store_spec(changed: Board) -> Program[None]:
-    values: dict[str, int | str | None] = {"spec": encode_spec(changed.spec)}
-    if changed.archived_us is None:
-        values |= times_of(changed.spec.season)
-        if changed.segment_of is None:  # the closing job checks the board when it closes, or now if it is closed
-            values["due_at"] = values["closes_at"] if changed.closed_us is None else 0
-    yield from store_columns(changed, **values)
+def _store_spec(key: int, spec: BoardSpec, board: Board, *, is_segment: bool) -> Program[None]:
+    """Store the spec in the row with this key. `board`: as it was before the change."""
+    values: dict[str, int | str | None] = {"spec": encode_spec(spec)}
+    if board.gate.archived_us is None:
+        values |= times_of(spec.season)
+        if not is_segment:  # the closing job checks the board when it closes, or now if it is closed
+            values["due_at"] = values["closes_at"] if board.gate.closed_us is None else 0
+    yield from store_columns(key, **values)
 
 
 def _check_times(board: Board, wanted: Season | None, *, now_us: int) -> None:
@@ -94,7 +90,7 @@ def _check_times(board: Board, wanted: Season | None, *, now_us: int) -> None:
                 raise SpecConflictError(detail, pointer="/opens_at")
     if (wanted.ends_us, wanted.grace_seconds) == (stored.ends_us, stored.grace_seconds):
         return
-    if board.closed_us is not None or _is_over(stored.closes_us, now_us):
+    if board.gate.closed_us is not None or _is_over(stored.closes_us, now_us):
         raise SpecConflictError("the leaderboard is closed", pointer="/closes_at")
     if wanted.ends_us != stored.ends_us and _is_over(wanted.ends_us, now_us):
         raise SpecConflictError(

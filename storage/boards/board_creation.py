@@ -4,7 +4,6 @@ create_board ──┬── a row in the catalog, a table or a key in a shared 
                └── a row in the catalog, and for each segment the same as for a board ──> board with segments
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from querybuilder import col, count, insert, lit, param, select
@@ -15,7 +14,7 @@ from storage.errors import (
     TooManyBoardsError,
     TooManyOwnTablesError,
 )
-from storage.records import Board, BoardSpec, TableSharing
+from storage.records import Board, BoardSpec, Gate, Leaf, Place, TableSharing
 from storage.schema.creation import count_partitions
 from storage.schema.sequences import take_keys
 from storage.schema.tables import BOARDS, FAMILIES
@@ -65,23 +64,21 @@ def create_board(
     places = yield from choose_partitions(partition, spec.segments)
     table_key = (yield from find_or_create_table(columns_of(spec.columns, shared=True), places[0])) if shared else None
     board_key = yield from take_keys()
-    board = Board(
-        board_key,
-        board_id,
-        spec,
-        now_us,
-        1,
-        table_key=table_key,
-        rows_key=board_key if shared else 0,
-        ends_us=times_of(spec.season)["ends_at"],
-        partition=places[0],
-    )
+    times = times_of(spec.season)
+    gate = Gate(opens_us=times["opens_at"], ends_us=times["ends_at"], closes_us=times["closes_at"])
+    leaf = Leaf(board_key, board_id, spec, Place(places[0], table_key, board_key if shared else 0), gate)
+    board = Board(board_key, board_id, spec, now_us, (leaf,), home=places[0])
     if spec.segments > 1:
-        return (yield from _create_segments(board, places))
-    yield from _insert_board(board)
-    if not shared:
-        yield from in_partition(board.partition, create_row_table(layout_of(board)))
-    yield from store_states([board])
+        yield from _insert_row(board, leaf, WHOLE)
+        leaves = []
+        for number, place in enumerate(places):
+            leaves.append((yield from insert_segment(board, number, place)))
+        board = replace(board, leaves=tuple(leaves))
+    else:
+        yield from _insert_row(board, leaf, 0)
+        if not shared:
+            yield from in_partition(leaf.partition, create_row_table(layout_of(leaf)))
+    yield from store_states(board.leaves)
     return board
 
 
@@ -93,44 +90,32 @@ def check_segments(*, shared: bool, partition: int | None) -> None:
         raise SpecInvalidError("segments are spread over all partitions", pointer="/partition")
 
 
-def _create_segments(board: Board, places: Sequence[int]) -> Program[Board]:
-    """Store a board, and create its segments in these partitions. Return the board with its segments."""
-    board = replace(board, segment=WHOLE)
-    yield from _insert_board(board)
-    segments = []
-    for number, place in enumerate(places):
-        segments.append((yield from insert_segment(board, number, place)))
-    yield from store_states(segments)
-    return replace(board, segments=tuple(segments))
-
-
-def insert_segment(board: Board, number: int, partition: int) -> Program[Board]:
+def insert_segment(board: Board, number: int, partition: int) -> Program[Leaf]:
     """Store a segment of a board in the catalog, create its table, and return it. The caller stores its state."""
-    key, spec = (yield from take_keys()), replace(board.spec, segments=1)
-    segment = replace(
-        board, key=key, spec=spec, partition=partition, segment_of=board.key, segment=number, segments=(), rows_key=0
-    )
-    yield from _insert_board(segment)
-    yield from in_partition(partition, create_row_table(layout_of(segment)))
-    return segment
+    spec = replace(board.spec, segments=1)
+    leaf = Leaf((yield from take_keys()), board.id, spec, Place(partition), board.gate, segment=max(number, 0))
+    yield from _insert_row(board, leaf, number)
+    yield from in_partition(partition, create_row_table(layout_of(leaf)))
+    return leaf
 
 
-def _insert_board(board: Board) -> Program[None]:
+def _insert_row(board: Board, leaf: Leaf, segment: int) -> Program[None]:
+    is_segment = leaf.key != board.key
     yield (
         insert(BOARDS)
         .values(
-            board_key=board.key,
-            id=board.id if board.segment_of is None else f"{board.id}{SEGMENT_SIGN}{board.key}",
-            spec=encode_spec(board.spec),
+            board_key=leaf.key,
+            id=f"{board.id}{SEGMENT_SIGN}{leaf.key}" if is_segment else board.id,
+            spec=encode_spec(leaf.spec),
             created_at=board.created_at_us,
-            epoch=board.epoch,
-            table_key=board.table_key,
-            rows_key=board.rows_key,
-            due_at=board.gate.closes_us if board.segment_of is None else None,  # segments close with their board
-            partition=board.partition,
-            segment_of=board.segment_of,
-            segment=board.segment,
-            **times_of(board.spec.season),
+            epoch=leaf.epoch,
+            table_key=leaf.table_key,
+            rows_key=leaf.rows_key,
+            due_at=None if is_segment else leaf.gate.closes_us,  # segments close with their board
+            partition=leaf.partition,
+            segment_of=board.key if is_segment else None,
+            segment=segment,
+            **times_of(leaf.spec.season),
         )
         .bind()
     )
@@ -139,8 +124,8 @@ def _insert_board(board: Board) -> Program[None]:
 def _check_existing(board: Board, partition: int | None) -> None:
     if board.family_key is not None:
         raise FamilyBoardError(f"{board.id!r} belongs to a family: it changes only with the family")
-    if partition not in (None, board.partition):
-        detail = f"the leaderboard is in partition {board.partition}; `rankcurve partition move` moves leaderboards"
+    if partition not in (None, board.home):
+        detail = f"the leaderboard is in partition {board.home}; `rankcurve partition move` moves leaderboards"
         raise SpecConflictError(detail, pointer="/partition")
 
 

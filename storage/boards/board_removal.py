@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from querybuilder import Lock, col, delete, drop_table, hold_table, param, truncate
 from storage.errors import PeriodClosedError
-from storage.records import Board, by_partition
+from storage.records import Board, Leaf, Place
 from storage.schema.sequences import take_keys
 from storage.schema.tables import (
     ARCHIVE_BLOCKS,
@@ -28,7 +28,6 @@ from storage.store import Program, in_partition
 from .boards import (
     PENDING,
     REFRESH_WORK,
-    RETIRED,
     find_other_segments,
     lock_standalone_board,
     refresh_resource,
@@ -48,57 +47,55 @@ def delete_board(*, board_id: str) -> Program[Board]:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE, queued=True)
-    for partition, parts in by_partition(board.parts):
-        for part in parts:
-            yield from in_partition(partition, clear_partition(part))
+    for leaf in board.leaves:
+        yield from in_partition(leaf.partition, clear_partition(leaf))
     others = yield from find_other_segments(board)
-    for each in others:
-        if each.segment <= PENDING:
-            yield drop_table(layout_of(each).table, if_exists=True).bind().at(each.partition)
+    for row in others:
+        if row.segment <= PENDING:
+            yield drop_table(layout_of(row.leaf).table, if_exists=True).bind().at(row.leaf.partition)
         else:
-            yield from in_partition(each.partition, clear_partition(each))
-    if board.segments:  # an archive may have been begun
-        yield from in_partition(board.partition, delete_of_boards([ARCHIVE_BLOCKS], [board]))
-    yield from delete_of_boards((BOARDS, REFRESH_REQUESTS), [board, *board.segments, *others])
-    if not board.segments and not others:
-        return board
-    retired = [each for each in others if each.segment > PENDING]
-    undivided = replace(board, segments=(), segment_of=board.key, segment=RETIRED)  # as it was before its first split
-    return replace(board, segments=(*board.segments, *retired, undivided))
+            yield from in_partition(row.leaf.partition, clear_partition(row.leaf))
+    keys = [board.key, *(leaf.key for leaf in board.leaves), *(row.leaf.key for row in others)]
+    if board.is_spread:  # an archive may have been begun
+        yield from in_partition(board.home, delete_of_leaves([ARCHIVE_BLOCKS], [board.key]))
+    yield from delete_of_leaves((BOARDS, REFRESH_REQUESTS), keys)
+    earlier = [replace(row.leaf, segment=1) for row in others if row.segment > PENDING]
+    if board.is_spread:  # the board may have had no segments before
+        earlier.append(replace(board.leaf, key=board.key, place=Place(board.home), segment=1))
+    return replace(board, leaves=(*board.leaves, *earlier))
 
 
-def clear_partition(board: Board) -> Program[None]:
-    """Permanently remove everything of a board except its log. Run this program for the partition to clear."""
-    if board.archived_us is None:
-        yield from drop_rows(board)
-    yield from delete_of_boards((TOTALS, ARCHIVE_BLOCKS), [board])
-    yield from note_dropped_rows(POST_IDS_KEY, board.key)
+def clear_partition(leaf: Leaf) -> Program[None]:
+    """Permanently remove everything of a leaf except its log. Run this program for the partition to clear."""
+    if leaf.archived_us is None:
+        yield from drop_rows(leaf)
+    yield from delete_of_leaves((TOTALS, ARCHIVE_BLOCKS), [leaf.key])
+    yield from note_dropped_rows(POST_IDS_KEY, leaf.key)
 
 
-def drop_rows(board: Board) -> Program[None]:
-    """Permanently remove a board's rows, curves, live counts, hidden entries and refresh leases.
+def drop_rows(leaf: Leaf) -> Program[None]:
+    """Permanently remove a leaf's rows, curves, live counts, hidden entries and refresh leases.
 
-    Run this program for the board's partition.
+    Run this program for the leaf's partition.
     If the rows are in a shared table, only note that they are dropped. `sweep_rows` deletes them later.
     """
-    yield from hold_epoch(board.key, lock=Lock.UPDATE)
-    if board.table_key is not None:
-        yield from note_dropped_rows(board.table_key, board.rows_key)
+    yield from hold_epoch(leaf.key, lock=Lock.UPDATE)
+    if leaf.table_key is not None:
+        yield from note_dropped_rows(leaf.table_key, leaf.rows_key)
     else:
-        yield drop_table(layout_of(board).table).bind()
-    yield from delete_of_boards((CURVES, LIVE_COUNTS, HIDDEN_ENTRIES), [board])
-    yield from delete_refresh_leases([board])
+        yield drop_table(layout_of(leaf).table).bind()
+    yield from delete_of_leaves((CURVES, LIVE_COUNTS, HIDDEN_ENTRIES), [leaf.key])
+    yield from delete_refresh_leases([leaf])
 
 
-def delete_of_boards(tables: Iterable[str], boards: Sequence[Board]) -> Program[None]:
-    """Delete the rows of these boards in tables that name a board by its key."""
+def delete_of_leaves(tables: Iterable[str], keys: Sequence[int]) -> Program[None]:
+    """Delete the rows of these leaves or boards in tables that name them by their keys."""
     for table in tables:
-        theirs = col("board_key").in_(param("keys"))
-        yield delete(table).where(theirs).bind(keys=[board.key for board in boards])
+        yield delete(table).where(col("board_key").in_(param("keys"))).bind(keys=list(keys))
 
 
-def delete_refresh_leases(boards: Iterable[Board]) -> Program[None]:
-    leased = [refresh_resource(board.key, index) for board in boards for index in board.sorted_indexes]
+def delete_refresh_leases(leaves: Iterable[Leaf]) -> Program[None]:
+    leased = [refresh_resource(leaf.key, index) for leaf in leaves for index in leaf.sorted_indexes]
     of_refresh = delete(WORK_LEASES).where(col("kind").eq(REFRESH_WORK), col("resource").in_(param("leased")))
     yield of_refresh.bind(leased=leased)
 
@@ -111,43 +108,39 @@ def reset_board(*, board_id: str) -> Program[Board]:
         PeriodClosedError: the board is closed, so its content is final.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE, queued=True)
-    if board.closed_us is not None:
+    if board.gate.closed_us is not None:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
     board = yield from begin_epoch((yield from remove_rows(board)))
-    yield from store_states(board.parts)
+    yield from store_states(board.leaves)
     return board
 
 
 def begin_epoch(board: Board) -> Program[Board]:
     """Begin a new epoch, which makes earlier post ids and fits void. The caller then has to call `store_states`."""
-    segments = []
-    for segment in board.segments:
-        segments.append((yield from begin_epoch(segment)))
-    emptied = replace(board, epoch=board.epoch + 1, segments=tuple(segments))
-    yield from store_columns(emptied, epoch=emptied.epoch)
-    return emptied
+    gate = board.gate._replace(epoch=board.gate.epoch + 1)
+    for key in sorted({board.key, *(leaf.key for leaf in board.leaves)}):
+        yield from store_columns(key, epoch=gate.epoch)
+    return replace(board, leaves=tuple(replace(leaf, gate=gate) for leaf in board.leaves))
 
 
 def remove_rows(board: Board) -> Program[Board]:
-    """Remove a board's rows, totals and curves. The caller then has to call `store_states` with the returned parts."""
-    if not board.segments:
-        return (yield from in_partition(board.partition, _remove_rows(board)))
-    segments = []
-    for segment in board.segments:
-        segments.append((yield from in_partition(segment.partition, _remove_rows(segment))))
-    return replace(board, segments=tuple(segments))
+    """Remove a board's rows, totals and curves. The caller then has to call `store_states` with the returned leaves."""
+    emptied = []
+    for leaf in board.leaves:
+        emptied.append((yield from in_partition(leaf.partition, _remove_rows(leaf))))
+    return replace(board, leaves=tuple(emptied))
 
 
-def _remove_rows(board: Board) -> Program[Board]:
-    emptied, layout = board, layout_of(board)
-    if board.table_key is None:
+def _remove_rows(leaf: Leaf) -> Program[Leaf]:
+    emptied, layout = leaf, layout_of(leaf)
+    if leaf.table_key is None:
         yield truncate(layout.table).bind()
-    elif board.family_key is None:
-        yield from note_dropped_rows(board.table_key, board.rows_key)
-        emptied = replace(board, rows_key=(yield from take_keys()))
-        yield from store_columns(board, rows_key=emptied.rows_key)
+    elif leaf.family_key is None:
+        yield from note_dropped_rows(leaf.table_key, leaf.rows_key)
+        emptied = replace(leaf, place=leaf.place._replace(rows_key=(yield from take_keys())))
+        yield from store_columns(leaf.key, rows_key=emptied.rows_key)
     else:  # posts rely on the `rows_key` of a family's board, so it has to stay the same
         yield hold_table(layout.table).bind()
-        yield delete(layout.table).where(*layout.scope()).bind(**scope_of(board))
-    yield from delete_of_boards((TOTALS, CURVES, LIVE_COUNTS, HIDDEN_ENTRIES), [board])
+        yield delete(layout.table).where(*layout.scope()).bind(**scope_of(leaf))
+    yield from delete_of_leaves((TOTALS, CURVES, LIVE_COUNTS, HIDDEN_ENTRIES), [leaf.key])
     return emptied

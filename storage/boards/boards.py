@@ -1,8 +1,8 @@
 """The rows of the catalog: how boards and their segments are stored, found, locked and listed."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.json import Decoder
@@ -23,7 +23,7 @@ from querybuilder import (
     update,
 )
 from storage.errors import FamilyBoardError, StoreDamagedError, UnknownBoardError
-from storage.records import Board, BoardSpec, FamilySpec, Season
+from storage.records import Board, BoardSpec, FamilySpec, Gate, Leaf, Place, Season
 from storage.schema.tables import BOARDS
 from storage.store import Program, Row
 
@@ -69,33 +69,52 @@ def decode_spec(text: str, decoder: Decoder[Spec], described: str) -> Spec:
     return spec
 
 
-def decode_board(row: Row) -> Board:
-    """Make a board from a row with the columns `COLUMNS`. Raise `StoreDamagedError` if the row's spec is damaged."""
-    key, board_id, text, *others = row
+class CatalogRow(NamedTuple):
+    """A row of the catalog: of a board, or of a leaf that is, was or will be one of the segments of a board."""
+
+    leaf: Leaf  # of a board with segments, the leaf that would hold all entries
+    created_at_us: int
+    segment_of: int | None  # the key of the board whose segment this is; None: it is no segment
+    segment: int
+
+    def make_board(self, leaves: tuple[Leaf, ...] = ()) -> Board:
+        """Return the board with these leaves, or else with the leaf of the row."""
+        leaf = self.leaf
+        leaves = leaves or (leaf,)
+        return Board(leaf.key, leaf.id, leaf.spec, self.created_at_us, leaves, leaf.family_key, leaf.partition)
+
+
+def decode_row(row: Row) -> CatalogRow:
+    """Make an object of a row with the columns `COLUMNS`. Raise `StoreDamagedError` if the row's spec is damaged."""
+    key, board_id, text, created_at_us, family_key, segment_of, segment, partition, table_key, rows_key, *gate = row
     spec = decode_spec(text, BOARD_SPECS, f"the leaderboard {board_id!r}")
-    return Board(key, board_id.partition(SEGMENT_SIGN)[0], spec, *others)
+    place = Place(partition, table_key, rows_key)
+    number = segment if segment >= 0 else RETIRED - segment
+    leaf = Leaf(key, board_id.partition(SEGMENT_SIGN)[0], spec, place, Gate(*gate), family_key, number)
+    return CatalogRow(leaf, created_at_us, segment_of, segment)
 
 
-COLUMNS = tuple(
-    col(name)
-    for name in (
-        *("board_key", "id", "spec", "created_at", "epoch", "table_key", "rows_key"),
-        *("family_key", "ends_at", "closed_at", "archived_at", "partition", "segment_of", "segment"),
-    )
-)
-BOARD_ROWS = select(*COLUMNS).from_(BOARDS)  # of boards and of segments
-_WHOLE_BOARDS = BOARD_ROWS.where(col("segment_of").is_null())
+PLACE = "partition", "table_key", "rows_key"  # in the order of the fields of `Place`
+GATE = "epoch", "opens_at", "ends_at", "closes_at", "closed_at", "archived_at"  # in the order of the fields of `Gate`
+_NAMES = "board_key", "id", "spec", "created_at", "family_key", "segment_of", "segment", *PLACE, *GATE
+COLUMNS = tuple(map(col, _NAMES))
+CATALOG_ROWS = select(*COLUMNS).from_(BOARDS)  # of boards and of segments
+_WHOLE_BOARDS = CATALOG_ROWS.where(col("segment_of").is_null())
 
 
-def read_boards(query: Bound) -> Program[list[Board]]:
-    """Return what a query finds in `BOARD_ROWS`: boards without their segments, and segments."""
-    return [decode_board(row) for row in (yield query)]
+def read_rows(query: Bound) -> Program[list[CatalogRow]]:
+    return [decode_row(row) for row in (yield query)]
 
 
-def store_columns(board: Board, **values: int | str | None) -> Program[None]:
-    """Store values in columns of the catalog's row of a board."""
+def read_boards(query: Bound, lock: Lock | None = None) -> Program[list[Board]]:
+    """Return the boards of the rows that a query finds. The rows are no segments. `lock`: lock the segments."""
+    return (yield from make_boards((yield from read_rows(query)), lock))
+
+
+def store_columns(key: int, **values: int | str | None) -> Program[None]:
+    """Store values in columns of the catalog's row with this key."""
     changed = update(BOARDS).set(**{name: param(name) for name in values})
-    yield changed.where(col("board_key").eq(param("key"))).bind(key=board.key, **values)
+    yield changed.where(col("board_key").eq(param("key"))).bind(key=key, **values)
 
 
 def times_of(season: Season | None) -> dict[str, int | None]:
@@ -129,47 +148,48 @@ def find_board(board_id: str, *, lock: Lock | None = None, queued: bool = False)
     rows = yield found.locked(lock).bind(id=board_id)
     if not rows:
         raise UnknownBoardError(f"no leaderboard {board_id!r}")
-    [board] = yield from with_segments([decode_board(rows[0][: len(COLUMNS)])], lock)
-    return board
+    return (yield from make_boards([decode_row(rows[0][: len(COLUMNS)])], lock))[0]
 
 
 def find_same_board(board: Board, *, lock: Lock) -> Program[Board]:
-    """Lock and return a board with its segments, or a segment, as the catalog has it now.
+    """Lock and return a board as the catalog has it now.
 
     Raises:
         UnknownBoardError: the board was deleted.
     """
-    found = yield from read_boards(BOARD_ROWS.where(col("board_key").eq(param("key"))).locked(lock).bind(key=board.key))
+    query = CATALOG_ROWS.where(col("board_key").eq(param("key"))).locked(lock).bind(key=board.key)
+    found = yield from read_boards(query, lock)
     if not found:
         raise UnknownBoardError(f"no leaderboard {board.id!r}")
-    return (yield from with_segments(found, lock))[0]
+    return found[0]
 
 
-def with_segments(boards: list[Board], lock: Lock | None = None) -> Program[list[Board]]:
-    """Return boards together with their segments. An archived board has no segments any more."""
-    keys = [board.key for board in boards if board.segment == WHOLE and board.segment_of is None]
-    if not keys:
-        return boards
-    segments: dict[int, list[Board]] = {key: [] for key in keys}
-    query = BOARD_ROWS.where(col("segment_of").in_(param("keys")), col("segment").ge(0))
-    query = query.order_by(asc(col("segment")))
-    for segment in (yield from read_boards(query.locked(lock).bind(keys=keys))):
-        segments[segment.segment_of or 0].append(segment)
-    return [replace(each, segments=tuple(segments[each.key])) if each.key in segments else each for each in boards]
+def make_boards(rows: Sequence[CatalogRow], lock: Lock | None = None) -> Program[list[Board]]:
+    """Return boards with their leaves, in the order of the rows. An archived board has no segments any more."""
+    keys = [row.leaf.key for row in rows if row.segment == WHOLE and row.segment_of is None]
+    segments: dict[int | None, list[Leaf]] = {key: [] for key in keys}
+    if keys:
+        query = CATALOG_ROWS.where(col("segment_of").in_(param("keys")), col("segment").ge(0))
+        query = query.order_by(asc(col("segment")))
+        for row in (yield from read_rows(query.locked(lock).bind(keys=keys))):
+            segments[row.segment_of].append(row.leaf)
+    return [row.make_board(tuple(segments.get(row.leaf.key, ()))) for row in rows]
 
 
-def find_other_segments(board: Board) -> Program[list[Board]]:
+def find_other_segments(board: Board) -> Program[list[CatalogRow]]:
     """Return segments without the board's entries: retired ones, those that a split fills, and those of an archive."""
-    every = yield from read_boards(BOARD_ROWS.where(col("segment_of").eq(board.key)).bind())
-    present = {segment.key for segment in board.segments}
-    return [segment for segment in every if segment.key not in present]
+    every = yield from read_rows(CATALOG_ROWS.where(col("segment_of").eq(board.key)).bind())
+    present = {leaf.key for leaf in board.leaves}
+    return [row for row in every if row.leaf.key not in present]
 
 
-def find_posted_parts(board: Board) -> Program[list[Board]]:
-    """Return the boards whose keys remember the posts to a board: its parts, or those that it had when archived."""
-    if board.archived_us is None or board.family_key is not None:
-        return [*board.parts]
-    return [board, *(each for each in (yield from find_other_segments(board)) if each.segment >= 0)]
+def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
+    """Return the leaves that remember the posts to a board: its leaves, or those that it had when archived."""
+    leaves = board.leaves if isinstance(board, Board) else (board,)
+    if leaves[0].archived_us is None or board.family_key is not None:
+        return [*leaves]
+    rows = yield from read_rows(CATALOG_ROWS.where(col("segment_of").eq(board.key)).bind())
+    return [*leaves, *(row.leaf for row in rows if row.segment >= 0)]
 
 
 def find_keys_ever(board: Board) -> Program[list[int]]:
@@ -196,51 +216,52 @@ def list_boards(
     if prefix:
         conditions.append(col("id").lt(prefix + "\x7f"))  # ids are printable ASCII, which ends below \x7f
     listed = _WHOLE_BOARDS.where(*conditions).order_by(asc(col("id"))).limit(limit)
-    return (yield from with_segments((yield from read_boards(listed.bind()))))
+    return (yield from read_boards(listed.bind()))
 
 
 def find_boards_by_id(board_ids: list[str]) -> Program[list[Board]]:
     """Return the boards with these ids, as they are stored now. Leave out ids that no board has."""
-    return (yield from with_segments((yield from read_boards(_BOARDS_BY_ID.bind(ids=board_ids)))))
+    return (yield from read_boards(_BOARDS_BY_ID.bind(ids=board_ids)))
 
 
 _BOARDS_BY_ID = _WHOLE_BOARDS.where(col("id").in_(param("ids"))).packed().prepared()
 
 
-def find_boards_by_key(board_keys: list[int], *, held: bool = False) -> Program[dict[int, Board]]:
-    """Return the boards with these keys, by key, as they are stored now. Leave out keys that no board has.
+def find_rows_by_key(keys: list[int], *, held: bool = False) -> Program[dict[int, CatalogRow]]:
+    """Return the catalog's rows of boards and segments with these keys, by key. Leave out keys that have no row.
 
-    A key may be that of a segment. Boards are returned without their segments.
-
-    `held`: until the transaction ends, nobody changes or moves these boards.
+    `held`: until the transaction ends, nobody changes or moves what these rows describe.
     """
-    found = yield from read_boards((_HELD_BY_KEY if held else _BOARDS_BY_KEY).bind(keys=board_keys))
-    return {board.key: board for board in found}
+    found = yield from read_rows((_HELD_BY_KEY if held else _BY_KEY).bind(keys=keys))
+    return {row.leaf.key: row for row in found}
 
 
-def find_present_boards(board_keys: list[int]) -> Program[dict[int, Board]]:
+def find_leaves(keys: list[int]) -> Program[dict[int, Leaf]]:
+    """Return the leaves with these keys, by key, as they are stored now. Leave out keys that no leaf has."""
+    return {key: row.leaf for key, row in (yield from find_rows_by_key(keys)).items()}
+
+
+def find_present_boards(keys: list[int]) -> Program[dict[int, Board]]:
     """Return, by key, the boards that take the posts to boards or segments with these keys.
 
     For a segment that was retired, and for a board that was split, this is the board with its present segments.
     """
-    found = yield from find_boards_by_key(board_keys)
-    split = {key: board.segment_of or key for key, board in found.items() if board.segment < 0}
-    if split:
-        boards = yield from find_boards_by_key(sorted(set(split.values())))
-        whole = {board.key: board for board in (yield from with_segments([*boards.values()]))}
-        found |= {key: whole[split[key]] for key in split}
-    return found
+    rows = yield from find_rows_by_key(keys)
+    split = {key: row.segment_of or key for key, row in rows.items() if row.segment < 0}
+    others = [row for key, row in rows.items() if key not in split]
+    others += (yield from find_rows_by_key(sorted({*split.values()}))).values() if split else ()
+    boards = {board.key: board for board in (yield from make_boards(others))}
+    return {key: boards[split.get(key, key)] for key in rows if split.get(key, key) in boards}
 
 
-_by_key = BOARD_ROWS.where(col("board_key").in_(param("keys"))).packed()
-_BOARDS_BY_KEY = _by_key.prepared()
+_by_key = CATALOG_ROWS.where(col("board_key").in_(param("keys"))).packed()
+_BY_KEY = _by_key.prepared()
 _HELD_BY_KEY = _by_key.locked(Lock.SHARE, asc(col("board_key"))).prepared()
 
 
 def list_boards_after(board_key: int, limit: int) -> Program[list[Board]]:
     """Return boards that were created after the board with this key, oldest first."""
-    younger = _BOARDS_AFTER.bind(board_key=board_key, limit=limit)
-    return (yield from with_segments((yield from read_boards(younger))))
+    return (yield from read_boards(_BOARDS_AFTER.bind(board_key=board_key, limit=limit)))
 
 
 _BOARDS_AFTER = (

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from storage.errors import UnknownBoardError, UnknownFamilyError
-from storage.records import Board, Family
+from storage.records import Board, Family, Leaf
 from storage.store import Store
 
 from .boards import find_board, find_boards_by_id, list_boards
@@ -26,7 +26,7 @@ class Catalog:
         self._store = store
         self.families = FamilyCatalog(store)
         self._by_id: dict[str, Board] = {}
-        self._parts: list[Board] | None = None  # the result of `list_known`; None after a change of `_by_id`
+        self._leaves: list[Leaf] | None = None  # the result of `list_leaves`; None after a change of `_by_id`
         self._archived: OrderedDict[str, Board] = OrderedDict()  # only the most recently used archived boards
         self._reads_under_way = 0
         # The ids of boards that were written during a running read. The read may return an earlier state of them.
@@ -41,12 +41,12 @@ class Catalog:
         # Call this method only for boards that were in the copy before a read of the store began. A board that was
         # added to the copy during the read may be missing in the result of the read, although it still exists.
         for forget in self._on_removal:
-            for part in board.parts:
-                forget(part.key)
+            for leaf in board.leaves:
+                forget(leaf.key)
 
     async def load(self, *, boards_max: int) -> None:
         """Read every board that is not archived."""
-        known_before = {part.key: part for board in self._by_id.values() for part in board.parts}
+        known_before = {leaf.key: board for board in self._by_id.values() for leaf in board.leaves}
         with self._reading():
             boards = await self._store.read(lambda: list_boards(prefix="", after="", limit=boards_max, archived=False))
             before, self._by_id = self._by_id, {}
@@ -56,8 +56,8 @@ class Catalog:
                     self._by_id[board.id] = known if known == board else board
             for board_id in self._written_meanwhile & before.keys():
                 self._by_id[board_id] = before[board_id]
-            self._parts = None
-            kept = {part.key for board in self._by_id.values() for part in board.parts}
+            self._leaves = None
+            kept = {leaf.key for board in self._by_id.values() for leaf in board.leaves}
             for key in known_before.keys() - kept:
                 self._tell_removal(known_before[key])
 
@@ -65,20 +65,20 @@ class Catalog:
         """Return the board as this process last saw it, or None, without a read."""
         return self._by_id.get(board_id) or self._archived.get(board_id)
 
-    def list_known(self) -> list[Board]:
-        """Return all boards that this process knows and that have rows. Of a board with segments, return these."""
-        if self._parts is None:
-            self._parts = [part for board in self._by_id.values() for part in board.parts]
-        return self._parts
+    def list_leaves(self) -> list[Leaf]:
+        """Return the leaves of all boards that this process knows and that have rows."""
+        if self._leaves is None:
+            self._leaves = [leaf for board in self._by_id.values() for leaf in board.leaves]
+        return self._leaves
 
-    def list_whole(self) -> list[Board]:
-        """Return all boards that this process knows, except archived ones. A board with segments is one of them."""
+    def list_boards(self) -> list[Board]:
+        """Return all boards that this process knows, except archived ones."""
         return list(self._by_id.values())
 
-    def is_known(self, part: Board) -> bool:
-        """Return whether the copy has this object: a board, or a segment."""
-        board = self.find_known(part.id)
-        return board is not None and any(each is part for each in board.parts)
+    def is_known(self, leaf: Leaf) -> bool:
+        """Return whether the copy has this object."""
+        board = self.find_known(leaf.id)
+        return board is not None and any(each is leaf for each in board.leaves)
 
     async def find_board(self, board_id: str) -> Board:
         """Return the board with that id from the copy. If the copy lacks it, call `reread_board`."""
@@ -98,7 +98,7 @@ class Catalog:
                 if board_id not in self._written_meanwhile:
                     self._by_id.pop(board_id, None)
                     self._archived.pop(board_id, None)
-                    self._parts = None
+                    self._leaves = None
                     if known_before is not None:
                         self._tell_removal(known_before)
                 unreached = await self.families.find_unreached_board(board_id)
@@ -162,7 +162,7 @@ class Catalog:
             found |= {board.id: board for board in made}
         return found
 
-    async def renew_copies(self, boards: Iterable[Board]) -> None:
+    async def renew_copies(self, boards: Iterable[Board | Leaf]) -> None:
         """Read boards again of which this process has outdated copies, or the families that these boards belong to."""
         family_ids: set[str] = set()
         for board in {board.id: board for board in boards}.values():
@@ -177,22 +177,22 @@ class Catalog:
                 await self.families.reread_family(family_id)
 
     def keep_board(self, board: Board) -> Board:
-        """Keep in the copy a board that this process has just written. Return the object that the copy holds.
-
-        If it is a segment, keep it in its board, and return the board.
-        """
+        """Keep in the copy a board that this process has just written. Return the object that the copy holds."""
         if self._reads_under_way:
             self._written_meanwhile.add(board.id)
-        if board.segment_of is not None:
-            whole = self.find_known(board.id)
-            if whole is None or board.key not in [part.key for part in whole.segments]:
-                return board  # the board was deleted or split meanwhile
-            if board.archived_us is not None:  # the board was archived or split
-                self.forget_board(board.id)
-                return board
-            segments = [board if part.key == board.key else part for part in whole.segments]
-            board = replace(whole, segments=tuple(segments))
         return self._keep(board)
+
+    def keep_leaf(self, leaf: Leaf) -> None:
+        """Keep in the copy a leaf that this process has just read. The store may have other leaves of its board."""
+        board = self.find_known(leaf.id)
+        if board is None or leaf.key not in [each.key for each in board.leaves]:
+            return  # the board was deleted or split meanwhile
+        if leaf.archived_us is not None and board.is_spread:  # the board was archived or split
+            self.forget_board(board.id)
+            return
+        leaves = tuple(leaf if each.key == leaf.key else each for each in board.leaves)
+        changed = replace(board, leaves=leaves)
+        self.keep_board(changed if board.is_spread else replace(changed, spec=leaf.spec, home=leaf.partition))
 
     def keep_boards(self, boards: Iterable[Board]) -> None:
         for board in boards:
@@ -204,19 +204,19 @@ class Catalog:
             self._written_meanwhile.add(board_id)
         self._archived.pop(board_id, None)
         if (board := self._by_id.pop(board_id, None)) is not None:
-            self._parts = None
+            self._leaves = None
             self._tell_removal(board)
 
     def _keep(self, board: Board) -> Board:
         """Keep a board in the copy and return it. If the copy has an equal board, keep that object and its caches."""
-        if board.archived_us is not None:
+        if board.gate.archived_us is not None:
             return self._keep_archived(board)
         self._archived.pop(board.id, None)
         known = self._by_id.get(board.id)
         if known is None or known != board:
             self._by_id[board.id] = board
-            self._parts = None
-            if known is not None and known.parts[-1].key < board.parts[0].key:
+            self._leaves = None
+            if known is not None and known.leaves[-1].key < board.leaf.key:
                 self._tell_removal(known)  # another process deleted the board and created it again, or split it
             return board
         return known
@@ -224,7 +224,7 @@ class Catalog:
     def _keep_archived(self, board: Board) -> Board:
         # The board was archived, so its rows and curves were removed.
         if (before := self._by_id.pop(board.id, None)) is not None:
-            self._parts = None
+            self._leaves = None
             self._tell_removal(before)
         known = self._archived.get(board.id)
         self._archived[board.id] = board = known if known is not None and known == board else board

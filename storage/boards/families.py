@@ -32,7 +32,7 @@ from querybuilder import (
     update,
 )
 from storage.errors import SpecConflictError, TooManyFamiliesError, UnknownFamilyError
-from storage.records import Board, BoardSpec, Family, FamilySpec
+from storage.records import Board, BoardSpec, Family, FamilySpec, Leaf
 from storage.schema.placement import TABLES
 from storage.schema.sequences import take_keys
 from storage.schema.tables import (
@@ -50,9 +50,9 @@ from storage.store import Program, Row, Store, in_partition
 
 from .board_changes import find_added_columns
 from .board_creation import check_board_limits, choose_partitions
-from .board_removal import delete_of_boards, delete_refresh_leases
+from .board_removal import delete_of_leaves, delete_refresh_leases
 from .boards import (
-    BOARD_ROWS,
+    CATALOG_ROWS,
     COLUMNS,
     FAMILY_SPECS,
     decode_spec,
@@ -60,6 +60,7 @@ from .boards import (
     find_boards_by_id,
     list_boards,
     read_boards,
+    read_rows,
 )
 from .family_ids import is_listed, parse_board_id, shelf
 from .row_tables import add_columns, create_row_table, layout_of
@@ -109,7 +110,7 @@ def put_family(
         .values(family_key=family.key, id=family_id, spec=text, created_at=now_us, partition=place)
         .bind()
     )
-    yield from in_partition(place, create_row_table(layout_of(family.template_board)))
+    yield from in_partition(place, create_row_table(layout_of(family.template_board.leaf)))
     return family, True
 
 
@@ -159,37 +160,37 @@ def _close_earlier(family: Family, seconds: int) -> Program[None]:
 
 def _change_boards(family: Family, spec: BoardSpec) -> Program[None]:
     """Give every board of a family this spec, and store the new states, so that other processes notice the change."""
-    changed = [replace(board, spec=spec) for board in (yield from _boards(family))]
+    changed = [replace(leaf, spec=spec) for leaf in (yield from _leaves(family))]
     width = len(family.spec.board.columns)
-    layouts = [layout_of(replace(family.template_board, spec=spec))]
+    layouts = [layout_of(replace(family.template_board.leaf, spec=spec))]
     if not family.shares_table:
-        layouts += [layout_of(board) for board in changed if board.archived_us is None]
+        layouts += [layout_of(leaf) for leaf in changed if leaf.archived_us is None]
     for layout in layouts:
         yield from in_partition(family.partition, add_columns(layout, layout.columns[width:]))
     yield (update(BOARDS).set(spec=encode_spec(spec)).where(col("family_key").eq(param("key"))).bind(key=family.key))
     yield from store_states(changed)
 
 
-def delete_family(*, family_id: str) -> Program[list[Board]]:
-    """Delete a family with all its boards, and return the boards, or raise `UnknownFamilyError`.
+def delete_family(*, family_id: str) -> Program[list[Leaf]]:
+    """Delete a family with all its boards, and return their leaves, or raise `UnknownFamilyError`.
 
     The post ids of the family become void, because no later family gets the same key.
     """
     family = yield from find_family(family_id, lock=Lock.UPDATE)
-    boards = yield from _boards(family)
-    yield from in_partition(family.partition, _delete_family(family, boards))
-    return boards
+    leaves = yield from _leaves(family)
+    yield from in_partition(family.partition, _delete_family(family, leaves))
+    return leaves
 
 
-def _delete_family(family: Family, boards: Sequence[Board]) -> Program[None]:
-    own = [] if family.shares_table else [layout_of(board) for board in boards if board.archived_us is None]
-    for layout in [layout_of(family.template_board), *own]:
+def _delete_family(family: Family, leaves: Sequence[Leaf]) -> Program[None]:
+    own = [] if family.shares_table else [layout_of(leaf) for leaf in leaves if leaf.archived_us is None]
+    for layout in [layout_of(family.template_board.leaf), *own]:
         yield drop_table(layout.table).bind()
     yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).bind(key=family.key)
     yield from note_dropped_rows(POST_IDS_KEY, family.key)
     tables = (TOTALS, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES)
-    yield from delete_of_boards(tables, boards)
-    yield from delete_refresh_leases(boards)  # after the totals, as in `hold_epoch`
+    yield from delete_of_leaves(tables, [leaf.key for leaf in leaves])
+    yield from delete_refresh_leases(leaves)  # after the totals, as in `hold_epoch`
     for table in (BOARDS, FAMILIES):
         yield delete(table).where(col("family_key").eq(param("key"))).bind(key=family.key)
 
@@ -277,11 +278,11 @@ def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
         rows.append((*numbers, board_id, text, shelf_id, ends_us, closes_us, closes_us))
     making = insert(BOARDS).rows(param("rows"), **{name: TABLES[BOARDS].kinds[name] for name in _NEW_ROW})
     making = making.on_conflict("id").do_nothing()
-    boards = yield from read_boards(making.returning(*COLUMNS).bind(rows=rows))
-    yield from store_states(boards)
+    leaves = [row.leaf for row in (yield from read_rows(making.returning(*COLUMNS).bind(rows=rows)))]
+    yield from store_states(leaves)
     if not shared:
-        for board in boards:
-            yield from in_partition(board.partition, create_row_table(layout_of(board)))
+        for leaf in leaves:
+            yield from in_partition(leaf.partition, create_row_table(layout_of(leaf)))
 
 
 def list_boards_on_shelf(
@@ -292,7 +293,7 @@ def list_boards_on_shelf(
     Return only boards whose id is greater than `after`. `names` is the list of facets, sorted. `values` holds the
     wanted values of some or all of these facets.
     """
-    found = BOARD_ROWS.where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
+    found = CATALOG_ROWS.where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
     found = found.where(col("id").gt(param("after")), *_facets_in_id(names, values)).order_by(asc(col("id")))
     return (yield from read_boards(found.limit(limit).bind(key=family.key, shelf=shelf_id, after=after)))
 
@@ -313,8 +314,9 @@ def _facets_in_id(names: Sequence[str], values: Mapping[str, str]) -> Iterator[C
             yield all_of(length(col("id")).ge(len(pair)), end.eq(pair))
 
 
-def _boards(family: Family) -> Program[list[Board]]:
-    return (yield from read_boards(BOARD_ROWS.where(col("family_key").eq(param("key"))).bind(key=family.key)))
+def _leaves(family: Family) -> Program[list[Leaf]]:
+    found = yield from read_rows(CATALOG_ROWS.where(col("family_key").eq(param("key"))).bind(key=family.key))
+    return [row.leaf for row in found]
 
 
 class FamilyCatalog:

@@ -13,84 +13,83 @@ split, or gets times, its table is dropped or renamed, so a write to the table f
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from querybuilder import Lock, advisory_lock, asc, col, param, select
 from storage.errors import BoardChangedError, UnknownBoardError
-from storage.records import Board, Gate
+from storage.records import Gate, Leaf, Place
 from storage.schema.tables import BOARDS
 from storage.store import Program
 
-from .boards import BOARD_LOCK
+from .boards import BOARD_LOCK, GATE, PLACE
 from .families import find_families_by_key
 
 
-def hold_gates(boards: Iterable[Board], *, now_us: int, check_all: bool) -> Program[dict[int, Gate | None]]:
-    """Lock the gates of boards until the transaction ends.
+def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Program[dict[int, Leaf | None]]:
+    """Lock the gates of leaves until the transaction ends.
 
-    Return, by board key, the gates that refuse posts of some times, or that differ from the copies. None: the board was
-    deleted or split, its rows are in another partition, or its table has another name. `check_all`: look for every
-    board, even if its gate need not be locked.
+    Return, by key, the leaves as they are now if their gates refuse posts of some times or differ from the copies.
+    None: the leaf was deleted, its rows are in another partition, or its table has another name. `check_all`: look for
+    every leaf, even if its gate need not be locked.
 
     A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
     these old rows would be lost. All transactions lock the rows of boards before those of families.
     """
-    found: dict[int, Gate | None] = {}
-    families: dict[int, list[Board]] = {}
-    held: dict[int, Board] = {}
-    others: dict[int, Board] = {}
-    for board in boards:
-        if board.family_key is not None and board.ends_us is not None:
-            families.setdefault(board.family_key, []).append(board)
-        if board.family_key is None and (board.table_key is not None or board.spec.season is not None):
-            held[board.key] = board
+    found: dict[int, Leaf | None] = {}
+    families: dict[int, list[Leaf]] = {}
+    held: dict[int, Leaf] = {}
+    others: dict[int, Leaf] = {}
+    for leaf in leaves:
+        if leaf.family_key is not None and leaf.gate.ends_us is not None:
+            families.setdefault(leaf.family_key, []).append(leaf)
+        if leaf.family_key is None and (leaf.table_key is not None or leaf.spec.season is not None):
+            held[leaf.key] = leaf
         elif check_all:
-            others[board.key] = board
+            others[leaf.key] = leaf
     gates = (yield from read_gates(held, held=True)) if held else {}
     if families:
         for key, family in (yield from find_families_by_key(sorted(families), held=True)).items():
             shut_us = family.shut_through_us(now_us)
-            for board in families[key]:
-                if board.ends_us is not None and board.ends_us <= shut_us:
-                    found[board.key] = board.gate._replace(closed_us=now_us)
+            for leaf in families[key]:
+                if leaf.gate.ends_us is not None and leaf.gate.ends_us <= shut_us:
+                    found[leaf.key] = replace(leaf, gate=leaf.gate._replace(closed_us=now_us))
     if others:
         gates |= yield from read_gates(others)
-    for key, board in (held | others).items():
-        gate = gates.get(key)
-        is_renamed = gate is not None and board.table_key is None and gate.rows_key != board.rows_key
-        if gate is None or gate.partition != board.partition or is_renamed:
+    for key, leaf in (held | others).items():
+        place, gate = gates.get(key, (None, leaf.gate))
+        is_renamed = place is not None and leaf.table_key is None and place.rows_key != leaf.rows_key
+        if place is None or place.partition != leaf.partition or is_renamed:
             found[key] = None
-        elif key in held and (gate != board.gate or board.spec.season is not None):
-            found[key] = gate
+        elif key in held and ((place, gate) != (leaf.place, leaf.gate) or leaf.spec.season is not None):
+            found[key] = replace(leaf, place=place, gate=gate)
     return found
 
 
-def read_gates(board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, Gate]]:
-    """Return the gates of the boards that exist, by board key. `held`: lock these boards in the catalog."""
-    rows = yield (_HELD_GATES if held else _GATES).bind(keys=list(board_keys))
-    return {row[0]: Gate(*row[1:_WIDTH]) for row in rows}
+def read_gates(keys: Iterable[int], *, held: bool = False) -> Program[dict[int, tuple[Place, Gate]]]:
+    """Return the places and the gates of the leaves that exist, by key. `held`: lock these leaves in the catalog."""
+    rows = yield (_HELD_GATES if held else _GATES).bind(keys=list(keys))
+    return {row[0]: (Place(*row[1:_WIDTH]), Gate(*row[_WIDTH : _WIDTH + len(GATE)])) for row in rows}
 
 
-def hold_rows_key(board: Board) -> Program[int]:
-    """Lock the catalog's row of a board, and return its `rows_key`.
+def hold_rows_key(leaf: Leaf) -> Program[int]:
+    """Lock the catalog's row of a leaf, and return its `rows_key`.
 
-    Until the transaction ends, no other transaction archives, moves or removes the board's rows.
+    Until the transaction ends, no other transaction archives, moves or removes the leaf's rows.
 
     Raises:
-        UnknownBoardError: the board was deleted.
-        BoardChangedError: the board was archived, or moved to another partition.
+        UnknownBoardError: the leaf was deleted.
+        BoardChangedError: the leaf was archived, or moved to another partition.
     """
-    gate = (yield from read_gates([board.key], held=True)).get(board.key)
-    if gate is None:
-        raise UnknownBoardError(f"no leaderboard {board.id!r}")
-    if gate.archived_us is not None or gate.partition != board.partition:
+    place, gate = (yield from read_gates([leaf.key], held=True)).get(leaf.key, (None, leaf.gate))
+    if place is None:
+        raise UnknownBoardError(f"no leaderboard {leaf.id!r}")
+    if gate.archived_us is not None or place.partition != leaf.partition:
         raise BoardChangedError
-    return gate.rows_key
+    return place.rows_key
 
 
-# In the order of the fields of `Gate`.
-_COLUMNS = "epoch", "partition", "rows_key", "opens_at", "ends_at", "closes_at", "closed_at", "archived_at"
-_WIDTH = 1 + len(_COLUMNS)
-_OUTPUTS = tuple(map(col, ("board_key", *_COLUMNS)))
+_OUTPUTS = tuple(map(col, ("board_key", *PLACE, *GATE)))
+_WIDTH = 1 + len(PLACE)
 _AMONG = col("board_key").in_(param("keys")), col("segment").ge(0)  # a board with segments has no rows itself
 _GATES = select(*_OUTPUTS).from_(BOARDS).where(*_AMONG).packed().prepared()
 # Posts share the rows of boards. They queue for the advisory locks first, so that they do not overtake a transaction

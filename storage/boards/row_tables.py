@@ -27,7 +27,7 @@ from querybuilder import (
     param,
 )
 from querybuilder import SqlType as SqlKind
-from storage.records import Best, Board, ColumnKind, ColumnSpec
+from storage.records import Best, ColumnKind, ColumnSpec, Leaf
 from storage.schema.tables import ROW_TABLES_PREFIX
 from storage.store import Program
 
@@ -71,15 +71,15 @@ class Layout:
         return (col(ROWS_KEY, alias).eq(param(ROWS_KEY, INTEGER)),) if self.shared else ()
 
 
-def layout_of(board: Board) -> Layout:
-    shared = board.table_key is not None
-    key = board.table_key
-    table = entries_table(board.key, moves=board.rows_key) if key is None else shared_table(key)
-    return Layout(table, shared, columns_of(board.spec.columns, shared=shared))
+def layout_of(leaf: Leaf) -> Layout:
+    shared = leaf.table_key is not None
+    key = leaf.table_key
+    table = entries_table(leaf.key, moves=leaf.rows_key) if key is None else shared_table(key)
+    return Layout(table, shared, columns_of(leaf.spec.columns, shared=shared))
 
 
-def scope_of(board: Board) -> dict[str, int]:
-    return {} if board.table_key is None else {ROWS_KEY: board.rows_key}
+def scope_of(leaf: Leaf) -> dict[str, int]:
+    return {} if leaf.table_key is None else {ROWS_KEY: leaf.rows_key}
 
 
 def entries_table(board_key: int, *, moves: int = 0) -> str:

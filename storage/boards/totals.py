@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from querybuilder import Lock, col, insert, param, select
 from storage.errors import BoardChangedError, UnknownBoardError
-from storage.records import Board, by_partition
+from storage.records import Board, Leaf, by_partition
 from storage.schema.placement import TABLES
 from storage.schema.tables import TOTALS
 from storage.store import Program, in_partition
@@ -23,23 +23,23 @@ COLUMNS_LIMIT = 1 << 20  # far more columns than a table can have
 ARCHIVED = COLUMNS_LIMIT >> 1  # `state_of` adds this number if the board is archived
 
 
-def state_of(board: Board) -> int:
-    """Return a number that changes whenever the board is reset, gets a new column, or is archived."""
-    return board.epoch * COLUMNS_LIMIT + len(board.spec.columns) + ARCHIVED * (board.archived_us is not None)
+def state_of(leaf: Leaf) -> int:
+    """Return a number that changes whenever the leaf is reset, gets a new column, or is archived."""
+    return leaf.epoch * COLUMNS_LIMIT + len(leaf.spec.columns) + ARCHIVED * (leaf.archived_us is not None)
 
 
-def check_copy(board: Board, totals: dict[int, int]) -> None:
-    """Check a copy of a board against totals that were read later. No post has reached an unreached board.
+def check_copy(leaf: Leaf, totals: dict[int, int]) -> None:
+    """Check a copy of a leaf against totals that were read later. No post has reached an unreached leaf.
 
     Raises:
         UnknownBoardError: the board was deleted.
         BoardChangedError: the copy is outdated.
     """
-    if board.is_unreached:
+    if leaf.is_unreached:
         return
     if STATE not in totals:
-        raise UnknownBoardError(f"no leaderboard {board.id!r}")
-    if totals[STATE] != state_of(board):
+        raise UnknownBoardError(f"no leaderboard {leaf.id!r}")
+    if totals[STATE] != state_of(leaf):
         raise BoardChangedError
 
 
@@ -59,14 +59,14 @@ _find_state = (
 _HOLD_STATE = {lock: _find_state.locked(lock).prepared() for lock in (Lock.SHARE, Lock.UPDATE)}
 
 
-def store_states(boards: Iterable[Board]) -> Program[None]:
-    """Store the result of `state_of` among the totals of each board.
+def store_states(leaves: Iterable[Leaf]) -> Program[None]:
+    """Store the result of `state_of` among the totals of each leaf.
 
     Other processes read the totals anyway. If the stored state differs from the state of their copy, the copy is
     outdated.
     """
-    for partition, theirs in by_partition(boards):
-        states = [(board.key, STATE, state_of(board)) for board in theirs]
+    for partition, theirs in by_partition(leaves):
+        states = [(leaf.key, STATE, state_of(leaf)) for leaf in theirs]
         yield _STORE_STATES.bind(rows=states).at(partition)
 
 
@@ -102,33 +102,44 @@ _COUNT_ENTRIES = (
 
 
 def find_totals_of(boards: Iterable[Board]) -> Program[dict[int, dict[int, int]]]:
-    """Return the totals of boards of any partitions, as `find_totals` does. Those of segments are added up."""
+    """Return the totals of boards and of their leaves, as `find_totals` does. Those of a board are added up."""
     boards = list(boards)
-    totals: dict[int, dict[int, int]] = {}
-    for partition, theirs in by_partition(part for board in boards for part in board.parts):
-        totals |= yield from in_partition(partition, find_totals(list({part.key for part in theirs})))
+    totals = yield from find_leaf_totals(leaf for board in boards for leaf in board.leaves)
     for board in boards:
-        if board.segments:
-            totals[board.key] = add_up_totals(totals[segment.key] for segment in board.segments)
+        if board.is_spread:
+            totals[board.key] = add_up_totals(totals[leaf.key] for leaf in board.leaves)
     return totals
 
 
-def read_totals(boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]]:
-    """Return the totals of boards of one partition, and check the copies of these boards. Segments may be anywhere.
+def find_leaf_totals(leaves: Iterable[Leaf]) -> Program[dict[int, dict[int, int]]]:
+    """Return the totals of leaves in any partitions, as `find_totals` does."""
+    totals: dict[int, dict[int, int]] = {}
+    for partition, theirs in by_partition(leaves):
+        totals |= yield from in_partition(partition, find_totals(list({leaf.key for leaf in theirs})))
+    return totals
 
-    Run this program for the partition of the boards.
+
+def read_totals(leaves: Sequence[Leaf]) -> Program[dict[int, dict[int, int]]]:
+    """Return the totals of leaves of one partition, and check the copies of these leaves.
+
+    Run this program for the partition of the leaves.
 
     Raises:
         UnknownBoardError: a board was deleted.
-        BoardChangedError: a board is no longer the version that the caller passed.
+        BoardChangedError: a leaf is no longer the version that the caller passed.
     """
-    if any(board.segments for board in boards):
-        totals = yield from find_totals_of(boards)
-    else:
-        totals = yield from find_totals(list({board.key for board in boards}))
+    totals = yield from find_totals(list({leaf.key for leaf in leaves}))
+    for leaf in leaves:
+        check_copy(leaf, totals[leaf.key])
+    return totals
+
+
+def read_totals_of(boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]]:
+    """Return the totals of boards and of their leaves in any partitions. Raise what `read_totals` raises."""
+    totals = yield from find_totals_of(boards)
     for board in boards:
-        for part in board.parts:
-            check_copy(part, totals[part.key])
+        for leaf in board.leaves:
+            check_copy(leaf, totals[leaf.key])
     return totals
 
 

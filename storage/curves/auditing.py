@@ -27,7 +27,7 @@ from storage.entries.entries import Entries
 from storage.entries.row_rankings import RowRanking
 from storage.log.cells import Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, change_log
-from storage.records import Board
+from storage.records import Leaf
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, in_partition
 
@@ -145,7 +145,7 @@ def audit_curve(
 
 def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Program[_Known | None]:
     """Return the entries of a part and its changes since the curve's moment; None: these are unknown or too many."""
-    board, served = part.entries.board, part.served
+    board, served = part.entries.leaf, part.served
     totals = (yield from find_totals([board.key]))[board.key]
     check_copy(board, totals)
     entries = totals.get(column_index, 0)
@@ -212,7 +212,7 @@ def _count_between(ranking: RowRanking, above: str | None, cell: str) -> Program
     return (yield from ranking.count_range(least=above or "", past=cell))
 
 
-def _sorted_keys(board: Board, column_index: int, texts: Iterable[str]) -> list[int]:
+def _sorted_keys(board: Leaf, column_index: int, texts: Iterable[str]) -> list[int]:
     cells, padding = RankedCells(board.spec), Padding(board.spec, board.spec.columns[column_index])
     found = (cells.extract_cell(text, column_index) for text in texts)
     return sorted(padding.keys_of_cells(cell for cell in found if cell is not None))

@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from config.settings import JobSettings
-from storage.boards.boards import find_boards_by_key
+from storage.boards.boards import find_leaves
 from storage.boards.totals import find_totals
 from storage.log.bundles import Bundle
 from storage.log.change_log import LogState, change_log
-from storage.records import INT64_MAX, Board
+from storage.records import INT64_MAX, Leaf
 from storage.store import Program
 
 from .live_counts import FoldState, StoredCounts, changes_of_board, counted_fits, counts_of, find_fold_state
@@ -87,7 +87,7 @@ class FoldBacklog:
     # For each new curve without live counts: the net changes since the mark of its fit.
     replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)
     void: set[Slot] = field(default_factory=set)  # new curves whose changes are unknown or too many
-    boards: dict[int, Board] = field(default_factory=dict)  # the boards of the curves to change, by board key
+    boards: dict[int, Leaf] = field(default_factory=dict)  # the boards of the curves to change, by board key
     totals: dict[int, dict[int, int]] = field(default_factory=dict)  # of these boards, by board key
     # By version: the encoded form of those curves to change that the process does not hold decoded.
     curves: dict[int, bytes] = field(default_factory=dict)
@@ -165,7 +165,7 @@ def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
             versions[fit.slot] = fit.version
     concerned = sorted({slot[0] for slot in versions})
     if concerned:
-        found.boards = yield from find_boards_by_key(concerned)
+        found.boards = yield from find_leaves(concerned)
         found.totals = yield from find_totals(concerned)
     missing = {slot: version for slot, version in versions.items() if slot in found.replays or slot not in known.held}
     if missing:

@@ -10,8 +10,8 @@ process dies meanwhile, the request stays open, and another process carries it o
 from typing import NamedTuple
 
 from querybuilder import asc, col, delete, excluded, insert, param, select, update
-from storage.boards.boards import find_boards_by_key
-from storage.records import Board
+from storage.boards.boards import find_leaves
+from storage.records import Leaf
 from storage.schema.sequences import take_number
 from storage.schema.tables import REFRESH_REQUESTS
 from storage.store import Program
@@ -86,12 +86,12 @@ def find_refresh_request(slot: Slot) -> Program[RefreshRequest | None]:
     return RefreshRequest(*rows[0]) if rows else None
 
 
-def find_requested_board(slot: Slot) -> Program[tuple[RefreshRequest, Board] | None]:
+def find_requested_board(slot: Slot) -> Program[tuple[RefreshRequest, Leaf] | None]:
     """Return the open request of a column and its board. Delete the request if the board has no rows any more."""
     request = yield from find_refresh_request(slot)
     if request is None or not request.is_open:
         return None
-    board = (yield from find_boards_by_key([slot[0]])).get(slot[0])
+    board = (yield from find_leaves([slot[0]])).get(slot[0])
     if board is None or board.archived_us is not None:
         yield _DELETE.bind(key=slot[0], index=slot[1])
         return None

@@ -49,8 +49,8 @@ def sample_curve(
 
     The curve has further knots where gaps would otherwise hold more than `gap_rows_max` entries.
     """
-    totals = yield from find_totals([entries.board.key])
-    total = totals[entries.board.key].get(column_index, 0)
+    totals = yield from find_totals([entries.leaf.key])
+    total = totals[entries.leaf.key].get(column_index, 0)
     if total == 0:
         return Curve((), total=0, as_of_us=now_us)
     knots = yield from _walk(dialect, entries, column_index, total, gap_rows_max)
@@ -58,9 +58,9 @@ def sample_curve(
 
 
 def _walk(dialect: Dialect, entries: Entries, column_index: int, total: int, gap_rows_max: int) -> Program[list[Knot]]:
-    ranking, layout, scope = entries.rankings[column_index], entries.layout, scope_of(entries.board)
+    ranking, layout, scope = entries.rankings[column_index], entries.layout, scope_of(entries.leaf)
     padding = ranking.padding
-    samples = max(KNOTS_MIN, entries.board.spec.predictor.samples)
+    samples = max(KNOTS_MIN, entries.leaf.spec.predictor.samples)
     stride_max = STRIDE_MAX if dialect.lateral else 1
     plan = walk(total, knots_max=samples, gap_rows_max=gap_rows_max, stride_max=stride_max)
 

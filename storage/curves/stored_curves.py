@@ -33,7 +33,7 @@ from storage.boards.totals import CHANGES, hold_epoch
 from storage.entries.exact_ranks import CountStart
 from storage.errors import UnknownBoardError
 from storage.meter import NO_METER, Meter
-from storage.records import Board
+from storage.records import Board, Leaf
 from storage.schema.sequences import take_number
 from storage.schema.tables import CURVES, LIVE_MARK
 from storage.store import Program, Store
@@ -104,18 +104,18 @@ class CurveBook:
 
         For a board with segments, return the sum of their curves, or None if one of them has none.
         """
-        if not board.segments:
-            served = self._find_in_use(board, column_index)
+        if not board.is_spread:
+            served = self._find_in_use(board.leaf, column_index)
             return None if served is None else served.curve
-        parts = [self.find_part_curve(segment, column_index) for segment in board.segments]
+        parts = [self.find_leaf_curve(leaf, column_index) for leaf in board.leaves]
         if None in parts:
             return None
         return SummedCurve(parts, self._count_later(board, column_index, parts))  # type: ignore[arg-type]
 
-    def _find_in_use(self, board: Board, column_index: int) -> ServedCurve | None:
+    def _find_in_use(self, leaf: Leaf, column_index: int) -> ServedCurve | None:
         """Return the column's newest curve of the board's current epoch. Its mark may be missing."""
-        served = self._served.get((board.key, column_index))
-        if served is None or served.epoch != board.epoch or served.partition != board.partition:
+        served = self._served.get((leaf.key, column_index))
+        if served is None or served.epoch != leaf.epoch or served.partition != leaf.partition:
             return None
         return served
 
@@ -126,21 +126,21 @@ class CurveBook:
         if max(times_us) == first_us:
             return 0
         later = 0
-        for segment in board.segments:
-            states = self._states[segment.key, column_index]
+        for leaf in board.leaves:
+            states = self._states[leaf.key, column_index]
             until = next((changes for as_of_us, changes in reversed(states) if as_of_us <= first_us), 0)
             changes = states[-1][1]
             later += changes - until if changes >= until else changes  # the board may have been emptied
         return later
 
-    def find_part_curve(self, board: Board, column_index: int) -> RankCurve | None:
-        """Return the same curve as `find_curve` for a board without segments."""
-        served = self._find_in_use(board, column_index)
+    def find_leaf_curve(self, leaf: Leaf, column_index: int) -> RankCurve | None:
+        """Return the column's newest curve of the leaf's current epoch, or None if this process has none."""
+        served = self._find_in_use(leaf, column_index)
         return None if served is None else served.curve
 
-    def find_served(self, board: Board, column_index: int) -> ServedCurve | None:
+    def find_served(self, leaf: Leaf, column_index: int) -> ServedCurve | None:
         """Return the same curve as `find_curve`, with its version and the mark of the changes that it counts."""
-        served = self._find_in_use(board, column_index)
+        served = self._find_in_use(leaf, column_index)
         return None if served is None else self._with_mark(served)
 
     def is_current(self, board: Board, column_index: int, curve: AnyCurve, totals: Mapping[int, int]) -> bool:
@@ -148,19 +148,19 @@ class CurveBook:
 
         For a sum of curves return False, because the snapshots of segments may be of different moments.
         """
-        served = self._find_in_use(board, column_index)
+        served = None if board.is_spread else self._find_in_use(board.leaf, column_index)
         return served is not None and served.curve is curve and served.changes == totals.get(CHANGES, 0)
 
     def find_count_start(self, board: Board, column_index: int, changes_max: int, asked_us: int) -> CountStart | None:
         """Return the same curve as `find_curve` with its mark, or None if the log no longer has the mark."""
         starts = list[CountStart]()
-        for part in board.parts:
-            served = self._find_in_use(part, column_index)
+        for leaf in board.leaves:
+            served = self._find_in_use(leaf, column_index)
             mark = None if served is None else self._find_mark(served)
             if served is None or mark is None:
                 return None
             starts.append(CountStart(served.curve, mark, changes_max, asked_us))
-        if len(starts) == 1:
+        if not board.is_spread:
             return starts[0]
         curve = SummedCurve([start.curve for start in starts])  # type: ignore[misc]
         return CountStart(curve, 0, changes_max, asked_us, tuple(starts))
@@ -197,7 +197,7 @@ class CurveBook:
 
     def count_changes(self, board: Board, column_index: int) -> int:
         """Return the count of changes of a board that its curve counts. 0: there is no curve, or it is not known."""
-        known = [self._states.get((part.key, column_index)) for part in board.parts]
+        known = [self._states.get((leaf.key, column_index)) for leaf in board.leaves]
         return sum(states[-1][1] for states in known if states)
 
     def _note_state(self, served: ServedCurve) -> None:
@@ -392,7 +392,7 @@ def _build_all(counts: Sequence[StoredCounts], fits: Mapping[Slot, Curve], as_of
 
 
 def store_curve(
-    board: Board,
+    leaf: Leaf,
     column_index: int,
     curve: Curve,
     *,
@@ -400,23 +400,23 @@ def store_curve(
     mark: int | None = None,
     owned: Program[None] | None = None,
 ) -> Program[int]:
-    """Store a curve under a new version, unless the board was deleted, emptied or moved since the fit.
+    """Store a curve under a new version, unless the leaf was deleted, emptied or moved since the fit.
 
-    Return the version. Run this program for the board's partition.
-    `changes` is the board's count of changes in the snapshot of the fit. `mark` says which changes of the change log
+    Return the version. Run this program for the leaf's partition.
+    `changes` is the leaf's count of changes in the snapshot of the fit. `mark` says which changes of the change log
     that snapshot saw. `owned` runs in the same transaction. If it raises an error, nothing is stored.
 
     Raises:
-        UnknownBoardError: the board was deleted, emptied or moved to another partition since the fit.
+        UnknownBoardError: the leaf was deleted, emptied or moved to another partition since the fit.
         LeaseLostError: `owned` found that another process has taken over the refresh.
     """
-    if (yield from hold_epoch(board.key, lock=Lock.SHARE)) != board.epoch:
-        raise UnknownBoardError(f"leaderboard {board.id!r} was deleted, emptied or moved meanwhile")
+    if (yield from hold_epoch(leaf.key, lock=Lock.SHARE)) != leaf.epoch:
+        raise UnknownBoardError(f"leaderboard {leaf.id!r} was deleted, emptied or moved meanwhile")
     if owned is not None:
         yield from owned
     version = yield from take_number("curve_version")
     listed = ListedCurve(
-        board.key, column_index, board.epoch, version, curve.as_of_us, mark, changes, describe_rules(board)
+        leaf.key, column_index, leaf.epoch, version, curve.as_of_us, mark, changes, describe_rules(leaf)
     )
     yield _STORE.bind(**dict(zip(_LISTED, astuple(listed), strict=True)), document=encode_curve(curve))
     return version
@@ -470,6 +470,6 @@ def read_documents(versions: Sequence[int]) -> Program[dict[int, bytes]]:
     return {row[0]: row[1] for row in rows}
 
 
-def describe_rules(board: Board) -> str:
-    """Return, as text, the rules by which a board's curves are made. If they change, a new curve is needed."""
-    return f"{board.spec.predictor.method.value}/{board.spec.predictor.samples}"
+def describe_rules(leaf: Leaf) -> str:
+    """Return, as text, the rules by which a leaf's curves are made. If they change, a new curve is needed."""
+    return f"{leaf.spec.predictor.method.value}/{leaf.spec.predictor.samples}"

@@ -58,7 +58,7 @@ from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.log import journal
 from storage.log.log_record import ChangeKind
-from storage.records import Board, TableSharing
+from storage.records import Board, Leaf, TableSharing
 from storage.schema.creation import count_partitions
 from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, CURVES, HIDDEN_ENTRIES, TOTALS
 from storage.store import CONTROL, Program, in_partition
@@ -87,10 +87,10 @@ def check_not_moving(board: Board) -> Program[None]:
 class BoardCopy:
     """The copy of a board, which one transaction begins to use. Run the programs for `CONTROL`."""
 
-    def __init__(self, board: Board, targets: Sequence[Board]) -> None:
+    def __init__(self, board: Board, targets: Sequence[Leaf]) -> None:
         """Prepare the programs. `targets`: the board as it will be in another partition, or its new segments."""
         self.board, self.targets = board, tuple(targets)
-        self.leaves = [LeafCopy(part, targets) for part in board.parts]
+        self.leaves = [LeafCopy(leaf, targets) for leaf in board.leaves]
         self._moves = targets[0].key == board.key
         self._counted: dict[int, _Counts] = {}  # by the key of a new segment
 
@@ -125,7 +125,7 @@ class BoardCopy:
             JournalIncompleteError: changes were pruned from the log.
         """
         now = yield from find_board(self.board.id, lock=Lock.UPDATE, queued=True)
-        if [*map(_shape_of, now.parts)] != [*map(_shape_of, self.board.parts)]:
+        if [*map(_shape_of, now.leaves)] != [*map(_shape_of, self.board.leaves)]:
             raise BoardChangedError
         begun_us = yield from store_clock()
         if self._moves:
@@ -141,12 +141,12 @@ class BoardCopy:
         yield from leaf.write_changes((yield from leaf.hold(mark)))
         for name in (HIDDEN_ENTRIES, CURVES, TOTALS, ARCHIVE_BLOCKS):
             yield from leaf.copy_small_table(name)
-        yield from store_columns(now, partition=moved.partition, table_key=moved.table_key, rows_key=moved.rows_key)
-        yield from in_partition(now.partition, clear_partition(now))
+        yield from store_columns(now.key, **moved.place._asdict())
+        yield from in_partition(leaf.source.partition, clear_partition(now.leaf))
 
     def _begin_segments(self, now: Board, marks: Sequence[int], begun_us: int) -> Program[None]:
         """Retire the earlier segments, or the table of the board, and let the new segments begin."""
-        if now.closed_us is not None:
+        if now.gate.closed_us is not None:
             raise BoardChangedError
         counted = {key: dict(counts) for key, counts in self._counted.items()}
         for leaf, mark in zip(self.leaves, marks, strict=True):
@@ -156,16 +156,16 @@ class BoardCopy:
             yield from leaf.copy_small_table(HIDDEN_ENTRIES)
         totals = yield from find_totals_of([now])
         counted[self.targets[0].key][CHANGES] = totals[now.key].get(CHANGES, 0)  # the content stays the same
-        for part in now.parts:
-            yield from in_partition(part.partition, clear_partition(part))
-            if part.segment_of is not None:
-                yield from store_columns(part, segment=RETIRED - part.segment, archived_at=begun_us)
+        for number, source in enumerate(now.leaves):
+            yield from in_partition(source.partition, clear_partition(source))
+            if now.is_spread:
+                yield from store_columns(source.key, segment=RETIRED - number, archived_at=begun_us)
         spec = replace(now.spec, segments=len(self.targets))
-        yield from store_columns(now, spec=encode_spec(spec), segment=WHOLE)
+        yield from store_columns(now.key, spec=encode_spec(spec), segment=WHOLE)
         of_segment = encode_spec(replace(now.spec, segments=1))
-        for segment in self.targets:
+        for number, segment in enumerate(self.targets):
             its_times = times_of(now.spec.season)  # they may have changed since the segment was created
-            yield from store_columns(segment, segment=segment.segment, spec=of_segment, **its_times)
+            yield from store_columns(segment.key, segment=number, spec=of_segment, **its_times)
         yield from store_states(self.targets)
         for segment in self.targets:
             yield from in_partition(segment.partition, add_totals({segment.key: counted[segment.key]}))
@@ -187,7 +187,7 @@ class BoardCopy:
 
     def has_begun(self, board: Board) -> bool:
         """Return whether this board uses the copy."""
-        return [*map(_place_of, board.parts)] == [*map(_place_of, self.targets)]
+        return [*map(_place_of, board.leaves)] == [*map(_place_of, self.targets)]
 
 
 def _count_changes(leaf: LeafCopy, found: LeafChanges, counted: dict[int, _Counts]) -> Program[None]:
@@ -203,7 +203,7 @@ def _count_changes(leaf: LeafCopy, found: LeafChanges, counted: dict[int, _Count
                 counts[index] += sign * (cells[index] is not None)
 
 
-def _remove_tables(targets: Sequence[Board]) -> Program[None]:
+def _remove_tables(targets: Sequence[Leaf]) -> Program[None]:
     """Remove the tables of a copy, and pending segments from the catalog."""
     for target in targets:
         if target.table_key is None and target.archived_us is None:
@@ -225,18 +225,21 @@ def begin_move(
         LeaseTakenError: another process moves the board.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.SHARE)
-    if board.segments:
+    if board.is_spread:
         raise SpecConflictError(f"{board.id!r} has segments in several partitions; `rankcurve board split` moves them")
     yield from choose_partitions(target)
     if target == board.partition:
         raise SpecConflictError(f"{board.id!r} is in partition {target} already")
     lease = yield from leases.claim(MOVE_WORK, str(board.key), holder=holder, lease_us=lease_us)
-    moved = replace(board, partition=target)
-    if board.archived_us is None and board.table_key is not None:
-        table_key = yield from find_or_create_table(columns_of(board.spec.columns, shared=True), target)
-        moved = replace(moved, table_key=table_key)
-    elif board.archived_us is None:
-        moved = replace(moved, rows_key=board.rows_key + 1)
+    [leaf] = board.leaves
+    place = leaf.place._replace(partition=target)
+    if leaf.archived_us is None and leaf.table_key is not None:
+        table_key = yield from find_or_create_table(columns_of(leaf.spec.columns, shared=True), target)
+        place = place._replace(table_key=table_key)
+    elif leaf.archived_us is None:
+        place = place._replace(rows_key=leaf.rows_key + 1)
+    moved = replace(leaf, place=place)
+    if moved.table_key is None and leaf.archived_us is None:
         for partition in range((yield from count_partitions())):  # a killed move may have left its table anywhere
             yield drop_table(layout_of(moved).table, if_exists=True).bind().at(partition)
         yield from in_partition(target, create_row_table(layout_of(moved)))
@@ -267,15 +270,15 @@ def begin_split(
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.SHARE)
     check_segments(shared=board.spec.table is TableSharing.SHARED, partition=None)
-    if board.archived_us is not None:
+    if board.gate.archived_us is not None:
         raise ArchivedError(f"the leaderboard {board_id!r} was archived, so it has no rows")
-    if board.closed_us is not None:
+    if board.gate.closed_us is not None:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
-    if len(board.parts) == segments:
+    if len(board.leaves) == segments:
         raise SpecConflictError(f"{board_id!r} has {segments} segments already", pointer="/segments")
     lease = yield from leases.claim(MOVE_WORK, str(board.key), holder=holder, lease_us=lease_us)
     others = yield from find_other_segments(board)
-    yield from _remove_tables([each for each in others if each.segment <= PENDING])  # a split that was killed
+    yield from _remove_tables([row.leaf for row in others if row.segment <= PENDING])  # a split that was killed
     yield from check_board_limits(new=segments, own=True, boards_max=boards_max, own_tables_max=own_tables_max)
     places = yield from choose_partitions(None, segments)
     made = []
@@ -285,10 +288,10 @@ def begin_split(
     return BoardCopy(board, made), lease
 
 
-def _shape_of(board: Board) -> tuple[int, int, int, int | None]:
+def _shape_of(leaf: Leaf) -> tuple[int, int, int, int | None]:
     """Return what changes if rows are removed or get another form."""
-    return board.key, state_of(board), board.rows_key, board.table_key
+    return leaf.key, state_of(leaf), leaf.rows_key, leaf.table_key
 
 
-def _place_of(board: Board) -> tuple[int, int]:
-    return board.key, board.partition
+def _place_of(leaf: Leaf) -> tuple[int, int]:
+    return leaf.key, leaf.partition

@@ -34,11 +34,11 @@ from storage.log.cells import RankedCells
 from storage.log.change_log import Logged, NewChange, change_log
 from storage.log.log_record import ChangeKind, record_of_event
 from storage.log.merging import Merger
-from storage.records import Board, BoardSpec, Entry
+from storage.records import BoardSpec, Entry, Leaf
 from storage.schema.tables import TOTALS
 from storage.store import Program
 
-from .rankings import OpenBoard
+from .rankings import OpenLeaf
 from .row_rankings import RowRanking, decode_entry
 
 UPDATE_STATEMENTS_MAX = 256  # most compiled statements kept for a table; each is for one set of changed columns
@@ -171,23 +171,23 @@ class RankingChange(NamedTuple):
     totals: dict[int, int]  # what the change adds to the board's totals, by column index
 
 
-class Entries(OpenBoard):
+class Entries(OpenLeaf):
     """Programs that read and write one board's rows, its merge rules, and a `Ranking` for each sorted column.
 
     Boards with the same table and columns share statements, and boards with the same spec share rules.
     """
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
-        self.layout = layout_of(board)
+    def __init__(self, leaf: Leaf) -> None:
+        self.leaf = leaf
+        self.layout = layout_of(leaf)
         self.table = _rows_of(self.layout)
-        self.ranked_cells, self.merger = _rules_of(board.spec)
-        self._scope = scope_of(board)
+        self.ranked_cells, self.merger = _rules_of(leaf.spec)
+        self._scope = scope_of(leaf)
 
     @cached_property
     def rankings(self) -> Mapping[int, RowRanking]:
         """Return the rankings by column index. They are created on first use, because posts need none."""
-        return {index: RowRanking(self.board, index) for index in self.board.sorted_indexes}
+        return {index: RowRanking(self.leaf, index) for index in self.leaf.sorted_indexes}
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         rows = yield self.table._by_owners.bind(owners=owners, **self._scope)
@@ -199,7 +199,7 @@ class Entries(OpenBoard):
 
     def find_entries_with_totals(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
         """Return the result of `find_entries` and the board's totals by column index, in one statement."""
-        rows = yield self.table._with_totals.bind(owners=owners, totals_key=self.board.key, **self._scope)
+        rows = yield self.table._with_totals.bind(owners=owners, totals_key=self.leaf.key, **self._scope)
         entries: dict[str, Entry] = {}
         totals: dict[int, int] = {}
         for row in rows:
@@ -215,9 +215,9 @@ class Entries(OpenBoard):
         Raises:
             UnknownBoardError, BoardChangedError: see `hold_rows_key`.
         """
-        if self.board.is_unreached:
+        if self.leaf.is_unreached:
             return None
-        rows_key = yield from hold_rows_key(self.board)
+        rows_key = yield from hold_rows_key(self.leaf)
         held = yield from self.table.lock_rows([(rows_key, owner)])
         if not held:
             return None
@@ -225,7 +225,7 @@ class Entries(OpenBoard):
         yield self.table._erase.bind(owner=owner, **(self._scope and {ROWS_KEY: rows_key}))
         said = record_of_event(happened, entry.cells if happened is ChangeKind.HIDDEN else (), entry.updated_at_us)
         previous = self.ranked_cells.join_cells(entry.cells)
-        change = NewChange(self.board.key, owner, previous, self.ranked_cells.none, said)
+        change = NewChange(self.leaf.key, owner, previous, self.ranked_cells.none, said)
         return RankingChange(entry, change, self._count_totals(entry, -1))
 
     def restore_entry(self, entry: Entry) -> Program[RankingChange]:
@@ -234,18 +234,18 @@ class Entries(OpenBoard):
         Raises:
             LostRaceError: the owner has a row already.
         """
-        rows_key = yield from hold_rows_key(self.board)
+        rows_key = yield from hold_rows_key(self.leaf)
         inserted = yield from self.table.insert_rows([(rows_key, entry)])
         if inserted != 1:
             raise LostRaceError(f"{entry.owner!r} has a row already")
         others = [entry.cells[index] for index in self.ranked_cells.others]
         said = record_of_event(ChangeKind.SHOWN, others, entry.updated_at_us)
         following = self.ranked_cells.join_cells(entry.cells)
-        change = NewChange(self.board.key, entry.owner, self.ranked_cells.none, following, said)
+        change = NewChange(self.leaf.key, entry.owner, self.ranked_cells.none, following, said)
         return RankingChange(entry, change, self._count_totals(entry, 1))
 
     def _count_totals(self, entry: Entry, more: int) -> dict[int, int]:
-        ranked = (index for index in self.board.sorted_indexes if entry.cells[index] is not None)
+        ranked = (index for index in self.leaf.sorted_indexes if entry.cells[index] is not None)
         return {ALL_ENTRIES: more, CHANGES: 1, **dict.fromkeys(ranked, more)}
 
 
@@ -257,19 +257,19 @@ def log_ranking_changes(changes: Iterable[RankingChange], *, now_us: int) -> Pro
     return state
 
 
-def find_on_boards(boards: Iterable[OpenBoard], owner: str) -> Program[dict[int, Entry]]:
-    """Return the owner's entries by board key. Each shared table costs a statement, and so does each other board.
+def find_on_leaves(leaves: Iterable[OpenLeaf], owner: str) -> Program[dict[int, Entry]]:
+    """Return the owner's entries by leaf key. Each shared table costs a statement, and so does each other leaf.
 
     A board that was deleted may have left its rows in a shared table.
     """
     tables: dict[TableRows, dict[int, int]] = defaultdict(dict)  # board keys, by shared table and by rows key
     found: dict[int, Entry] = {}
-    for entries in boards:
-        board = entries.board
-        if board.table_key is not None and isinstance(entries, Entries):
-            tables[entries.table][board.rows_key] = board.key
+    for entries in leaves:
+        leaf = entries.leaf
+        if leaf.table_key is not None and isinstance(entries, Entries):
+            tables[entries.table][leaf.rows_key] = leaf.key
         elif (entry := (yield from entries.find_entries([owner])).get(owner)) is not None:
-            found[board.key] = entry
+            found[leaf.key] = entry
     for table, by_rows_key in tables.items():
         rows = yield table._on_boards.bind(keys=list(by_rows_key), owner=owner)
         found |= {by_rows_key[row[0]]: decode_entry(row[1:]) for row in rows}
@@ -280,7 +280,7 @@ def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[lis
     """Lock the owner's entries and return the boards that have one. All boards have to be in shared tables."""
     tables: dict[TableRows, dict[int, Entries]] = defaultdict(dict)
     for entries in boards:
-        tables[entries.table][entries.board.rows_key] = entries
+        tables[entries.table][entries.leaf.rows_key] = entries
     found: list[Entries] = []
     for table, by_key in sorted(tables.items(), key=lambda table: min(table[1])):
         held = yield from table.lock_rows([(rows_key, owner) for rows_key in by_key])

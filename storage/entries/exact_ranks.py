@@ -43,7 +43,7 @@ from querybuilder import (
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.log.cells import CellSpan, Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, CHANGED_AT, NEXT_POSITION, POSITION, PRUNED_BEFORE
-from storage.records import Board
+from storage.records import Leaf
 from storage.schema.tables import CHANGE_LOG, TOTALS
 from storage.store import Program
 
@@ -96,13 +96,13 @@ class _Place(NamedTuple):
 
 
 class GapCounts:
-    """Programs that count in one ranked column of a board, each with one statement."""
+    """Programs that count in one ranked column of a leaf, each with one statement."""
 
-    def __init__(self, board: Board, index: int, padding: Padding) -> None:
-        self._padding, self._exact_top = padding, board.spec.predictor.exact_top
-        self._key_and_scope = {"totals_key": board.key, **scope_of(board)}
+    def __init__(self, leaf: Leaf, index: int, padding: Padding) -> None:
+        self._padding, self._exact_top = padding, leaf.spec.predictor.exact_top
+        self._key_and_scope = {"totals_key": leaf.key, **scope_of(leaf)}
         self.passed_mark = -1  # after this mark, the log held too many changes for a count; later it can only hold more
-        self._statement = _prepare_count(layout_of(board), index, RankedCells(board.spec).find_span(index))
+        self._statement = _prepare_count(layout_of(leaf), index, RankedCells(leaf.spec).find_span(index))
 
     def count_better(
         self, start: CountStart, cells: Iterable[CellOf], *, gap_rows_max: int | None = None

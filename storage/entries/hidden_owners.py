@@ -224,7 +224,7 @@ def hide_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
         change = yield from entries.remove_entry(owner, ChangeKind.HIDDEN)
         if change is not None:
             changes.append(change)
-            moved.append(HiddenEntry(entries.board.key, change.entry))
+            moved.append(HiddenEntry(entries.leaf.key, change.entry))
     if moved:
         inserted = yield from insert_rows(moved)
         if inserted != len(moved):
@@ -242,11 +242,11 @@ def show_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
         return
     changes: list[RankingChange] = []
     for entries in boards:
-        if not entries.board.is_unreached:
-            yield from hold_rows_key(entries.board)
-        for row in (yield _TAKE.bind(owner=owner, key=entries.board.key)):
-            found = HiddenEntry(entries.board.key, _entry(owner, *row))
-            changes.append((yield from entries.restore_entry(found.widen_cells(len(entries.board.spec.columns)))))
+        if not entries.leaf.is_unreached:
+            yield from hold_rows_key(entries.leaf)
+        for row in (yield _TAKE.bind(owner=owner, key=entries.leaf.key)):
+            found = HiddenEntry(entries.leaf.key, _entry(owner, *row))
+            changes.append((yield from entries.restore_entry(found.widen_cells(len(entries.leaf.spec.columns)))))
     yield from log_ranking_changes(changes, now_us=now_us)
 
 
@@ -262,11 +262,11 @@ def list_hidden_boards(owner: str, *, limit: int) -> Program[list[int]]:
 
 def erase_hidden_entry(entries: Entries, owner: str) -> Program[RankingChange | None]:
     """Erase the owner's hidden row on a board. Return what `log_ranking_changes` logs, or None without a row."""
-    rows = yield _TAKE.bind(owner=owner, key=entries.board.key)
+    rows = yield _TAKE.bind(owner=owner, key=entries.leaf.key)
     if not rows:
         return None
     none = entries.ranked_cells.none
-    change = NewChange(entries.board.key, owner, none, none, record_of_event(ChangeKind.ERASED))
+    change = NewChange(entries.leaf.key, owner, none, none, record_of_event(ChangeKind.ERASED))
     return RankingChange(_entry(owner, *rows[0]), change, {})
 
 

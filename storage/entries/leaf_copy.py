@@ -30,7 +30,7 @@ from storage.boards.row_tables import define_row_table, layout_of, scope_of
 from storage.errors import JournalIncompleteError, LostRaceError
 from storage.log.bundles import NAMELESS, owners_of
 from storage.log.change_log import AFTER_MARK, POSITION, change_log
-from storage.records import Board, segment_of
+from storage.records import Leaf, segment_of
 from storage.schema.placement import TABLES
 from storage.schema.sequences import take_number
 from storage.schema.tables import CHANGE_LOG, CURVES, HIDDEN_ENTRIES, POST_IDS
@@ -80,7 +80,7 @@ class TableCopy:
 class RowsCopy(TableCopy):
     """Programs that copy a board's rows, and rows of single owners again."""
 
-    def __init__(self, here: Board, there: Board) -> None:
+    def __init__(self, here: Leaf, there: Leaf) -> None:
         source, target = layout_of(here), layout_of(there)
         super().__init__(define_row_table(source), define_row_table(target), scope_of(here))
         theirs = col("owner").in_(param("owners"))
@@ -124,7 +124,7 @@ class LeafChanges(NamedTuple):
 class LeafCopy:
     """Programs that copy a board without segments, or one segment. Run each for `CONTROL` if it does not say more."""
 
-    def __init__(self, leaf: Board, targets: Sequence[Board]) -> None:
+    def __init__(self, leaf: Leaf, targets: Sequence[Leaf]) -> None:
         """Prepare the programs for a leaf as it is, and as it will be. If there are several targets, it is spread."""
         self.source, self.targets = leaf, tuple(targets)
         self.rows: list[RowsCopy] = []  # for each target; empty: the board has an archive instead of rows
@@ -203,7 +203,7 @@ class LeafCopy:
                 yield from in_partition(target.partition, _write_small_rows(table, name, target, theirs))
 
 
-def _write_small_rows(table: TableCopy, name: str, target: Board, rows: Rows) -> Program[None]:
+def _write_small_rows(table: TableCopy, name: str, target: Leaf, rows: Rows) -> Program[None]:
     if name == HIDDEN_ENTRIES:
         yield from _hold_marks([row[1] for row in rows])
     if name == CURVES:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from storage.log.cells import Padding
-from storage.records import INT64_MAX, Board, Entry
+from storage.records import INT64_MAX, Entry, Leaf
 from storage.store import Program
 
 from .exact_ranks import CellOf, CountStart, GapCount
@@ -136,9 +136,7 @@ class Ranking(Protocol):
 
 
 class OpenBoard(Protocol):
-    """Programs that read the entries of a board. Run them for the partition of the board."""
-
-    board: Board
+    """Programs that read the entries of a board. Run them for the partition of the first leaf."""
 
     @property
     def rankings(self) -> Mapping[int, Ranking]:
@@ -149,3 +147,9 @@ class OpenBoard(Protocol):
 
     def read_by_owner(self, after: str, limit: int) -> Program[list[Entry]]:
         """Return up to `limit` entries of owners that sort after `after`, in the order of the owners."""
+
+
+class OpenLeaf(OpenBoard, Protocol):
+    """Programs that read the entries of one leaf."""
+
+    leaf: Leaf

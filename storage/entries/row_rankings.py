@@ -33,7 +33,7 @@ from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, 
 from storage.boards.totals import CHANGES, STATE
 from storage.log.cells import Padding
 from storage.log.change_log import CHANGED_AT
-from storage.records import Best, Board, Entry
+from storage.records import Best, Board, Entry, Leaf
 from storage.schema.tables import TOTALS
 from storage.store import Program, Row, Rows
 
@@ -190,13 +190,13 @@ _statements_of = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_ColumnStatements)
 class RowRanking(Ranking):
     """Programs that read one ranked column of a board that has rows."""
 
-    def __init__(self, board: Board, index: int) -> None:
+    def __init__(self, leaf: Leaf, index: int) -> None:
         self.index = index
-        self.padding = Padding(board.spec, board.spec.columns[index])
+        self.padding = Padding(leaf.spec, leaf.spec.columns[index])
         self.timed = self.padding.timed
-        self.gaps = GapCounts(board, index, self.padding)
-        self._sql, self._scope = _statements_of(layout_of(board), index), scope_of(board)
-        self.board_key, self._best = board.key, BETTER_THAN_ANY[self.padding.high]
+        self.gaps = GapCounts(leaf, index, self.padding)
+        self._sql, self._scope = _statements_of(layout_of(leaf), index), scope_of(leaf)
+        self.board_key, self._best = leaf.key, BETTER_THAN_ANY[self.padding.high]
 
     @property
     def passed_mark(self) -> int:

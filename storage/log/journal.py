@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 
-from storage.boards.boards import SEGMENT_SIGN, WHOLE, find_boards_by_key
-from storage.records import INT64_MAX, Board, by_partition
+from storage.boards.boards import SEGMENT_SIGN, find_leaves
+from storage.records import INT64_MAX, Board, Leaf, by_partition
 from storage.schema.creation import in_each_partition
 from storage.store import Program, Row, in_partition
 
@@ -119,15 +119,15 @@ def find_begins() -> Program[Numbers]:
     return tuple(begin for begin, _ in (yield from in_each_partition(partition_journal.find_ends)))
 
 
-def find_boards(changes: Iterable[tuple[int, int]], partitions: int) -> Program[dict[int, Board]]:
-    """Return boards by key. `changes` has pairs of a partition and the key of a board whose changes are there.
+def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: int) -> Program[dict[int, Leaf]]:
+    """Return leaves by key. `changes` has pairs of a partition and the key of a leaf whose changes are there.
 
-    A deleted board is returned as long as the journal holds its deletion.
+    A deleted leaf is returned as long as the journal holds its deletion.
     """
     places = {key: partition for partition, key in changes}
     if not places:
         return {}
-    found = yield from find_boards_by_key(sorted(places))
+    found = yield from find_leaves(sorted(places))
     for key in sorted(places.keys() - found.keys()):
         # If the board was moved, another partition than that of the changes has its deletion.
         others = (each for each in range(partitions) if each != places[key])
@@ -144,19 +144,17 @@ def log_event(board: Board, kind: ChangeKind, now_us: int) -> Program[None]:
     Each segment gets a row of its own; `is_told` says which rows callers see. After a move, readers of streams look
     for the board in the catalog again.
     """
-    for partition, parts in by_partition(board.parts):
-        events = [NewChange(part.key, "", "", "", record_of_event(kind)) for part in parts]
+    for partition, leaves in by_partition(board.leaves):
+        events = [NewChange(leaf.key, "", "", "", record_of_event(kind)) for leaf in leaves]
         yield from in_partition(partition, change_log.append_changes(events, now_us=now_us))
 
 
-def log_deleted(boards: Sequence[Board], now_us: int) -> Program[None]:
-    """Log that this transaction deletes boards. Their earlier changes stay readable."""
-    for partition, theirs in by_partition(part for board in boards for part in board.parts):
+def log_deleted(leaves: Iterable[Leaf], now_us: int) -> Program[None]:
+    """Log that this transaction deletes the leaves of boards. Their earlier changes stay readable."""
+    for partition, theirs in by_partition(leaves):
         for start in range(0, len(theirs), _DELETED_A_STATEMENT):
             some = theirs[start : start + _DELETED_A_STATEMENT]
-            events = [
-                NewChange(board.key, "", "", "", record_of_deletion(_name_of(board), board.spec)) for board in some
-            ]
+            events = [NewChange(leaf.key, "", "", "", record_of_deletion(_name_of(leaf), leaf.spec)) for leaf in some]
             yield from in_partition(partition, change_log.append_changes(events, now_us=now_us))
 
 
@@ -178,14 +176,15 @@ def _choose_bundles(sizes: Mapping[int, BundleSizes], limit: int) -> list[int]:
     return [partition for (_, partition, *_), before in zip(ordered, held, strict=False) if before < limit]
 
 
-def _name_of(board: Board) -> str:
-    """Return the id of a board, and for each segment but the first of the present ones also a number above 0."""
-    if board.segment_of is None or board.segment == 0:
-        return board.id
-    return f"{board.id}{SEGMENT_SIGN}{abs(board.segment)}"
+def _name_of(leaf: Leaf) -> str:
+    """Return the id of the leaf's board, and for each leaf but the first also the number of the leaf."""
+    return f"{leaf.id}{SEGMENT_SIGN}{leaf.segment}" if leaf.segment else leaf.id
 
 
-def is_told(board: Board | None, record: ChangeRecord | None) -> bool:
-    """Return whether callers see a row about this board. Of what happens to all segments, they see the first row."""
+def is_told(leaf: Leaf | None, record: ChangeRecord | None) -> bool:
+    """Return whether callers see a row about this leaf. Of what happens to all leaves, they see the row of the first.
+
+    A board that was split is told as a leaf of its own.
+    """
     of_whole = record is not None and record.kind in _OF_WHOLE_BOARD
-    return board is None or board.segment in (0, WHOLE) or not of_whole
+    return leaf is None or not leaf.segment or not of_whole

@@ -12,7 +12,7 @@ import msgspec
 
 from querybuilder import TEXT, Select, any_of, asc, col, contains_text, desc, param, select
 from storage.boards.boards import SEGMENT_SIGN
-from storage.records import INT64_MAX, Board, BoardSpec
+from storage.records import INT64_MAX, BoardSpec, Leaf, Place
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Row
 
@@ -138,17 +138,17 @@ def find_ends() -> Program[tuple[int, int]]:
     return max(0, last_number_before(log.pruned_before)), last_number_before(log.mark)
 
 
-def find_deletion(board_key: int) -> Program[dict[int, Board]]:
+def find_deletion(board_key: int) -> Program[dict[int, Leaf]]:
     """Return the deleted board with this key, by its key, if its deletion is among its last bundles."""
     rows = yield _LAST_OF_BOARD.bind(board_key=board_key, limit=_LAST_BUNDLES)
     return _find_deletions((board_key, row[-1]) for row in rows)
 
 
-def find_deleted_boards(board_id: str, *, since: int) -> Program[dict[int, Board]]:
-    """Read all bundles from `since` on. Return the boards with this id that they delete, by key."""
+def find_deleted_leaves(board_id: str, *, since: int) -> Program[dict[int, Leaf]]:
+    """Read all bundles from `since` on. Return the leaves of boards with this id that they delete, by key."""
     named = f'"{board_id}'  # a segment's deletion has its number after the id
     rows = yield _DELETED.bind(position=position_of(since), nobody=owners_text([""]), named=named)
-    return {key: board for key, board in _find_deletions(rows).items() if board.id == board_id}
+    return {key: leaf for key, leaf in _find_deletions(rows).items() if leaf.id == board_id}
 
 
 def find_owners(post_id: str, board_keys: Sequence[int], times_us: Iterable[int]) -> Program[set[str]]:
@@ -170,7 +170,7 @@ def _bound(after: int, boards: Sequence[int] | None) -> dict[str, object]:
     return bound if boards is None else bound | {"boards": boards}
 
 
-def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Board]:
+def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Leaf]:
     """Return, by key, the boards that these bundles delete. A bundle is a pair of its `board_key` and `posts`."""
     deleted = {}
     for key, posts in bundles:
@@ -178,7 +178,7 @@ def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Board]:
             if record is not None and record.kind is ChangeKind.DELETED:
                 board_id, _, segment = (record.board_id or "").partition(SEGMENT_SIGN)
                 spec = msgspec.convert(record.spec, BoardSpec)
-                deleted[key] = Board(key, board_id, spec, 0, 0, segment=int(segment or 0))
+                deleted[key] = Leaf(key, board_id, spec, Place(0), segment=int(segment or 0))
     return deleted
 
 
@@ -213,7 +213,7 @@ def position_of(number: int) -> int:
 class RowReader:
     """Decodes the cells that the entries of one board had after logged changes."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Leaf) -> None:
         self._ranked = RankedCells(board.spec)
         self._columns = len(board.spec.columns)
 

@@ -35,7 +35,7 @@ from querybuilder import (
 )
 from storage.boards.totals import COLUMNS_LIMIT, STATE
 from storage.errors import UnknownBoardError
-from storage.records import Board, PartOutcome, PostStatus
+from storage.records import Leaf, PartOutcome, PostStatus
 from storage.schema.placement import TABLES
 from storage.schema.tables import POST_IDS, TOTALS
 from storage.store import Program
@@ -119,14 +119,14 @@ def find_known(asked: Iterable[PostKey], epochs: Mapping[int, int]) -> Program[K
     return (yield from find_known(asked, known.epochs))
 
 
-def list_keys(board: Board, begin: str, limit: int) -> Program[list[tuple[RememberedPost, int]]]:
-    """Return the first posts that a board or its family remembers under keys that begin with this text.
+def list_keys(leaf: Leaf, begin: str, limit: int) -> Program[list[tuple[RememberedPost, int]]]:
+    """Return the first posts that a leaf or its family remembers under keys that begin with this text.
 
     Each comes with the time at which it was remembered.
     """
-    key, epoch_text = board.family_key, ""
+    key, epoch_text = leaf.family_key, ""
     if key is None:
-        key, known = board.key, (yield from find_known((), {board.key: board.epoch}))
+        key, known = leaf.key, (yield from find_known((), {leaf.key: leaf.epoch}))
         epoch_text = _stored_hash("", known.epochs[key])
     found = yield _LIST.bind(board_key=key, **range_of(epoch_text + begin), limit=limit)
     return [(_decode(key, text.removeprefix(epoch_text), *content), at_us) for text, *content, at_us in found]

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from querybuilder import Lock
 from storage.boards.board_removal import begin_epoch, remove_rows
 from storage.boards.boards import find_board, find_keys_ever
-from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_states
+from storage.boards.totals import ALL_ENTRIES, CHANGES, find_leaf_totals, store_states
 from storage.entries import hidden_owners
 from storage.entries.board_copy import check_not_moving
 from storage.entries.entries import Entries, add_totals
@@ -38,14 +38,15 @@ from storage.log.cells import Cell
 from storage.log.change_log import change_log
 from storage.log.journal import Numbers, padded
 from storage.log.log_record import ChangeKind, ChangeRecord
+from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow
-from storage.records import Board, ColumnChange, Entry, PartOutcome, PostStatus
+from storage.records import Board, BoardSpec, ColumnChange, Entry, Leaf, PartOutcome, PostStatus
 from storage.store import Program, in_partition
 
 from .post_ids import PostIds, RememberedPost, find_known, remember_posts
 
-# Computes the fingerprint of a post from its owner, board, changes and `at`. See `Post.fingerprint`.
-FingerprintOf = Callable[[str, Board, Sequence[ColumnChange], int | None], str]
+# Computes the fingerprint of a post from its owner, spec, changes and `at`. See `Post.fingerprint`.
+FingerprintOf = Callable[[str, BoardSpec, Sequence[ColumnChange], int | None], str]
 
 PAGE_ROWS = 5_000
 CLOCK_SKEW_US_MAX = 600_000_000  # upper bound of the difference between the clocks of two processes
@@ -80,18 +81,19 @@ def rebuild_board(
         LeaseTakenError: the board is being moved to another partition.
     """
     board = yield from find_board(board_id, lock=Lock.UPDATE)
-    if board.archived_us is not None:
+    if board.gate.archived_us is not None:
         raise ArchivedError(f"the leaderboard {board_id!r} was archived, so it has no rows")
     yield from check_not_moving(board)
-    totals = yield from find_totals_of(board.parts)
-    done = RebuildCounts(entries_before=sum(totals[part.key].get(ALL_ENTRIES, 0) for part in board.parts))
+    totals = yield from find_leaf_totals(board.leaves)
+    done = RebuildCounts(entries_before=sum(totals[leaf.key].get(ALL_ENTRIES, 0) for leaf in board.leaves))
     board = yield from remove_rows(board)
-    boards = dict.fromkeys((yield from find_keys_ever(board)), board)
+    earlier = dict.fromkeys((yield from find_keys_ever(board)), board.spec)
     if since is not None:
-        boards |= yield from find_deleted_boards(board_id, since)
+        deleted = yield from find_deleted_leaves(board_id, since)
+        earlier |= {key: leaf.spec for key, leaf in deleted.items()}
         board = yield from begin_epoch(board)
-    yield from store_states(board.parts)
-    rebuild = _Rebuild(Entries(board), boards, post_ids, fingerprint_of, done, is_whole=since is None)
+    yield from store_states(board.leaves)
+    rebuild = _Rebuild(board, earlier, post_ids, fingerprint_of, done, is_whole=since is None)
     yield from rebuild.merge_journal(since or ())
     if since is None and not rebuild.was_emptied:
         yield from _check_start(board)
@@ -102,9 +104,9 @@ def rebuild_board(
             else "from there on"
         )
         raise NothingReplayedError(detail)
-    for part in board.parts:
-        storing = _store_rows(Entries(part), rebuild.rows[part.key], totals[part.key].get(CHANGES, 0), done)
-        yield from in_partition(part.partition, storing)
+    for leaf in board.leaves:
+        storing = _store_rows(Entries(leaf), rebuild.rows[leaf.key], totals[leaf.key].get(CHANGES, 0), done)
+        yield from in_partition(leaf.partition, storing)
     return done
 
 
@@ -119,20 +121,20 @@ def _check_start(board: Board) -> Program[None]:
             raise JournalIncompleteError(detail + "; keep it longer with change_log_retention_s")
 
 
-def find_deleted_boards(board_id: str, since: Numbers) -> Program[dict[int, Board]]:
-    """Return by key the boards with this id that were deleted at these numbers of the journal or later.
+def find_deleted_leaves(board_id: str, since: Numbers) -> Program[dict[int, Leaf]]:
+    """Return by key the leaves of boards with this id that were deleted at these numbers of the journal or later.
 
     Raises:
         JournalIncompleteError: the journal begins after these numbers.
     """
     begins = yield from journal.find_begins()
-    found: dict[int, Board] = {}
+    found: dict[int, Leaf] = {}
     for partition, (number, begins_after) in enumerate(zip(padded(since, len(begins)), begins, strict=True)):
         if number < begins_after:
             raise JournalIncompleteError(
                 f"the journal begins after {begins_after}, so it does not hold all posts since {number}"
             )
-        found |= yield from in_partition(partition, partition_journal.find_deleted_boards(board_id, since=number))
+        found |= yield from in_partition(partition, partition_journal.find_deleted_leaves(board_id, since=number))
     return found
 
 
@@ -141,19 +143,22 @@ class _Rebuild:
 
     def __init__(
         self,
-        entries: Entries,
-        boards: Mapping[int, Board],
+        board: Board,
+        earlier: Mapping[int, BoardSpec],
         post_ids: PostIds,
         fingerprint_of: FingerprintOf,
         done: RebuildCounts,
         *,
         is_whole: bool,
     ) -> None:
-        """Prepare a rebuild of the posts to these boards. `is_whole`: it begins where the board was last emptied."""
-        self._board, self._merger, self._is_whole = entries.board, entries.merger, is_whole
-        self._boards, self._post_ids, self._fingerprint_of, self._done = boards, post_ids, fingerprint_of, done
-        self._columns = {key: _column_map(board, entries.board) for key, board in boards.items()}
-        self.rows: dict[int, dict[str, Entry]] = {part.key: {} for part in entries.board.parts}  # by owner
+        """Prepare a rebuild of the posts to boards with the specs `earlier`, by key.
+
+        `is_whole`: it begins where the board was last emptied.
+        """
+        self._board, self._merger, self._is_whole = board, Merger(board.leaf.spec), is_whole
+        self._earlier, self._post_ids, self._fingerprint_of, self._done = earlier, post_ids, fingerprint_of, done
+        self._columns = {key: _column_map(spec, board) for key, spec in earlier.items()}
+        self.rows: dict[int, dict[str, Entry]] = {leaf.key: {} for leaf in board.leaves}  # by owner
         self.was_emptied = False
 
     def merge_journal(self, since: Numbers) -> Program[None]:
@@ -161,7 +166,7 @@ class _Rebuild:
         after, ended = tuple(max(0, number - 1) for number in since), False
         partitions = range(len((yield from journal.find_begins())))
         while not ended:
-            page = yield from journal.read_page(after, limit=PAGE_ROWS, partitions=partitions, boards=[*self._boards])
+            page = yield from journal.read_page(after, limit=PAGE_ROWS, partitions=partitions, boards=[*self._earlier])
             changes = list(page.list_changes())
             self._done.rows += len(changes)
             yield from self._merge_page([row for _, row in changes])
@@ -169,32 +174,32 @@ class _Rebuild:
             after = after if ended else changes[-1][0]
 
     def _merge_page(self, rows: Sequence[JournalRow]) -> Program[None]:
-        by_part: dict[int, list[JournalRow]] = {}
+        by_leaf: dict[int, list[JournalRow]] = {}
         for row in rows:
             if self._is_whole and row.record is not None and row.record.kind is ChangeKind.RESET:
                 self.was_emptied, self._done.replayed = True, 0
                 self.rows = {key: {} for key in self.rows}
-                by_part.clear()
+                by_leaf.clear()
             elif row.owner is not None:
-                by_part.setdefault(self._board.part_of(row.owner).key, []).append(row)
-        for part in self._board.parts:
-            if part.key in by_part:
-                yield from in_partition(part.partition, self._merge_rows(part, by_part[part.key]))
+                by_leaf.setdefault(self._board.leaf_of(row.owner).key, []).append(row)
+        for leaf in self._board.leaves:
+            if leaf.key in by_leaf:
+                yield from in_partition(leaf.partition, self._merge_rows(leaf, by_leaf[leaf.key]))
 
-    def _merge_rows(self, part: Board, rows: Sequence[JournalRow]) -> Program[None]:
+    def _merge_rows(self, leaf: Leaf, rows: Sequence[JournalRow]) -> Program[None]:
         """Merge changes, except posts whose id was remembered before. Remember the ids of the merged posts."""
         hashes = {post_hash for row in rows if (post_hash := self._hash_of(row)) is not None}
         known: set[str] = set()
         if hashes:
-            asked = [(part.key, post_hash) for post_hash in hashes]
-            known |= {key[1] for key in (yield from find_known(asked, {part.key: part.epoch})).posts}
+            asked = [(leaf.key, post_hash) for post_hash in hashes]
+            known |= {key[1] for key in (yield from find_known(asked, {leaf.key: leaf.epoch})).posts}
         fresh: list[RememberedPost] = []
         times_us: list[int] = []
         for row in rows:
             if row.owner is None or row.record is None:
                 continue
             if row.record.kind is ChangeKind.ERASED:
-                self.rows[part.key].pop(row.owner, None)
+                self.rows[leaf.key].pop(row.owner, None)
             if row.record.kind not in _POSTS:
                 continue
             post_hash = self._hash_of(row)
@@ -203,18 +208,18 @@ class _Rebuild:
                 continue
             changes = self._changes(row.board_key, row.record)
             try:
-                outcome = self._merge_post(part, row, row.owner, row.record, changes)
+                outcome = self._merge_post(leaf, row, row.owner, row.record, changes)
             except ValueOutOfRangeError:
                 self._done.rejected += 1
                 continue
             self._done.replayed += 1
             if post_hash is not None:
                 known.add(post_hash)
-                fingerprint = self._fingerprint_of(row.owner, self._board, changes, row.record.at_us)
-                fresh.append(RememberedPost(part.key, post_hash, fingerprint, [outcome]))
+                fingerprint = self._fingerprint_of(row.owner, self._board.spec, changes, row.record.at_us)
+                fresh.append(RememberedPost(leaf.key, post_hash, fingerprint, [outcome]))
                 times_us.append(row.logged_us)
         if fresh:
-            yield from remember_posts(fresh, {part.key: part.epoch}, times_us)
+            yield from remember_posts(fresh, {leaf.key: leaf.epoch}, times_us)
 
     def _hash_of(self, row: JournalRow) -> str | None:
         if self._is_whole or row.record is None or row.record.post_id is None or row.owner is None:
@@ -226,7 +231,7 @@ class _Rebuild:
         for change in posted.changes:
             index = columns[change.index]
             if index is None:
-                name = self._boards[board_key].spec.columns[change.index].name
+                name = self._earlier[board_key].columns[change.index].name
                 detail = (
                     f"an earlier {self._board.id!r} had a column {name!r}, which this one lacks or declares otherwise"
                 )
@@ -235,26 +240,26 @@ class _Rebuild:
         return changes
 
     def _merge_post(
-        self, part: Board, row: JournalRow, owner: str, posted: ChangeRecord, changes: Sequence[ColumnChange]
+        self, leaf: Leaf, row: JournalRow, owner: str, posted: ChangeRecord, changes: Sequence[ColumnChange]
     ) -> PartOutcome:
-        entry = self.rows[part.key].get(owner)
+        entry = self.rows[leaf.key].get(owner)
         at_us = row.logged_us if posted.at_us is None else posted.at_us
         changed = self._merger.merge_changes(None if entry is None else entry.cells, changes, at_us)
         status = PostStatus.APPLIED if changed or entry is None else PostStatus.UNCHANGED
         if entry is None:
             empty: list[Cell] = [None] * len(self._board.spec.columns)
-            entry = self.rows[part.key][owner] = Entry(owner, row.at_us, empty)
+            entry = self.rows[leaf.key][owner] = Entry(owner, row.at_us, empty)
         if changed:
             entry.updated_at_us = max(entry.updated_at_us, row.at_us)
         for index, cell in changed.items():
             entry.cells[index] = cell
-        return PartOutcome(status, entry.updated_at_us, self._merger.decode_stats(entry.cells), board_key=part.key)
+        return PartOutcome(status, entry.updated_at_us, self._merger.decode_stats(entry.cells), board_key=leaf.key)
 
 
-def _column_map(earlier: Board, board: Board) -> list[int | None]:
+def _column_map(earlier: BoardSpec, board: Board) -> list[int | None]:
     """Return for each earlier column the index of the column in `board` with its name, kind and scale, or None."""
     found: list[int | None] = []
-    for column in earlier.spec.columns:
+    for column in earlier.columns:
         index = board.column_index.get(column.name)
         now = None if index is None else board.spec.columns[index]
         same = now is not None and (now.kind, now.scale) == (column.kind, column.scale)
@@ -264,7 +269,7 @@ def _column_map(earlier: Board, board: Board) -> list[int | None]:
 
 def _store_rows(entries: Entries, rows: Mapping[str, Entry], changes: int, done: RebuildCounts) -> Program[None]:
     """Insert the rows of an empty board or segment, and add their totals. `changes`: those that it has ever had."""
-    counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.board.sorted_indexes, 0)}
+    counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.leaf.sorted_indexes, 0)}
     # If rows come in the order of the table's key, the database fills pages one after the other and splits none.
     names = sorted(rows)
     for start in range(0, len(names), PAGE_ROWS):
@@ -272,13 +277,13 @@ def _store_rows(entries: Entries, rows: Mapping[str, Entry], changes: int, done:
         hidden = yield from hidden_owners.find_hidden_owners(page, held=True)
         seen = [rows[name] for name in page if name not in hidden]
         if seen:
-            yield from entries.table.insert_rows([(entries.board.rows_key, entry) for entry in seen])
+            yield from entries.table.insert_rows([(entries.leaf.rows_key, entry) for entry in seen])
         if hidden:
-            yield from hidden_owners.insert_rows(HiddenEntry(entries.board.key, rows[name]) for name in hidden)
+            yield from hidden_owners.insert_rows(HiddenEntry(entries.leaf.key, rows[name]) for name in hidden)
         done.hidden_entries += len(hidden)
         counted[ALL_ENTRIES] += len(seen)
-        for index in entries.board.sorted_indexes:
+        for index in entries.leaf.sorted_indexes:
             counted[index] += sum(entry.cells[index] is not None for entry in seen)
     done.entries += counted[ALL_ENTRIES]
     counted[CHANGES] += counted[ALL_ENTRIES]
-    yield from add_totals({entries.board.key: counted})
+    yield from add_totals({entries.leaf.key: counted})

@@ -18,7 +18,7 @@ import msgspec
 
 from config.settings import PostingSettings
 from querybuilder import BULK_ALIAS, Dialect, chained, col, count, plus, select
-from storage.boards.boards import find_posted_parts
+from storage.boards.boards import find_posted_leaves
 from storage.boards.gates import hold_gates
 from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.entries import hidden_owners
@@ -37,7 +37,7 @@ from storage.log.cells import Cell
 from storage.log.change_log import Logged, NewChange, build_log_insert, build_position_taking, bundle_rows, change_log
 from storage.log.log_record import ChangeKind, record_of_post
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, BoardPost, Entry, Gate, PartOutcome, Post, PostStatus
+from storage.records import BoardPost, Entry, Gate, Leaf, PartOutcome, Post, PostStatus
 from storage.store import Program, in_partition
 
 from .post_ids import PostKey, RememberedPost, find_known, remember_posts
@@ -53,13 +53,13 @@ class TransactionResult:
 def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[Entries]:
     # A group may hold posts that were parsed before and after a column was added. The version of the board with more
     # columns fits both.
-    boards: dict[int, Board] = {}
+    leaves: dict[int, Leaf] = {}
     for post in posts:
         for part in post.parts:
-            known = boards.get(part.board.key)
-            if known is None or len(known.spec.columns) < len(part.board.spec.columns):
-                boards[part.board.key] = part.board
-    return [open_boards.open_rows(board) for board in boards.values()]
+            known = leaves.get(part.leaf.key)
+            if known is None or len(known.spec.columns) < len(part.leaf.spec.columns):
+                leaves[part.leaf.key] = part.leaf
+    return [open_boards.open_rows(leaf) for leaf in leaves.values()]
 
 
 def draw_pause_s(limits: PostingSettings, races_lost: int, rng: random.Random) -> float:
@@ -82,11 +82,11 @@ class PostTransaction:
     ) -> None:
         # Every process locks and inserts rows in the order of board and owner, so that groups never deadlock. The
         # counter of the log comes later, and the totals come last.
-        by_key = sorted(boards, key=lambda entries: entries.board.key)
-        self._boards = {entries.board.key: BoardState(entries, entries.board.rows_key) for entries in by_key}
+        by_key = sorted(boards, key=lambda entries: entries.leaf.key)
+        self._boards = {entries.leaf.key: BoardState(entries, entries.leaf.rows_key) for entries in by_key}
         self._dialect, self._now_us = dialect, now_us
         # The partitions of boards and families, by key. Every transaction writes to the partitions in ascending order.
-        self._places = {entries.board.key: entries.board.partition for entries in by_key}
+        self._places = {entries.leaf.key: entries.leaf.partition for entries in by_key}
         self._partitions = sorted(set(self._places.values()))
         self._marked_owners = marked_owners
         self._marks: dict[int, Marks] = {}  # by partition
@@ -135,7 +135,7 @@ class PostTransaction:
             finding = hidden_owners.find_hidden_entries(keys, marked)
             for each in (yield from in_partition(partition, finding)):
                 state = self._boards[each.board_key]
-                entry = each.widen_cells(len(state.entries.board.spec.columns))
+                entry = each.widen_cells(len(state.entries.leaf.spec.columns))
                 state.rows.setdefault(entry.owner, TransactionRow(entry, entry.updated_at_us, is_hidden=True))
 
     def _read(self, posts: Sequence[Post]) -> Program[None]:
@@ -144,19 +144,19 @@ class PostTransaction:
         for post in posts:
             owner, post_hash, family = post.owner, post.post_hash, post.family
             for part in post.parts:
-                owners[part.board.key][owner] = None
+                owners[part.leaf.key][owner] = None
                 if post_hash is not None and family is None:
-                    asked[part.board.key, post_hash] = None
+                    asked[part.leaf.key, post_hash] = None
             if post_hash is not None and family is not None:
                 asked[family.key, post_hash] = None
                 self._places[family.key] = family.partition
-        copies = [state.entries.board for state in self._boards.values()]
+        copies = [state.entries.leaf for state in self._boards.values()]
         gates = yield from hold_gates(copies, now_us=self._now_us, check_all=self._check_boards)
-        for key, gate in gates.items():
+        for key, leaf in gates.items():
             state = self._boards[key]
-            state.gate, state.exists = gate, gate is not None
-            if gate is not None:
-                state.rows_key, state.shut = gate.rows_key, gate.is_shut(self._now_us)
+            state.exists = leaf is not None
+            if leaf is not None:
+                state.gate, state.rows_key, state.shut = leaf.gate, leaf.rows_key, leaf.gate.is_shut(self._now_us)
         tables = self._tables()
         for partition, _, _ in tables:
             if partition not in self._marks:
@@ -169,37 +169,37 @@ class PostTransaction:
         for partition in sorted(set(self._places.values())) if asked else ():
             yield from in_partition(partition, self._find_known(partition, asked))
         for state in self._boards.values():
-            if state.entries.board.archived_us is not None:
-                yield from self._find_in_segments(state.entries.board, asked)
+            if state.entries.leaf.archived_us is not None:
+                yield from self._find_in_segments(state.entries.leaf, asked)
         yield from self._find_hidden(owners)
 
     def _find_known(self, partition: int, asked: Iterable[PostKey]) -> Program[None]:
         """Look up the posts that boards and families of a partition may know."""
         gone = [key for key, state in self._boards.items() if not state.exists]
         theirs = [each for each in asked if self._places[each[0]] == partition and each[0] not in gone]
-        epochs = {key: self._boards[key].entries.board.epoch for key, _ in theirs if key in self._boards}
+        epochs = {key: self._boards[key].entries.leaf.epoch for key, _ in theirs if key in self._boards}
         if theirs:
             known = yield from find_known(theirs, epochs)
             self._known |= known.posts
             self._epochs |= known.epochs
 
-    def _find_in_segments(self, board: Board, asked: Iterable[PostKey]) -> Program[None]:
+    def _find_in_segments(self, board: Leaf, asked: Iterable[PostKey]) -> Program[None]:
         """Look up the posts to an archived board that the segments remember which it had."""
         hashes = [post_hash for key, post_hash in asked if key == board.key]
-        for part in (yield from find_posted_parts(board)) if hashes else ():
+        for part in (yield from find_posted_leaves(board)) if hashes else ():
             finding = find_known([(part.key, post_hash) for post_hash in hashes], {part.key: part.epoch})
             known = yield from in_partition(part.partition, finding)
             self._known |= {(board.key, post_hash): post for (_, post_hash), post in known.posts.items()}
 
     def _states(self, partition: int) -> list[tuple[int, BoardState]]:
-        return [(key, state) for key, state in self._boards.items() if state.entries.board.partition == partition]
+        return [(key, state) for key, state in self._boards.items() if state.entries.leaf.partition == partition]
 
     def _tables(self) -> list[tuple[int, TableRows, list[BoardState]]]:
         """Return the boards that may take posts, by partition and table, in an order that all writers share."""
         tables: dict[tuple[int, int, TableRows], list[BoardState]] = defaultdict(list)
         for state in self._boards.values():
             if state.exists and not state.shut:
-                tables[state.entries.board.partition, state.table_key, state.entries.table].append(state)
+                tables[state.entries.leaf.partition, state.table_key, state.entries.table].append(state)
         return [(key[0], key[2], tables[key]) for key in sorted(tables, key=itemgetter(0, 1))]
 
     def _apply(self, post: Post) -> list[PartOutcome]:
@@ -242,16 +242,16 @@ class PostTransaction:
 
     def _plan(self, post: Post, part: BoardPost, at_us: int) -> PartOutcome | dict[int, Cell]:
         """Return the cells that the post changes, or else its outcome: refused, or that of an earlier post."""
-        state = self._boards[part.board.key]
+        state = self._boards[part.leaf.key]
         if not state.exists:
-            return _refuse(part, UnknownBoardError(f"no leaderboard {part.board.id!r}"))
+            return _refuse(part, UnknownBoardError(f"no leaderboard {part.leaf.id!r}"))
         if post.post_hash is not None and post.family is None:
-            repeated = self._find_repeated(part.board.key, post)
+            repeated = self._find_repeated(part.leaf.key, post)
             if repeated is not None:
                 return repeated[0]
         try:
             if state.gate is not None:
-                state.gate.check_post(state.entries.board, at_us, self._now_us)
+                state.gate.check_post(state.entries.leaf, at_us, self._now_us)
             row = state.rows.get(post.owner)
             if row is None:
                 self._has_absent = True
@@ -260,14 +260,14 @@ class PostTransaction:
             return _refuse(part, error)
 
     def _take(self, post: Post, part: BoardPost, changed: dict[int, Cell]) -> PartOutcome:
-        state = self._boards[part.board.key]
+        state = self._boards[part.leaf.key]
         row = state.rows.get(post.owner)
         status = PostStatus.APPLIED if changed or row is None else PostStatus.UNCHANGED
         state.applied += status is PostStatus.APPLIED
         if row is None:
-            empty: list[Cell] = [None] * len(state.entries.board.spec.columns)
+            empty: list[Cell] = [None] * len(state.entries.leaf.spec.columns)
             row = state.rows[post.owner] = TransactionRow(Entry(post.owner, self._now_us, empty), None)
-            row.is_hidden = self._any_marked and self._marks[state.entries.board.partition].is_hidden(post.owner)
+            row.is_hidden = self._any_marked and self._marks[state.entries.leaf.partition].is_hidden(post.owner)
             row.ranked = None if row.is_hidden else state.entries.ranked_cells.none
         entry = row.entry
         cells = entry.cells
@@ -281,11 +281,11 @@ class PostTransaction:
             else:
                 row.changed |= changed
             for index, cell in changed.items():
-                if cells[index] is None and index in state.entries.board.sorted_indexes:
+                if cells[index] is None and index in state.entries.leaf.sorted_indexes:
                     row.first_values += (index,)
                 cells[index] = cell
         self._log(state, row, post, part, status)
-        stats, board_key = state.entries.merger.decode_stats(cells), part.board.key
+        stats, board_key = state.entries.merger.decode_stats(cells), part.leaf.key
         outcome = PartOutcome(status, entry.updated_at_us, stats, board_key=board_key)
         if post.post_hash is not None and post.family is None:
             self._remember(board_key, post, [outcome])
@@ -404,12 +404,12 @@ class BoardState:
 
     def begin_draft(self) -> BundleDraft:
         if self.log is None:
-            self.log = BundleDraft(self.entries.board.key)
+            self.log = BundleDraft(self.entries.leaf.key)
         return self.log
 
     @property
     def table_key(self) -> int:
-        board = self.entries.board
+        board = self.entries.leaf
         return board.key if board.table_key is None else board.table_key
 
 
@@ -440,7 +440,7 @@ def _write_table(table: TableRows, states: Iterable[BoardState], totals: dict[in
             for index in row.first_values:
                 more[index] += 1
         if changes:
-            totals[state.entries.board.key] = {**more, ALL_ENTRIES: inserted, CHANGES: changes}
+            totals[state.entries.leaf.key] = {**more, ALL_ENTRIES: inserted, CHANGES: changes}
     for indexes, changed in updates.items():
         _check_all_written((yield from table.update_rows(indexes, changed)), len(changed))
     if new:
@@ -454,10 +454,10 @@ def _check_all_written(written: int, expected: int) -> None:
 
 def _hold_rows(table: TableRows, states: list[BoardState], owners: Mapping[int, Iterable[str]]) -> Program[None]:
     rows = {state.rows_key: state.rows for state in states}
-    wanted = [(state.rows_key, owner) for state in states for owner in owners[state.entries.board.key]]
+    wanted = [(state.rows_key, owner) for state in states for owner in owners[state.entries.leaf.key]]
     for rows_key, entry in (yield from table.lock_rows(wanted)):
         rows[rows_key][entry.owner] = TransactionRow(entry, entry.updated_at_us)
 
 
 def _refuse(part: BoardPost, error: PostError) -> PartOutcome:
-    return PartOutcome(PostStatus.REJECTED, error=error, board_key=part.board.key)
+    return PartOutcome(PostStatus.REJECTED, error=error, board_key=part.leaf.key)

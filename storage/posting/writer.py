@@ -348,14 +348,14 @@ class Writers:
         Raises:
             OutcomeUnknownError: some posts were applied, but others were not.
         """
-        places = {part.board.partition for post in posts for part in post.parts}
+        places = {part.leaf.partition for post in posts for part in post.parts}
         places |= {post.family.partition for post in posts if post.family is not None}
         if len(places) == 1:
             return await self._writer_of(self._store.at(places.pop())).submit(posts)
         apart: dict[int, list[Post]] = {place: [] for place in places}
         of_post: list[int] = []
         for post in posts:
-            theirs = {part.board.partition for part in post.parts}
+            theirs = {part.leaf.partition for part in post.parts}
             if len(theirs) > 1:
                 return await self._writer_of(self._store).submit(posts)
             of_post.append(post.family.partition if post.family is not None else theirs.pop())

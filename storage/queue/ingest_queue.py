@@ -97,15 +97,15 @@ def list_queues(dialect: Dialect, partitions: int) -> list[int]:
 
 def find_queue(post: Post, dialect: Dialect) -> int:
     """Return the partition in whose queue a post waits."""
-    first = post.parts[0].board.partition
-    if all(part.board.partition == first for part in post.parts):
+    first = post.parts[0].leaf.partition
+    if all(part.leaf.partition == first for part in post.parts):
         return first
     return _queue_of_several(dialect)
 
 
 def find_queues(board: Board, dialect: Dialect, partitions: int) -> list[int]:
     """Return the partitions in whose queues a post to this board can wait, unless it was moved or split since."""
-    places = {part.partition for part in board.parts}
+    places = {leaf.partition for leaf in board.leaves}
     return sorted({*places, *([_queue_of_several(dialect)] if partitions > 1 else [])})
 
 

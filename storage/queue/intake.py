@@ -31,7 +31,7 @@ from storage.errors import (
     WaitTooLongError,
 )
 from storage.meter import Meter
-from storage.records import Gate, Post
+from storage.records import Gate, Place, Post
 from storage.store import Program, Store, in_partition, read_single
 
 from . import ingest_queue
@@ -177,22 +177,22 @@ def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
 
     Another process may have done that after the posts were checked.
     """
-    boards: set[tuple[int, Gate]] = set()
+    copies: set[tuple[int, tuple[Place, Gate]]] = set()
     families: set[int] = set()
     for post in chain.from_iterable(group):
         if post.family is not None:
             families.add(post.family.key)
         else:
-            boards.update([(part.board.key, part.board.gate) for part in post.parts])
-    gates = (yield from read_gates(sorted(dict(boards)))) if boards else {}
+            copies.update([(part.leaf.key, (part.leaf.place, part.leaf.gate)) for part in post.parts])
+    gates = (yield from read_gates(sorted(dict(copies)))) if copies else {}
     found = (yield from find_families_by_key(sorted(families))) if families else {}
-    if gates.items() == boards and found.keys() == families:
+    if gates.items() == copies and found.keys() == families:
         return []
 
     def is_changed(post: Post) -> bool:
         if post.family is not None:
             return post.family.key not in found
-        return any(gates.get(part.board.key) != part.board.gate for part in post.parts)
+        return any(gates.get(part.leaf.key) != (part.leaf.place, part.leaf.gate) for part in post.parts)
 
     return [index for index, theirs in enumerate(group) if any(map(is_changed, theirs))]
 

@@ -19,12 +19,12 @@ import msgspec
 
 from querybuilder import asc, col, delete, desc, insert, param, select
 from storage import errors
-from storage.boards.boards import find_keys_ever, find_posted_parts
+from storage.boards.boards import find_keys_ever, find_posted_leaves
 from storage.errors import PostError, PostRejectedError, StorageError, UnknownPostError
 from storage.log import partition_journal
 from storage.log.log_record import RecordedError
 from storage.posting.post_ids import PostIds, in_range, list_keys, range_of
-from storage.records import Board, PartOutcome, PostStatus
+from storage.records import Board, Leaf, PartOutcome, PostStatus
 from storage.schema.creation import in_each_partition
 from storage.schema.ingest_tables import REJECTED_POSTS
 from storage.schema.placement import TABLES
@@ -54,14 +54,14 @@ async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id:
     Raises:
         UnknownPostError: the store knows nothing about the post.
     """
-    key, part = post_ids.hash_post_id(post_id, owner), board.part_of(owner)
+    key, leaf = post_ids.hash_post_id(post_id, owner), board.leaf_of(owner)
     queues = find_queues(board, store.dialect, store.partitions)
-    found = await store.read(lambda: _find_settled(queues, board, part, key))
+    found = await store.read(lambda: _find_settled(queues, board, leaf, key))
     if not found:  # the queue may be long, so it is read last, on a connection for heavy reads
         # A post that was queued before its board was moved or split waits where the board was. A partition that is away
         # is asked only about such a post.
         every = [*dict.fromkeys([*queues, *list_queues(store.dialect, store.partitions)])]
-        found = await store.read(lambda: _find_anywhere(every, board, part, post_id, key), heavy=True)
+        found = await store.read(lambda: _find_anywhere(every, board, leaf, post_id, key), heavy=True)
     return found[key].outcome
 
 
@@ -88,7 +88,7 @@ async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id
     return sorted(fates, key=lambda fate: (fate.owner is None, fate.owner))
 
 
-def _find_anywhere(queues: Sequence[int], board: Board, part: Board, post_id: str, begin: str) -> Program[Fates]:
+def _find_anywhere(queues: Sequence[int], board: Board, part: Leaf | Board, post_id: str, begin: str) -> Program[Fates]:
     """Return the fates of the posts with an id whose keys begin with `begin`. `part`: the board or a segment of it."""
     keys = yield from _find_keys(board)
     found: Fates = {}
@@ -113,12 +113,12 @@ def _find_waiting(board_keys: Sequence[int], post_id: str, begin: str) -> Progra
     return found
 
 
-def _find_settled(queues: Sequence[int], board: Board, part: Board, begin: str) -> Program[Fates]:
+def _find_settled(queues: Sequence[int], board: Board, leaf: Leaf | Board, begin: str) -> Program[Fates]:
     keys = yield from _find_keys(board)
     found: Fates = {}
     for partition in queues:
         found |= yield from in_partition(partition, find_rejected(keys, begin))
-    for each in (yield from find_posted_parts(part)):
+    for each in (yield from find_posted_leaves(leaf)):
         for post, at_us in (yield from in_partition(each.partition, list_keys(each, begin, _LISTED_AND_ONE))):
             for outcome in post.parts:
                 if outcome.board_key == each.key:
@@ -128,7 +128,7 @@ def _find_settled(queues: Sequence[int], board: Board, part: Board, begin: str) 
 
 def _find_keys(board: Board) -> Program[list[int]]:
     """Return the keys under which posts to a board wait, or were rejected."""
-    return (yield from find_keys_ever(board)) if board.segments or board.archived_us is not None else [board.key]
+    return (yield from find_keys_ever(board)) if board.is_spread or board.gate.archived_us is not None else [board.key]
 
 
 def find_rejected(board_keys: Sequence[int], begin: str) -> Program[Fates]:

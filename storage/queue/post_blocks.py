@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from storage.records import Board, BoardPost, ColumnChange, Family, Post
+from storage.records import BoardPost, ColumnChange, Family, Leaf, Post
 
 
 class QueuedPost(msgspec.Struct, array_like=True, gc=False):
@@ -49,10 +49,10 @@ def encode_posts(posts: Sequence[Post], now_us: int) -> str:
     for post in posts:
         reached = []
         for part in post.parts:
-            place = places.get(part.board.key)
+            place = places.get(part.leaf.key)
             if place is None:
-                place = places[part.board.key] = len(boards)
-                boards.append((part.board.key, part.board.epoch, part.board.partition))
+                place = places[part.leaf.key] = len(boards)
+                boards.append((part.leaf.key, part.leaf.epoch, part.leaf.partition))
             reached.append(place)
         changes = [part.changes for part in post.parts]
         if all(each is changes[0] or each == changes[0] for each in changes):
@@ -70,9 +70,9 @@ def encode_json(value: Block | str) -> str:
     return _encode(value).decode()
 
 
-def restore_post(queued: QueuedPost, boards: Sequence[Board], families: Mapping[int, Family]) -> Post:
-    """Return the post as it was before it was queued, but only for `boards`, which may be fewer than the post had."""
-    changes = queued.changes * len(boards) if len(queued.changes) == 1 else queued.changes
-    parts = [BoardPost(board, theirs) for board, theirs in zip(boards, changes, strict=True)]
+def restore_post(queued: QueuedPost, leaves: Sequence[Leaf], families: Mapping[int, Family]) -> Post:
+    """Return the post as it was before it was queued, but only for `leaves`, which may be fewer than the post had."""
+    changes = queued.changes * len(leaves) if len(queued.changes) == 1 else queued.changes
+    parts = [BoardPost(leaf, theirs) for leaf, theirs in zip(leaves, changes, strict=True)]
     family = None if queued.family_key is None else families[queued.family_key]
     return Post(queued.owner, parts, queued.post_hash, queued.at_us, queued.fingerprint, family, post_id=queued.post_id)

@@ -49,7 +49,7 @@ from storage.log.log_record import record_of_rejection
 from storage.posting.transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from storage.posting.writer import FAULTS_OF_STORE
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, ColumnChange, Family, Gate, PartOutcome, Post, PostStatus
+from storage.records import Board, ColumnChange, Family, Gate, Leaf, PartOutcome, Place, Post, PostStatus
 from storage.store import Program, Store
 
 from . import ingest_queue
@@ -246,7 +246,7 @@ class _Batch:
     pieces: list[_Piece] = field(default_factory=list)
     posts: list[Post] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
-    gates: dict[int, Gate] = field(default_factory=dict)  # of the boards without a family, by board key
+    gates: dict[int, tuple[Place, Gate]] = field(default_factory=dict)  # of the leaves without a family, by key
 
     def resolve(self) -> Program[None]:
         """Look up the boards of the posts in `pieces`."""
@@ -269,21 +269,21 @@ class _Batch:
         families: Mapping[int, Family],
     ) -> None:
         refused = any(error is not None for *_, error in found) and queued.family_key is None
-        left: list[Board] = []
+        left: list[Leaf] = []
         for index, (key, partition, board, fault) in enumerate(found):
             error = fault or (PostRejectedError() if refused else None)
             if error is not None:
                 refusal = Refusal(key, partition, board is not None, queued, error, queued.changes_to(index))
                 self.refusals.append(refusal)
             elif board is not None:
-                left.append(board.part_of(queued.owner))
+                left.append(board.leaf_of(queued.owner))
         if left:
-            self.gates |= {board.key: board.gate for board in left if board.family_key is None}
+            self.gates |= {leaf.key: (leaf.place, leaf.gate) for leaf in left if leaf.family_key is None}
             self.posts.append(restore_post(queued, left, families))
 
     def refuse_all(self, error: PostError) -> None:
         self.refusals += [
-            Refusal(part.board.key, part.board.partition, True, post, error, part.changes)
+            Refusal(part.leaf.key, part.leaf.partition, True, post, error, part.changes)
             for post in self.posts
             for part in post.parts
         ]
@@ -303,7 +303,7 @@ def _find_fault(board: Board | None, epoch: int, families: Mapping[int, Family])
     if board is None:
         return UnknownBoardError("the leaderboard was deleted since the post was accepted")
     if board.family_key is None:
-        emptied = board.epoch != epoch
+        emptied = board.gate.epoch != epoch
         return UnknownBoardError("the leaderboard was emptied since the post was accepted") if emptied else None
     if board.family_key not in families:
         return UnknownBoardError("the family was deleted since the post was accepted")
@@ -317,8 +317,8 @@ def _refused_by(posts: Sequence[Post], outcomes: Sequence[list[PartOutcome]]) ->
         for target, part in zip(post.parts, parts, strict=False):
             if part.error is not None:
                 there = not isinstance(part.error, UnknownBoardError)
-                board = target.board
-                refused.append(Refusal(board.key, board.partition, there, post, part.error, target.changes))
+                leaf = target.leaf
+                refused.append(Refusal(leaf.key, leaf.partition, there, post, part.error, target.changes))
     return refused
 
 

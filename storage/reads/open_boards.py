@@ -4,36 +4,51 @@ The number of open boards is bounded: the least recently used board is dropped.
 """
 
 from collections import OrderedDict
+from typing import TypeVar
 
 from storage.archive.archive_reader import ArchivedEntries
 from storage.entries.entries import Entries
-from storage.entries.rankings import OpenBoard
-from storage.records import Board
+from storage.entries.rankings import OpenLeaf
+from storage.records import Board, Leaf
 from storage.segments.segmented_entries import SegmentedEntries
+
+T = TypeVar("T")
 
 
 class OpenBoards:
     def __init__(self, *, open_boards_max: int) -> None:
         self._open_boards_max = open_boards_max
-        self._open: OrderedDict[int, OpenBoard] = OrderedDict()
+        self._open: OrderedDict[int, OpenLeaf] = OrderedDict()
+        self._spread: OrderedDict[int, SegmentedEntries] = OrderedDict()
 
-    def open_board(self, board: Board) -> OpenBoard:
+    def open_board(self, board: Board) -> OpenLeaf | SegmentedEntries:
         """Return the programs that read this version of a board."""
-        found = self._open.get(board.key)
+        if not board.is_spread:
+            return self.open_leaf(board.leaf)
+        found = self._spread.get(board.key)
         # A job reads its boards from the store, so an equal board may be another object.
         if found is None or (found.board is not board and found.board != board):
-            found = self._open[board.key] = self._open_anew(board)
-            if len(self._open) > self._open_boards_max:
-                self._open.popitem(last=False)
-        self._open.move_to_end(board.key)
+            found = SegmentedEntries(board, [self.open_rows(leaf) for leaf in board.leaves])
+            self._keep(self._spread, board.key, found)
         return found
 
-    def open_rows(self, board: Board) -> Entries:
-        """Return the statements and merge rules of a board or segment for posts and jobs, which use its rows."""
-        found = self.open_board(board)
-        return found if isinstance(found, Entries) else Entries(board)
+    def open_leaf(self, leaf: Leaf) -> OpenLeaf:
+        """Return the programs that read this version of a leaf."""
+        found = self._open.get(leaf.key)
+        if found is None or (found.leaf is not leaf and found.leaf != leaf):
+            found = Entries(leaf) if leaf.archived_us is None else ArchivedEntries(leaf)
+            self._keep(self._open, leaf.key, found)
+        else:
+            self._open.move_to_end(leaf.key)
+        return found
 
-    def _open_anew(self, board: Board) -> OpenBoard:
-        if board.segments:
-            return SegmentedEntries(board, [self.open_rows(segment) for segment in board.segments])
-        return Entries(board) if board.archived_us is None else ArchivedEntries(board)
+    def open_rows(self, leaf: Leaf) -> Entries:
+        """Return the statements and merge rules of a leaf for posts and jobs, which use its rows."""
+        found = self.open_leaf(leaf)
+        return found if isinstance(found, Entries) else Entries(leaf)
+
+    def _keep(self, kept: OrderedDict[int, T], key: int, found: T) -> None:
+        kept[key] = found
+        kept.move_to_end(key)
+        if len(kept) > self._open_boards_max:
+            kept.popitem(last=False)

@@ -15,13 +15,13 @@ from typing import NamedTuple
 from storage.archive.archive_reader import ArchivedEntries
 from storage.boards.totals import ALL_ENTRIES, check_copy, read_totals, state_of
 from storage.coalesce import Crowd, StoreCoalescers
-from storage.entries.entries import Entries, find_on_boards
+from storage.entries.entries import Entries, find_on_leaves
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCount
 from storage.entries.hidden_owners import find_hidden_entries
-from storage.entries.rankings import OpenBoard
+from storage.entries.rankings import OpenLeaf
 from storage.entries.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, Entry
+from storage.records import Board, Entry, Leaf
 from storage.segments.segment_reads import SegmentReads
 from storage.store import Program, Store, read_single, read_steps
 
@@ -74,9 +74,10 @@ class PointReads:
         self._totals = StoreCoalescers(self._read_totals, crowd=None, **limits)
         self._around_owners = StoreCoalescers(self._read_owners, **limits, crowd=crowd)
 
-    def read_totals(self, board: Board) -> asyncio.Future[dict[int, int]]:
-        """Return a future for the board's totals, as `boards.find_totals` reads them."""
-        return self._totals.ask(self._store.at(board.partition), _shape(board), board)
+    def read_totals(self, board: Board | Leaf) -> asyncio.Future[dict[int, int]]:
+        """Return a future for the totals of a board or leaf, as `find_totals` reads them."""
+        leaf = board.leaf if isinstance(board, Board) else board
+        return self._totals.ask(self._store.at(leaf.partition), (board.key, _shape(leaf)), board)
 
     def read_entry(
         self, board: Board, owner: str, starts: Mapping[int, CountStart] = NO_STARTS
@@ -86,9 +87,8 @@ class PointReads:
         In the columns of `starts`, count the entries better than the owner's cell, unless the curve knows its rank
         exactly, or the gap around it holds more than `gap_rows_max` entries. In a crowd, count only in short gaps.
         """
-        board = board.part_of(owner)
-        coalescers = self._entries if board.segment_of is None else self._entries_in_segments
-        return coalescers.ask(self._store.at(board.partition), (*_shape(board), *starts), (board, owner, starts))
+        leaf, coalescers = board.leaf_of(owner), self._entries_in_segments if board.is_spread else self._entries
+        return coalescers.ask(self._store.at(leaf.partition), (*_shape(leaf), *starts), (leaf, owner, starts))
 
     async def read_on_boards(self, boards: Iterable[Board], owner: str) -> dict[int, EntryRead]:
         """Return, by board key, an owner's entry with the totals of the part that has it, in a snapshot of each store.
@@ -96,23 +96,23 @@ class PointReads:
         Raises:
             UnknownBoardError, BoardChangedError: see `read_totals`.
         """
-        by_store: dict[Store, dict[int, OpenBoard]] = defaultdict(dict)
+        by_store: dict[Store, dict[int, OpenLeaf]] = defaultdict(dict)
         for board in boards:
-            part = board.part_of(owner)
-            by_store[self._store.at(part.partition)][board.key] = self._boards.open_board(part)
+            leaf = board.leaf_of(owner)
+            by_store[self._store.at(leaf.partition)][board.key] = self._boards.open_leaf(leaf)
         found: dict[int, EntryRead] = {}
         for store, opened in by_store.items():
-            read = await store.read(partial(read_owner_on_boards, list(opened.values()), owner))
+            read = await store.read(partial(read_owner_on_leaves, list(opened.values()), owner))
             found |= zip(opened, read, strict=True)
         return found
 
     async def find_hidden(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
         """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows them."""
         found: dict[str, Entry] = {}
-        for part in {part.key: part for part in map(board.part_of, owners)}.values():
-            theirs = [owner for owner in owners if board.part_of(owner) is part]
-            reading = partial(_find_hidden, self._boards.open_board(part), theirs)
-            found |= await self._store.at(part.partition).read(reading)
+        for leaf in {leaf.key: leaf for leaf in map(board.leaf_of, owners)}.values():
+            theirs = [owner for owner in owners if board.leaf_of(owner) is leaf]
+            reading = partial(_find_hidden, self._boards.open_leaf(leaf), theirs)
+            found |= await self._store.at(leaf.partition).read(reading)
         return found
 
     def read_around_owner(self, asked: AroundOwner) -> asyncio.Future[OwnersNeighbours | None]:
@@ -122,8 +122,9 @@ class PointReads:
         The result is None if the owner has no value in the column, or if the board is archived.
         """
         board, index, _, *rows, start = asked
-        coalescers = self._around_in_segments if board.segments else self._around_owners
-        return coalescers.ask(self._store.at(board.partition), (*_shape(board), index, *rows, start is None), asked)
+        coalescers = self._around_in_segments if board.is_spread else self._around_owners
+        kind = (board.key, _shape(board.leaf), index, *rows, start is None)
+        return coalescers.ask(self._store.at(board.partition), kind, asked)
 
     def count_in_segments(
         self, board: Board, column_index: int, cell: CellOf, start: CountStart
@@ -132,7 +133,7 @@ class PointReads:
 
         The result is None if the log of a segment confirms no count.
         """
-        kind = (*_shape(board), column_index)
+        kind = board.key, _shape(board.leaf), column_index
         return self._counts.ask(self._store.at(board.partition), kind, (board, column_index, cell, start))
 
     async def _count_in_segments(self, asked: list[tuple[Board, int, CellOf, CountStart]]) -> list[GapCount | None]:
@@ -145,42 +146,42 @@ class PointReads:
     def _find_gap_rows_max(self) -> int:
         return min(self._gap_rows_max, SHORT_GAP_ROWS) if self._crowd.is_crowded() else self._gap_rows_max
 
-    async def _read_entries(self, asked: list[tuple[Board, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
+    async def _read_entries(self, asked: list[tuple[Leaf, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
         # All starts are older than this read, so one of them serves all questions.
-        board, _, starts = asked[0]
+        leaf, _, starts = asked[0]
         owners = list({owner for _, owner, _ in asked})
-        store, gap_rows_max = self._store.at(board.partition), self._find_gap_rows_max()
-        if board.archived_us is not None:
-            archive = self._boards.open_board(board)
+        store, gap_rows_max = self._store.at(leaf.partition), self._find_gap_rows_max()
+        if leaf.archived_us is not None:
+            archive = self._boards.open_leaf(leaf)
             found, totals = await store.read(lambda: _read_archive(archive, owners))
             return [EntryRead(found.get(owner), totals, {}) for _, owner, _ in asked]
-        entries = self._boards.open_rows(board)
+        entries = self._boards.open_rows(leaf)
         if starts:
             read = await read_steps(store, lambda: _read_and_count(entries, owners, starts, gap_rows_max))
             return [read[owner] for _, owner, _ in asked]
         found, totals = await read_single(store, lambda: entries.find_entries_with_totals(owners))
-        check_copy(board, totals)
+        check_copy(leaf, totals)
         return [EntryRead(found.get(owner), totals, {}) for _, owner, _ in asked]
 
-    async def _read_totals(self, asked: list[Board]) -> list[dict[int, int]]:
+    async def _read_totals(self, asked: list[Board | Leaf]) -> list[dict[int, int]]:
         board = asked[0]
-        if board.segments:
+        if isinstance(board, Board) and board.is_spread:
             return [await self._segments.read_totals(board)] * len(asked)
-        found = await read_single(self._store.at(board.partition), lambda: read_totals([board]))
-        return [found[board.key]] * len(asked)
+        leaf = board.leaf if isinstance(board, Board) else board
+        found = await read_single(self._store.at(leaf.partition), lambda: read_totals([leaf]))
+        return [found[leaf.key]] * len(asked)
 
     async def _read_owners(self, asked: list[AroundOwner]) -> list[OwnersNeighbours | None]:
         first = asked[0]
-        if first.board.archived_us is not None:
+        [leaf] = first.board.leaves
+        if leaf.archived_us is not None:
             return [None] * len(asked)
-        ranking = self._boards.open_rows(first.board).rankings[first.column_index]
+        ranking = self._boards.open_rows(leaf).rankings[first.column_index]
         owners = [each.owner for each in asked]
         gap_rows_max = self._find_gap_rows_max()
-        found = await self._store.at(first.board.partition).read(
-            lambda: _read_around(ranking, owners, first, gap_rows_max)
-        )
+        found = await self._store.at(leaf.partition).read(lambda: _read_around(ranking, owners, first, gap_rows_max))
         if found:
-            check_copy(first.board, next(iter(found.values())).totals)
+            check_copy(leaf, next(iter(found.values())).totals)
         else:
             await self._read_totals([first.board])
         return [found.get(number) for number in range(len(asked))]
@@ -191,23 +192,23 @@ class PointReads:
         return [found.get(each.owner) for each in asked]
 
 
-def read_owner_on_boards(boards: Sequence[OpenBoard], owner: str) -> Program[list[EntryRead]]:
-    """Return the owner's entry on each of these boards, with the board's totals, in the order of `boards`.
+def read_owner_on_leaves(leaves: Sequence[OpenLeaf], owner: str) -> Program[list[EntryRead]]:
+    """Return the owner's entry on each of these leaves, with the leaf's totals, in the order of `leaves`.
 
-    This takes one statement for all totals, one for each table that boards share, and one for each other board.
+    This takes one statement for all totals, one for each table that leaves share, and one for each other leaf.
 
     Raises:
         UnknownBoardError, BoardChangedError: see `read_totals`.
     """
-    totals = yield from read_totals([entries.board for entries in boards])
-    found = yield from find_on_boards([each for each in boards if totals[each.board.key].get(ALL_ENTRIES)], owner)
-    return [EntryRead(found.get(entries.board.key), totals[entries.board.key], {}) for entries in boards]
+    totals = yield from read_totals([each.leaf for each in leaves])
+    found = yield from find_on_leaves([each for each in leaves if totals[each.leaf.key].get(ALL_ENTRIES)], owner)
+    return [EntryRead(found.get(each.leaf.key), totals[each.leaf.key], {}) for each in leaves]
 
 
-def _find_hidden(entries: OpenBoard, owners: Sequence[str]) -> Program[dict[str, Entry]]:
+def _find_hidden(entries: OpenLeaf, owners: Sequence[str]) -> Program[dict[str, Entry]]:
     if isinstance(entries, ArchivedEntries):
         return (yield from entries.of_hidden(owners))
-    hidden, columns = (yield from find_hidden_entries([entries.board.key], owners)), len(entries.board.spec.columns)
+    hidden, columns = (yield from find_hidden_entries([entries.leaf.key], owners)), len(entries.leaf.spec.columns)
     return {each.entry.owner: each.widen_cells(columns) for each in hidden}
 
 
@@ -215,7 +216,7 @@ def _read_and_count(
     entries: Entries, owners: Sequence[str], starts: Mapping[int, CountStart], gap_rows_max: int
 ) -> Program[dict[str, EntryRead]]:
     found, totals = yield from entries.find_entries_with_totals(owners)
-    check_copy(entries.board, totals)
+    check_copy(entries.leaf, totals)
     counts: dict[str, dict[int, GapCount | None]] = {owner: {} for owner in owners}
     rows_max = max(gap_rows_max // len(starts), min(gap_rows_max, SHORT_GAP_ROWS))
     for index, start in starts.items():
@@ -230,7 +231,7 @@ def _read_and_count(
             if asked in counted:
                 count = counts[owner][index] = counted[asked]
                 if count is not None:
-                    check_copy(entries.board, count.totals)
+                    check_copy(entries.leaf, count.totals)
     return {owner: EntryRead(found.get(owner), totals, counts[owner]) for owner in owners}
 
 
@@ -248,12 +249,12 @@ def _read_around(
     return {number: each._replace(counted=counted.get(cells[number])) for number, each in found.items()}
 
 
-def _read_archive(entries: OpenBoard, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
+def _read_archive(entries: OpenLeaf, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
     found = yield from entries.find_entries(owners)
-    return found, (yield from read_totals([entries.board]))[entries.board.key]
+    return found, (yield from read_totals([entries.leaf]))[entries.leaf.key]
 
 
-def _shape(board: Board) -> tuple[int, int]:
+def _shape(leaf: Leaf) -> tuple[int, int]:
     # A request may hold the version of a board from before a column was added. That version has shorter rows, so
     # requests for it are not coalesced with requests for the new version.
-    return board.key, state_of(board)
+    return leaf.key, state_of(leaf)

@@ -9,7 +9,7 @@ from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CellOf, CountStart, GapCount
 from storage.entries.rankings import Neighbours, edge_of
 from storage.entries.row_rankings import AroundOwner, OwnersNeighbours
-from storage.records import Board
+from storage.records import Board, Leaf
 from storage.store import Program, Store, read_single
 
 from .segmented_entries import SegmentedRanking, add_up_confirmed
@@ -27,21 +27,21 @@ class _Read(NamedTuple):
 class SegmentReads:
     """Each method sends the segments their statements at the same time, on connections of their own."""
 
-    def __init__(self, store: Store, open_rows: Callable[[Board], Entries]) -> None:
+    def __init__(self, store: Store, open_rows: Callable[[Leaf], Entries]) -> None:
         self._store, self._open_rows = store, open_rows
 
-    async def _each(self, board: Board, ask: Callable[[int, Board, Store, Entries], Awaitable[T]]) -> list[T]:
+    async def _each(self, board: Board, ask: Callable[[int, Leaf, Store, Entries], Awaitable[T]]) -> list[T]:
         reads = [
-            ask(number, segment, self._store.at(segment.partition), self._open_rows(segment))
-            for number, segment in enumerate(board.segments)
+            ask(number, leaf, self._store.at(leaf.partition), self._open_rows(leaf))
+            for number, leaf in enumerate(board.leaves)
         ]
         return await asyncio.gather(*reads)
 
     async def read_totals(self, board: Board) -> dict[int, int]:
         """Return the totals of a board, added up. Raises what `read_totals` raises."""
 
-        async def ask(_number: int, segment: Board, store: Store, _entries: Entries) -> dict[int, int]:
-            return (await read_single(store, lambda: read_totals([segment])))[segment.key]
+        async def ask(_number: int, leaf: Leaf, store: Store, _entries: Entries) -> dict[int, int]:
+            return (await read_single(store, lambda: read_totals([leaf])))[leaf.key]
 
         return add_up_totals(await self._each(board, ask))
 
@@ -50,12 +50,12 @@ class SegmentReads:
     ) -> dict[CellOf, GapCount | None]:
         """Count the entries better than each cell, in one statement for each segment. None: a log confirms no count."""
 
-        async def ask(number: int, segment: Board, store: Store, entries: Entries) -> dict[CellOf, GapCount | None]:
+        async def ask(number: int, leaf: Leaf, store: Store, entries: Entries) -> dict[CellOf, GapCount | None]:
             gaps, its_start = entries.rankings[column_index].gaps, start.parts[number]
             counts = await read_single(store, lambda: gaps.count_better(its_start, cells))
             for count in counts.values():
                 if count is not None:
-                    check_copy(segment, count.totals)
+                    check_copy(leaf, count.totals)
             return counts
 
         found = await self._each(board, ask)
@@ -76,12 +76,12 @@ class SegmentReads:
         cells = {owner: (cell, owner if merged.timed else "") for cell, owner in places}
         counted = [] if start is None else merged.choose_cells(start, set(cells.values()), gap_rows_max)
 
-        async def ask(number: int, segment: Board, store: Store, entries: Entries) -> _Read:
+        async def ask(number: int, leaf: Leaf, store: Store, entries: Entries) -> _Read:
             ranking = entries.rankings[column_index]
 
             def program() -> Program[_Read]:
                 around = yield from ranking.read_around_places(places, better_rows=better_rows, worse_rows=worse_rows)
-                check_copy(segment, around[0].totals)
+                check_copy(leaf, around[0].totals)
                 counts: dict[CellOf, GapCount | None] = {}
                 if counted and start is not None:
                     counts = yield from ranking.gaps.count_better(start.parts[number], counted)
@@ -106,7 +106,7 @@ class SegmentReads:
         edges = [near for near in around if merged.has_edge(near)]
         places = [edge_of(near, merged.index) for near in edges]
 
-        async def ask(_number: int, _segment: Board, store: Store, entries: Entries) -> list[int]:
+        async def ask(_number: int, _leaf: Leaf, store: Store, entries: Entries) -> list[int]:
             ranking = entries.rankings[merged.index]
             return await read_single(store, lambda: ranking.count_ties_before(places))
 
@@ -117,8 +117,8 @@ class SegmentReads:
     async def _find_places(self, board: Board, column_index: int, owners: Sequence[str]) -> list[tuple[str, str]]:
         """Return the cells of those owners that have a value in the column, with the owners."""
 
-        async def ask(_number: int, segment: Board, store: Store, entries: Entries) -> list[tuple[str, str]]:
-            theirs = [owner for owner in owners if board.part_of(owner) is segment]
+        async def ask(_number: int, leaf: Leaf, store: Store, entries: Entries) -> list[tuple[str, str]]:
+            theirs = [owner for owner in owners if board.leaf_of(owner) is leaf]
             found = await read_single(store, lambda: entries.find_entries(theirs)) if theirs else {}
             cells = ((entry.cells[column_index], owner) for owner, entry in found.items())
             return [(cell, owner) for cell, owner in cells if isinstance(cell, str)]

@@ -38,8 +38,8 @@ class SegmentedRanking(Ranking):
     def _each(self, ask: Callable[[RowRanking], Program[T]]) -> Program[list[T]]:
         """Run a program of every segment in its partition, and return the results in the order of the segments."""
         found = []
-        for segment, ranking in zip(self._board.segments, self._parts, strict=True):
-            found.append((yield from in_partition(segment.partition, ask(ranking))))
+        for leaf, ranking in zip(self._board.leaves, self._parts, strict=True):
+            found.append((yield from in_partition(leaf.partition, ask(ranking))))
         return found
 
     def count_from_top(self, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
@@ -64,11 +64,11 @@ class SegmentedRanking(Ranking):
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
         """Count the entries better than a cell in every segment, each from its own knot."""
         counts = []
-        for segment, part, its_start in zip(self._board.segments, self._parts, start.parts, strict=True):
+        for leaf, part, its_start in zip(self._board.leaves, self._parts, start.parts, strict=True):
             counting = part.count_from_anchor(its_start, cell, owner=owner)
-            if (count := (yield from in_partition(segment.partition, counting))) is None:
+            if (count := (yield from in_partition(leaf.partition, counting))) is None:
                 return None
-            check_copy(segment, count.totals)
+            check_copy(leaf, count.totals)
             counts.append(count)
         return add_up_counts(counts)
 
@@ -213,15 +213,15 @@ class SegmentedEntries(OpenBoard):
     def read_by_owner(self, after: str, limit: int) -> Program[list[Entry]]:
         found = []
         for part in self._parts:
-            found.append((yield from in_partition(part.board.partition, part.read_by_owner(after, limit))))
+            found.append((yield from in_partition(part.leaf.partition, part.read_by_owner(after, limit))))
         return list(islice(heapq.merge(*found, key=lambda entry: entry.owner), limit))
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         asked: dict[int, list[str]] = {}
         for owner in owners:
-            asked.setdefault(self.board.part_of(owner).key, []).append(owner)
+            asked.setdefault(self.board.leaf_of(owner).key, []).append(owner)
         found: dict[str, Entry] = {}
         for part in self._parts:
-            if (theirs := asked.get(part.board.key)) is not None:
-                found |= yield from in_partition(part.board.partition, part.find_entries(theirs))
+            if (theirs := asked.get(part.leaf.key)) is not None:
+                found |= yield from in_partition(part.leaf.partition, part.find_entries(theirs))
         return found

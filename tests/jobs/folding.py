@@ -40,7 +40,7 @@ async def open_folder(world: World, partition: int | None = None, **limits: int)
 async def refresh(world: World, board: Board, column_index: int = 0) -> None:
     job = world.refresh_job()
     async with run_workers(job):
-        await within(world.desk.refresh_now(board, column_index))
+        await within(world.desk.refresh_now(board.leaf, column_index))
     world.meter.events["rankcurve_refresh_seconds"].get_nowait()
 
 

@@ -202,9 +202,9 @@ async def test_a_request_waits_for_a_refresh_that_starts_after_one_elsewhere_has
     await count_due(world, mine)
     async with run_held_worker(world, mine, after=True), run_workers(theirs):
         await world.post(board, {"b": 1})
-        demands = [asyncio.create_task(other.desk.refresh_now(board, 0))]
+        demands = [asyncio.create_task(other.desk.refresh_now(board.leaf, 0))]
         assert isinstance(await within(other.store.refused.get()), LeaseTakenError)
-        demands.append(asyncio.create_task(other.desk.refresh_now(board, 0)))
+        demands.append(asyncio.create_task(other.desk.refresh_now(board.leaf, 0)))
         await wait_for_request(world, board, number=2)
         world.store.release()
         await world.wait_for_refreshes()
@@ -218,7 +218,7 @@ async def test_a_request_that_waits_for_another_process_is_refused_when_this_one
     [board], other, _, theirs = await make_two_processes(world)
     await claim_refresh(world, board, "x")
     async with run_workers(theirs):
-        demand = asyncio.create_task(other.desk.refresh_now(board, 0))
+        demand = asyncio.create_task(other.desk.refresh_now(board.leaf, 0))
         await within(other.store.refused.get())
         other.desk.refuse_requests()
         with pytest.raises(NoJobProcessError):

@@ -203,7 +203,7 @@ class World:
 
     def served(self, board: Board, column_index: int = 0) -> ServedCurve:
         """Return the curve that readers get. Fail if there is none."""
-        served = self.book.find_served(board, column_index)
+        served = self.book.find_served(board.leaf, column_index)
         assert served is not None
         start = self.book.find_count_start(board, column_index, 0, 0)
         assert (start and start.mark) == served.mark
@@ -300,9 +300,9 @@ class World:
         fence = await self.create("fence")
         self.catalog.forget_board(fence.id)
         while job.waiting:
-            await self.desk.refresh_now(fence, 0)
+            await self.desk.refresh_now(fence.leaf, 0)
             self.meter.events["rankcurve_refresh_seconds"].get_nowait()
-        await self.desk.refresh_now(fence, 0)
+        await self.desk.refresh_now(fence.leaf, 0)
 
 
 async def within(awaitable: Awaitable[T]) -> T:

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, Self, TypeVar
+from typing import Any, Literal, NamedTuple, ParamSpec, Self, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
@@ -55,6 +55,7 @@ from storage.records import (
     Entry,
     Family,
     FamilySpec,
+    Leaf,
     Merge,
     PartOutcome,
     Post,
@@ -112,10 +113,17 @@ def spec(*columns: ColumnSpec, ties: Ties = Ties.SHARED, predictor: PredictorSpe
     return BoardSpec(columns, ties, predictor)
 
 
-def part(board: Board, stats: Mapping[str, StatValue], overwrite: Mapping[str, StatValue] | None = None) -> BoardPost:
+class Part(NamedTuple):
+    """What a post changes on one board, whichever of the board's leaves holds the owner."""
+
+    board: Board
+    changes: list[ColumnChange]
+
+
+def part(board: Board, stats: Mapping[str, StatValue], overwrite: Mapping[str, StatValue] | None = None) -> Part:
     changes = [ColumnChange(board.column_index[name], value, False) for name, value in stats.items()]
     changes += [ColumnChange(board.column_index[name], value, True) for name, value in (overwrite or {}).items()]
-    return BoardPost(board, changes)
+    return Part(board, changes)
 
 
 @dataclass
@@ -131,9 +139,9 @@ class Clock:
         return self.now_us
 
 
-def fingerprint_of(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None) -> str:
+def fingerprint_of(owner: str, _: BoardSpec, changes: Sequence[ColumnChange], at_us: int | None) -> str:
     """Return the fingerprint of a post to one board. `Deployment.post` gives its posts the same one."""
-    return repr((owner, [(board.id, [(each.index, each.value, each.overwrite) for each in changes])], at_us))
+    return repr((owner, [[(each.index, each.value, each.overwrite) for each in changes]], at_us))
 
 
 async def read_changes(store: Store, after: int = 0, limit: int = 10_000) -> list[JournalRow]:
@@ -219,9 +227,9 @@ class Deployment:
         """Delete boards, and log it in the journal."""
 
         def program() -> Program[None]:
-            gone = []
+            gone: list[Leaf] = []
             for board_id in board_ids:
-                gone.append((yield from delete_board(board_id=board_id)))
+                gone += (yield from delete_board(board_id=board_id)).leaves
             yield from journal.log_deleted(gone, self.clock())
 
         await self.store.write(program)
@@ -293,12 +301,12 @@ class Deployment:
     async def hide(self, owner: str, *boards: Board) -> None:
         """Hide an owner, and move the owner's rows out of the rankings of these boards."""
         await self.flip_hidden(owner, hide=True)
-        theirs = [self.open_rows(board.part_of(owner)) for board in boards]
+        theirs = [self.boards.open_rows(board.leaf_of(owner)) for board in boards]
         await self.write(hidden_owners.hide_owner, theirs, owner, now_us=self.clock())
 
     async def show(self, owner: str, *boards: Board) -> None:
         await self.flip_hidden(owner, hide=False)
-        theirs = [self.open_rows(board.part_of(owner)) for board in boards]
+        theirs = [self.boards.open_rows(board.leaf_of(owner)) for board in boards]
         await self.write(hidden_owners.show_owner, theirs, owner, now_us=self.clock())
         await self.write(hidden_owners.unmark_owner, owner, now_us=1)
 
@@ -307,19 +315,17 @@ class Deployment:
         return self.boards.open_board(board)
 
     def open_rows(self, board: Board) -> Entries:
-        return self.boards.open_rows(board)
+        return self.boards.open_rows(board.leaf)
 
     def merger(self, board: Board) -> Merger:
         return self.open_rows(board).merger
 
-    def post(self, owner: str, *parts: BoardPost, post_id: str | None = None, at_us: int | None = None) -> Post:
+    def post(self, owner: str, *parts: Part, post_id: str | None = None, at_us: int | None = None) -> Post:
         """Return a post in the form in which the service passes posts to the writer."""
-        parts = tuple(BoardPost(one.board.part_of(owner), one.changes) for one in parts)
-        said = [
-            (one.board.id, [(change.index, change.value, change.overwrite) for change in one.changes]) for one in parts
-        ]
+        reached = [BoardPost(one.board.leaf_of(owner), one.changes) for one in parts]
+        said = [[(change.index, change.value, change.overwrite) for change in one.changes] for one in parts]
         post_hash = None if post_id is None else self.post_ids.hash_post_id(post_id, owner)
-        return Post(owner, parts, post_hash, at_us, fingerprint=repr((owner, said, at_us)), post_id=post_id)
+        return Post(owner, reached, post_hash, at_us, fingerprint=repr((owner, said, at_us)), post_id=post_id)
 
     async def apply(self, *posts: Post) -> list[list[PartOutcome]]:
         """Apply all posts as one group, in one transaction."""
@@ -337,9 +343,9 @@ class Deployment:
 
     async def erase(self, board: Board, owner: str) -> bool:
         """Erase an owner from a board. Return whether the owner had an entry."""
-        its = board.part_of(owner)
+        its = board.leaf_of(owner)
         return await self.store.at(its.partition).write(
-            lambda: erase_entry(self.entries(its), owner, now_us=self.clock())
+            lambda: erase_entry(self.boards.open_leaf(its), owner, now_us=self.clock())
         )
 
     async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
@@ -347,7 +353,7 @@ class Deployment:
 
     async def list_rows(self, board: Board) -> list[tuple[Any, ...]]:
         found = []
-        for each in board.parts:
+        for each in board.leaves:
             layout = layout_of(each)
             rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
             found += await self.store.at(each.partition).read_query(rows.bind(**scope_of(each)))

@@ -20,9 +20,9 @@ READS_OF_A_GROUP = 1  # a group has read its rows after this many statements
 
 def version_moved(store: Store, board: Board, owner: str) -> Bound:
     """Return a query that changes the version of a row, as another writer would do."""
-    layout = layout_of(board)
+    layout = layout_of(board.leaf)
     moved = update(layout.table).set(updated_at=plus(col("updated_at"), 1)).where(*layout.scope())
-    return moved.where(col("owner").eq(owner)).bind(**scope_of(board))
+    return moved.where(col("owner").eq(owner)).bind(**scope_of(board.leaf))
 
 
 def interpose(program: Program[T], before: Callable[[Bound], Program[None] | None]) -> Program[T]:

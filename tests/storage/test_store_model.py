@@ -26,7 +26,7 @@ from storage.records import (
     Ties,
 )
 from storage.store import Program, in_partition
-from tests.storage.deployment import Session, counter, label, part, ranked, run_machine
+from tests.storage.deployment import Part, Session, counter, label, part, ranked, run_machine
 from tests.storage.plain import OutOfRangeError, Reached, merge_row, rank_rows
 
 NAMES, OWNERS, POST_IDS = ("a", "b", "c"), ("ada", "bob", "ÿ", "漢", "😀"), ("p", "q", "r")
@@ -115,7 +115,7 @@ class BoardsMachine(RuleBasedStateMachine):
         if name in self.plain:
             assert board == self.plain[name].board
             return
-        keys = {board.key, *(part.key for part in board.parts)}
+        keys = {board.key, *(part.key for part in board.leaves)}
         assert not keys & self.keys, "a key is never used again"
         self.keys |= keys
         self.plain[name] = PlainBoard(board)
@@ -139,7 +139,7 @@ class BoardsMachine(RuleBasedStateMachine):
     def reset(self, number: int) -> None:
         plain = self.choose_board(number)
         board = self.session.run(self.session.deployment.reset(plain.board.id))
-        assert board.epoch == plain.board.epoch + 1
+        assert board.gate.epoch == plain.board.gate.epoch + 1
         self.plain[board.id] = PlainBoard(board)
         self.handles.append(board)
 
@@ -193,7 +193,7 @@ class BoardsMachine(RuleBasedStateMachine):
 
     def make_post(self, plan: PostPlan) -> Post:
         """Return the post of a plan, with at most one part for each board. Some boards may be deleted already."""
-        parts: dict[int, BoardPost] = {}
+        parts: dict[int, Part] = {}
         for planned in plan.parts:
             # Handle 0 is the newest copy of a board, so most posts use a current copy.
             board = self.handles[-1 - planned.handle % len(self.handles)]
@@ -204,7 +204,7 @@ class BoardsMachine(RuleBasedStateMachine):
                 column = columns[index % len(columns)]
                 text = column.kind.value == "text"
                 (overwrite if overwrites else stats)[column.name] = f"t{value}" if text else value
-            parts[board.part_of(plan.owner).key] = part(board, stats, overwrite)
+            parts[board.leaf_of(plan.owner).key] = part(board, stats, overwrite)
         return self.session.deployment.post(plan.owner, *parts.values(), post_id=plan.post_id, at_us=plan.at_us)
 
     async def submit_all(self, requests: list[list[Post]]) -> list[list[list[PartOutcome]]]:
@@ -217,11 +217,11 @@ class BoardsMachine(RuleBasedStateMachine):
     def expect(self, post: Post, outcomes: Sequence[PartOutcome]) -> None:
         now_us = self.session.deployment.clock()
         at_us = now_us if post.at_us is None else post.at_us
-        live = {each.key: plain for plain in self.plain.values() for each in plain.board.parts}
+        live = {each.key: plain for plain in self.plain.values() for each in plain.board.leaves}
         known: list[list[StatValue | None] | None] = []
         rows: list[list[Reached | None] | None] = []
         for one in post.parts:
-            first, row = self.plan_row(live.get(one.board.key), post, one, at_us)
+            first, row = self.plan_row(live.get(one.leaf.key), post, one, at_us)
             known.append(first)
             rows.append(row)
         refused = any(first is None and row is None for first, row in zip(known, rows, strict=True))
@@ -233,7 +233,7 @@ class BoardsMachine(RuleBasedStateMachine):
                 assert outcome.status is PostStatus.REJECTED
                 assert outcome.error is not None
             else:
-                self.take(live[one.board.key], post, one, row, outcome)
+                self.take(live[one.leaf.key], post, one, row, outcome)
 
     def plan_row(
         self, plain: PlainBoard | None, post: Post, one: BoardPost, at_us: int
@@ -267,7 +267,7 @@ class BoardsMachine(RuleBasedStateMachine):
         plain.versions[post.owner] = outcome.updated_at_us
         plain.changes += changed
         stats = plain.stats(post.owner)
-        assert len(one.board.spec.columns) <= len(outcome.stats)
+        assert len(one.leaf.spec.columns) <= len(outcome.stats)
         assert outcome.stats == stats[: len(outcome.stats)]
         if post.post_id is not None:
             plain.remembered[post.owner, post.post_id] = (post.fingerprint, outcome.stats)

@@ -179,13 +179,13 @@ async def remove_board(context: Context, call: Call) -> None:
 
     def program() -> Program[Board]:
         gone = yield from delete_board(board_id=board_id)
-        yield from journal.log_deleted([gone], context.now_us())
+        yield from journal.log_deleted(gone.leaves, context.now_us())
         return gone
 
     board = await _change_alone(context, board_id, program)
     context.catalog.forget_board(board_id)
-    for part in board.parts:
-        context.curves.book.forget_board(part.key)
+    for leaf in board.leaves:
+        context.curves.book.forget_board(leaf.key)
 
 
 async def _change_alone(context: Context, board_id: str, program: Callable[[], Program[Board]]) -> Board:
@@ -239,12 +239,12 @@ def make_board_answer(
         columns=[_column_answer(column) for column in board.spec.columns],
         ties=board.spec.ties,
         table=board.spec.table,
-        partition=board.partition if context.store.partitions > 1 and not board.segments else UNSET,
+        partition=board.partition if context.store.partitions > 1 and not board.is_spread else UNSET,
         segments=board.spec.segments,
         predictor=board.spec.predictor,
         **_times(board.spec.season),
         closed=state.closed,
-        archived=board.archived_us is not None,
+        archived=board.gate.archived_us is not None,
         entries=state.entries,
         created_at=format_us(board.created_at_us),
         active_at=UNSET if active_us is None else format_us(active_us),

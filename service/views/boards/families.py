@@ -31,8 +31,8 @@ from storage.errors import SpecInvalidError
 from storage.log import journal
 from storage.periods import Period, PeriodKind, calendar_of, find_zone, parse_period
 from storage.reads.board_states import BoardState
-from storage.records import Board, Family, FamilySpec, by_partition
-from storage.store import Program, in_partition
+from storage.records import Board, Family, FamilySpec, Leaf
+from storage.store import Program
 
 from .boards import make_board_answer, make_spec
 
@@ -107,17 +107,16 @@ async def get_families(context: Context, call: Call) -> FamilyList:
 async def remove_family(context: Context, call: Call) -> None:
     family_id = call.path["family"]
 
-    def program() -> Program[list[Board]]:
+    def program() -> Program[list[Leaf]]:
         gone = yield from delete_family(family_id=family_id)
-        for partition, theirs in by_partition(gone):
-            yield from in_partition(partition, journal.log_deleted(theirs, context.now_us()))
+        yield from journal.log_deleted(gone, context.now_us())
         return gone
 
-    boards = await context.store.write(program)
+    leaves = await context.store.write(program)
     context.catalog.families.forget_family(family_id)
-    for board in boards:
-        context.catalog.forget_board(board.id)
-        context.curves.book.forget_board(board.key)
+    for leaf in leaves:
+        context.catalog.forget_board(leaf.id)
+        context.curves.book.forget_board(leaf.key)
 
 
 async def _answer(context: Context, family: Family) -> FamilyAnswer:
@@ -148,7 +147,7 @@ async def get_family_board(context: Context, call: Call) -> FamilyBoardAnswer:
     period = _period(context, family, query)
     before, named = period.previous, board_id(family.id, period.id, facets)
     answer = make_period_answer(context, family, period)
-    archived = bool(answer.closed) and (await context.catalog.reread_board(named)).archived_us is not None
+    archived = bool(answer.closed) and (await context.catalog.reread_board(named)).gate.archived_us is not None
     return FamilyBoardAnswer(
         board=named,
         period=answer,

@@ -63,7 +63,7 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     query: ProfilesQuery = call.query
     owner = call.path["owner"]
     board = await context.catalog.find_board(call.path["board"])
-    if not query.profiles and (unchanged := await find_unchanged(context, call, board.part_of(owner))) is not None:
+    if not query.profiles and (unchanged := await find_unchanged(context, call, board.leaf_of(owner))) is not None:
         return unchanged
     found, totals, _ = await context.reads.read_entry(board, owner)
     unseen = False
@@ -77,7 +77,7 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     if query.profiles:
         await add_profiles(context, [answer])
     elif not unseen:  # a hidden entry changes without the board
-        return tag_answer(call, board.part_of(owner), totals, answer)
+        return tag_answer(call, board.leaf_of(owner), totals, answer)
     return answer
 
 

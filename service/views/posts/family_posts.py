@@ -53,8 +53,8 @@ async def _resolve_posts(context: Context, family_id: str, posts: Sequence[Recei
     )
     for post, (outcome, changes) in zip(posts, found, strict=True):
         if changes is not None:
-            parts = [BoardPost(boards[str(each)], changes) for each, error in outcome.boards if error is None]
-            outcome.post = make_post(context, post, family.template_board, changes, parts, family)
+            parts = [BoardPost(boards[str(each)].leaf, changes) for each, error in outcome.boards if error is None]
+            outcome.post = make_post(context, post, family.spec.board, changes, parts, family)
     return [outcome for outcome, _ in found]
 
 

@@ -26,7 +26,7 @@ from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
 from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow, RowReader, board_key_of
 from storage.queue.outcomes import decode_error
-from storage.records import Board, ColumnChange, PostStatus
+from storage.records import ColumnChange, Leaf, PostStatus
 from storage.schema.creation import count_partitions
 from storage.store import Program
 
@@ -46,7 +46,7 @@ _KINDS: dict[ChangeKind, JournalKind] = {
     ChangeKind.MOVED: "move",
     ChangeKind.DELETED: "delete",
 }
-_Boards = dict[int, Board]
+_Boards = dict[int, Leaf]
 
 
 async def read_journal(context: Context, call: Call) -> Reply:
@@ -58,7 +58,7 @@ async def read_journal(context: Context, call: Call) -> Reply:
         partitions = yield from _count_partitions(after)
         page = yield from journal.read_page(after, limit=limit, partitions=range(partitions))
         changes = ((partition, board_key_of(bundle)) for partition, bundle in page.bundles)
-        return page, (yield from journal.find_boards(changes, partitions))
+        return page, (yield from journal.find_changed_leaves(changes, partitions))
 
     async with context.long_answers.hold_turn():
         page, boards = await context.store.read(program, heavy=True)
@@ -80,7 +80,8 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
         rows, more = yield from journal.read_posts_of_owner(
             owner, before=before, limit=limit, blocks_max=blocks_max, partitions=partitions
         )
-        boards = yield from journal.find_boards(((partition, row.board_key) for partition, row in rows), partitions)
+        changes = ((partition, row.board_key) for partition, row in rows)
+        boards = yield from journal.find_changed_leaves(changes, partitions)
         return [(padded((0,) * partition + (row.number,), partitions), row) for partition, row in rows], boards, more
 
     found, boards, more = await context.store.read(program, heavy=True)
@@ -127,7 +128,7 @@ def _line(place: Place, row: JournalRow, writer: _LineWriter | None) -> JournalL
 class _LineWriter:
     """Fills the journal lines of posts to one board."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Leaf) -> None:
         self.id = board.id
         self._board = board
         self._reader, self._merger = RowReader(board), Merger(board.spec)
@@ -141,7 +142,9 @@ class _LineWriter:
         if posted.at_us is not None:
             line.at = format_us(posted.at_us)
         if posted.kind not in NO_CHANGE:
-            line.stored = format_stats(self._board, self._merger.decode_stats(self._reader.cells_after(row, posted)))
+            line.stored = format_stats(
+                self._board.spec, self._merger.decode_stats(self._reader.cells_after(row, posted))
+            )
 
     def _named(self, changes: Sequence[ColumnChange], *, overwrite: bool) -> Stats:
         named: Stats = {}

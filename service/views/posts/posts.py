@@ -24,7 +24,7 @@ from service.contract.responses.boards import (
 )
 from service.contract.routes import Answer, Call
 from service.contract.values import format_decimal, format_us, parse_decimal, parse_owner, parse_text, to_wire_number
-from storage.boards.boards import find_boards_by_key
+from storage.boards.boards import find_leaves
 from storage.errors import (
     AtInFutureError,
     FamilyBoardError,
@@ -39,10 +39,12 @@ from storage.queue.outcomes import POSTS_LISTED_MAX, find_post_fate, list_post_f
 from storage.records import (
     Board,
     BoardPost,
+    BoardSpec,
     ColumnChange,
     ColumnKind,
     ColumnSpec,
     Family,
+    Leaf,
     Merge,
     PartOutcome,
     Post,
@@ -109,7 +111,7 @@ def _state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome |
         owner=owner,
         status=fate.status.value,  # type: ignore[arg-type]  # `duplicate` is never stored as an outcome
         updated_at=format_us(fate.updated_at_us or 0),
-        stats=format_stats(board, fate.stats or ()),
+        stats=format_stats(board.spec, fate.stats or ()),
     )
 
 
@@ -157,25 +159,25 @@ async def _apply(context: Context, outcomes: list[PostOutcome]) -> list[PostOutc
         if outcome.named:
             _fill_in(outcome, post, parts, repeated)
         else:
-            outcome.boards, outcome.status = [(post.parts[0].board, parts[0])], parts[0].status
+            outcome.boards, outcome.status = [(post.parts[0].leaf, parts[0])], parts[0].status
     return outcomes
 
 
 async def _find_repeated(
     context: Context, posts: Sequence[Post], applied: Sequence[Sequence[PartOutcome]]
-) -> dict[int, Board]:
-    """Return, by key, the boards that duplicate posts reached when they were first applied, without deleted boards."""
+) -> dict[int, Leaf]:
+    """Return, by key, the leaves that duplicate posts reached when they were first applied, without deleted boards."""
     again = [part for parts in applied if parts and parts[0].status is PostStatus.DUPLICATE for part in parts]
     if not again:
         return {}
-    by_key = {part.board.key: part.board for post in posts for part in post.parts}
+    by_key = {part.leaf.key: part.leaf for post in posts for part in post.parts}
     away = {part.board_key for part in again if part.board_key is not None} - by_key.keys()
     if away:
-        by_key |= await context.store.read(lambda: find_boards_by_key(list(away)))
+        by_key |= await context.store.read(lambda: find_leaves(list(away)))
     return by_key
 
 
-def _fill_in(outcome: PostOutcome, post: Post, parts: Sequence[PartOutcome], repeated: Mapping[int, Board]) -> None:
+def _fill_in(outcome: PostOutcome, post: Post, parts: Sequence[PartOutcome], repeated: Mapping[int, Leaf]) -> None:
     """Give a post whose result lists its boards the outcomes that the writer returned."""
     outcome.status = min({part.status for part in parts}, key=_BEST_FIRST.index, default=PostStatus.REJECTED)
     if post.family is not None and outcome.status is PostStatus.DUPLICATE:  # perhaps it reached other boards at first
@@ -183,7 +185,7 @@ def _fill_in(outcome: PostOutcome, post: Post, parts: Sequence[PartOutcome], rep
     elif post.family is not None and parts and isinstance(parts[0].error, PostIdConflictError):
         outcome.boards = [(board, parts[0]) for board, _ in outcome.boards]
     else:
-        applied = [(target.board, part) for target, part in zip(post.parts, parts, strict=True)]
+        applied = [(target.leaf, part) for target, part in zip(post.parts, parts, strict=True)]
         filled = iter(applied)
         all_reached = len(applied) == len(outcome.boards)
         outcome.boards = applied if all_reached else [each if each[1] else next(filled) for each in outcome.boards]
@@ -232,10 +234,10 @@ def _resolve(
         except (PostError, ProblemError):
             pass  # found again below
         else:
-            parts = [BoardPost(board.part_of(post.owner) if board.segments else board, changes)]
+            parts = [BoardPost(board.leaf_of(post.owner), changes)]
             if post.post_id is None:  # not by `make_post`: a call for every post
                 return PostOutcome((), False, Post(post.owner, parts, None, None, ""))
-            return PostOutcome((), False, make_post(context, post, board, changes, parts))
+            return PostOutcome((), False, make_post(context, post, board.spec, changes, parts))
     board_ids, named = (post.boards or (), True) if only_board is None else ((only_board,), False)
     if post.at_us is not None and (early := check_time(context, post.at_us)) is not None:
         return PostOutcome([(each, early) for each in board_ids], named)
@@ -247,7 +249,7 @@ def _resolve(
             if board.family_key is not None:
                 raise FamilyBoardError(f"{board.id!r} belongs to a family: post to the family")
             changes = parse_changes(board, post.stats, post.overwrite)
-            parts.append(BoardPost(board.part_of(post.owner) if board.segments else board, changes))
+            parts.append(BoardPost(board.leaf_of(post.owner), changes))
         except KeyError:
             errors[board_id] = UnknownBoardError(f"no leaderboard {board_id!r}")
         except (PostError, ProblemError) as error:
@@ -257,7 +259,7 @@ def _resolve(
     if errors:
         return PostOutcome([(each, errors.get(each) or PostRejectedError()) for each in board_ids], named)
     reached = [(each, None) for each in board_ids] if named else []
-    return PostOutcome(reached, named, make_post(context, post, parts[0].board, parts[0].changes, parts))
+    return PostOutcome(reached, named, make_post(context, post, parts[0].leaf.spec, parts[0].changes, parts))
 
 
 def check_time(context: Context, at_us: int) -> AtInFutureError | None:
@@ -271,15 +273,15 @@ def check_time(context: Context, at_us: int) -> AtInFutureError | None:
 def make_post(
     context: Context,
     post: ReceivedPost,
-    board: Board,
+    spec: BoardSpec,
     changes: Sequence[ColumnChange],
     parts: list[BoardPost],
     family: Family | None = None,
 ) -> Post:
-    """Return a post to these boards. `changes` are in the units of the columns of `board`."""
+    """Return a post to these boards. `changes` are in the units of the columns of `spec`."""
     if post.post_id is None:
         return Post(post.owner, parts, None, post.at_us, "", family)
-    fingerprint = hash_post(post.owner, board, changes, post.at_us, post.facets)
+    fingerprint = hash_post(post.owner, spec, changes, post.at_us, post.facets)
     post_hash = context.posting.post_ids.hash_post_id(post.post_id, post.owner)
     return Post(post.owner, parts, post_hash, post.at_us, fingerprint, family, post.post_id)
 
@@ -319,13 +321,17 @@ def _pointer(name: str, overwrite: bool) -> str:
 
 
 def hash_post(
-    owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None, facets: dict[str, str] | None = None
+    owner: str,
+    spec: BoardSpec,
+    changes: Sequence[ColumnChange],
+    at_us: int | None,
+    facets: dict[str, str] | None = None,
 ) -> str:
     """Return a hash of owner, values, `at` and facets. It tells a retry from a different post with the same id.
 
     Equal numbers give the same hash, whatever their spelling and the scale of the board's column.
     """
-    columns = board.spec.columns
+    columns = spec.columns
     values = sorted(_comparable(columns[change.index], change) for change in changes)
     text = msgspec.json.encode((owner, values, at_us, *([] if facets is None else [sorted(facets.items())])))
     return hashlib.blake2b(text, digest_size=_FINGERPRINT_BYTES).hexdigest()
@@ -341,9 +347,9 @@ def _comparable(column: ColumnSpec, change: ColumnChange) -> tuple[str, str, boo
     return column.name, value, change.overwrite
 
 
-def format_stats(board: Board, values: Sequence[StatValue | None]) -> Stats:
+def format_stats(spec: BoardSpec, values: Sequence[StatValue | None]) -> Stats:
     """Return stored values by column name, as the API shows them."""
-    columns = board.spec.columns
+    columns = spec.columns
     if len(columns) == 1 and values:  # most boards have one column
         column, value = columns[0], values[0]
         return {column.name: to_wire_number(value, column.scale) if isinstance(value, int) else value}
@@ -360,7 +366,7 @@ class PostOutcome(msgspec.Struct):
     Before the writer has applied a post, None stands for its outcome.
     """
 
-    boards: Sequence[tuple[Board | str, PartOutcome | Exception | None]]
+    boards: Sequence[tuple[Leaf | str, PartOutcome | Exception | None]]
     named: bool  # whether the result lists the boards
     post: Post | None = None  # None: the post does not reach the writer
     status: PostStatus = PostStatus.REJECTED  # the best of the statuses that the post has on its boards
@@ -370,12 +376,12 @@ class PostOutcome(msgspec.Struct):
         errors = [error for _, part in self.boards if (error := _error_of(part)) is not None] or [PostRejectedError()]
         return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
 
-    def list_unknown_boards(self) -> list[Board]:
+    def list_unknown_boards(self) -> list[Leaf]:
         """Return the boards that the writer did not find."""
         return [
             board
             for board, part in self.boards
-            if isinstance(board, Board) and isinstance(_error_of(part), UnknownBoardError)
+            if isinstance(board, Leaf) and isinstance(_error_of(part), UnknownBoardError)
         ]
 
 
@@ -412,10 +418,10 @@ def make_results(
             result = PostResult(owner=post.owner, status=status)
         else:
             [(board, part)] = outcome.boards
-            assert isinstance(board, Board)
+            assert isinstance(board, Leaf)
             assert isinstance(part, PartOutcome)
             updated_at = _time_text(part.updated_at_us or 0)
-            stats = format_stats(board, part.stats or ())
+            stats = format_stats(board.spec, part.stats or ())
             result = PostResult(owner=post.owner, status=status, updated_at=updated_at, stats=stats)
         if outcome.named:
             result.boards = [_board_result(board, part) for board, part in outcome.boards]
@@ -423,14 +429,14 @@ def make_results(
     return PostResults(results)
 
 
-def _board_result(board: Board | str, part: PartOutcome | Exception | None) -> BoardResult:
-    if isinstance(board, Board) and isinstance(part, PartOutcome) and part.error is None:
+def _board_result(board: Leaf | str, part: PartOutcome | Exception | None) -> BoardResult:
+    if isinstance(board, Leaf) and isinstance(part, PartOutcome) and part.error is None:
         return BoardResult(
             board=board.id,
             status=part.status,
             updated_at=_time_text(part.updated_at_us or 0),
-            stats=format_stats(board, part.stats or ()),
+            stats=format_stats(board.spec, part.stats or ()),
         )
     problem = post_problem_of(_error_of(part) or PostRejectedError())
-    board_id = board.id if isinstance(board, Board) else board
+    board_id = board.id if isinstance(board, Leaf) else board
     return BoardResult(board=board_id, status=PostStatus.REJECTED, error=problem.to_document())

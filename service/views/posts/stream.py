@@ -71,7 +71,7 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     settings = context.settings
     # The topic's key has the board's id, because all boards of a family that no post has reached share one board key.
     # It has the time of archiving, because an archived board is read in another way.
-    ranking: tuple[Hashable, ...] = (board.id, board.key, board.epoch, board.archived_us, index)
+    ranking: tuple[Hashable, ...] = (board.id, board.key, board.gate.epoch, board.gate.archived_us, index)
     key: Hashable
     make: Callable[[], Topic]
     if query.owner is None:

@@ -34,7 +34,7 @@ from storage.archive.archive_reader import ArchivedEntries
 from storage.archive.archive_writer import build_exact_curve
 from storage.errors import ArchivedError, NoCurveError
 from storage.log.cells import Padding
-from storage.records import Board, ColumnSpec
+from storage.records import Board, ColumnSpec, Leaf
 
 SHOWN_MAX = 10  # the most wrong brackets that the answer to an audit lists
 
@@ -61,20 +61,20 @@ async def _find_curves(context: Context, board: Board, index: int) -> Sequence[R
     if isinstance(entries, ArchivedEntries):
         return await context.store.at(board.partition).read(lambda: entries.read_curves(index))
     curves = []
-    for part in board.parts:
-        found = context.curves.book.find_part_curve(part, index) or await _build_final_curve(context, part, index)
+    for leaf in board.leaves:
+        found = context.curves.book.find_leaf_curve(leaf, index) or await _build_final_curve(context, leaf, index)
         if found is None:
             return []
         curves.append(found)
     return curves
 
 
-async def _build_final_curve(context: Context, board: Board, index: int) -> Curve | None:
-    """Return a curve with a knot for each value, if the board or segment is closed and has few entries, or None."""
-    if board.closed_us is None:
+async def _build_final_curve(context: Context, leaf: Leaf, index: int) -> Curve | None:
+    """Return a curve with a knot for each value, if the leaf is closed and has few entries, or None."""
+    if leaf.closed_us is None:
         return None
-    found = await context.store.at(board.partition).read(lambda: build_exact_curve(board, index))
-    return found if found.total <= board.spec.predictor.exact_top else None
+    found = await context.store.at(leaf.partition).read(lambda: build_exact_curve(leaf, index))
+    return found if found.total <= leaf.spec.predictor.exact_top else None
 
 
 def curve_etag(board: Board, column_index: int, curve: AnyCurve) -> str:
@@ -165,7 +165,7 @@ async def refresh_curve(context: Context, call: Call) -> RefreshAnswer:
 
 async def _find_changing_column(context: Context, call: Call) -> tuple[Board, int]:
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    if board.archived_us is not None:
+    if board.gate.archived_us is not None:
         raise ArchivedError(f"{board.id!r} was archived, and its curves are final")
     return board, index
 

@@ -62,7 +62,7 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
         window = await pager.read_first(limit)
     else:
         # Most requests are for the top. Requests that arrive at the same time share one read and one encoded answer.
-        kind = (board.key, board.epoch, len(board.spec.columns), index, limit)
+        kind = (board.key, board.gate.epoch, len(board.spec.columns), index, limit)
         first = await context.ranks.first_pages.ask(store, kind, (pager, limit))
         context.metrics.meter.add("rankcurve_reads", first.rows, "page", "count")
         return first.tagged

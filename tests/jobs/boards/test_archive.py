@@ -97,9 +97,9 @@ async def read_rows(world: World, board: Board) -> list[Entry]:
 
 
 async def count_rows_left(world: World, board: Board) -> int:
-    layout = layout_of(board)
+    layout = layout_of(board.leaf)
     counted = select(count()).from_(layout.table).where(*layout.scope())
-    found: int = (await world.store.read_query(counted.bind(**scope_of(board))))[0][0]
+    found: int = (await world.store.read_query(counted.bind(**scope_of(board.leaf))))[0][0]
     return found
 
 
@@ -164,7 +164,7 @@ async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entr
     before = await answers_of(world, board, owners)
     totals = await world.deployment.totals(board)
     archived = await archive_board(world, board)
-    assert archived.archived_us == world.deployment.clock.now_us
+    assert archived.gate.archived_us == world.deployment.clock.now_us
     after = await answers_of(world, archived, owners)
     different = {key: answer for key, answer in after.items() if answer != before[key]}
     assert different == {}
@@ -175,12 +175,12 @@ async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entr
         assert isinstance(opened, ArchivedEntries)
         store = world.store.at(archived.partition)
         curves = await store.read(lambda: opened.read_curves(index))  # noqa: B023 - run at once
-        assert len(curves) == len(board.parts)
+        assert len(curves) == len(board.leaves)
         assert all(curve.certificate is not None for curve in curves)
         assert sum(curve.total for curve in curves) == totals.get(index, 0)
     assert world.meter.counts["rankcurve_archive_owners"] == len(owners)
     assert world.catalog.find_known("b") == archived
-    assert world.catalog.list_known() == []
+    assert world.catalog.list_leaves() == []
 
 
 async def test_an_archive_refuses_to_list_rows_beyond_its_top(world: World) -> None:
@@ -202,7 +202,7 @@ async def test_an_archive_refuses_to_list_rows_beyond_its_top(world: World) -> N
 async def test_the_rows_of_an_archived_board_are_deleted_and_old_copies_of_it_refused(world: World) -> None:
     board = await make_season(world, entries=20)
     await archive_board(world, board)
-    if board.table_key is None:
+    if board.leaf.table_key is None:
         with pytest.raises(Exception, match="deleted"):
             await count_rows_left(world, board)
     else:
@@ -247,7 +247,7 @@ async def test_an_archived_board_of_segments_still_knows_its_posts(world: World)
     first = [world.deployment.post(f"o{number}", part(board, {"xp": 1}), post_id=f"p{number}") for number in range(8)]
     await world.deployment.apply(*first)
     archived = await archive_board(world, board)
-    assert (archived.segments, archived.spec.segments) == ((), 4)
+    assert (archived.is_spread, archived.spec.segments) == (False, 4)
     for copy in (board, archived):
         again = [world.deployment.post(f"o{at}", part(copy, {"xp": 1}), post_id=f"p{at}") for at in range(8)]
         outcomes = await world.deployment.apply(*again, world.deployment.post("o9", part(copy, {"xp": 1})))
@@ -302,7 +302,7 @@ async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: 
         if steps in (4, 6):
             assert await world.deployment.erase(board, owners.pop())
     archived = await world.deployment.find(board.id)
-    assert archived.archived_us is not None
+    assert archived.gate.archived_us is not None
     assert sorted(await world.deployment.rows(archived, owners)) == owners
     totals = await world.deployment.totals(archived)
     assert totals[0] == len(owners)
@@ -323,7 +323,9 @@ async def test_small_boards_are_archived_although_one_of_them_is_deleted(world: 
         assert await run_step(world, job)
     assert world.meter.counts["rankcurve_archive_owners"] == 3, "one step archives a small board"
     left = [
-        number for number, board in enumerate(boards) if (await world.deployment.find(board.id)).archived_us is None
+        number
+        for number, board in enumerate(boards)
+        if (await world.deployment.find(board.id)).gate.archived_us is None
     ]
     gone = boards.pop(left[0])
     before.pop(left[0])
@@ -331,7 +333,7 @@ async def test_small_boards_are_archived_although_one_of_them_is_deleted(world: 
     await close_all(world, job)
     for board, then in zip(boards, before, strict=True):
         archived = await world.deployment.find(board.id)
-        assert archived.archived_us is not None
+        assert archived.gate.archived_us is not None
         assert await answers_of(world, archived) == then
     assert world.meter.counts["rankcurve_archive_owners"] == 15
 
@@ -344,7 +346,7 @@ async def test_boards_that_are_too_large_for_a_step_with_all_columns_are_archive
     for _ in range(300):
         if not await run_step(world, job):
             break
-    assert all([(await world.deployment.find(board.id)).archived_us is not None for board in boards])
+    assert all([(await world.deployment.find(board.id)).gate.archived_us is not None for board in boards])
 
 
 async def test_a_board_that_cannot_be_archived_is_tried_again_and_delays_no_other(
@@ -365,7 +367,7 @@ async def test_a_board_that_cannot_be_archived_is_tried_again_and_delays_no_othe
         patched.setattr(ArchiveWriter, "encode_blocks", fails)
         await close_all(world, job)
     assert world.meter.counts["rankcurve_closing_failures"] == 1
-    assert [(await world.deployment.find(board.id)).archived_us is None for board in (bad, good)] == [True, False]
+    assert [(await world.deployment.find(board.id)).gate.archived_us is None for board in (bad, good)] == [True, False]
     world.advance(31)
     await close_all(world, job)
-    assert (await world.deployment.find(bad.id)).archived_us is not None
+    assert (await world.deployment.find(bad.id)).gate.archived_us is not None

@@ -91,7 +91,7 @@ async def test_seasons_close_and_are_archived_in_every_partition(world: World) -
     assert world.meter.counts["rankcurve_archive_owners"] == 4 * 3 + 2 * 60
     for board in (*small, *large):
         archived = await world.deployment.find(board.id)
-        assert archived.archived_us is not None
+        assert archived.gate.archived_us is not None
         opened = world.deployment.entries(archived)
         assert isinstance(opened, ArchivedEntries)
         store = world.store.at(archived.partition)

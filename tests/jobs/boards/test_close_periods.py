@@ -30,7 +30,7 @@ async def make_season(world: World, board_id: str, *, entries: int, ends_in_s: i
 
 
 async def is_closed(world: World, board: Board) -> bool:
-    return (await world.deployment.find(board.id)).closed_us is not None
+    return (await world.deployment.find(board.id)).gate.closed_us is not None
 
 
 def find_lag_s(world: World) -> float | None:

@@ -158,7 +158,7 @@ async def fill(deployment: Deployment, *board_ids: str) -> Board:
 
 async def store_a_curve(store: Store, board: Board) -> int:
     curve = Curve([Knot(1, 0, 2), Knot(9, 5, 1)], total=6, as_of_us=1, method="scan", certificate=0.0, errors=(0,))
-    return await store.at(board.partition).write(lambda: store_curve(board, 0, curve, changes=3, mark=1))
+    return await store.at(board.partition).write(lambda: store_curve(board.leaf, 0, curve, changes=3, mark=1))
 
 
 async def test_a_move_keeps_everything_and_leaves_nothing_behind(deployment: Deployment) -> None:
@@ -233,24 +233,24 @@ async def test_a_board_with_an_archive_moves(deployment: Deployment) -> None:
     limits = JobSettings()
 
     def archive() -> Program[Any]:
-        writer = ArchiveWriter(deployment.open_rows(board), limits)
+        writer = ArchiveWriter(board, deployment.open_rows(board), limits)
         step = yield from writer.read_step()
         assert (step.is_first, step.is_last) == (True, True)
         return (yield from writer.store_step(step, writer.encode_blocks(step.drafts), now_us=5))
 
     await deployment.store.write(archive)
     archived = await deployment.find()
-    before = await deployment.store.read(lambda: ArchivedEntries(archived).find_entries(OWNERS))
+    before = await deployment.store.read(lambda: ArchivedEntries(archived.leaf).find_entries(OWNERS))
     assert len(before) == len(OWNERS) - 4
     await move(deployment, ELSEWHERE)
     moved = await deployment.find()
     there = deployment.store.at(ELSEWHERE)
-    assert await there.read(lambda: ArchivedEntries(moved).find_entries(OWNERS)) == before
+    assert await there.read(lambda: ArchivedEntries(moved.leaf).find_entries(OWNERS)) == before
     await move(deployment, HOME)
     again = await deployment.find()
-    assert await deployment.store.read(lambda: ArchivedEntries(again).find_entries(OWNERS)) == before
+    assert await deployment.store.read(lambda: ArchivedEntries(again.leaf).find_entries(OWNERS)) == before
     with pytest.raises(UnknownBoardError):
-        await there.read(lambda: read_totals([moved]))
+        await there.read(lambda: read_totals([moved.leaf]))
 
 
 async def test_a_move_that_cannot_be_is_refused(deployment: Deployment) -> None:
@@ -295,7 +295,7 @@ async def test_a_move_copies_rows_while_a_post_holds_the_board(open_store: OpenS
     held, copied = asyncio.Event(), asyncio.Event()
 
     def hold() -> Program[None]:
-        yield from hold_gates([board], now_us=0, check_all=False)
+        yield from hold_gates([board.leaf], now_us=0, check_all=False)
         held.set()
         while not copied.is_set():
             yield from count_partitions()

@@ -12,7 +12,7 @@ from jobs.boards.move import BoardMove, MoveCounts
 from storage.boards.boards import list_boards
 from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import LeaseTakenError, RacesLostError, SpecConflictError, SpecInvalidError
-from storage.posting.rebuild import find_deleted_boards
+from storage.posting.rebuild import find_deleted_leaves
 from storage.queue.outcomes import find_post_fate
 from storage.records import Board, PostStatus, Season, TableSharing
 from storage.store import CONTROL
@@ -70,14 +70,14 @@ async def test_a_board_is_the_same_in_other_segments(deployment: Deployment) -> 
     before = await contents(deployment, board)
     for segments in (4, 2, 7):
         board, done = await split(deployment, segments)
-        assert len(board.segments) == board.spec.segments == segments
+        assert len(board.leaves) == board.spec.segments == segments
         assert done.rows == len(before[0])
         assert await contents(deployment, board) == before
         # Every post is still known, whichever segment has its owner now.
         for number, owner in enumerate(OWNERS):
             assert await post(deployment, board, owner, number % 7, f"first-{owner}") is PostStatus.DUPLICATE
         assert (await deployment.store.read(lambda: list_boards(prefix="", after="", limit=9))) == [board]
-    places = {segment.partition for segment in board.segments}
+    places = {segment.partition for segment in board.leaves}
     assert len(places) == min(7, deployment.store.partitions)
 
 
@@ -123,7 +123,7 @@ async def test_segments_have_the_end_that_the_board_got_during_the_split(deploym
 
     await make_move(deployment.store, segments=3, kind=Disturbed).run()
     after = await deployment.find()
-    assert {(part.spec.season, part.gate.closes_us) for part in after.parts} == {(longer.season, NOW_US + 905 * S)}
+    assert {(part.spec.season, part.gate.closes_us) for part in after.leaves} == {(longer.season, NOW_US + 905 * S)}
     deployment.clock.now_us += 500 * S
     assert await post(deployment, after, "o1", 1) is PostStatus.APPLIED
 
@@ -184,7 +184,7 @@ async def test_a_killed_split_leaves_nothing_behind(deployment: Deployment) -> N
     await deployment.store.at(CONTROL).write(begun)
     assert await deployment.find() == board
     board, _ = await split(deployment, 2)
-    assert len(board.segments) == 2
+    assert len(board.leaves) == 2
     await deployment.delete()
     assert await deployment.store.read(lambda: list_boards(prefix="", after="", limit=9)) == []
 
@@ -227,10 +227,10 @@ async def test_the_journal_knows_all_earlier_segments_of_a_deleted_board(
     keys = {board.key}
     for segments in splits:
         board, _ = await split(deployment, segments)
-        keys |= {segment.key for segment in board.segments}
+        keys |= {segment.key for segment in board.leaves}
     await deployment.log_deletion("b")
     begins = (0,) * deployment.store.partitions
-    found = await deployment.store.read(lambda: find_deleted_boards("b", begins))
+    found = await deployment.store.read(lambda: find_deleted_leaves("b", begins))
     assert found.keys() == keys
     told = [key for key, each in found.items() if each.segment == 0]
-    assert told == [board.segments[0].key], "callers see one deletion"
+    assert told == [board.leaf.key], "callers see one deletion"

@@ -31,8 +31,8 @@ def make_job(world: World) -> AuditJob:
 
 async def store_and_serve(world: World, board: Board, curve: Curve) -> None:
     changes = (await world.deployment.totals(board))[-2]
-    version = await world.store.write(lambda: store_curve(board, 0, curve, changes=changes))
-    world.book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, curve, partition=board.partition))
+    version = await world.store.write(lambda: store_curve(board.leaf, 0, curve, changes=changes))
+    world.book.serve_curve(ServedCurve(board.key, 0, board.gate.epoch, version, curve, partition=board.partition))
 
 
 async def create_board_with_curve(world: World, *, wrong: int = 0) -> Board:

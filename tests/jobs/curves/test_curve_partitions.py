@@ -70,7 +70,7 @@ async def test_the_transactions_of_a_refresh_name_no_other_partition(world: Worl
     store = RecordingStore(world.store)
     job = RefreshJob(replace(world.control_context(), store=store.at(CONTROL)), world.desk)
     async with run_workers(job):
-        refreshed = await within(world.desk.refresh_now(board, 0))
+        refreshed = await within(world.desk.refresh_now(board.leaf, 0))
     assert refreshed.curve.total == 50
     own, control = {f"p{LAST}"}, {"control"}
     assert store.list_written_partitions() == [control, own, own, control], "request, claim, curve and answer"
@@ -95,7 +95,7 @@ async def test_a_front_end_gets_the_requested_curve_of_any_partition(world: Worl
     desk, job = front.refresher(LIMITS.model_copy(update={"curve_poll_s": 0.05}), asyncio.sleep), world.refresh_job()
     async with run_workers(job):
         for board in boards:
-            asked = asyncio.create_task(desk.refresh_now(board, 0))
+            asked = asyncio.create_task(desk.refresh_now(board.leaf, 0))
             await wait_for_request(world, board)
             await job.find_requests()
             assert (await within(asked)).curve.total == 50

@@ -29,7 +29,7 @@ async def create_board(world: World, method: RefreshMethod = RefreshMethod.AUTO,
 async def refresh_on_schedule(world: World, board: Board) -> RankCurve:
     """Run the next scheduled refresh. Return the curve that readers then get."""
     await refresh_due(world, await start_job(world))
-    curve = world.book.find_part_curve(board, 0)
+    curve = world.book.find_leaf_curve(board.leaf, 0)
     assert curve is not None
     return curve
 
@@ -38,7 +38,7 @@ async def test_a_requested_scan_makes_the_curve(world: World) -> None:
     board = await create_board(world, RefreshMethod.SCAN)
     job = world.refresh_job()
     async with run_workers(job):
-        done = await within(world.desk.refresh_now(board, 0))
+        done = await within(world.desk.refresh_now(board.leaf, 0))
     assert done.curve.method == "scan"
     assert done.curve.total == 300
 

@@ -147,7 +147,7 @@ async def test_no_more_columns_than_allowed_are_refreshed_at_once_and_never_one_
     world.store.hold()
     async with run_workers(job, workers=2):
         await within(world.store.wait_for_heavy_reads(2))
-        again = asyncio.create_task(world.desk.refresh_now(boards[0], 0))
+        again = asyncio.create_task(world.desk.refresh_now(boards[0].leaf, 0))
         await wait_for_request(world, boards[0])
         await job.find_requests()
         assert world.store.heavy_reads == 2
@@ -161,7 +161,7 @@ async def test_no_more_columns_than_allowed_are_refreshed_at_once_and_never_one_
 async def test_a_column_that_a_caller_had_refreshed_meanwhile_is_not_refreshed_again(world: World) -> None:
     job, [board] = await start_boards(world, "b")
     assert await count_due(world, job) == 1
-    demanded = asyncio.create_task(world.desk.refresh_now(board, 0))
+    demanded = asyncio.create_task(world.desk.refresh_now(board.leaf, 0))
     await wait_for_request(world, board)
     await job.find_requests()
     async with run_workers(job):
@@ -177,7 +177,7 @@ async def test_a_request_times_out_and_its_refresh_goes_on(world: World) -> None
     world.store.hold()
     async with run_workers(job), world.hold_job_lease("fold", 10**9, partition=board.partition):
         with pytest.raises(TimeoutError):
-            await world.desk.refresh_now(board, 0)
+            await world.desk.refresh_now(board.leaf, 0)
         world.store.release()
         await world.wait_for_refreshes()
     assert count_curve_entries(world, board) == 1
@@ -188,7 +188,7 @@ async def test_the_next_poll_serves_a_curve_of_another_process_also_after_a_fail
     curve = Curve((Knot(-5, 0, 1),), total=1, as_of_us=7)
     job = asyncio.create_task(watch_curves(world.book.poll, 2, world.time.elapse))
     await world.time.wait_for_sleeper(2)
-    await world.store.write(lambda: store_curve(board, 0, curve))
+    await world.store.write(lambda: store_curve(board.leaf, 0, curve))
     world.store.failures.append(StoreBusyError())
     world.time.advance(2)
     await world.time.wait_for_sleeper(2)

@@ -33,7 +33,7 @@ async def send_requests(world: World, *boards: Board) -> list[asyncio.Task[Refre
     tasks = []
     for board in boards:
         before = await world.store.at(CONTROL).read(lambda: find_refresh_request((board.key, 0)))  # noqa: B023 - run at once
-        tasks.append(asyncio.create_task(world.desk.refresh_now(board, 0)))
+        tasks.append(asyncio.create_task(world.desk.refresh_now(board.leaf, 0)))
         await wait_for_request(world, board, number=1 if before is None else before.number + 1)
     return tasks
 
@@ -49,13 +49,13 @@ async def jobs(world: World) -> AsyncIterator[Jobs]:
 async def test_a_request_is_answered_with_the_curve_that_serves_from_then_on(world: World) -> None:
     board = await world.create("b", columns=2)
     await world.post(board, {"a": 5, "b": 7, "c": 5}, column="xp1")
-    done = await within(world.desk.refresh_now(board, 1))
+    done = await within(world.desk.refresh_now(board.leaf, 1))
     assert [(-knot.key - 10**15, knot.ties) for knot in done.curve.knots] == [(7, 1), (5, 2)]
     assert world.book.find_curve(board, 1) is done.curve
     assert world.book.find_curve(board, 0) is None
     assert done.curve.as_of_us == world.deployment.clock.now_us
     assert done.seconds >= 0
-    again = await within(world.desk.refresh_now(board, 1))
+    again = await within(world.desk.refresh_now(board.leaf, 1))
     assert again.version > done.version
 
 
@@ -88,7 +88,7 @@ async def test_requests_beyond_the_bound_are_refused_at_once(world: World) -> No
     boards = [await world.create(f"b{number}") for number in range(4)]
     taken = [await hold_refresh(world, boards[0]), *await send_requests(world, *boards[1:3])]
     with pytest.raises(TooManyRefreshRequestsError):
-        await world.desk.refresh_now(boards[3], 0)
+        await world.desk.refresh_now(boards[3].leaf, 0)
     world.store.release()
     assert len(await within(asyncio.gather(*taken))) == 3
 
@@ -101,7 +101,7 @@ async def test_stopping_refuses_waiting_requests_and_later_ones(world: World, jo
         with pytest.raises(NoJobProcessError):
             await within(task)
     with pytest.raises(NoJobProcessError):
-        await world.desk.refresh_now(boards[0], 0)
+        await world.desk.refresh_now(boards[0].leaf, 0)
 
 
 async def test_the_caller_is_told_of_a_failing_store_and_the_next_request_works(world: World) -> None:
@@ -112,7 +112,7 @@ async def test_the_caller_is_told_of_a_failing_store_and_the_next_request_works(
     with pytest.raises(StoreBusyError, match="the refresh failed"):
         await within(task)
     assert world.meter.events["rankcurve_refresh_failures"].qsize() == 1
-    assert (await within(world.desk.refresh_now(board, 0))).curve.total == 0
+    assert (await within(world.desk.refresh_now(board.leaf, 0))).curve.total == 0
 
 
 @pytest.mark.parametrize("gone", [delete_board, reset_board])
@@ -122,9 +122,9 @@ async def test_a_board_deleted_or_emptied_meanwhile_is_unknown_and_counts_no_fai
     board = await world.create("b")
     await world.store.write(lambda: gone(board_id="b"))  # type: ignore[arg-type, return-value]
     with pytest.raises(UnknownBoardError):
-        await within(world.desk.refresh_now(board, 0))
+        await within(world.desk.refresh_now(board.leaf, 0))
     assert world.meter.events["rankcurve_refresh_failures"].empty()
-    assert all(served.epoch != board.epoch for served in world.book.list_served())
+    assert all(served.epoch != board.gate.epoch for served in world.book.list_served())
 
 
 async def test_a_request_after_a_reset_shares_no_refresh_from_before_it(world: World) -> None:

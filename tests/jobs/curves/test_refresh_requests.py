@@ -37,7 +37,7 @@ async def send_request(world: World, board: Board, limits: Settings = LIMITS) ->
     """Request a refresh from another process. Return the request's task when the request is in the store."""
     desk = FrontEnd(world, limits).desk
     desk.accept_requests()  # on SQLite, a process without jobs refuses them
-    asked = asyncio.create_task(desk.refresh_now(board, 0))
+    asked = asyncio.create_task(desk.refresh_now(board.leaf, 0))
     async with asyncio.timeout(WAIT_S):
         while not await list_requests(world):
             pass
@@ -49,17 +49,17 @@ async def test_a_request_of_another_process_gets_a_curve_with_every_earlier_writ
     await world.post(board, {f"p{n}": n for n in range(30)})
     front_end = FrontEnd(world)
     front_end.desk.accept_requests()
-    asked = [asyncio.create_task(front_end.desk.refresh_now(board, 0)) for _ in range(2)]
+    asked = [asyncio.create_task(front_end.desk.refresh_now(board.leaf, 0)) for _ in range(2)]
     await wait_for_request(world, board, number=2)
     async with run_workers(job):
         first, second = await within(asyncio.gather(*asked))
         assert first.curve.total == second.curve.total == 30
         assert first.seconds >= 0
-        served = front_end.book.find_served(board, 0)
+        served = front_end.book.find_served(board.leaf, 0)
         assert served is not None
         assert served.version >= first.version
         await world.post(board, {"late": 99})
-        later = asyncio.create_task(front_end.desk.refresh_now(board, 0))
+        later = asyncio.create_task(front_end.desk.refresh_now(board.leaf, 0))
         await wait_for_request(world, board, number=3)
         await job.find_requests()
         again = await within(later)
@@ -111,14 +111,14 @@ async def test_the_front_end_reports_a_missing_job_process_after_its_wait(world:
     front_end = FrontEnd(world, LIMITS.model_copy(update={"refresh_wait_s_max": 0.3}))
     front_end.desk.accept_requests()  # on SQLite, a process without jobs refuses at once
     with pytest.raises(NoJobProcessError, match=r"no job process answered the refresh request in 0.3 s"):
-        await within(front_end.desk.refresh_now(board, 0))
+        await within(front_end.desk.refresh_now(board.leaf, 0))
 
 
 async def test_a_process_without_jobs_refuses_at_once_if_no_other_process_can_have_the_store(world: World) -> None:
     board = await world.create("b")
     front_end = FrontEnd(world, LIMITS.model_copy(update={"refresh_wait_s_max": 0.001}))
     with pytest.raises(NoJobProcessError) as refused:
-        await within(front_end.desk.refresh_now(board, 0))
+        await within(front_end.desk.refresh_now(board.leaf, 0))
     assert ("in 0.001 s" in str(refused.value)) is not world.store.sole_writer
 
 
@@ -134,10 +134,10 @@ async def test_a_front_end_refuses_requests_beyond_its_bound(world: World) -> No
     board = await world.create("b")
     front_end = FrontEnd(world, LIMITS.model_copy(update={"refresh_demands_max": 1}))
     front_end.desk.accept_requests()
-    first = asyncio.create_task(front_end.desk.refresh_now(board, 0))
+    first = asyncio.create_task(front_end.desk.refresh_now(board.leaf, 0))
     await wait_for_request(world, board)
     with pytest.raises(TooManyRefreshRequestsError):
-        await front_end.desk.refresh_now(board, 0)
+        await front_end.desk.refresh_now(board.leaf, 0)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
 

@@ -22,9 +22,9 @@ async def create_fitted_boards(world: World, rows: dict[str, int], job: RefreshJ
 
 async def refresh_in_order(world: World, job: RefreshJob, boards: dict[str, Board]) -> list[str]:
     """Let one worker refresh all waiting columns. Return the names of the boards in the order of their refreshes."""
-    before = {name: world.book.find_served(board, 0) for name, board in boards.items()}
+    before = {name: world.book.find_served(board.leaf, 0) for name, board in boards.items()}
     await work_off(world, job)
-    found = {name: world.book.find_served(board, 0) for name, board in boards.items()}
+    found = {name: world.book.find_served(board.leaf, 0) for name, board in boards.items()}
     fresh = [(now.version, name) for name, now in found.items() if now is not None and now is not before[name]]
     return [name for _, name in sorted(fresh)]
 
@@ -93,7 +93,7 @@ async def test_a_worker_rests_after_a_refresh_and_requests_do_not_wait_for_it(wo
         world.store.release()
         await world.wait_for_refreshes()
         assert await world.time.wait_for_sleeper(6) == 6
-        assert (await within(world.desk.refresh_now(boards[2], 0))).curve.total == 0
+        assert (await within(world.desk.refresh_now(boards[2].leaf, 0))).curve.total == 0
         world.meter.events["rankcurve_refresh_seconds"].get_nowait()
         await world.time.wait_for_sleeper(6)
         assert job.waiting == 1

@@ -57,7 +57,7 @@ async def test_the_command_splits_a_board(place: str) -> None:
         assert "season has 3 segments: 9 rows and 9 post ids copied" in output.output
         assert "posts to it waited for at most" in output.output
         found = await deployment.find("season")
-        assert sorted(segment.partition for segment in found.segments) == [0, 1, 2]
+        assert sorted(segment.partition for segment in found.leaves) == [0, 1, 2]
         assert "has segments" in await move("season", "1", "--store", place, code=1)
     finally:
         await store.close()

@@ -178,7 +178,7 @@ async def test_the_writer_survives_a_request_that_is_cancelled_while_it_gathers(
     await service.board("b", {"name": "xp", "merge": "sum"})
     writer = service.context.posting.writer
     board = await service.context.catalog.find_board("b")
-    post = Post("a", [BoardPost(board, [ColumnChange(0, 1, False)])], None, None, "")
+    post = Post("a", [BoardPost(board.leaf, [ColumnChange(0, 1, False)])], None, None, "")
     for turns in range(GATHER_TURNS + 2):
         given_up = asyncio.ensure_future(writer.submit([post]))
         for _ in range(turns):

@@ -186,7 +186,7 @@ async def store_elsewhere(service: Service, total: int) -> None:
     store = service.context.store
     board = await service.context.catalog.find_board("b")
     curve = Curve((Knot(-5, 0, total),), total=total, as_of_us=1_000 + total)
-    await store.write(lambda: store_curve(board, 0, curve))
+    await store.write(lambda: store_curve(board.leaf, 0, curve))
 
 
 async def wait_for_curve(service: Service, total: int) -> None:

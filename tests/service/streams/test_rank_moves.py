@@ -7,14 +7,15 @@ import pytest
 from service.streams.rank_moves import MoveReader
 from storage.log.cells import RankedCells
 from storage.log.partition_journal import JournalRow
-from storage.records import Best, Board
+from storage.records import Best, Board, Leaf, Place
 from tests.storage.deployment import ranked, spec
 
 CELLS = [None, "1", "2", "3", "4", "5"]
 
 
 def board_of(best: Best) -> Board:
-    return Board(1, "b", spec(ranked("xp", best=best, max_scaled=9, min_scaled=0)), created_at_us=0, epoch=1)
+    one = spec(ranked("xp", best=best, max_scaled=9, min_scaled=0))
+    return Board(1, "b", one, 0, (Leaf(1, "b", one, Place(0)),))
 
 
 def row(board: Board, owner: str | None, before: str | None, after: str | None) -> JournalRow:

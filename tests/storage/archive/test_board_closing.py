@@ -134,7 +134,7 @@ async def test_a_board_is_shut_once_and_then_listed_for_the_next_stage(deploymen
     deployment.clock.now_us = NOW_US + 15 * S
     assert await list_due(deployment, ClosingStage.OPEN) == ["b"]
     [closed] = await shut_due(deployment, board)
-    assert closed.closed_us == deployment.clock.now_us
+    assert closed.gate.closed_us == deployment.clock.now_us
     assert await shut_due(deployment, board) == []
     assert await list_due(deployment, ClosingStage.OPEN) == await list_due(deployment, ClosingStage.SHUT) == []
     assert await list_due(deployment, ClosingStage.FROZEN) == [], "the board keeps its rows"
@@ -187,7 +187,7 @@ async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deplo
     with pytest.raises(PeriodClosedError):
         await deployment.reset()
     found = await deployment.find()
-    assert (found.closed_us, found.archived_us) == (NOW_US + 25 * S, None)
+    assert (found.gate.closed_us, found.gate.archived_us) == (NOW_US + 25 * S, None)
 
 
 async def test_a_board_is_closed_together_with_its_segments(deployment: Deployment) -> None:
@@ -198,7 +198,7 @@ async def test_a_board_is_closed_together_with_its_segments(deployment: Deployme
     deployment.clock.now_us += 20 * S
     assert await list_due(deployment, ClosingStage.OPEN) == ["b"]
     [closed] = await shut_due(deployment, board)
-    assert {each.closed_us for each in closed.parts} == {closed.closed_us} == {deployment.clock.now_us}
+    assert {each.gate.closed_us for each in closed.leaves} == {closed.gate.closed_us} == {deployment.clock.now_us}
     assert await deployment.find() == closed
     deployment.clock.now_us -= 20 * S  # another process has a clock that is late
     for owner in "abcdefgh":
@@ -229,10 +229,10 @@ async def test_a_shorter_grace_closes_the_periods_whose_new_end_is_past(deployme
     assert [board.id for board in closed] == [past.id]
     assert await deployment.stats(past, "ada") == {"xp": 1}
     assert await deployment.stats(yesterday, "ada") == {"xp": 2}
-    assert (await deployment.find(yesterday.id)).closed_us is None
-    assert yesterday.ends_us is not None
+    assert (await deployment.find(yesterday.id)).gate.closed_us is None
+    assert yesterday.gate.ends_us is not None
     for early_us, due in ((1, []), (0, [yesterday.id])):
-        deployment.clock.now_us = yesterday.ends_us + DAY_S * S - early_us
+        deployment.clock.now_us = yesterday.gate.ends_us + DAY_S * S - early_us
         assert await list_due(deployment, ClosingStage.OPEN) == due
 
 
@@ -241,9 +241,9 @@ async def test_a_board_created_after_the_grace_was_shortened_closes_by_the_new_g
     family = await make_family(deployment, grace_s=DAY_S)
     [past, today] = await deployment.make_boards(PAST, DAY.id)
     assert await post_to_family(deployment, family, past, today) == [PostStatus.REJECTED, PostStatus.APPLIED]
-    assert today.ends_us is not None
+    assert today.gate.ends_us is not None
     for early_us, due in ((1, [past.id]), (0, [past.id, today.id])):
-        deployment.clock.now_us = today.ends_us + DAY_S * S - early_us
+        deployment.clock.now_us = today.gate.ends_us + DAY_S * S - early_us
         assert await list_due(deployment, ClosingStage.OPEN) == due
 
 

@@ -89,7 +89,7 @@ async def test_the_catalog_reads_again_before_it_calls_a_board_unknown(deploymen
     assert await elsewhere.find_board("b") == made
     assert elsewhere.find_known("b") == made
     elsewhere.forget_board("b")
-    assert elsewhere.list_known() == []
+    assert elsewhere.list_leaves() == []
     await deployment.delete()
     elsewhere.keep_board(made)
     with pytest.raises(UnknownBoardError):
@@ -119,10 +119,10 @@ async def test_catalogs_drop_a_read_that_a_write_overtook(deployment: Deployment
     assert (reading.exception() is not None) == (write == "create" and not everything)
     expected = {"reset": 2, "delete": None, "create": 1}[write]
     known = catalog.find_known("b")
-    assert (known.epoch if known is not None else None) == expected
+    assert (known.gate.epoch if known is not None else None) == expected
     assert catalog.find_known("still") == (still if everything else None)
     await catalog.load(boards_max=9)
-    assert len(catalog.list_known()) == (1 if write == "delete" else 2)
+    assert len(catalog.list_leaves()) == (1 if write == "delete" else 2)
 
 
 async def test_the_catalog_tells_its_listeners_of_a_deleted_board_once(deployment: Deployment) -> None:

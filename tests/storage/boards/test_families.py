@@ -11,9 +11,9 @@ from storage.boards.families import delete_family, make_boards, put_family
 from storage.boards.shared_tables import sweep_rows
 from storage.errors import PostIdConflictError, TooManyBoardsError, TooManyFamiliesError, TooManyOwnTablesError
 from storage.periods import PeriodKind
-from storage.records import Board, BoardPost, Family, Post, PostStatus
+from storage.records import Board, Family, Post, PostStatus
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS
-from tests.storage.deployment import Deployment, counter, part, ranked
+from tests.storage.deployment import Deployment, Part, counter, part, ranked
 
 XP = ranked("xp", max_scaled=1_000)
 NAMES = ("all", "all:org=1", "all:org=2", "2018", "2018:org=1", "2018:org=2")
@@ -28,7 +28,7 @@ def make_family_post(
     deployment: Deployment, family: Family, owner: str, xp: int, *boards: Board, post_id: str | None = None
 ) -> Post:
     """Return a post to a family, in the form in which the service passes posts to the writer."""
-    parts: list[BoardPost] = [part(board, {"xp": xp}) for board in boards]
+    parts: list[Part] = [part(board, {"xp": xp}) for board in boards]
     made = deployment.post(owner, *parts, post_id=post_id)
     return replace(made, fingerprint=f"{owner} {xp}", family=family)
 
@@ -39,7 +39,7 @@ async def test_a_repeated_post_is_a_duplicate_on_the_boards_that_took_it_first(d
     post = make_family_post(deployment, family, "ada", 5, one, post_id="p")
     [[first], [again]] = await deployment.apply(post, post)
     assert (first.status, again.status) == (PostStatus.APPLIED, PostStatus.DUPLICATE)
-    for later in (replace(post, parts=[part(two, {"xp": 5})]), replace(post, parts=[])):
+    for later in (make_family_post(deployment, family, "ada", 5, two, post_id="p"), replace(post, parts=[])):
         [[repeat]] = await deployment.apply(later)
         assert (repeat.status, repeat.board_key, repeat.stats) == (PostStatus.DUPLICATE, one.key, [5, None])
         [[conflict]] = await deployment.apply(replace(later, fingerprint="other"))

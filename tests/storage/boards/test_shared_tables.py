@@ -24,7 +24,7 @@ async def create_filled_board(deployment: Deployment, board_id: str) -> Board:
 
 
 async def count_rows_in_table(deployment: Deployment, board: Board) -> int:
-    query = select(count()).from_(layout_of(board).table).bind()
+    query = select(count()).from_(layout_of(board.leaf).table).bind()
     [[found]] = await deployment.store.read_query(query)
     return int(found)
 
@@ -40,9 +40,9 @@ async def sweep_all(deployment: Deployment, rows_max: int) -> list[int]:
 async def test_boards_with_equal_columns_share_a_table_and_their_statements(deployment: Deployment) -> None:
     one, two = await deployment.create("one", XP), await deployment.create("two", ranked("goals"))
     other = await deployment.create("other", LAP)
-    assert layout_of(one) == layout_of(two)
+    assert layout_of(one.leaf) == layout_of(two.leaf)
     assert deployment.open_rows(one).table is deployment.open_rows(two).table
-    assert layout_of(other).table != layout_of(one).table
+    assert layout_of(other.leaf).table != layout_of(one.leaf).table
 
 
 @pytest.mark.parametrize("rows_max", [10, 25, 1_000])

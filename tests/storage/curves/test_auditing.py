@@ -52,9 +52,9 @@ class Audited:
     async def fit(self) -> ServedCurve:
         curve, mark = await self.deployment.fit(self.board, INDEX)
         changes = (await self.deployment.totals(self.board)).get(CHANGES, 0)
-        version = await self.deployment.write(store_curve, self.board, INDEX, curve, changes=changes, mark=mark)
+        version = await self.deployment.write(store_curve, self.board.leaf, INDEX, curve, changes=changes, mark=mark)
         return ServedCurve(
-            self.board.key, INDEX, self.board.epoch, version, curve, mark, partition=self.board.partition
+            self.board.key, INDEX, self.board.gate.epoch, version, curve, mark, partition=self.board.partition
         )
 
     async def audit(self, moment: ServedCurve, limits: JobSettings = LIMITS, *, ticks: float = 0) -> Audit:

@@ -45,7 +45,7 @@ def open_book(deployment: Deployment) -> CurveBook:
 
 
 async def store_new_curve(deployment: Deployment, board: Board, total: int) -> int:
-    return await deployment.store.at(board.partition).write(lambda: store_curve(board, 0, curve(total)))
+    return await deployment.store.at(board.partition).write(lambda: store_curve(board.leaf, 0, curve(total)))
 
 
 async def move_board(deployment: Deployment, board: Board, partition: int) -> Board:
@@ -59,7 +59,7 @@ async def move_board(deployment: Deployment, board: Board, partition: int) -> Bo
 
     await deployment.store.write(program)
     moved = await deployment.find(board.id)
-    await deployment.store.write(lambda: store_states([moved]))
+    await deployment.store.write(lambda: store_states([moved.leaf]))
     return moved
 
 

@@ -23,7 +23,7 @@ async def test_each_request_is_open_until_it_is_answered_oldest_first(deployment
     assert await deployment.read(list_open_refresh_requests, 10) == slots
     assert await deployment.read(list_open_refresh_requests, 1) == slots[:1]
     found = await deployment.write(find_requested_board, slots[1])
-    assert found == (RefreshRequest(numbers[1], "", 0, 0, 0), board)
+    assert found == (RefreshRequest(numbers[1], "", 0, 0, 0), board.leaf)
     await deployment.write(partial(answer_refresh_request, version=7, took_us=1_500), slots[1], numbers[1])
     assert await deployment.read(list_open_refresh_requests, 10) == [slots[0], slots[2]]
     assert await deployment.write(find_requested_board, slots[1]) is None

@@ -93,8 +93,8 @@ class Process:
         self.book = CurveBook(self.store, shared, poll_rows_max=100, meter=self.meter)
 
     async def refresh(self, board: Board, column_index: int, fitted: Curve) -> ServedCurve:
-        version = await self.deployment.store.write(lambda: store_curve(board, column_index, fitted))
-        served = ServedCurve(board.key, column_index, board.epoch, version, fitted, partition=board.partition)
+        version = await self.deployment.store.write(lambda: store_curve(board.leaf, column_index, fitted))
+        served = ServedCurve(board.key, column_index, board.gate.epoch, version, fitted, partition=board.partition)
         self.book.serve_curve(served)
         await self.book.share_curve(served)
         return served

@@ -29,7 +29,7 @@ class CurveReader:
 
 
 async def store_new_curve(deployment: Deployment, board: Board, column_index: int, total: int) -> int:
-    return await deployment.store.write(lambda: store_curve(board, column_index, curve(total)))
+    return await deployment.store.write(lambda: store_curve(board.leaf, column_index, curve(total)))
 
 
 async def test_an_older_curve_never_replaces_a_newer_one(deployment: Deployment, board: Board) -> None:
@@ -38,10 +38,12 @@ async def test_an_older_curve_never_replaces_a_newer_one(deployment: Deployment,
     assert versions == sorted(set(versions))
     assert await reader.book.poll() == 1, "only the last curve is kept"
     assert reader.book.find_curve(board, 0) == curve(12)
-    reader.book.serve_curve(ServedCurve(board.key, 0, board.epoch, versions[0], curve(10), partition=board.partition))
+    reader.book.serve_curve(
+        ServedCurve(board.key, 0, board.gate.epoch, versions[0], curve(10), partition=board.partition)
+    )
     assert reader.book.find_curve(board, 0) == curve(12)
     reader.book.serve_curve(
-        ServedCurve(board.key, 0, board.epoch, versions[2] + 1, curve(13), partition=board.partition)
+        ServedCurve(board.key, 0, board.gate.epoch, versions[2] + 1, curve(13), partition=board.partition)
     )
     assert reader.book.find_curve(board, 0) == curve(13)
 
@@ -130,7 +132,7 @@ async def test_a_board_that_is_forgotten_while_its_curve_is_stored_stays_forgott
     with book.remember_forgotten():
         version = await store_new_curve(deployment, board, 0, 10)
         book.forget_board(board.key)
-        book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, curve(10), partition=board.partition))
+        book.serve_curve(ServedCurve(board.key, 0, board.gate.epoch, version, curve(10), partition=board.partition))
     assert book.list_served() == []
 
 

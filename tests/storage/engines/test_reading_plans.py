@@ -53,7 +53,7 @@ async def fill_board(store: Store, kind: BoardKind) -> tuple[Deployment, Board]:
     padding = entries.rankings[0].padding
     numbers = range(ROWS) if best is Best.LOW else range(ROWS - 1, -1, -1)
     rows = [
-        (board.rows_key, Entry(f"o{place:06}", NOW_US, [padding.pad(number // TIED, NOW_US + place)]))
+        (board.leaf.rows_key, Entry(f"o{place:06}", NOW_US, [padding.pad(number // TIED, NOW_US + place)]))
         for place, number in enumerate(numbers)
     ]
 
@@ -143,7 +143,7 @@ async def test_postgresql_reads_few_rows_around_a_place(
         around = [each for each in rows_read if "OFFSET" not in each[1]]  # the other statements only find a place
         assert len(around) >= 5 * reads
         assert not [each for each in around if each[0] > READ_ROWS_MAX]
-        await raw.execute(f"ANALYZE {layout_of(board).table}")
+        await raw.execute(f"ANALYZE {layout_of(board.leaf).table}")
 
 
 @every_board
@@ -152,7 +152,7 @@ async def test_postgresql_reads_no_more_rows_than_a_gap_for_a_rank_or_its_owner(
 ) -> None:
     store = (await processes.start_process()).store
     deployment, board = await fill_board(store, kind)
-    await raw.execute(f"ANALYZE {layout_of(board).table}")
+    await raw.execute(f"ANALYZE {layout_of(board.leaf).table}")
     entries = deployment.open_rows(board)
     start = CountStart(*await deployment.fit(board, 0, gap_rows_max=GAP_ROWS_MAX), changes_max=1_000, asked_us=0)
     rows_read.clear()
@@ -195,7 +195,7 @@ async def test_a_group_reads_and_writes_by_key_whatever_the_statistics_say(
     board = await deployment.create("b", ranked("xp"))
     posts = [deployment.post(owner, part(board, {"xp": 1}), post_id=f"first/{owner}") for owner in OWNERS]
     await deployment.apply(*posts)
-    table, key = layout_of(board).table, board.key
+    table, key = layout_of(board.leaf).table, board.key
     # The planner has statistics about the rows of other boards, but none about the new post ids of this board.
     await raw.execute(f"INSERT INTO {table} SELECT -1 - g % 7, 'o' || g, 1, '1' FROM generate_series(1, {OTHERS}) g")
     await raw.execute(f"ANALYZE {table}, {POST_IDS}")

@@ -121,7 +121,7 @@ async def test_late_moves_of_hiding_move_nothing_after_the_owner_was_shown(deplo
     await post_xp(deployment, board, "ada")
     await deployment.flip_hidden("ada", hide=True)
     await deployment.show("ada", board)
-    entries = deployment.open_rows(board.part_of("ada"))
+    entries = deployment.boards.open_rows(board.leaf_of("ada"))
     await deployment.write(hidden_owners.hide_owner, [entries], "ada", now_us=1)
     assert await deployment.stats(board, "ada") == {"xp": 1}
 

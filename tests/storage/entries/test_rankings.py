@@ -70,10 +70,10 @@ class Compared:
         ]
 
         def program() -> Program[None]:
-            for part in self.board.parts:
-                theirs = [(part.rows_key, row) for row in rows if self.board.part_of(row.owner) is part]
+            for part in self.board.leaves:
+                theirs = [(part.rows_key, row) for row in rows if self.board.leaf_of(row.owner) is part]
                 if theirs:
-                    inserting = self.deployment.open_rows(part).table.insert_rows(theirs)
+                    inserting = self.deployment.boards.open_rows(part).table.insert_rows(theirs)
                     assert (yield from in_partition(part.partition, inserting)) == len(theirs)
 
         await self.deployment.store.write(program)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from querybuilder import SQLITE, lit, select
 from storage.log.cells import TIME_LIMIT_US, Padding, RankedCells
-from storage.records import INT64_MAX, Best, Board, ColumnSpec, Ties
+from storage.records import INT64_MAX, Best, ColumnSpec, Leaf, Place, Ties
 from tests.storage.deployment import counter, ranked, spec
 
 INT64_MIN = -INT64_MAX - 1
@@ -95,8 +95,8 @@ def test_a_value_reads_naturally_in_its_cell() -> None:
 XP, BEST_LAP = ranked("xp", max_scaled=999, min_scaled=0), ranked("lap", best=Best.LOW, max_scaled=99_999, min_scaled=0)
 
 
-def board_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Board:
-    return Board(key=1, id="b", spec=spec(*columns, ties=ties), created_at_us=0, epoch=1)
+def board_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Leaf:
+    return Leaf(1, "b", spec(*columns, ties=ties), Place(0))
 
 
 def test_each_ranked_cell_stands_at_its_place_and_comes_back() -> None:

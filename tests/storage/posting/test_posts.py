@@ -29,9 +29,9 @@ async def test_a_post_to_no_board_is_settled_and_changes_nothing(deployment: Dep
 async def test_a_column_that_did_not_change_is_not_written(deployment: Deployment) -> None:
     board = await deployment.create("b", XP, LAP, counter("shots"), label("clan"))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "lap": 60, "shots": 3, "clan": "red"})))
-    *_, shots, clan = [column.name for column in layout_of(board).columns]
+    *_, shots, clan = [column.name for column in layout_of(board.leaf).columns]
     # A group that wrote all columns would overwrite these values with the values that it read earlier.
-    elsewhere = update(layout_of(board).table).set(**{shots: lit(33), clan: lit("blue")}).where(all_of())
+    elsewhere = update(layout_of(board.leaf).table).set(**{shots: lit(33), clan: lit("blue")}).where(all_of())
     deployment.store = MeddlingStore(deployment.store, [elsewhere.bind()], before_statement=2)
     post = deployment.post("ada", part(board, {"xp": 1, "lap": 70, "shots": 0, "clan": "red"}))
     assert (await deployment.apply_one(post)).stats == [6, 60, 3, "red"]
@@ -47,11 +47,11 @@ async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment:
     [row] = (await deployment.rows(two, ["ada"])).values()
     taken = deployment.open_rows(two)
     row.owner = "new"
-    inserted = next(taken.table.insert_rows([(two.rows_key, row)]))
+    inserted = next(taken.table.insert_rows([(two.leaf.rows_key, row)]))
     meddle = version_moved(deployment.store, two, "ada") if owner == "ada" else inserted
     # If boards have tables of their own, statement 4 (0-based) is the first that writes. In a shared table, one
     # statement reads the rows of both boards, so statement 2 is the first that writes.
-    first_write = 4 if one.table_key is None else 2
+    first_write = 4 if one.leaf.table_key is None else 2
     store, meddling = deployment.store, MeddlingStore(deployment.store, [meddle], before_statement=first_write)
     deployment.store = meddling
     post = deployment.post(owner, part(one, {"xp": 1}), part(two, {"xp": 1}))

@@ -68,9 +68,9 @@ async def post_at_random(deployment: Deployment, board: Board, rng: random.Rando
 
 
 async def damage(deployment: Deployment, board: Board) -> None:
-    layout = layout_of(board)
+    layout = layout_of(board.leaf)
     wrong = update(layout.table).set(**{layout.columns[0].name: "0000007"}).where(*layout.scope())
-    query = wrong.where(col("owner").lt("o3")).bind(**scope_of(board))
+    query = wrong.where(col("owner").lt("o3")).bind(**scope_of(board.leaf))
 
     def program() -> Program[None]:
         yield query

@@ -68,8 +68,8 @@ async def test_segments_that_are_away_do_not_stop_posts_to_others(
     deployment: Deployment, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     posts = make_posts(deployment, board)
-    away = deployment.store.at(posts[0].parts[0].board.partition)
-    here = [post for post in posts if deployment.store.at(post.parts[0].board.partition) is not away]
+    away = deployment.store.at(posts[0].parts[0].leaf.partition)
+    here = [post for post in posts if deployment.store.at(post.parts[0].leaf.partition) is not away]
 
     async def refuse(_program: object) -> None:
         raise StoreAwayError("the node is away")

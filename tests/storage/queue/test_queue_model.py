@@ -126,7 +126,7 @@ class Queueing(RuleBasedStateMachine):
             self._apply(board, post)
 
     def _apply(self, board: Board, post: Post) -> None:
-        if board.epoch != self.board.epoch:
+        if board.gate.epoch != self.board.gate.epoch:
             return
         if (post.owner, post.post_id) in self.seen:
             return  # the post is a duplicate, or another post of the owner has the same id

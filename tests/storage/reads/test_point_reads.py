@@ -8,7 +8,7 @@ import pytest
 from querybuilder import Bound
 from storage.boards.totals import ALL_ENTRIES, CHANGES, STATE, state_of
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError
-from storage.reads.point_reads import EntryRead, PointReads, read_owner_on_boards
+from storage.reads.point_reads import EntryRead, PointReads, read_owner_on_leaves
 from storage.records import Board, TableSharing
 from storage.store import Rows, Store
 from tests.storage.deployment import Deployment, counter, part, ranked, spec
@@ -44,12 +44,12 @@ async def test_an_entry_comes_with_the_totals_of_the_same_snapshot(deployment: D
     board = await deployment.create("b", XP, ranked("lap"))
     reads = make_reads(deployment, deployment.store)
     nobody = await reads.read_entry(board, "ada")
-    assert (nobody.entry, nobody.totals) == (None, {STATE: state_of(board)})
+    assert (nobody.entry, nobody.totals) == (None, {STATE: state_of(board.leaf)})
     await deployment.apply(
         deployment.post("ada", part(board, {"xp": 5})), deployment.post("bob", part(board, {"lap": 5}))
     )
     found = await reads.read_entry(board, "ada")
-    assert found.totals == {STATE: state_of(board), ALL_ENTRIES: 2, CHANGES: 2, 0: 1, 1: 1}
+    assert found.totals == {STATE: state_of(board.leaf), ALL_ENTRIES: 2, CHANGES: 2, 0: 1, 1: 1}
     assert found.entry == (await deployment.rows(board, ["ada"]))["ada"]
     assert (await reads.read_entry(board, "cyd")).entry is None
 
@@ -130,8 +130,8 @@ async def test_a_read_with_an_old_copy_of_a_board_fails_alone(deployment: Deploy
 async def read_together(
     deployment: Deployment, boards: list[Board], owner: str
 ) -> list[tuple[list[object] | None, int]]:
-    entries = [deployment.entries(board) for board in boards]
-    found = await deployment.store.read(lambda: read_owner_on_boards(entries, owner))
+    leaves = [deployment.boards.open_leaf(board.leaf) for board in boards]
+    found = await deployment.store.read(lambda: read_owner_on_leaves(leaves, owner))
     return [(None if entry is None else list(entry.cells), totals.get(-1, 0)) for entry, totals, _ in found]
 
 

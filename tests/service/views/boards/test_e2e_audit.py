@@ -26,13 +26,13 @@ async def store_wrong_curve(service: Service) -> None:
     """Store a curve that counts 9 entries too many."""
     context = service.context
     board = await context.catalog.find_board("b")
-    served = context.curves.book.find_served(board, 0)
+    served = context.curves.book.find_served(board.leaf, 0)
     assert served is not None
     first, *rest = served.curve.knots
     knots = [first, *(Knot(knot.key, knot.better_count + 9, knot.ties) for knot in rest)]
     wrong = Curve(knots, total=OWNERS + 9, as_of_us=served.curve.as_of_us, certificate=0.001)
-    version = await context.store.write(lambda: store_curve(board, 0, wrong, changes=OWNERS))
-    context.curves.book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, wrong, partition=0))
+    version = await context.store.write(lambda: store_curve(board.leaf, 0, wrong, changes=OWNERS))
+    context.curves.book.serve_curve(ServedCurve(board.key, 0, board.gate.epoch, version, wrong, partition=0))
 
 
 async def test_an_audit_answers_the_error_and_the_metrics_count_it(service: Service) -> None:

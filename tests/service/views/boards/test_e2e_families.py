@@ -285,7 +285,7 @@ async def test_a_board_with_long_facet_values_reads_like_any_other(service: Serv
 async def test_a_family_that_another_process_recreated_takes_posts_by_its_spec(service: Service, table: str) -> None:
     await post(service, xp("ada", 5))
     context = service.context
-    known = {board.id: board for board in context.catalog.list_known()}
+    known = {board.id: board for board in context.catalog.list_boards()}
     family = await context.catalog.families.find_family("game")
     await service.call("DELETE", F)
     await service.must("PUT", F, {**SPEC, "table": table})

@@ -126,7 +126,7 @@ async def wait_folded(service: Service, *, total: int) -> None:
         while True:
             await service.get(B)
             board = await service.context.catalog.find_board("b")
-            served = service.context.curves.book.find_served(board, 0)
+            served = service.context.curves.book.find_served(board.leaf, 0)
             if served is not None and served.live_version and served.curve.total == total:
                 return
 
@@ -137,7 +137,7 @@ async def test_a_curve_that_becomes_live_without_changes_is_answered_304(service
     await service.refresh("b", "xp")
     path = f"{B}/rankings/xp/curve"
     board = await service.context.catalog.find_board("b")
-    served = service.context.curves.book.find_served(board, 0)
+    served = service.context.curves.book.find_served(board.leaf, 0)
     assert served is not None
     etag = curve_etag(board, 0, served.fit)
     fitted = await service.get(path)

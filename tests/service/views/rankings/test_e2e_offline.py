@@ -13,7 +13,7 @@ from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
 from service.contract.values import format_us
 from service.views.rankings.curves import curve_document
 from storage.log.cells import Padding
-from storage.records import Best, Board, Ties
+from storage.records import Best, Board, Leaf, Place, Ties
 from tests.service.offline_ranks import rank_of
 from tests.service.real_service import Service
 from tests.storage.deployment import ranked, spec
@@ -38,7 +38,8 @@ STEP = 4
 
 def board_of(best: Best, ties: Ties) -> Board:
     column = ranked("v", best=best, scale=2, min_scaled=-5_000, max_scaled=5_000)
-    return Board(1, "b", spec(column, ties=ties), 1, 0)
+    one = spec(column, ties=ties)
+    return Board(1, "b", one, 1, (Leaf(1, "b", one, Place(0)),))
 
 
 def make_curve(rng: random.Random, padding: Padding, shaped: bool) -> Curve:
