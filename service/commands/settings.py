@@ -25,8 +25,6 @@ FLAGS = {
     "jobs": ("--jobs", "embedded: this service runs the jobs, too. none: it runs no jobs."),
     "workers": ("--workers", "Number of processes that serve (PostgreSQL only)."),
 }
-
-
 SETTING_OPTIONS = {name: option(name, str, about, flag) for name, (flag, about) in FLAGS.items()}
 CONFIG_OPTION = option(
     "config", Path, "TOML file with settings. Default: the file that RANKCURVE_CONFIG names.", dir_okay=False

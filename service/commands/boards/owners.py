@@ -1,21 +1,15 @@
-"""`rankcurve owner …`: hide, show and erase owners, their profiles and their posts."""
-
-import json
-from typing import Annotated
+"""`rankcurve owner …`: hide, show and erase owners, and print their posts."""
 
 import typer
-from rankcurve import AsyncClient
 from rankcurve.answers import ENCODER, Record
 
 from service.commands.requests import add_request, argument, option
-from service.commands.tables import show_json
-from service.commands.target import NumbersAreArguments, fail, service_command
 
 OWNER = argument("owner", "OWNER", "Whom.")
 OWNER_PATH = "/v1/owners/{owner}"
 
 owner_app = typer.Typer(
-    rich_markup_mode="markdown", no_args_is_help=True, help="Hide, show and erase owners; show profiles and posts."
+    rich_markup_mode="markdown", no_args_is_help=True, help="Hide, show and erase owners; print posts."
 )
 
 
@@ -51,21 +45,3 @@ add_request(
     OWNER, option("limit", int, "At most this many.", "--limit", "-n", default=20), show=show_posts,
 )
 # fmt: on
-
-
-@owner_app.command("profile", cls=NumbersAreArguments)
-@service_command()
-async def profile(
-    client: AsyncClient,
-    owner: Annotated[str, typer.Argument(metavar="OWNER", help="Whose.", show_default=False)],
-    document: Annotated[
-        str | None, typer.Argument(metavar="JSON", help="Store this object. Default: print the stored profile.")
-    ] = None,
-) -> None:
-    """Print an owner's profile, or store one (role `writer`)."""
-    if document is not None:
-        try:
-            await client.put_profile(owner, json.loads(document))
-        except ValueError as error:
-            fail(f"the profile is not JSON: {error}")
-    show_json(await client.profile(owner))

@@ -20,7 +20,7 @@ from rankcurve.paths import path_of
 
 from service.commands.operating.own_store import run_on_store
 from service.commands.settings import CONFIG_OPTION, SETTING_OPTIONS, read_settings
-from service.commands.tables import Columns, show_records
+from service.commands.tables import show_records
 from service.commands.target import DEFAULT_URL, KEY_OPTION, URL_OPTION, URL_VARIABLE, call_service, take, with_options
 
 if TYPE_CHECKING:
@@ -130,11 +130,7 @@ async def create(
 @keys_command
 async def list_keys(keys: Keys) -> None:
     """List keys with id, name, role, and the times of creation and revocation."""
-    columns: Columns = {
-        **{name: name for name in ("id", "name", "role")},
-        "created": lambda key: second_text(key["created_at"]),
-        "revoked": lambda key: second_text(key["revoked_at"]),
-    }
+    columns = {"id": "id", "name": "name", "role": "role", "created": "created_at", "revoked": "revoked_at"}
     show_records(await keys.list_keys(), columns, as_json=False)
 
 
@@ -147,8 +143,3 @@ async def revoke(
     """Revoke a key. Within 5 s every process refuses that key. A service does not revoke the last key with role ops."""
     await keys.revoke(key_id)
     typer.echo(f"revoked {key_id}", err=True)
-
-
-def second_text(time: str | None) -> str:
-    """Return a time of the service as `2026-11-20 10:00:00Z`, or an empty text for None."""
-    return "" if time is None else f"{time[:19].replace('T', ' ')}Z"

@@ -27,7 +27,6 @@ from service.commands.target import BoardArgument, fail, service_command
 
 _decode = Decoder(RankedEntry, float_hook=Decimal).decode
 
-
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", dir_okay=False, help="File to write. Default: standard output.")
 ]

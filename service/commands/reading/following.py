@@ -1,6 +1,6 @@
 """`rankcurve journal` and `rankcurve stream`: accepted posts and changes, one JSON object on each line.
 
-To continue later, pass the number or cursor in the last line to the next command.
+To continue the journal later, pass the number or cursor in the last line to the next command.
 """
 
 from typing import Annotated
@@ -14,7 +14,6 @@ from service.commands.target import BoardArgument, service_command
 JOURNAL_LINES_MAX = 1_000  # lines in the response to one request
 STREAM_ATTEMPTS_MAX = 3  # to open a stream that broke
 ColumnArgument = Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)]
-LastOption = Annotated[str | None, typer.Option("--last-event-id", help="Continue after the event with this id.")]
 
 
 @service_command()
@@ -43,12 +42,9 @@ async def stream(
     column: ColumnArgument,
     top: Annotated[int | None, typer.Option("--top", "-n", min=1, help="Number of the best rows.")] = None,
     owner: Annotated[str | None, typer.Option("--owner", help="Show this owner's position instead.")] = None,
-    last_event_id: LastOption = None,
 ) -> None:
     """Print the top of a ranking, or an owner's position, whenever it changes. Ctrl-C ends it."""
-    events = client.stream(
-        board, column, top=top, owner=owner or None, last_event_id=last_event_id or "", attempts_max=STREAM_ATTEMPTS_MAX
-    )
+    events = client.stream(board, column, top=top, owner=owner or None, attempts_max=STREAM_ATTEMPTS_MAX)
     async for event in events:
         number = int(event.id) if event.id.isdecimal() else event.id
         line: Record = {"id": number, "event": event.event, "data": {} if event.data is None else event.data}

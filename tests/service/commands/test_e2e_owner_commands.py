@@ -110,12 +110,6 @@ def test_a_change_of_an_owner_without_entries_comes_with_a_warning(board: Proces
     run("owner", "erase", "dan", "--yes")
 
 
-def test_a_profile_is_stored_and_printed(run: Run) -> None:
-    run("owner", "profile", "ada", '{"name": "Ada"}')
-    assert json.loads(run("owner", "profile", "ada").stdout) == {"name": "Ada"}
-    run("owner", "profile", "ada", "{", code=1)
-
-
 def test_the_journal_and_the_posts_of_an_owner_are_printed_line_by_line(board: Process, run: Run) -> None:
     post(board, ada=5)
     lines = [json.loads(line) for line in run("journal").stdout.splitlines()][-4:]
