@@ -28,10 +28,6 @@ class RefreshRequest(NamedTuple):
     version: int  # the version of the curve that answers it; 0: the refresh failed
     took_us: int
 
-    @property
-    def is_open(self) -> bool:
-        return self.number > self.answered
-
 
 _COLUMNS = ("demanded", "origin", "answered", "version", "took_us")
 _SLOT = col("board_key").eq(param("key")), col("column_index").eq(param("index"))
@@ -89,7 +85,7 @@ def find_refresh_request(slot: Slot) -> Program[RefreshRequest | None]:
 def find_requested_board(slot: Slot) -> Program[tuple[RefreshRequest, Leaf] | None]:
     """Return the open request of a column and its board. Delete the request if the board has no rows any more."""
     request = yield from find_refresh_request(slot)
-    if request is None or not request.is_open:
+    if request is None or request.answered >= request.number:
         return None
     board = (yield from find_leaves([slot[0]])).get(slot[0])
     if board is None or board.archived_us is not None:

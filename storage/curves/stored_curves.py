@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import structlog
@@ -235,24 +236,20 @@ class CurveBook:
         Return how many curves were loaded.
         """
         taken = 0
-        for polled in self._choose(partition):
+        for each in range(self._store.partitions) if partition is None else [partition]:
+            if each not in self._polled:
+                self._polled[each] = _Polled(each, self._store.at(each))
+            polled = self._polled[each]
             async with polled.polling:
                 taken += await self._poll(polled)
         return taken
-
-    def _choose(self, partition: int | None) -> list[_Polled]:
-        """Return the state of one partition, or of all if `partition` is None."""
-        chosen = range(self._store.partitions) if partition is None else [partition]
-        for each in chosen:
-            if each not in self._polled:
-                self._polled[each] = _Polled(each, self._store.at(each))
-        return [self._polled[each] for each in chosen]
 
     async def _poll(self, polled: _Polled) -> int:
         taken, rows_max = 0, self._poll_rows_max
         while True:
             with self.remember_forgotten():
-                found = await polled.store.read(lambda: _read_news(polled.version, polled.live_version, rows_max))
+                news = partial(_read_news, polled.version, polled.live_version, rows_max)
+                found = await polled.store.read(news)
                 taken += await self._take_curves(polled, found.curves)
             if len(found.curves) < rows_max:
                 break
@@ -280,14 +277,17 @@ class CurveBook:
         """Serve live curves with these counts. Give all live curves the time and the mark of the last fold."""
         if now.version < polled.live_version:  # the store was restored from a backup
             self._stop_all(polled.partition)
-        slots = [one.slot for one in counts]
-        fits = {slot: served.fit for slot in slots if (served := self._find_in(polled, slot)) is not None}
+        fits: dict[Slot, Curve] = {}
+        for one in counts:
+            served = self._find_in(polled, one.slot)
+            if served is not None:
+                fits[one.slot] = served.fit
         built = await asyncio.to_thread(_build_all, counts, fits, polled.as_of) if counts else {}
         # Curves that are about to be replaced keep their time and mark. A reader on another thread never sees a curve
         # with the time or the mark of another state.
-        for slot in slots:
-            if self._find_in(polled, slot) is not None:
-                self._stop(slot)
+        for one in counts:
+            if self._find_in(polled, one.slot) is not None:
+                self._stop(one.slot)
         polled.as_of.us, polled.mark, polled.live_version = now.as_of_us, now.mark, now.version
         for one in counts:
             self._take_over(polled, one, fits.get(one.slot), built.get(one.slot))
@@ -450,8 +450,8 @@ def curves_after(version: int, limit: int) -> Program[list[ListedCurve]]:
 
 
 def find_listed_curves(board_keys: Sequence[int]) -> Program[dict[Slot, ListedCurve]]:
-    listed = [ListedCurve(*row) for row in (yield _CURVES_OF_BOARDS.bind(keys=board_keys))]
-    return {one.slot: one for one in listed}
+    rows = yield _CURVES_OF_BOARDS.bind(keys=board_keys)
+    return {(row[0], row[1]): ListedCurve(*row) for row in rows}
 
 
 def curve_version(board_key: int, column_index: int) -> Program[int]:

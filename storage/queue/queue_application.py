@@ -202,12 +202,13 @@ class Drainer:
         group = PostTransaction(self._store.dialect, opened, self._marked_owners, now_us, check_boards=check_boards)
         outcomes = yield from group.plan_posts(batch.posts)
         refusals = [*batch.refusals, *_refused_by(batch.posts, outcomes)]
-        kept = [
-            (each.board_key, each.post.post_hash, each.error)
-            for each in refusals
-            if each.there and each.post.post_hash is not None
-        ]
-        yield from store_rejected(kept, now_us)
+        if refusals:
+            kept = [
+                (each.board_key, each.post.post_hash, each.error)
+                for each in refusals
+                if each.there and each.post.post_hash is not None
+            ]
+            yield from store_rejected(kept, now_us)
         for refusal in refusals:
             group.log_too(refusal.partition, _journalled(refusal))
         self._counted_to_s = self._monotonic()

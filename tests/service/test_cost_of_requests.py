@@ -54,8 +54,8 @@ BUDGETS: dict[str, Cost | Way] = {
     "way: post": Way(215, 200),
     "way: positions": Way(104, 75),
     "way: post to segments": Way(215, 200),
-    "way: queued post": Way(310, 470),
-    "way: refresh": Way(250, 450),
+    "way: queued post": Way(310, 465),
+    "way: refresh": Way(240, 445),
 }
 
 
