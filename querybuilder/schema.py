@@ -1,7 +1,6 @@
 """Definitions of tables, columns and indexes.
 
-Each call makes a single statement, because Citus requires separate statements. A definition cannot bind values. Its
-only constants are the defaults of columns, which are integers.
+Each call makes a single statement, because Citus requires separate statements. A definition cannot bind values.
 """
 
 from __future__ import annotations
@@ -9,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from querybuilder.arguments import constant_kind
 from querybuilder.dialect import SqlType, quote
-from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
+from querybuilder.errors import IncompleteQueryError, InexpressibleError
 from querybuilder.render import Command, Node, Query, Rendering
 from querybuilder.select import render_where
 from querybuilder.terms import Column, Condition, Ordering, asc
@@ -29,22 +27,13 @@ class ColumnDefinition(Node):
     name: str
     kind: SqlType
     null: bool = False
-    default: int | None = None
     sortable: bool = True
-
-    def __post_init__(self) -> None:
-        if self.default is not None and not constant_kind(self.default) is self.kind is SqlType.INTEGER:
-            raise BadValueError(
-                f"the default of column {self.name!r} is not an integer of 64 bits, or the column is not"
-            )
 
     def render(self, out: Rendering) -> str:
         sql = f"{out.name(self.name)} {out.dialect.type_names[self.kind]}"
         if self.sortable and self.kind is SqlType.TEXT:
             sql += out.dialect.collation
-        if not self.null:
-            sql += " NOT NULL"
-        return sql if self.default is None else f"{sql} DEFAULT {self.default:d}"
+        return sql if self.null else sql + " NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +51,12 @@ class CreateTable(Query):
         """Return the kinds of the columns by name, in the order of the columns."""
         return {column.name: column.kind for column in self.columns}
 
-    def column(
-        self, name: str, kind: SqlType, *, null: bool = False, default: int | None = None, sortable: bool = True
-    ) -> CreateTable:
+    def column(self, name: str, kind: SqlType, *, null: bool = False, sortable: bool = True) -> CreateTable:
         """Add a column. If it is a `sortable` column of text, both databases order its text by code point."""
-        return self._with(ColumnDefinition(name, kind, null, default, sortable))
+        return self._with(ColumnDefinition(name, kind, null, sortable))
 
     def with_columns(self, /, **kinds: SqlType) -> CreateTable:
-        """Add columns that are not null and have no default."""
+        """Add columns that are not null."""
         return self._with(*(ColumnDefinition(name, kind) for name, kind in kinds.items()))
 
     def _with(self, *columns: ColumnDefinition) -> CreateTable:

@@ -112,6 +112,7 @@ def _insert_row(board: Board, leaf: Leaf, segment: int) -> Program[None]:
             table_key=leaf.table_key,
             rows_key=leaf.rows_key,
             due_at=None if is_segment else leaf.gate.closes_us,  # segments close with their board
+            stage=0,
             partition=leaf.partition,
             segment_of=board.key if is_segment else None,
             segment=segment,

@@ -107,7 +107,7 @@ def put_family(
     text = encode_spec(spec)
     yield (
         insert(FAMILIES)
-        .values(family_key=family.key, id=family_id, spec=text, created_at=now_us, partition=place)
+        .values(family_key=family.key, id=family_id, spec=text, created_at=now_us, closed_through=0, partition=place)
         .bind()
     )
     yield from in_partition(place, create_row_table(layout_of(family.template_board.leaf)))
@@ -258,7 +258,7 @@ def make_boards(
     return (yield from find_boards_by_id(ids))
 
 
-_NEW_ROW = ["board_key", "created_at", "epoch", "table_key", "rows_key", "family_key", "partition"]
+_NEW_ROW = ["board_key", "created_at", "epoch", "table_key", "rows_key", "family_key", "partition", "stage", "segment"]
 _NEW_ROW += ["id", "spec", "shelf", "ends_at", "closes_at", "due_at"]
 
 
@@ -274,7 +274,7 @@ def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
         ends_us = family.spec.ends_us(named.period)
         closes_us = None if ends_us is None else ends_us + family.spec.grace_us
         key = last - index
-        numbers = key, now_us, 1, table_key, key if shared else 0, family.key, family.partition
+        numbers = key, now_us, 1, table_key, key if shared else 0, family.key, family.partition, 0, 0
         rows.append((*numbers, board_id, text, shelf_id, ends_us, closes_us, closes_us))
     making = insert(BOARDS).rows(param("rows"), **{name: TABLES[BOARDS].kinds[name] for name in _NEW_ROW})
     making = making.on_conflict("id").do_nothing()

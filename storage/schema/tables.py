@@ -46,10 +46,9 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("closed_at", INTEGER, null=True)
     .column("archived_at", INTEGER, null=True)
     .column("due_at", INTEGER, null=True)
-    .column("stage", INTEGER, default=0)
-    .column("partition", INTEGER, default=0)
+    .with_columns(stage=INTEGER, partition=INTEGER)
     .column("segment_of", INTEGER, null=True)  # the key of the board whose segment this is
-    .column("segment", INTEGER, default=0)
+    .column("segment", INTEGER)
     .primary_key("board_key"),
     create_index("boards_id", BOARDS, col("id"), unique=True),
     create_index(
@@ -63,8 +62,8 @@ CATALOG_TABLES: tuple[Query, ...] = (
     create_table(FAMILIES)
     .column("family_key", INTEGER)  # from the sequence of board keys
     .with_columns(id=TEXT, spec=TEXT, created_at=INTEGER)
-    .column("closed_through", INTEGER, default=0)  # the boards that close at this time or earlier are closed
-    .column("partition", INTEGER, default=0)  # of all boards of the family
+    .column("closed_through", INTEGER)  # the boards that close at this time or earlier are closed
+    .column("partition", INTEGER)  # of all boards of the family
     .primary_key("family_key"),
     create_index("families_id", FAMILIES, col("id"), unique=True),
     # The shared tables of boards that belong to no family: one table for each partition and list of columns.

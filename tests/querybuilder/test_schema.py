@@ -10,7 +10,6 @@ from querybuilder import (
     INTEGER,
     SQLITE,
     TEXT,
-    BadValueError,
     IncompleteQueryError,
     InexpressibleError,
     col,
@@ -56,9 +55,3 @@ def test_an_index_over_anything_that_would_bind_values_is_refused(query: Any) ->
 def test_an_incomplete_definition_is_refused(query: Any) -> None:
     with pytest.raises(IncompleteQueryError):
         query.compile(SQLITE)
-
-
-@pytest.mark.parametrize(("kind", "default"), [(TEXT, 5), (INTEGER, "5"), (INTEGER, True), (INTEGER, 2**63)])
-def test_a_default_of_another_kind_is_refused(kind: Any, default: Any) -> None:
-    with pytest.raises(BadValueError):
-        create_table("t").column("a", kind, default=default)

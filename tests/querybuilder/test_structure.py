@@ -116,7 +116,7 @@ def every_construct(names: Sequence[str], constants: Sequence[str | int | bytes]
         update(table).set(**{a: x}).from_rows(other, param("rows"), **cells).where(col(b, table).eq(col(b, other))),
         update(table).set(**{a: plus(col(a), y)}).where(all_of()).returning(col(b, table)),
         delete(table).where(col(a).in_(select(col(b)).from_(table).limit(1))),
-        create_table(table).column(a, TEXT).column(b, INTEGER, default=7).primary_key(a, b).clustered(),
+        create_table(table).column(a, TEXT).column(b, INTEGER).primary_key(a, b).clustered(),
         create_index(other, table, desc(col(a)), asc(col(b)), where=col(c).not_null(), unique=True),
         add_column(table, a, TEXT),
         drop_table(table),
