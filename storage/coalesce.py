@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextvars import Context
+from functools import partial
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -160,14 +161,12 @@ class Coalescer(Generic[Q, A]):
 class StoreCoalescers(Generic[Q, A]):
     """One `Coalescer` for each view of a store. If a partition is away, only the reads of its boards wait."""
 
-    def __init__(
-        self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], *, crowd: Crowd | None = None, **limits: Any
-    ) -> None:
-        self._answer, self._limits, self._crowd = answer, limits, crowd
+    def __init__(self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], **options: Any) -> None:
+        self._make_coalescer = partial(Coalescer, answer, **options)
         self._by_store: dict[Store, Coalescer[Q, A]] = {}
 
     def ask(self, store: Store, kind: Hashable, question: Q) -> asyncio.Future[A]:
         coalescer = self._by_store.get(store)
         if coalescer is None:
-            coalescer = self._by_store[store] = Coalescer(self._answer, crowd=self._crowd, **self._limits)
+            coalescer = self._by_store[store] = self._make_coalescer()
         return coalescer.ask(kind, question)
