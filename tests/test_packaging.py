@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from service.own_packages import PACKAGES, python_command
+from service.own_packages import PACKAGES
 from tests.schemas import fresh_store
 from tests.service.real_service import WAIT_S, Process
 
@@ -253,13 +253,6 @@ def test_the_command_ignores_foreign_packages_of_the_same_names(environment: Env
     assert version == f"rankcurve {read_project(ROOT)['version']}\n"
     assert "sqlite_cache_mib" in run(environment.rankcurve, "config", cwd=foreign, PYTHONPATH=str(foreign))
     assert "serve" in run(environment.rankcurve, "--help", cwd=foreign, PYTHONPATH=".")
-
-
-def test_a_child_process_ignores_foreign_packages_of_the_same_names(foreign: Path) -> None:
-    # The client is no package of the service. So the child looks for it on PYTHONPATH as usual.
-    path = os.pathsep.join((str(foreign), str(CLIENT)))
-    version = run(*python_command("service.cli", "--version"), cwd=foreign, PYTHONPATH=path)
-    assert version == f"rankcurve {read_project(ROOT)['version']}\n"
 
 
 async def test_several_processes_serve_beside_foreign_packages(

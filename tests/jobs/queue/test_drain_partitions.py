@@ -10,11 +10,11 @@ from jobs.queue.size_workers import SizeWorkersJob
 from querybuilder import Bound
 from storage.records import Board
 from storage.store import CONTROL, Program, Store, in_partition
-from tests.jobs.queue.test_drain import LEASE_S, LIMITS, Place
+from tests.jobs.queue.test_drain import LIMITS, Place
 from tests.jobs.world import World
 from tests.schemas import PARTITIONS
 from tests.storage.deployment import part, ranked
-from tests.storage.meddling import RecordingStore, interpose
+from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore
 from tests.storage.queueing import SHARDS, QueueDesk
 
@@ -74,24 +74,6 @@ async def test_a_partition_whose_rounds_fail_does_not_stop_the_others(world: Wor
         await place.wait_for_round()
     assert pause_s == 2 * LIMITS.job_backoff_base_s
     assert await world.deployment.value(boards[0], "ada") == 2
-
-
-async def test_a_partition_that_is_away_does_not_stop_the_others(world: World) -> None:
-    desk = await QueueDesk.on(world.deployment, everywhere=True)
-    boards = await world.deployment.create_everywhere(ranked("xp"))
-    desk.store = store = RecordingStore(desk.store)
-    place = Place(desk, boards[0])
-    await desk.enqueue(*(desk.deployment.post("ada", part(board, {"xp": 1})) for board in boards))
-    store.away = 0
-    async with place.run_worker():
-        for _ in range(PARTITIONS - 1):
-            await place.wait_for_round()
-        await place.wait_until_idle()
-        assert [await world.deployment.value(board, "ada") for board in boards] == [None, 1, 1, 1]
-        store.away = None
-        place.advance(LEASE_S)
-        await place.wait_for_round()
-    assert await world.deployment.value(boards[0], "ada") == 1
 
 
 async def test_the_number_of_workers_follows_the_work_in_all_partitions(world: World) -> None:

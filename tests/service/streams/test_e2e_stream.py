@@ -13,7 +13,7 @@ import pytest
 
 from storage.log.change_log import change_log
 from tests.service.event_stream import EventStream, events_of
-from tests.service.real_service import Caller, Service, Spawn
+from tests.service.real_service import Service
 
 TOP = "/v1/leaderboards/b/stream?column=xp&top=2"
 
@@ -255,20 +255,3 @@ async def test_concurrent_posts_to_several_processes_are_streamed_in_one_order(p
         for events in heard:
             assert events == sorted(events), "neither event numbers nor best values decrease"
             assert len({number for number, _ in events}) == len(events)
-
-
-async def test_every_worker_of_a_node_streams_the_posts_to_any_of_them(store_url: str, spawn: Spawn) -> None:
-    node = spawn("--store", store_url, "--workers", "2").ready()
-    async with AsyncExitStack() as stack:
-        caller = await stack.enter_async_context(Caller(node.url))
-        await caller.board("b", {"name": "xp"})
-        streams: list[EventStream] = []
-        workers: set[str] = set()
-        # The kernel chooses the worker for each connection, so open streams until both workers have one.
-        while len(workers) < 2 or len(streams) < 6:
-            streams.append(await stack.enter_async_context(events_of(node.url, TOP)))
-            workers.add(streams[-1].response.headers["X-Request-Id"].partition("-")[0])
-            await streams[-1].expect_event("top")
-        await caller.post_xp("b", ada=7)
-        for stream in streams:
-            assert (await stream.expect_event("top")).rows == [("ada", 7)]

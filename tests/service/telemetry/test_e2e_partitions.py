@@ -1,8 +1,7 @@
-"""Test what operators see of the partitions of a store: readiness, metrics and managed objects."""
+"""Test what operators see of the partitions of a store: readiness and metrics."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -14,8 +13,6 @@ from storage.entries import hidden_owners
 from tests.service.real_service import Service
 
 XP = {"name": "xp", "merge": "sum"}
-WAIT_S = 60.0
-PARTITION = "/jolokia/read/rankcurve:type=Partition,number="
 
 
 @pytest.fixture
@@ -43,12 +40,6 @@ async def lose_partition(url: str, number: int, *, back: bool = False) -> None:
     connection = await asyncpg.connect(url)
     await connection.execute(f"ALTER SCHEMA {away if back else there} RENAME TO {there if back else away}")
     await connection.close()
-
-
-async def read_object(service: Service, number: int) -> dict[str, Any]:
-    answer = await service.call("GET", f"{PARTITION}{number}")
-    found: dict[str, Any] = answer.body["value"]
-    return found
 
 
 async def test_a_service_is_ready_while_one_of_its_partitions_is_away(service: Service, store_url: str) -> None:
@@ -98,22 +89,6 @@ async def test_the_metrics_show_each_partition_by_its_number(service: Service, s
     await measure(service)
     found = await service.figures()
     assert [found["rankcurve_partition_reachable", str(number)] for number in range(2)] == [1, 0]
-
-
-async def test_each_partition_is_a_managed_object(service: Service, store_url: str) -> None:
-    store = service.context.store
-    assert isinstance(store, PostgresStore)
-    await service.post_xp("b1", ada=1, eve=1)
-    await measure(service)
-    names = (await service.call("GET", "/jolokia/search/rankcurve:type=Partition,*")).body["value"]
-    assert names == [f"rankcurve:number={number},type=Partition" for number in range(store.partitions)]
-    one = await read_object(service, 1)
-    assert one["PostsApplied"]["Count"] == 2
-    assert (one["Boards"], one["Entries"], one["LogNext"], one["Reachable"]) == (1, 2, 2, 1)
-    assert one["Bytes"] > 0
-    await lose_partition(store_url, 1)
-    await measure(service)
-    assert [(await read_object(service, number))["Reachable"] for number in range(2)] == [1, 0]
 
 
 async def test_queued_posts_count_in_their_partition(service: Service) -> None:

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from service.telemetry.metrics.families import Family
-from service.telemetry.metrics.node import NodeMember, leave_node, write_pid
+from service.telemetry.metrics.node import NodeMember, leave_node
 from service.telemetry.metrics.numbers import FILE_BYTES, Numbers
 from service.telemetry.metrics.process import Metrics
-from service.telemetry.metrics.totals import NodeFiles, Totals
 from tests.service.telemetry.test_e2e_series import make_full_metrics
 from tests.service.telemetry.test_metrics import by_sample, samples
 
@@ -59,18 +58,6 @@ def test_the_sums_over_processes_are_what_one_process_would_have(tmp_path: Path)
                 metrics.meter.observe("rankcurve_write_batch_posts", number)
                 metrics.meter.set("rankcurve_write_queue_posts", 2 * number if metrics is each else 6)
         assert by_sample(processes[0].totals.collect()) == pytest.approx(by_sample(alone.totals.collect()))
-
-
-def test_a_gauge_that_every_process_sets_has_the_newest_value(tmp_path: Path) -> None:
-    family = Family("depth", "latest", "Help")
-    first, second = (Numbers([family], tmp_path / f"{name}.db") for name in ("worker1", "worker2"))
-    for name in ("worker1", "worker2"):
-        write_pid(tmp_path, name)
-    totals = Totals([family], NodeFiles(tmp_path).list_sources)
-    first.set("depth", 3)
-    for numbers, value in ((second, 5.0), (first, 4.0)):
-        numbers.set("depth", value)
-        assert by_sample(totals.collect()) == {("depth", ()): value}
 
 
 def test_a_gauge_of_a_duty_shows_the_process_that_has_the_duty_now(tmp_path: Path) -> None:
