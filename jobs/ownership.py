@@ -14,6 +14,7 @@ the result is local. Work for the whole store has its lease in the control parti
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -91,7 +92,7 @@ class Ownership:
             Any error that `still_wanted` or the work raises.
         """
         store = self._store.at(partition)
-        lease = await store.write(lambda: self._claim(kind, resource, still_wanted))
+        lease = await store.write(partial(self._claim, kind, resource, still_wanted))
         held = HeldLease(lease, self._leases, self._lease_us, partition)
         claimed_at_us = held.lease.expires_at_us - self._lease_us
         working = asyncio.ensure_future(work(held))

@@ -1,17 +1,14 @@
 """Passes the id and the trace of a request to the job that works for it, even if the job runs in another process.
 
-    request ──> REQUEST_ID, TRACEPARENT ──> RequestOrigin ──row in the store──> job process ──> its log lines and spans
+    request ──> REQUEST_ID, TRACEPARENT ──> describe_origin ──row in the store──> working_for ──> log lines and spans
 
-Such a job does its work within `RequestOrigin.restored`.
+Work within `working_for` logs and traces as part of the request.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 # The id of the request that the current task works for, and its `traceparent` header (W3C). Both may be empty.
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
@@ -27,34 +24,22 @@ def trace_id_of(traceparent: str) -> str:
     return found[1] if found else ""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOrigin:
-    request_id: str = ""
-    traceparent: str = ""
+def describe_origin() -> str:
+    """Return the id and the trace of the request that the current task works for, as one text."""
+    traceparent = TRACEPARENT.get()
+    return f"{REQUEST_ID.get()} {traceparent if trace_id_of(traceparent) else ''}".rstrip()
 
-    @classmethod
-    def current(cls) -> RequestOrigin:
-        traceparent = TRACEPARENT.get()
-        return cls(REQUEST_ID.get(), traceparent if trace_id_of(traceparent) else "")
 
-    @classmethod
-    def parse(cls, text: str | None) -> RequestOrigin:
-        """Parse the text of an origin; a part that is not valid becomes empty."""
-        request_id, _, traceparent = (text or "").partition(" ")
-        return cls(
-            request_id if _REQUEST_ID.fullmatch(request_id) else "", traceparent if trace_id_of(traceparent) else ""
-        )
-
-    @property
-    def text(self) -> str:
-        return f"{self.request_id} {self.traceparent}".rstrip()
-
-    @contextmanager
-    def restored(self) -> Iterator[None]:
-        """Within a `with` block, make this the origin of the current task."""
-        before = REQUEST_ID.set(self.request_id), TRACEPARENT.set(self.traceparent)
-        try:
-            yield
-        finally:
-            REQUEST_ID.reset(before[0])
-            TRACEPARENT.reset(before[1])
+@contextmanager
+def working_for(origin: str) -> Iterator[None]:
+    """Within a `with` block, work for the request that `describe_origin` described. Leave out what is not valid."""
+    request_id, _, traceparent = origin.partition(" ")
+    before = (
+        REQUEST_ID.set(request_id if _REQUEST_ID.fullmatch(request_id) else ""),
+        TRACEPARENT.set(traceparent if trace_id_of(traceparent) else ""),
+    )
+    try:
+        yield
+    finally:
+        REQUEST_ID.reset(before[0])
+        TRACEPARENT.reset(before[1])

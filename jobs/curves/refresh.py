@@ -13,6 +13,7 @@ The load is limited: after a scheduled refresh a worker pauses, so that schedule
 """
 
 import asyncio
+from functools import partial
 
 import structlog
 
@@ -20,7 +21,7 @@ from jobs.controls import sleep_until_set
 from jobs.errors import describe_failure
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
-from jobs.request_origin import RequestOrigin
+from jobs.request_origin import working_for
 from predictor import Curve
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.curves.refresh_requests import (
@@ -89,8 +90,8 @@ class RefreshJob:
 
     async def find_requests(self) -> None:
         """Wake the workers if there are requests."""
-        limit = self._limits.refresh_demands_max
-        self._requested = await self._store.read(lambda: list_open_refresh_requests(limit))
+        listing = partial(list_open_refresh_requests, self._limits.refresh_demands_max)
+        self._requested = await self._store.read(listing)
         if self._requested:
             self._wake.set()
 
@@ -120,82 +121,67 @@ class RefreshJob:
     async def _answer(self, slot: Slot) -> None:
         """Refresh a requested column, and store the answer. If that fails for now, the request stays open."""
         try:
-            found = await self._store.write(lambda: find_requested_board(slot))
+            found = await self._store.write(partial(find_requested_board, slot))
             if found is None:
                 return
             request, board = found
-            with RequestOrigin.parse(request.origin).restored():
-                version, took_us = await self._carry_out(board, slot[1])
-            number = request.number
-            await self._store.write(lambda: answer_refresh_request(slot, number, version=version, took_us=took_us))
-        except (LeaseTakenError, LeaseLostError, UnknownBoardError):
-            # The curve of the other process may lack the newest writes. So this process refreshes the column, too.
-            return
+            version = took_us = 0  # of a refresh that failed
+            with working_for(request.origin):
+                try:
+                    refreshed = await self._refresh(board, slot[1], due=None)
+                except (LeaseTakenError, LeaseLostError, UnknownBoardError):
+                    # The curve of the other process may lack the newest writes. So this process refreshes it, too.
+                    return
+                except Exception:
+                    refreshed = None  # `_refresh` has reported the error
+                if refreshed is not None:
+                    version, took_us = refreshed.version, round(refreshed.seconds * 1e6)
+                    log.info("refreshed_on_demand", board=board.id, seconds=round(refreshed.seconds, 6))
+            answer = partial(answer_refresh_request, slot, request.number, version=version, took_us=took_us)
+            await self._store.write(answer)
         except StorageError as error:
             log.error("refresh_request_not_answered", board_key=slot[0], column_index=slot[1], detail=error.detail)
         finally:
             self._refresher.answered.set()
-
-    async def _carry_out(self, board: Leaf, column_index: int) -> tuple[int, int]:
-        """Return the version of the new curve and the microseconds that its refresh took, or zeros if it failed."""
-        try:
-            refreshed = await self._refresh(board, column_index, due=None)
-        except (LeaseTakenError, LeaseLostError, UnknownBoardError) as error:
-            if not isinstance(error, LeaseTakenError):
-                self._report(board, column_index, error)
-            raise
-        except Exception as error:
-            self._report(board, column_index, error)
-            return 0, 0
-        assert refreshed is not None
-        log.info("refreshed_on_demand", board=board.id, seconds=round(refreshed.seconds, 6))
-        return refreshed.version, round(refreshed.seconds * 1e6)
 
     async def _refresh_due(self, due: DueColumn) -> None:
         try:
             await self._refresh(due.board, due.column_index, due=due)
         except LeaseTakenError as taken:
             self._schedule.reschedule(due, in_s=taken.free_in_us / 1e6)
-        except _SupersededError:
-            return
-        except Exception as error:
-            self._report(due.board, due.column_index, error)
-
-    def _report(self, board: Leaf, column_index: int, error: Exception) -> None:
-        if isinstance(error, UnknownBoardError):
-            return  # the board was deleted or emptied meanwhile, so nothing is left to refresh
-        if isinstance(error, LeaseLostError):
-            self._meter.add("rankcurve_refreshes_fenced")
-            log.warning("refresh_fenced", board=board.id, column_index=column_index, detail=error.detail)
-            return
-        self._meter.add("rankcurve_refresh_failures")
-        log.error("refresh_failed", board=board.id, column_index=column_index, **describe_failure(error))
+        except Exception:
+            return  # `_refresh` has reported the error
 
     async def _refresh(self, board: Leaf, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
-        """Fit a curve of one column, store it, and use it from then on.
+        """Fit a curve of one column, store it, and use it from then on. Report an error before it is raised.
 
         If nobody requested the refresh, and the column is empty and has no curve, store nothing and return None.
         """
         slot = (board.key, column_index)
-
-        def still_wanted() -> Program[None]:
-            if due is not None and (yield from curve_version(*slot)) > due.seen_version:
-                raise _SupersededError
-
         self._busy.add(slot)
         try:
             return await self._ownership.run_owned(
                 REFRESH_WORK,
                 refresh_resource(*slot),
-                lambda held: self._replace(held, board, column_index, requested=due is None),
+                partial(self._replace, board, column_index, requested=due is None),
                 partition=board.partition,
-                still_wanted=still_wanted,
+                still_wanted=None if due is None else partial(_check_superseded, slot, due.seen_version),
             )
+        except (LeaseTakenError, UnknownBoardError, _SupersededError):
+            raise  # another process refreshes the column, or the board was deleted or emptied meanwhile
+        except LeaseLostError as error:
+            self._meter.add("rankcurve_refreshes_fenced")
+            log.warning("refresh_fenced", board=board.id, column_index=column_index, detail=error.detail)
+            raise
+        except Exception as error:
+            self._meter.add("rankcurve_refresh_failures")
+            log.error("refresh_failed", board=board.id, column_index=column_index, **describe_failure(error))
+            raise
         finally:
             self._busy.discard(slot)
             self._wake.set()  # a request may be waiting for this column
 
-    async def _replace(self, held: HeldLease, board: Leaf, column_index: int, *, requested: bool) -> Refreshed | None:
+    async def _replace(self, board: Leaf, column_index: int, held: HeldLease, *, requested: bool) -> Refreshed | None:
         started = self._monotonic()
         present = self._book.find_leaf_curve(board, column_index)
         curve, seen = await self._fitting.fit_curve(board, column_index, present)
@@ -210,6 +196,11 @@ class RefreshJob:
         return refreshed
 
 
+def _check_superseded(slot: Slot, seen_version: int) -> Program[None]:
+    if (yield from curve_version(*slot)) > seen_version:
+        raise _SupersededError
+
+
 async def store_and_serve(
     store: Store, book: CurveBook, held: HeldLease, column: tuple[Leaf, int], curve: Curve, seen: FitSnapshot
 ) -> ServedCurve:
@@ -220,13 +211,9 @@ async def store_and_serve(
         UnknownBoardError: the board was deleted, emptied or moved since the fit; nothing was stored.
     """
     board, column_index = column
-
-    def stored() -> Program[int]:
-        owned = held.release()
-        return store_curve(board, column_index, curve, changes=seen.changes, mark=seen.mark, owned=owned)
-
+    storing = partial(store_curve, board, column_index, curve, changes=seen.changes, mark=seen.mark, owned=held.release)
     with book.remember_forgotten():
-        version = await store.at(board.partition).write(stored)
+        version = await store.at(board.partition).write(storing)
         held.is_released = True
         marks = seen.mark, seen.changes
         served = ServedCurve(board.key, column_index, board.epoch, version, curve, *marks, partition=board.partition)

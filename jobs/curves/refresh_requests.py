@@ -10,12 +10,13 @@ If a job process stops or is killed, another one carries out its requests.
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 
 from config.settings import JobSettings
 from jobs.controls import Sleep, sleep_until_set
 from jobs.errors import NoJobProcessError, TooManyRefreshRequestsError
 from jobs.ownership import JOB_WORK
-from jobs.request_origin import RequestOrigin
+from jobs.request_origin import describe_origin
 from predictor import AnyCurve, Curve, SummedCurve
 from storage.curves.refresh_requests import RefreshRequest, find_refresh_request, store_refresh_request
 from storage.curves.shared_curves import Slot
@@ -79,8 +80,8 @@ class Refresher:
             self._waiting -= 1
 
     async def _request_refresh(self, leaf: Leaf, column_index: int) -> Refreshed:
-        slot, origin = (leaf.key, column_index), RequestOrigin.current().text
-        number = await self._store.write(lambda: store_refresh_request(slot, origin))
+        slot, origin = (leaf.key, column_index), describe_origin()
+        number = await self._store.write(partial(store_refresh_request, slot, origin))
         self.asked.set()
         try:
             async with asyncio.timeout(self._limits.refresh_wait_s_max):
@@ -109,7 +110,7 @@ class Refresher:
             if self._stopped:
                 raise NoJobProcessError("the job process stopped")
             self.answered.clear()
-            request = await self._store.read(lambda: find_refresh_request(slot))
+            request = await self._store.read(partial(find_refresh_request, slot))
             if request is None or request.answered >= number:
                 return request
             await sleep_until_set(self.answered, self._sleep(pause_s))

@@ -1,6 +1,6 @@
 """Sends tracing spans to a collector of OpenTelemetry (OTLP over HTTP), for requests and for refreshes that they cause.
 
-    traceparent of the caller ──> span of the request ──RequestOrigin──> span of the refresh, in any process
+    traceparent of the caller ──> span of the request ──request_origin──> span of the refresh, in any process
 
 The setting `tracing_url` turns tracing on; it needs the extra `tracing` of the package. While tracing is off, the
 OpenTelemetry library is not loaded.

@@ -8,7 +8,7 @@ Corrupt curves and corrupt live counts are ignored, and each is reported to the 
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
@@ -398,7 +398,7 @@ def store_curve(
     *,
     changes: int | None = None,
     mark: int | None = None,
-    owned: Program[None] | None = None,
+    owned: Callable[[], Program[None]] | None = None,
 ) -> Program[int]:
     """Store a curve under a new version, unless the leaf was deleted, emptied or moved since the fit.
 
@@ -413,7 +413,7 @@ def store_curve(
     if (yield from hold_epoch(leaf.key, lock=Lock.SHARE)) != leaf.epoch:
         raise UnknownBoardError(f"leaderboard {leaf.id!r} was deleted, emptied or moved meanwhile")
     if owned is not None:
-        yield from owned
+        yield from owned()
     version = yield from take_number("curve_version")
     listed = ListedCurve(
         leaf.key, column_index, leaf.epoch, version, curve.as_of_us, mark, changes, describe_rules(leaf)

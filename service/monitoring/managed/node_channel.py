@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from config.settings import ManagedSettings
-from jobs.request_origin import RequestOrigin
+from jobs.request_origin import describe_origin, working_for
 from service.telemetry.metrics.node import NodeMember
 
 from .errors import Fault, RefusedError
@@ -65,7 +65,7 @@ class NodeChannel:
         """
         paths = [] if self._folder is None else sorted(self._folder.glob(f"*{_SUFFIX}"))
         others = [path for path in paths if path.stem != self._name]
-        asked = _ActionRequest(action, job, RequestOrigin.current().text)
+        asked = _ActionRequest(action, job, describe_origin())
         done = int(self._do(asked))
         results = await asyncio.gather(*(self._ask(path, asked) for path in others), return_exceptions=True)
         failed = {path.stem: each for path, each in zip(others, results, strict=True) if isinstance(each, Exception)}
@@ -78,7 +78,7 @@ class NodeChannel:
         return done
 
     def _do(self, asked: _ActionRequest) -> bool:
-        with RequestOrigin.parse(asked.origin).restored():
+        with working_for(asked.origin):
             done = self._act(asked.action, asked.job)
             if done:
                 log.info("managed_action", action=asked.action, job=asked.job)
