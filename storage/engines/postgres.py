@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
-import random
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -27,7 +26,6 @@ from .connection_pool import ConnectionPool
 from .partitions import Partitions
 from .postgres_connection import Connector, Kind, PostgresConnection, replace_host
 from .postgres_errors import DRIVER_ERRORS, is_lost
-from .postgres_retries import Retrier
 from .statement_counts import make_statement_counter
 
 T = TypeVar("T")
@@ -43,8 +41,8 @@ class PostgresStore:
 
     sole_writer = False
 
-    def __init__(self, url: str, limits: Settings, retrier: Retrier) -> None:
-        self._url, self._limits, self._retrier = url, limits, retrier
+    def __init__(self, url: str, limits: Settings, meter: Meter) -> None:
+        self._url, self._limits, self._meter = url, limits, meter
         self._writers = self._make_pool("write", limits.writer_connections)
         self._light = self._make_pool("read", limits.reader_connections)
         self._heavy = self._make_pool("heavy", limits.heavy_reader_connections)
@@ -54,24 +52,21 @@ class PostgresStore:
         self.dialect: Dialect = self._partitions.dialect_of(CONTROL)
         self._views: dict[int, PostgresStore] = {CONTROL: self}
         self.damaged = asyncio.Event()  # never set: a server reports damaged files in the server's own log
-        self._ran = make_statement_counter(retrier.meter)
+        self._ran = make_statement_counter(meter)
         self.writes_at_once = limits.writer_connections
 
     @classmethod
-    async def open(
-        cls, url: str, limits: Settings, *, rng: random.Random | None = None, meter: Meter = NO_METER
-    ) -> PostgresStore:
+    async def open(cls, url: str, limits: Settings, *, meter: Meter = NO_METER) -> PostgresStore:
         """Create the connection pools, and check the server over one connection.
 
         Raises:
             StoreUnsupportedError: the URL cannot be read, the server is too old, or it refuses this user or database.
             StoreAwayError: the server cannot be reached.
         """
-        retrier = Retrier(limits, rng=rng or random.Random(), meter=meter)
-        store = cls(url, limits, retrier)
+        store = cls(url, limits, meter)
         try:
-            await retrier.run(store._writers, _check_server)
-            store._lay_out(await retrier.run(store._writers, Partitions.find))
+            await store._writers.run(_check_server)
+            store._lay_out(await store._writers.run(Partitions.find))
             if store._partitions.distributed:
                 await store._distribute()
         except BaseException as error:
@@ -89,7 +84,7 @@ class PostgresStore:
     ) -> ConnectionPool:
         url = self._url if at is None else replace_host(self._url, *at)
         connector = Connector(url, self._limits, kind)
-        return ConnectionPool(name, kind, connector, connections, self._limits, self._retrier.meter)
+        return ConnectionPool(name, kind, connector, connections, self._limits, self._meter)
 
     def _lay_out(self, partitions: Partitions) -> None:
         self._partitions, self.dialect = partitions, partitions.dialect_of(CONTROL)
@@ -97,16 +92,17 @@ class PostgresStore:
 
     async def _distribute(self) -> None:
         """Prepare for Citus."""
-        at = await self._retrier.run(self._light, find_coordinator)
+        at = await self._light.run(find_coordinator)
         if at is None:
             raise StoreUnsupportedError("Citus does not know its coordinator: call citus_set_coordinator_host there")
         self._coordinator = self._make_pool("write", DEFINERS, name=COORDINATOR, at=at)
-        self._retrier.retries_late_locks = True
+        for pool in self._list_pools():
+            pool.retries_late_locks = True
         self._placements = PlacementCheck()
 
     async def has_citus(self) -> bool:
         """Return whether the database has the extension Citus."""
-        return await self._retrier.run(self._light, PostgresConnection.has_citus)
+        return await self._light.run(PostgresConnection.has_citus)
 
     async def create_apart(self, partitions: int, *, distributed: bool = False) -> str:
         """Create a store whose control partition and `partitions` others have schemas of their own. Return its salt.
@@ -177,26 +173,26 @@ class PostgresStore:
                 raise refusal
             return result
 
-        return await self._retrier.run(self._heavy if heavy else self._light, attempt)
+        return await (self._heavy if heavy else self._light).run(attempt)
 
     async def read_query(self, query: Bound) -> Rows:
         """Return the rows of one query without BEGIN and COMMIT, which saves two round trips."""
         built = self._build(query)
-        return await self._retrier.run(self._light, lambda connection: self._run(connection, built))
+        return await self._light.run(lambda connection: self._run(connection, built))
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         async def attempt(connection: PostgresConnection, *, defines: bool) -> T:
             await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
             result = await self._drive(connection, program(), defines=defines)
-            await self._retrier.commit(connection)
+            await self._writers.commit(connection)
             return result
 
         try:
             first = partial(attempt, defines=self._coordinator is None)
-            return await self._retrier.run(self._writers, first)
+            return await self._writers.run(first)
         except DefinitionNeededError:
             assert self._coordinator is not None
-            return await self._retrier.run(self._coordinator, partial(attempt, defines=True))
+            return await self._coordinator.run(partial(attempt, defines=True))
 
     async def _run(self, connection: PostgresConnection, query: Built) -> Rows:
         rows = await connection.run_query(query)
@@ -216,11 +212,15 @@ class PostgresStore:
             program.close()
 
     async def size(self) -> StoreSize:
-        return await self._retrier.run(self._light, self._partitions.measure)
+        return await self._light.run(self._partitions.measure)
 
     async def close(self) -> None:
-        for pool in filter(None, (self._writers, self._coordinator, self._light, self._heavy)):
+        for pool in self._list_pools():
             await pool.close()
+
+    def _list_pools(self) -> list[ConnectionPool]:
+        # A transaction of `_writers` may go on at the coordinator, so `_writers` is closed first.
+        return [*filter(None, (self._writers, self._coordinator, self._light, self._heavy))]
 
 
 async def _check_server(connection: PostgresConnection) -> None:

@@ -261,7 +261,7 @@ async def test_the_connection_of_a_cancelled_statement_is_not_lent_again(process
     board = await deployment.create("b", XP)
     store, meter = deployment.store, RecordingMeter()
     assert isinstance(store, PostgresStore)
-    store._retrier.meter = meter
+    store._writers._meter = store._light._meter = meter
     change = update(META).set(content=param("content")).where(col("name").eq("nothing")).prepared()
     for turns in range(1, 12):
         reading = asyncio.create_task(deployment.stats(board, "ada"))
