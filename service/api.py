@@ -18,9 +18,9 @@ _PROFILE = "/v1/owners/{owner}/profile"
 _RANKING = _BOARD + "/rankings/{column}"
 
 _READS = [
-    Route("GET", _OWNER + "/positions", positions.unless_hidden(positions.get_positions), Role.READER, "positions",
+    Route("GET", _OWNER + "/positions", positions.get_positions, Role.READER, "positions",
         "Owners", has_own_metrics=True, query=queries.PositionsQuery),
-    Route("GET", _OWNER + "/around", positions.unless_hidden(around.get_rows_around_owner), Role.READER, "around",
+    Route("GET", _OWNER + "/around", around.get_rows_around_owner, Role.READER, "around",
         "Owners", has_own_metrics=True, query=queries.AroundOwnerQuery),
     Route("GET", _OWNER, owners.get_entry, Role.READER, "entry", "Owners", has_own_metrics=True,
         query=queries.ProfilesQuery),

@@ -14,7 +14,7 @@ from service.contract.problems import ProblemError, clip_text, internal_problem
 from service.contract.routes import Call, Route
 from service.http.bodies import BodyReader
 from service.http.cross_origin import Preflight
-from service.http.endpoint import Endpoint, EndpointContext, RequestIds, make_problem_response
+from service.http.endpoint import Endpoint, EndpointContext, RequestIds, count_answer, make_problem_response
 from service.http.malformed import ProblemServer, Refuse, describe_fault
 from service.http.route_table import RouteTable
 
@@ -116,14 +116,13 @@ def _make_unrouted(
 
 def _make_refuse(context: EndpointContext, ids: RequestIds) -> Refuse:
     """Return a function that makes the problem document for a request that no handler has answered."""
-    answered = context.metrics.make_request_timer(_UNROUTED_VIEW)
 
     def refuse(error: HttpProcessingError | None) -> web.Response:
         problem = internal_problem()
         if error is not None:
             problem = ProblemError("bad_request", f"the request can't be read: {describe_fault(error)}")
         request_id = ids.begin_request({})
-        answered(problem.status, 0.0)
+        count_answer(context.metrics.meter, _UNROUTED_VIEW, problem.status, 0.0)
         context.request_log.log_request(
             view=_UNROUTED_VIEW, method="-", path="-", status=problem.status, code=problem.code, seconds=0.0, key_id="-"
         )

@@ -129,7 +129,17 @@ class Coalescer(Generic[Q, A]):
             self._crowd.enter(taken)
         try:
             for group in batch.values():
-                await self._settle(group)
+                questions, futures = map(list, zip(*group, strict=True))
+                try:
+                    outcomes: Sequence[Any] = await self._answer(questions)
+                except Exception as error:
+                    for future in futures:
+                        if not future.done():
+                            future.set_exception(error)
+                    continue
+                for future, outcome in zip(futures, outcomes, strict=True):
+                    if not future.done():
+                        future.set_result(outcome)
         finally:
             self._under_way -= taken
             if self._crowd is not None:
@@ -143,19 +153,6 @@ class Coalescer(Generic[Q, A]):
             if size > self._batch_max:
                 return max(1, count)
         return len(self._asked)
-
-    async def _settle(self, group: list[tuple[Q, asyncio.Future[A]]]) -> None:
-        outcome: Any
-        try:
-            answers = await self._answer([question for question, _ in group])
-        except Exception as error:
-            for _, future in group:
-                if not future.done():
-                    future.set_exception(error)
-            return
-        for (_, future), outcome in zip(group, answers, strict=True):
-            if not future.done():
-                future.set_result(outcome)
 
 
 class StoreCoalescers(Generic[Q, A]):

@@ -165,12 +165,12 @@ class KeyRing:
             raise OpenToOthersError(host)
 
 
-def require_role(identity: Identity, role: Role) -> None:
-    if identity.role < role:
-        if identity is ANONYMOUS:
-            raise make_unauthorized(f"this needs an API key with the role {role.name.lower()}")
-        have = identity.role.name.lower()
-        raise ProblemError("forbidden", f"this needs the role {role.name.lower()}; the API key has {have}")
+def make_forbidden(identity: Identity, role: Role) -> ProblemError:
+    """Return the error for a caller whose role is not enough."""
+    if identity is ANONYMOUS:
+        return make_unauthorized(f"this needs an API key with the role {role.name.lower()}")
+    have = identity.role.name.lower()
+    return ProblemError("forbidden", f"this needs the role {role.name.lower()}; the API key has {have}")
 
 
 def is_loopback(host: str) -> bool:

@@ -10,7 +10,7 @@ the member, and `UNION_MEMBERS` collects its types for the OpenAPI document.
 import re
 import unicodedata
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
@@ -217,8 +217,7 @@ def parse_name(text: str, what: str, chars_max: int, pointer: str) -> str:
     raise ProblemError("bad_request", detail, pointer=pointer)
 
 
-def parse_owner(text: str, *, pointer: str = "owner") -> str:
-    return parse_name(text, "an owner", OWNER_CHARS_MAX, pointer)
+parse_owner = partial(parse_name, what="an owner", chars_max=OWNER_CHARS_MAX, pointer="owner")
 
 
 def parse_board_id(text: str, *, pointer: str = "board") -> str:

@@ -28,7 +28,7 @@ from multidict import istr
 
 from config.settings import Settings
 from jobs.request_origin import REQUEST_ID, TRACEPARENT
-from service.contract.keys import ANONYMOUS, ANYONE, KeyRing, Role, make_unauthorized, require_role
+from service.contract.keys import ANONYMOUS, ANYONE, KeyRing, Role, make_forbidden, make_unauthorized
 from service.contract.lease_messages import parse_client_or_pool_id, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import CODES, JSON_TYPE, PROBLEM_TYPE, ProblemError, clip_text, problem_of
@@ -39,6 +39,7 @@ from service.contract.values import parse_board_id, parse_column, parse_family_i
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.tracing import Span, Tracer
+from storage.meter import Meter
 
 from .anonymous_callers import AnonymousCallers
 from .bodies import BodyReader
@@ -60,6 +61,7 @@ _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id",
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
 _CUT_OFF = 503  # the service stopped before the answer was ready
 _SAFE_METHODS = ("GET", "HEAD")
+_STATUS_CLASSES = ("", "1xx", "2xx", "3xx", "4xx", "5xx")
 PATH_PARSERS: dict[str, Callable[[str], str]] = {  # any other parameter may be any text
     "board": lru_cache(maxsize=1024)(parse_board_id),
     "column": lru_cache(maxsize=1024)(parse_column),
@@ -125,8 +127,7 @@ class Endpoint:
         self._cross_origin = context.cross_origin if self._is_read else None
         self._rate = context.key_limits.reads if self._is_read and context.key_limits.reads.is_set else None
         self._logged = context.request_log.should_log
-        self._answered = context.metrics.make_request_timer(route.metrics_name)
-        self._batch_answered = context.metrics.make_request_timer(route.shared_metrics_name)
+        self._meter, self._name, self._batch_name = context.metrics.meter, route.metrics_name, route.shared_metrics_name
         self._path = tuple((name, PATH_PARSERS.get(name, str)) for name in _PARAMETER.findall(route.path))
         self._query = None if route.query is None else query_parser(route.query, context.settings)
         self._decoder: msgspec.json.Decoder[Any] | None = None
@@ -150,7 +151,8 @@ class Endpoint:
                 refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=changes)
             if self.route.role is not None:
                 call.identity = identity = self._keyring.identify_caller(headers.get(hdrs.AUTHORIZATION))
-                require_role(identity, self.route.role)
+                if identity.role < self.route.role:
+                    raise make_forbidden(identity, self.route.role)
                 if identity is ANONYMOUS:
                     address = self._admit_anonymous(request)
                 elif self._rate is not None:
@@ -191,8 +193,7 @@ class Endpoint:
     def _end(
         self, call: Call, parameters: Sequence[str], span: Span | None, status: int, code: str, seconds: float
     ) -> None:
-        answered = self._batch_answered if call.is_batch else self._answered
-        answered(status, seconds)
+        count_answer(self._meter, self._batch_name if call.is_batch else self._name, status, seconds)
         if span is not None:
             span.end(status, call.identity.key_id)
         if self._logged(status, seconds):
@@ -227,7 +228,9 @@ class Endpoint:
         raw = call.request.raw_path
         if "%" in raw:
             _check_path(raw.partition("?")[0])
-        call.path = {name: parse(value) for (name, parse), value in zip(self._path, parameters, strict=True)}
+        call.path = path = {}
+        for (name, parse), value in zip(self._path, parameters, strict=True):
+            path[name] = parse(value)
         query_text = call.request.rel_url.raw_query_string if "?" in raw else ""
         if self._query is not None:
             call.query = self._query(query_text)
@@ -254,6 +257,11 @@ class Endpoint:
             wait_s = min(settings.retry_after_s_max, getattr(error, "retry_after_s", None) or 0)
             problem.headers.setdefault(hdrs.RETRY_AFTER, str(max(settings.retry_after_s, ceil(wait_s))))
         return make_problem_response(problem, request_id), problem.code
+
+
+def count_answer(meter: Meter, route: str, status: int, seconds: float) -> None:
+    meter.observe("rankcurve_request_seconds", seconds, route)
+    meter.add("rankcurve_requests", 1, route, _STATUS_CLASSES[status // 100])
 
 
 def make_problem_response(problem: ProblemError, request_id: str) -> web.Response:

@@ -44,33 +44,22 @@ def _format_date(second: int) -> bytes:
 class FastJsonResponse(web.Response):
     """A 200 with a JSON body, or a 304 if the body is None; `request_id` is sent as X-Request-Id."""
 
+    # Attributes in place of aiohttp's properties, which would be calls for each answer.
+    status = 200
+    body: bytes | None = None
+    keep_alive = True
+
     def __init__(self, body: bytes | None, request_id: str, etag: str = "") -> None:
         # The constructor of the base class is not called, because it would make the header dictionary.
-        self._json = body
+        self.body, self.status = body, 304 if body is None else 200
         self._request_id, self._etag = request_id, etag
         self._more: dict[str, str] | None = None
-
-    @property
-    def status(self) -> int:
-        return 200 if self._json is not None else 304
-
-    @property  # type: ignore[override]  # aiohttp's body may be of other types, too
-    def body(self) -> bytes | None:
-        return self._json
-
-    @body.setter
-    def body(self, body: bytes | None) -> None:
-        self._json = body
 
     def add_headers(self, headers: Mapping[str, str]) -> None:
         """Add headers before the answer is sent. A second `Vary` is added to the first."""
         more = self._more = self._more or {}
         for name, value in headers.items():
             more[name] = f"{more[name]}, {value}" if name in more else value
-
-    @property
-    def keep_alive(self) -> bool:
-        return True
 
     async def prepare(self, request: web.BaseRequest) -> None:
         transport = request.transport
@@ -80,12 +69,12 @@ class FastJsonResponse(web.Response):
         ids = b"X-Request-Id: %b\r\nDate: %b\r\n%b" % (self._request_id.encode(), _format_date(int(time())), etag)
         if self._more is not None:
             ids += b"".join([b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in self._more.items()])
-        if self._json is None:
+        if self.body is None:
             transport.write(b"HTTP/1.1 304 Not Modified\r\n%b\r\n" % ids)
         else:
             transport.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n%b"
-                % (ids, len(self._json), self._json)
+                % (ids, len(self.body), self.body)
             )
         # A caller that reads no answers has to wait. Otherwise `write` would buffer the answers without a bound.
         if transport.get_write_buffer_size() > BODY_BYTES_MAX:

@@ -212,19 +212,21 @@ class Locator:
         changes_max = self._limits.exact_changes_max if changes_max is None else changes_max
         return self._book.find_count_start(self.board, column_index, changes_max, self.now_us())
 
-    def find_default_start(self, index: int) -> CountStart | None:
-        """Return the start of a count for the default rank in a column, or None if none can be counted from a knot."""
-        start = self.find_count_start(index, self._default_changes_max)
-        return None if start is None or self._rankings[index].passed_mark == start.mark else start
+    def find_default_starts(
+        self, indexes: Iterable[int], mode: RankMode = "auto", *, in_segments: bool = True
+    ) -> Mapping[int, CountStart]:
+        """Return the start of a count for each column whose default ranks can be counted; none in other modes.
 
-    def find_default_starts(self, indexes: Iterable[int], mode: RankMode) -> Mapping[int, CountStart]:
-        """Return the starts of counts that the read of an owner's entry can make; none in other modes than `auto`.
-
-        Counts in segments are made one rank at a time, by `find_positions`.
+        `in_segments`: whether the read can count in segments.
         """
-        if mode != "auto" or self._segmented:
+        if mode != "auto" or (self._segmented and not in_segments):
             return NO_STARTS
-        return {index: start for index in indexes if (start := self.find_default_start(index)) is not None}
+        starts: dict[int, CountStart] = {}
+        for index in indexes:
+            start = self.find_count_start(index, self._default_changes_max)
+            if start is not None and self._rankings[index].passed_mark != start.mark:
+                starts[index] = start
+        return starts
 
     def begin_count(self, index: int) -> CountBegin:
         """Return from where counts in a column may start. Call this before the read begins."""

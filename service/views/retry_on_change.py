@@ -1,6 +1,7 @@
 """Runs a handler again if another process has changed a board: created it again, emptied it, moved it, added columns.
 
-Before every new try, the boards are read from the store again, so the answer fits their current state.
+Before every new try, the boards are read from the store again, so the answer fits their current state. If an owner is
+unknown only because the owner is hidden, the answer says so.
 
 Before every try, aliases of periods (`arena:this-week`) are replaced by the periods that they stand for. So handlers
 see only ids of boards. All tries use the time at which the request arrived.
@@ -18,7 +19,7 @@ from service.contract.queries import HistoryQuery, ValuePositionsQuery
 from service.contract.requests import ManyBoards
 from service.contract.routes import Answer, Call, Route
 from storage.boards.family_ids import has_alias
-from storage.errors import BoardChangedError, UnknownBoardError
+from storage.errors import BoardChangedError, NotRankedError, UnknownBoardError, UnknownOwnerError
 
 _RENEWALS_MAX = 3  # the most rereads of the boards; if a board still changes afterwards, the request fails
 
@@ -42,6 +43,11 @@ def retry_on_change(route: Route) -> Route:
                 await _resolve_aliases(context, call, named, now_us)
             try:
                 return await handler(context, call)
+            except UnknownOwnerError:
+                board, owner = await context.catalog.find_board(call.path["board"]), call.path["owner"]
+                if not await context.reads.find_hidden(board, [owner]):
+                    raise
+                raise NotRankedError(f"{owner!r} is hidden") from None
             except (UnknownBoardError, BoardChangedError) as error:
                 # Nothing was written: a transaction that finds its board deleted or changed is rolled back.
                 named = _boards_of(call)

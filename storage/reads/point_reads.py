@@ -9,6 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -149,7 +150,7 @@ class PointReads:
     async def _read_entries(self, asked: list[tuple[Leaf, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
         # All starts are older than this read, so one of them serves all questions.
         leaf, _, starts = asked[0]
-        owners = list({owner for _, owner, _ in asked})
+        owners = list(dict.fromkeys(map(itemgetter(1), asked)))
         store, gap_rows_max = self._store.at(leaf.partition), self._find_gap_rows_max()
         if leaf.archived_us is not None:
             archive = self._boards.open_leaf(leaf)
@@ -157,8 +158,8 @@ class PointReads:
             return [EntryRead(found.get(owner), totals, {}) for _, owner, _ in asked]
         entries = self._boards.open_rows(leaf)
         if starts:
-            read = await read_steps(store, lambda: _read_and_count(entries, owners, starts, gap_rows_max))
-            return [read[owner] for _, owner, _ in asked]
+            read = await read_steps(store, partial(_read_and_count, entries, owners, starts, gap_rows_max))
+            return [read[each[1]] for each in asked]
         found, totals = await read_single(store, lambda: entries.find_entries_with_totals(owners))
         check_copy(leaf, totals)
         return [EntryRead(found.get(owner), totals, {}) for _, owner, _ in asked]
@@ -217,15 +218,14 @@ def _read_and_count(
 ) -> Program[dict[str, EntryRead]]:
     found, totals = yield from entries.find_entries_with_totals(owners)
     check_copy(entries.leaf, totals)
-    counts: dict[str, dict[int, GapCount | None]] = {owner: {} for owner in owners}
+    counts: defaultdict[str, dict[int, GapCount | None]] = defaultdict(dict)
     rows_max = max(gap_rows_max // len(starts), min(gap_rows_max, SHORT_GAP_ROWS))
     for index, start in starts.items():
         ranking = entries.rankings[index]
-        cells = {
-            owner: (cell, owner if ranking.timed else "")
-            for owner, entry in found.items()
-            if isinstance(cell := entry.cells[index], str)
-        }
+        cells = {}
+        for owner, entry in found.items():
+            if isinstance(cell := entry.cells[index], str):
+                cells[owner] = cell, owner if ranking.timed else ""
         counted = yield from ranking.gaps.count_better(start, set(cells.values()), gap_rows_max=rows_max)
         for owner, asked in cells.items():
             if asked in counted:

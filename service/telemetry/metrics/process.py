@@ -12,7 +12,6 @@ from .numbers import Numbers
 from .totals import NodeFiles, Source, Totals
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
-_STATUS_CLASSES = ("", "1xx", "2xx", "3xx", "4xx", "5xx")
 
 
 class Metrics(Collector):
@@ -34,16 +33,6 @@ class Metrics(Collector):
             # From now on, the gauges of this process count. `Numbers` has cleared those of an earlier process.
             write_pid(*node)
             self.totals = Totals(FAMILIES, NodeFiles(node.folder).list_sources)
-
-    def make_request_timer(self, route: str) -> Callable[[int, float], None]:
-        """Return a function `(status, seconds)` that counts one answered request."""
-        add, observe = self.meter.add, self.meter.observe
-
-        def count_answer(status: int, seconds: float) -> None:
-            observe("rankcurve_request_seconds", seconds, route)
-            add("rankcurve_requests", 1, route, _STATUS_CLASSES[status // 100])
-
-        return count_answer
 
     def watch(self, view: Callable[[], Iterable[Metric]]) -> None:
         """Show the metrics of a view, which is called at every scrape."""

@@ -10,7 +10,6 @@ the change of rank.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import wraps
 from typing import NamedTuple
 
 import msgspec
@@ -29,7 +28,7 @@ from service.contract.responses.positions import (
     Position,
     Previous,
 )
-from service.contract.routes import Answer, Call, Handler
+from service.contract.routes import Call
 from service.contract.values import format_us, parse_decimal, to_wire_number
 from service.ranks.locator import CountBegin, LocatedRank, Locator, WantedRank, read_board_totals
 from service.ranks.rank_context import AskedRank
@@ -41,43 +40,10 @@ from storage.store import Program
 from .owners import check_count, find_column, list_wanted_ranks
 
 
-def unless_hidden(handler: Handler) -> Handler:
-    """Return a handler that raises `NotRankedError` for a hidden owner, instead of `UnknownOwnerError`."""
-
-    @wraps(handler)
-    async def handle(context: Context, call: Call) -> Answer:
-        try:
-            return await handler(context, call)
-        except UnknownOwnerError:
-            board, owner = await context.catalog.find_board(call.path["board"]), call.path["owner"]
-            if not await context.reads.find_hidden(board, [owner]):
-                raise
-            raise NotRankedError(f"{owner!r} is hidden") from None
-
-    return handle
-
-
 async def get_positions(context: Context, call: Call) -> OwnerPositions:
     query: PositionsQuery = call.query
-    if query.compare is None:
-        return await _positions_now(context, call, query)
-    board = await context.catalog.find_board(call.path["board"])
-    before_id = _find_board_before(board)
-    call.other_boards = () if before_id is None else (before_id,)
-    absent: UnknownOwnerError | NotRankedError | None = None
-    try:
-        answer = await _positions_now(context, call, query)
-    except (UnknownOwnerError, NotRankedError) as error:  # owners without a value in this period are compared too
-        absent, board = error, await context.catalog.find_board(board.id)
-        columns = query.columns or [board.spec.columns[index].name for index in board.sorted_indexes]
-        answer = OwnerPositions(call.path["owner"], [NoPosition(column=name) for name in columns])
-    await _add_previous(context, await context.catalog.find_board(board.id), before_id, answer, query.rank)
-    if absent is not None and not any(each.previous and each.previous.position for each in answer.positions):
-        raise absent
-    return answer
-
-
-async def _positions_now(context: Context, call: Call, query: PositionsQuery) -> OwnerPositions:
+    if query.compare is not None:
+        return await _compare_positions(context, call, query)
     owner = call.path["owner"]
     board = context.catalog.find_known(call.path["board"]) or await context.catalog.find_board(call.path["board"])
     indexes: Sequence[int] = board.sorted_indexes
@@ -91,7 +57,7 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
         indexes = named
     if query.next:
         return await _positions_with_next(context, locator, owner, indexes, query.rank)
-    starts = locator.find_default_starts(indexes, query.rank)
+    starts = locator.find_default_starts(indexes, query.rank, in_segments=False)
     read = await context.reads.read_entry(board, owner, starts)
     if read.entry is None:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
@@ -112,6 +78,24 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
     ranked = await context.ranks.find_positions(asked, mode, {board.key: read.totals})
     found = {each.column_index: position for each, position in zip(wanted, ranked, strict=True)}
     return _owner_positions(context, board, owner, indexes, found)
+
+
+async def _compare_positions(context: Context, call: Call, query: PositionsQuery) -> OwnerPositions:
+    board = await context.catalog.find_board(call.path["board"])
+    before_id = _find_board_before(board)
+    call.other_boards = () if before_id is None else (before_id,)
+    absent: UnknownOwnerError | NotRankedError | None = None
+    try:
+        now = msgspec.structs.replace(call, query=msgspec.structs.replace(query, compare=None))
+        answer = await get_positions(context, now)
+    except (UnknownOwnerError, NotRankedError) as error:  # owners without a value in this period are compared too
+        absent, board = error, await context.catalog.find_board(board.id)
+        columns = query.columns or [board.spec.columns[index].name for index in board.sorted_indexes]
+        answer = OwnerPositions(call.path["owner"], [NoPosition(column=name) for name in columns])
+    await _add_previous(context, await context.catalog.find_board(board.id), before_id, answer, query.rank)
+    if absent is not None and not any(each.previous and each.previous.position for each in answer.positions):
+        raise absent
+    return answer
 
 
 async def _positions_with_next(

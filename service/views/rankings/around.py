@@ -45,7 +45,7 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
         return unchanged
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
     around = _RowsAround(locator, pager, query.better, query.worse + 1)
-    start = locator.find_default_start(index)
+    start = locator.find_default_starts([index]).get(index)
     asked = AroundOwner(board, index, owner, around.better + MORE, around.worse + MORE, start)
     found = await context.reads.read_around_owner(asked)
     if found is not None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from service.http.endpoint import count_answer
 from service.telemetry.metrics.families import Family
 from service.telemetry.metrics.node import NodeMember, leave_node
 from service.telemetry.metrics.numbers import FILE_BYTES, Numbers
@@ -23,7 +24,7 @@ def test_a_node_exposes_the_same_metric_families_as_a_single_process(tmp_path: P
 def test_counters_of_an_ended_process_stay_and_its_gauges_disappear(tmp_path: Path) -> None:
     one, two = Metrics(NodeMember(tmp_path, "worker1")), Metrics(NodeMember(tmp_path, "worker2"))
     for metrics in (one, two):
-        metrics.make_request_timer("page")(200, 0.1)
+        count_answer(metrics.meter, "page", 200, 0.1)
         metrics.meter.set("rankcurve_write_queue_posts", 4)
         metrics.meter.add("rankcurve_write_conflicts")
     leave_node(tmp_path, "worker1")
@@ -32,7 +33,7 @@ def test_counters_of_an_ended_process_stay_and_its_gauges_disappear(tmp_path: Pa
     assert found["rankcurve_write_conflicts_total", ()] == 2
     assert found["rankcurve_write_queue_posts", ()] == 4
     again = Metrics(NodeMember(tmp_path, "worker1"))
-    again.make_request_timer("page")(200, 0.1)
+    count_answer(again.meter, "page", 200, 0.1)
     again.meter.add("rankcurve_write_conflicts")
     found = samples(two)
     assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 3
@@ -53,7 +54,7 @@ def test_the_sums_over_processes_are_what_one_process_would_have(tmp_path: Path)
         for number, each in enumerate(processes):
             for metrics in (each, alone):
                 for route in ("page", "post"):
-                    metrics.make_request_timer(route)(200 + 100 * number, 0.001 * 10**number)
+                    count_answer(metrics.meter, route, 200 + 100 * number, 0.001 * 10**number)
                 metrics.meter.observe("rankcurve_store_connection_wait_seconds", 0.1 * number, "default")
                 metrics.meter.observe("rankcurve_write_batch_posts", number)
                 metrics.meter.set("rankcurve_write_queue_posts", 2 * number if metrics is each else 6)

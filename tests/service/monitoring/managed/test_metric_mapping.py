@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from config.settings import ManagedSettings
+from service.http.endpoint import count_answer
 from service.monitoring.managed.history import MetricHistory
 from service.monitoring.managed.metric_mapping import map_metrics
 from service.monitoring.managed.objects import Objects
@@ -60,7 +61,7 @@ def test_labels_become_names_of_objects_or_parts_of_an_attribute() -> None:
 
 def test_every_metric_of_the_service_has_an_attribute_with_a_unit() -> None:
     metrics = Metrics()
-    metrics.make_request_timer("page")(200, 0.1)
+    count_answer(metrics.meter, "page", 200, 0.1)
     metrics.meter.add("rankcurve_reads", 1, "page", "count")
     metrics.meter.observe("rankcurve_store_connection_wait_seconds", 0.1, "default")
     report_job(metrics.meter, "fold")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from service.http.endpoint import count_answer
 from service.monitoring.managed import verdict
 from service.monitoring.managed.history import MetricHistory
 from service.monitoring.managed.verdict import RULES, UNSEEN, Figures, Rule, find_alerts
@@ -110,7 +111,7 @@ def test_failures_of_several_jobs_are_not_added_up(failures: tuple[int, ...], al
 @pytest.mark.parametrize(("route", "alerts"), [("posting", []), ("post", ["RankcurveSlow"])])
 def test_slow_batches_are_no_alert_and_slow_posts_are(route: str, alerts: list[str]) -> None:
     metrics = Metrics()
-    assert judge(metrics, lambda: metrics.make_request_timer(route)(200, 2.0)) == alerts
+    assert judge(metrics, lambda: count_answer(metrics.meter, route, 200, 2.0)) == alerts
 
 
 async def read_object(caller: Caller, name: str) -> Any:
