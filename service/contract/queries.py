@@ -266,11 +266,12 @@ def check_rank(rank: int, pointer: str) -> None:
         raise ProblemError("bad_rank", "a rank is a whole number from 1", pointer=pointer)
 
 
-def query_parser(kind: type[Q], settings: Settings) -> Callable[[str], Q]:
-    """Return a function that parses a raw query string into the type `kind`.
+def query_parser(kind: type[Q], settings: Settings) -> tuple[Callable[[str], Q], Callable[[str], Q]]:
+    """Return two functions that parse a raw query string into the type `kind`: for short queries, and for long ones.
 
-    The function remembers the results for short queries, so the structs must be frozen. For a query with a fault it
-    raises ProblemError: `bad_request`, `unknown_field`, `duplicate_field`, `bad_rank`, or the code in `_BOUNDS`.
+    The first remembers its results, so the structs must be frozen. Short queries have at most `CACHED_CHARS_MAX`
+    characters. For a query with a fault both raise ProblemError: `bad_request`, `unknown_field`, `duplicate_field`,
+    `bad_rank`, or the code in `_BOUNDS`.
     """
     fields = msgspec.structs.fields(kind)
     scalars = {field.encode_name: _is_scalar(msgspec.inspect.type_info(field.type)) for field in fields}
@@ -294,8 +295,7 @@ def query_parser(kind: type[Q], settings: Settings) -> Callable[[str], Q]:
             _check_bound(kind, field.encode_name, getattr(query, field.name), settings)
         return query
 
-    remembered = lru_cache(maxsize=CACHED_QUERIES_MAX)(parse)
-    return lambda raw: remembered(raw) if len(raw) <= CACHED_CHARS_MAX else parse(raw)
+    return lru_cache(maxsize=CACHED_QUERIES_MAX)(parse), parse
 
 
 def _is_scalar(kind: msgspec.inspect.Type) -> bool:

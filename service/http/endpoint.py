@@ -32,7 +32,7 @@ from service.contract.keys import ANONYMOUS, ANYONE, KeyRing, Role, make_forbidd
 from service.contract.lease_messages import parse_client_or_pool_id, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import CODES, JSON_TYPE, PROBLEM_TYPE, ProblemError, clip_text, problem_of
-from service.contract.queries import query_parser
+from service.contract.queries import CACHED_CHARS_MAX, query_parser
 from service.contract.routes import Answer, Call, Reply, Route, Tagged
 from service.contract.strict_json import decode_strictly
 from service.contract.values import parse_board_id, parse_column, parse_family_id, parse_owner, parse_post_id
@@ -233,7 +233,7 @@ class Endpoint:
             path[name] = parse(value)
         query_text = call.request.rel_url.raw_query_string if "?" in raw else ""
         if self._query is not None:
-            call.query = self._query(query_text)
+            call.query = self._query[len(query_text) > CACHED_CHARS_MAX](query_text)
         elif query_text and not self.route.foreign_protocol:
             raise ProblemError("unknown_field", "this path takes no query parameters")
 

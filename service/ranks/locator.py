@@ -14,7 +14,7 @@ ranks a request wants, the shorter the gaps in which it counts.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,7 +22,7 @@ from config.settings import ReadingSettings
 from predictor import AnyCurve
 from service.contract.queries import RankMode
 from service.contract.responses.boards import Stats
-from service.contract.responses.positions import Position
+from service.contract.responses.positions import Position, PositionMethod
 from service.contract.values import format_us, to_wire_number
 from storage.boards.totals import check_copy, read_totals, read_totals_of
 from storage.coalesce import Crowd
@@ -38,7 +38,6 @@ from storage.store import Program, Store, read_single
 COUNT_SLACK = 2  # `auto` counts up to this many times `exact_top` rows before it falls back to the curve
 DEFAULT_CHANGES_MAX = 100  # most changes since the curve that a count for `auto` in a longer gap adds up
 COUNTED_METHODS = ("count", "gap")  # with these methods, the rank is exact in the snapshot that was read
-RankMethod = Literal["count", "knot", "gap", "curve"]
 
 
 class WantedRank(NamedTuple):
@@ -60,7 +59,7 @@ class LocatedRank(msgspec.Struct, frozen=True, gc=False):
     rank: int
     low: int
     high: int
-    method: RankMethod
+    method: PositionMethod
     as_of_us: int
     curve: AnyCurve | None = None  # the curve that the rank was read off; None: the rank was counted
 
@@ -92,7 +91,7 @@ class Locator:
         now_us: Callable[[], int],
     ) -> None:
         self.board, self.entries = board, entries
-        self._store, self._book, self._limits, self._crowd, self.now_us = store, book, limits, crowd, now_us
+        self.store, self._book, self._limits, self._crowd, self.now_us = store, book, limits, crowd, now_us
         self._reads, self._rankings = reads, entries.rankings
         # An archive counts every rank exactly, as of the time when the board was closed. So no curve is used.
         self._archived = board.gate.archived_us is not None
@@ -132,27 +131,26 @@ class Locator:
         return [self._ranked_indexes[name] for name in names]
 
     def find_position(
-        self, column_index: int, cell: str, mode: RankMode, starts: Mapping[int, CountStart], read: EntryRead
+        self, wanted: WantedRank, mode: RankMode, starts: Mapping[int, CountStart], read: EntryRead
     ) -> Position | None:
         """Return the position of an owner's cell that `read` counted, or else the position that the curve gives it.
 
         Return None if the caller must use `find_positions`. `starts`: those that `read` got.
         """
-        count = read.counts.get(column_index)
+        index = wanted.column_index
+        count = read.counts.get(index)
         if count is not None:
-            return self._make_position(column_index, cell, self.locate_by_count(count), count.totals)
-        padding = self._rankings[column_index].padding
-        if padding.timed:
+            return self.make_position(wanted, self.locate_by_count(count), count.totals)
+        if self._rankings[index].timed:
             return None
-        if column_index in starts and column_index not in read.counts:
-            mode = "estimate"  # the read found that the curve knows the rank exactly, or that the gap is too long
-        gap_rows_max = self.short_gap_rows
+        gap_rows_max, curve = self.short_gap_rows, None
         if self._segmented:  # the read of an owner's segment never counts, so this looks at the room for a count
             gap_rows_max = self.find_gap_rows_max(1)
-        located = self._locate_by_curve(column_index, padding.key_of_cell(cell), False, mode, gap_rows_max)
-        if located is None:
-            return None
-        return self._make_position(column_index, cell, located, read.totals)
+        elif index in starts and index not in read.counts:
+            # The read found that the curve knows the rank exactly, or that the gap is too long.
+            mode, curve = "estimate", starts[index].curve
+        located = self.locate_without_count(wanted, mode, gap_rows_max, curve)
+        return None if located is None else self.make_position(wanted, located, read.totals)
 
     def find_curve(self, index: int) -> AnyCurve | None:
         return None if self._archived else self._book.find_curve(self.board, index)
@@ -170,23 +168,22 @@ class Locator:
         short = self.short_gap_rows
         return short if self._crowd.is_crowded() else max(short, self._limits.exact_gap_rows_max // max(1, ranks))
 
-    def locate_without_count(self, wanted: WantedRank, mode: RankMode, gap_rows_max: int) -> LocatedRank | None:
+    def locate_without_count(
+        self, wanted: WantedRank, mode: RankMode, gap_rows_max: int, curve: AnyCurve | None = None
+    ) -> LocatedRank | None:
         """Return the rank that the curve gives the cell; None if the rank must be counted.
 
-        `gap_rows_max`: see `find_gap_rows_max`.
+        `gap_rows_max`: see `find_gap_rows_max`. `curve`: the curve, if the caller has it already.
         """
-        padding = self._rankings[wanted.column_index].padding
-        key, tied_owner = padding.key_of_cell(wanted.cell), padding.timed and wanted.owner is not None
-        return self._locate_by_curve(wanted.column_index, key, tied_owner, mode, gap_rows_max)
-
-    def _locate_by_curve(
-        self, index: int, key: int, tied_owner: bool, mode: RankMode, gap_rows_max: int
-    ) -> LocatedRank | None:
-        curve = None if mode == "exact" or self._archived else self._book.find_curve(self.board, index)
+        index = wanted.column_index
+        if curve is None:
+            curve = None if mode == "exact" or self._archived else self._book.find_curve(self.board, index)
         if curve is None:
             return None
+        padding = self._rankings[index].padding
+        key = padding.key_of_cell(wanted.cell)
         rank, low, high, method = curve.locate(key)
-        if tied_owner:
+        if padding.timed and wanted.owner is not None:
             # Owners who reached the same value in the same microsecond are ordered by the code points of their names.
             # The curve does not know this order, so the bracket covers the ranks of all these owners.
             ties = curve.ties_at(key)
@@ -294,15 +291,13 @@ class Locator:
         if self._segmented:
             return await self._reads.count_in_segments(self.board, index, (wanted.cell, owner), start)
         count = self._rankings[index].count_from_anchor
-        found = await read_single(self._store, lambda: count(start, wanted.cell, owner=owner))
+        found = await read_single(self.store, lambda: count(start, wanted.cell, owner=owner))
         if found is not None:
             check_copy(self.board.leaf, found.totals)
         return found
 
     def make_position(self, wanted: WantedRank, located: LocatedRank, totals: Mapping[int, int]) -> Position:
-        return self._make_position(wanted.column_index, wanted.cell, located, totals)
-
-    def _make_position(self, index: int, cell: str, located: LocatedRank, totals: Mapping[int, int]) -> Position:
+        index, cell, _ = wanted
         name, offset, width, scale = self._cells[index]
         value = int(cell if width is None else cell[:width]) - (offset or 0)
         total, rank, low, high = totals.get(index, 0), located.rank, located.low, located.high

@@ -7,7 +7,6 @@ gives the number. If the board has changed since the cursor was made, the rows a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import msgspec
 
@@ -21,9 +20,11 @@ from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
 from storage.errors import BadCursorError
 from storage.records import Board, Entry, Leaf
-from storage.store import Program, Store
+from storage.store import Program
 
 from .locator import Locator, read_board_totals
+
+FirstPage = tuple[Tagged, int]  # the first page of a ranking, encoded as JSON, and its number of rows
 
 
 @dataclass(slots=True)
@@ -61,19 +62,11 @@ def cell_of(ranking: Ranking, entry: Entry) -> str:
     return cell
 
 
-class FirstPage(NamedTuple):
-    """The first page of a ranking, encoded as JSON, with its tag and its number of rows."""
-
-    tagged: Tagged
-    rows: int
-
-
 async def read_first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
     """Read the first page of a ranking once for several callers, who asked for the same ranking and limit."""
     pager, limit = asked[0]
     window = await pager.read_first(limit)
-    page = FirstPage(pager.tag_page(window), len(window.rows))
-    return [page] * len(asked)
+    return [(pager.tag_page(window), len(window.rows))] * len(asked)
 
 
 def make_entity_tag(board: Board | Leaf, totals: dict[int, int], curve: AnyCurve | None = None) -> str:
@@ -85,14 +78,14 @@ def make_entity_tag(board: Board | Leaf, totals: dict[int, int], curve: AnyCurve
 class Pager:
     """Reads the rows of one ranking and makes pages of them; most methods are programs for `Store.read`."""
 
-    def __init__(self, store: Store, locator: Locator, cursors: CursorCodec, index: int) -> None:
-        self._store, self._locator, self._cursors, self._index = store, locator, cursors, index
+    def __init__(self, locator: Locator, cursors: CursorCodec, index: int) -> None:
+        self._locator, self._cursors, self._index = locator, cursors, index
         self.ranking: Ranking = locator.entries.rankings[index]
         self.board = locator.board
 
     async def read_first(self, limit: int) -> Window:
         """Read the best rows in a snapshot of their own."""
-        return await self._store.read(lambda: self.find_first_rows(limit))
+        return await self._locator.store.read(lambda: self.find_first_rows(limit))
 
     def find_first_rows(self, limit: int) -> Program[Window]:
         totals = yield from read_board_totals(self.board)

@@ -69,7 +69,7 @@ class RankContext:
         return found
 
     def make_pager(self, board: Board, index: int) -> Pager:
-        return Pager(self._store.at(board.partition), self.find_locator(board), self._cursors, index)
+        return Pager(self.find_locator(board), self._cursors, index)
 
     async def find_positions(self, asked: Sequence[AskedRank], mode: RankMode, totals: _Totals) -> list[Position]:
         """Return the positions in the order of `asked`. Each store is read at most once, in one snapshot.
@@ -89,7 +89,7 @@ class RankContext:
             by_store: defaultdict[Store, list[int]] = defaultdict(list)
             for number, (locator, _) in enumerate(asked):
                 if found[number] is None or locator.needs_totals(totals):
-                    by_store[self._store.at(locator.board.partition)].append(number)
+                    by_store[locator.store].append(number)
             for store, numbers in by_store.items():
                 missing = [number for number in numbers if found[number] is None]
                 boards = [asked[number].locator.board for number in numbers]

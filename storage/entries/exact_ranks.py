@@ -24,7 +24,7 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from predictor import Gap, KnotRanks, SummedCurve
+from predictor import AnyCurve, Gap
 from querybuilder import (
     INTEGER,
     TEXT,
@@ -61,7 +61,7 @@ CellOf = tuple[str, str]  # a cell and its owner; the owner is empty unless the 
 class CountStart(NamedTuple):
     """The start of a count in one column."""
 
-    curve: KnotRanks | SummedCurve
+    curve: AnyCurve
     mark: int  # covers the changes that the counts of the curve include
     changes_max: int  # most changes that a statement sums up; if more follow the mark, no result
     asked_us: int  # a time before the count

@@ -62,17 +62,15 @@ async def get_positions(context: Context, call: Call) -> OwnerPositions:
     if read.entry is None:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
     cells, mode = read.entry.cells, query.rank
-    answers: list[Position] = []
+    found: dict[int, Position] = {}
     for index in indexes:
-        cell = cells[index]
-        position = locator.find_position(index, cell, mode, starts, read) if isinstance(cell, str) else None
-        if position is None:
-            break
-        answers.append(position)
+        if isinstance(cell := cells[index], str):
+            position = locator.find_position(WantedRank(index, cell, owner), mode, starts, read)
+            if position is None:
+                break
+            found[index] = position
     else:
-        for position in answers:
-            context.metrics.meter.add("rankcurve_reads", 1, "positions", position.method)
-        return OwnerPositions(owner, [*answers])
+        return _owner_positions(context, board, owner, indexes, found)
     wanted = list_wanted_ranks(read.entry, indexes)
     asked = [AskedRank(locator, each) for each in wanted]
     ranked = await context.ranks.find_positions(asked, mode, {board.key: read.totals})
@@ -126,10 +124,13 @@ def _owner_positions(
 ) -> OwnerPositions:
     if not found:
         raise NotRankedError(f"{owner!r} has no value in the columns asked for")
-    for position in found.values():
-        context.metrics.meter.add("rankcurve_reads", 1, "positions", position.method)
-    columns = board.spec.columns
-    return OwnerPositions(owner, [found.get(index) or NoPosition(column=columns[index].name) for index in indexes])
+    positions: list[Position | NoPosition] = []
+    for index in indexes:
+        position = found.get(index)
+        if position is not None:
+            context.metrics.meter.add("rankcurve_reads", 1, "positions", position.method)
+        positions.append(position or NoPosition(column=board.spec.columns[index].name))
+    return OwnerPositions(owner, positions)
 
 
 async def get_positions_on_boards(context: Context, call: Call) -> BoardPositions:

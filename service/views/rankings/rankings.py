@@ -63,9 +63,9 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
     else:
         # Most requests are for the top. Requests that arrive at the same time share one read and one encoded answer.
         kind = (board.key, board.gate.epoch, len(board.spec.columns), index, limit)
-        first = await context.ranks.first_pages.ask(store, kind, (pager, limit))
-        context.metrics.meter.add("rankcurve_reads", first.rows, "page", "count")
-        return first.tagged
+        tagged, rows = await context.ranks.first_pages.ask(store, kind, (pager, limit))
+        context.metrics.meter.add("rankcurve_reads", rows, "page", "count")
+        return tagged
     context.metrics.meter.add("rankcurve_reads", len(window.rows), "page", "count")
     if not query.profiles:
         return pager.tag_page(window)

@@ -192,7 +192,7 @@ KINDS: list[type[msgspec.Struct]] = [BoardsQuery, PositionsQuery, AroundOwnerQue
 
 
 def parse(kind: type[msgspec.Struct], raw: str) -> Any:
-    return query_parser(kind, toy_settings())(raw)
+    return query_parser(kind, toy_settings())[0](raw)
 
 
 def test_an_empty_query_has_every_default() -> None:

@@ -81,9 +81,9 @@ async def test_a_rank_that_counts_a_post_is_as_of_a_time_after_the_post_was_sent
     read = await context.reads.read_entry(board, "p111", starts)
     assert read.entry is not None
     cell = str(read.entry.cells[0])
-    position = locator.find_position(0, cell, "auto", starts, read)
-    assert position is not None
     wanted, store = WantedRank(0, cell, "p111"), context.store.at(board.partition)
+    position = locator.find_position(wanted, "auto", starts, read)
+    assert position is not None
     anchored = await store.read(lambda: locator.count_rank(wanted, "auto", begin))
     from_top = await store.read(lambda: locator.count_rank(wanted, "exact", begin._replace(start=None)))
     assert (position.method, anchored.method, from_top.method) == ("gap", "gap", "count")
