@@ -44,15 +44,15 @@ class Way(NamedTuple):
 
 
 BUDGETS: dict[str, Cost | Way] = {
-    "positions": Cost(155, 0, 1.2, 0, 325),
-    "positions, counted": Cost(192, 0, 2.2, 0, 325),
-    "positions, exact": Cost(258, 0, 2.2, 0, 325),
-    "around": Cost(295, 0, 1.8, 0, 1_725),
-    "top page": Cost(225, 0, 2.2, 0, 1_540),
+    "positions": Cost(143, 0, 1.2, 0, 325),
+    "positions, counted": Cost(172, 0, 2.2, 0, 325),
+    "positions, exact": Cost(232, 0, 2.2, 0, 325),
+    "around": Cost(270, 0, 1.8, 0, 1_725),
+    "top page": Cost(215, 0, 2.2, 0, 1_540),
     "single post": Cost(240, 215, 5.2, 1.5, 245),
     "batch of 1,000": Cost(6_600, 17_000, 5.5, 2, 109_000),
     "way: post": Way(215, 200),
-    "way: positions": Way(104, 75),
+    "way: positions": Way(88, 66),
     "way: post to segments": Way(215, 200),
     "way: queued post": Way(310, 465),
     "way: refresh": Way(240, 445),
