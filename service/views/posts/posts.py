@@ -234,7 +234,7 @@ def _resolve(
         except (PostError, ProblemError):
             pass  # found again below
         else:
-            parts = [BoardPost(board.leaf_of(post.owner), changes)]
+            parts = [BoardPost(board.leaf_of(post.owner) if board.is_spread else board.leaf, changes)]
             if post.post_id is None:  # not by `make_post`: a call for every post
                 return PostOutcome((), False, Post(post.owner, parts, None, None, ""))
             return PostOutcome((), False, make_post(context, post, board.spec, changes, parts))
