@@ -29,9 +29,10 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
     starts = np.array([float(knot.key - knots[0].key) for knot in knots])
     if not (np.diff(starts) > 0).all():
         return None
-    lows = np.array([float(1 + knot.better_count + knot.ties) for knot in knots])
+    better_counts, ties = np.array([knot[1:] for knot in knots], dtype=float).T
+    lows = 1 + better_counts + ties
     slopes = PchipInterpolator(starts, lows)(starts, 1)
-    rises = np.array([float(knot.better_count + 1) for knot in knots[1:]]) - lows[:-1]
+    rises = 1 + better_counts[1:] - lows[:-1]
     runs = np.array([float(after.key - before.key - step) for before, after in pairwise(knots)])
     thirds = runs * SHAPE_UNIT / (3 * np.maximum(rises, 1))
     first = np.clip(np.rint(slopes[:-1] * thirds), 0, SHAPE_UNIT)

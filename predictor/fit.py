@@ -12,6 +12,7 @@ could change the rounded rank, `locate` computes that rank. So the errors are ex
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import gcd
 
 import numpy as np
@@ -56,13 +57,13 @@ def fit_curve(tally: Tally, *, knots_max: int, gap_rows_max: int, as_of_us: int)
 
 def _measured(distinct: DistinctKeys, lines: Curve, knots: Sequence[int]) -> Curve:
     """Return the curve with its measured errors, and with cubics if their errors are smaller."""
-    best, found = lines, measure_errors(distinct, lines, knots)
+    best, found = lines, _Measuring(distinct, lines, knots).measure_curve()
     if found.worst > CUBICS_FROM:
         shapes = fit_cubics(lines)
         if shapes is not None:
             cubics = replace(lines, shapes=shapes)
-            of_cubics = measure_errors(distinct, cubics, knots)
-            if of_cubics.badness < found.badness:
+            of_cubics = _Measuring(distinct, cubics, knots).measure_curve()
+            if (of_cubics.worst, of_cubics.mean) < (found.worst, found.mean):
                 best, found = cubics, of_cubics
     return replace(best, errors=found.errors, certificate=found.worst)
 
@@ -94,36 +95,25 @@ def _wide_step(distinct: DistinctKeys, first: int, end: int, step: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class FitErrors:
+class _FitErrors:
     errors: list[int]  # for each gap, the largest |estimate - rank|
     worst: float  # the largest |estimate - rank| / rank
     mean: float  # the mean of |estimate - rank| / rank over all entries
 
-    @property
-    def badness(self) -> tuple[float, float]:
-        """Return the errors in the order of their importance; the smaller tuple is better."""
-        return self.worst, self.mean
-
-
-def measure_errors(distinct: DistinctKeys, curve: Curve, knots: Sequence[int]) -> FitErrors:
-    """Return the errors of a curve whose knots are the values at the indexes `knots`."""
-    return _Measuring(distinct, replace(curve, errors=None, certificate=None), knots).measure_curve()
-
 
 class _Measuring:
+    """Measures the errors of a curve whose knots are the values at the indexes `knots`."""
+
     def __init__(self, distinct: DistinctKeys, curve: Curve, knots: Sequence[int]) -> None:
         self._distinct, self._curve = distinct, curve
         self._knots: Integers = np.array(knots, dtype=np.int64)
-        counted = np.array([knot.better_count + knot.ties for knot in curve.knots], dtype=np.int64)
-        self._lows = counted[:-1] + 1
-        self._highs = np.array([knot.better_count for knot in curve.knots[1:]], dtype=np.int64) + 1
-        steps = (
-            (after.key - before.key - curve.step) for before, after in zip(curve.knots, curve.knots[1:], strict=False)
-        )
-        self._runs = np.array([float(run) for run in steps])
+        better_counts, ties = np.array([knot[1:] for knot in curve.knots], dtype=np.int64).T
+        self._lows = (better_counts + ties)[:-1] + 1
+        self._highs = better_counts[1:] + 1
+        self._runs = np.array([float(after.key - before.key - curve.step) for before, after in pairwise(curve.knots)])
         self._shapes = None if curve.shapes is None else np.array(curve.shapes, dtype=np.float64) / SHAPE_UNIT
 
-    def measure_curve(self) -> FitErrors:
+    def measure_curve(self) -> _FitErrors:
         distinct = self._distinct
         errors = np.zeros(len(self._lows), dtype=np.int64)
         worst = total = 0.0
@@ -142,7 +132,7 @@ class _Measuring:
             relative = here / ranks
             worst = max(worst, float(relative.max()), float((past / next_ranks).max()))
             total += float(relative @ (next_ranks - ranks))
-        return FitErrors(errors.tolist(), worst, total / max(1, distinct.total))
+        return _FitErrors(errors.tolist(), worst, total / max(1, distinct.total))
 
     def _estimates(self, gaps: Integers, at: Floats, first: int, *, past: int) -> Integers:
         """Return the estimated ranks of keys. Each key is a value, from index `first` on, plus `past`.

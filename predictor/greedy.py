@@ -11,6 +11,7 @@ only then converted to floats, because neighbouring keys on timed boards may sha
 from bisect import bisect_right
 from dataclasses import dataclass
 from math import inf, log
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,16 +77,11 @@ class DistinctKeys:
         return int(self.better_counts[index + 1]) if index + 1 < len(self) else self.total
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
+class Tolerance(NamedTuple):
     """The largest allowed error of an estimate: `epsilon` times the rank, but at most `ranks_max` ranks."""
 
     epsilon: float
     ranks_max: float
-
-    def at_ranks(self, ranks: Floats) -> Floats:
-        """Return, for each rank, the largest error before rounding that is allowed after rounding."""
-        return np.floor(np.minimum(ranks * self.epsilon, self.ranks_max)) + HALF
 
 
 def choose_knots(distinct: DistinctKeys, step: int, *, knots_max: int, gap_rows_max: int) -> list[int]:
@@ -150,7 +146,8 @@ class _Pass:
             distances = distinct.distances(at, first - 1, end)
             before, here = distances[:-1], distances[1:] - step
             rise = (distinct.better_counts[first:end] - start).astype(np.float64)
-            allowed = tolerance.at_ranks(rise + (start + 1))
+            # The largest errors before rounding that are allowed after rounding.
+            allowed = np.floor(np.minimum((rise + (start + 1)) * tolerance.epsilon, tolerance.ranks_max)) + HALF
             # Between two values the rank stays the same while a line rises. So the largest errors of a line are just
             # past the better value, if it rises too slowly, and at the worse value, if it rises too fast. Checking
             # these two points is enough.

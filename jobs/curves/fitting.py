@@ -10,6 +10,7 @@ nearly right when the curve is stored.
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import structlog
@@ -60,10 +61,8 @@ class Fitting:
         """Return a new curve of a column, made by the method of the board. `present` is the curve in use, if any."""
         method = board.spec.predictor.method
         if method is not RefreshMethod.SKIP:
-            state = await self._read_state(board, column_index)
-            if method is RefreshMethod.SCAN or (
-                present is not None and self._is_quiet(state) and self._needs_scan(board, present)
-            ):
+            state = await self._store.at(board.partition).read(partial(_read_state, board, column_index))
+            if method is RefreshMethod.SCAN or self._scan_pays(board, present, state):
                 return await self._scan(board, column_index, state)
         return await self._sample(board, column_index)
 
@@ -72,7 +71,7 @@ class Fitting:
 
         If the column is very large and the method is not `scan`, return a sampled curve.
         """
-        state = await self._read_state(board, column_index)
+        state = await self._store.at(board.partition).read(partial(_read_state, board, column_index))
         if board.spec.predictor.method is not RefreshMethod.SCAN and state.entries > self._limits.scan_entries_max:
             return await self._sample(board, column_index)
         return await self._scan(board, column_index, state)
@@ -81,32 +80,23 @@ class Fitting:
         """Return whether a scan should replace the sampled curve `present`, on a board whose method is `auto`."""
         if board.spec.predictor.method is not RefreshMethod.AUTO or present is None or present.method == "scan":
             return False
-        return self._is_quiet(state) and self._needs_scan(board, present)
+        return self._scan_pays(board, present, state)
 
-    async def _read_state(self, board: Leaf, column_index: int) -> ColumnState:
-        def program() -> Program[ColumnState]:
-            totals = (yield from find_totals([board.key]))[board.key]
-            listed = (yield from find_listed_curves([board.key])).get((board.key, column_index))
-            return ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), listed)
+    def _scan_pays(self, board: Leaf, present: RankCurve | None, state: ColumnState) -> bool:
+        """Return whether the curve `present` needs a scan, and few entries would change during the scan.
 
-        return await self._store.at(board.partition).read(program)
-
-    def _needs_scan(self, board: Leaf, present: RankCurve) -> bool:
-        # After a scanned curve, scan again: a sampled curve would be less accurate and would soon cause another scan.
-        bound = present.estimate_drift(1 + board.spec.predictor.exact_top).bound
-        return present.method == "scan" or bound > self._limits.scan_bound_ratio
-
-    def _is_quiet(self, state: ColumnState) -> bool:
-        """Return whether few entries would change during a scan, if they change as fast as since the present curve.
-
-        Return False for a very large column, too.
+        Entries are expected to change as fast as since the present curve. For a very large column, return False.
         """
         listed = state.listed
         if listed is None or listed.changes is None or not 0 < state.entries <= self._limits.scan_entries_max:
             return False
         age_s = max((self._now_us() - listed.as_of_us) / 1e6, AGE_S_MIN)
         changes = (state.changes - listed.changes) / age_s * (state.entries / self._limits.scan_rows_per_s)
-        return changes <= self._limits.scan_changes_ratio * state.entries
+        if present is None or changes > self._limits.scan_changes_ratio * state.entries:
+            return False
+        # After a scanned curve, scan again: a sampled curve would be less accurate and would soon cause another scan.
+        bound = present.estimate_drift(1 + board.spec.predictor.exact_top).bound
+        return present.method == "scan" or bound > self._limits.scan_bound_ratio
 
     def _read_snapshot(self, board: Leaf, asked_us: int) -> Program[FitSnapshot]:
         """Return the state of a board in the snapshot that is read after `asked_us`."""
@@ -160,6 +150,12 @@ class Fitting:
             certificate=curve.certificate,
         )
         return curve, seen
+
+
+def _read_state(leaf: Leaf, column_index: int) -> Program[ColumnState]:
+    totals = (yield from find_totals([leaf.key]))[leaf.key]
+    listed = (yield from find_listed_curves([leaf.key])).get((leaf.key, column_index))
+    return ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), listed)
 
 
 def _fit(tally: Tally, samples: int, gap_rows_max: int, as_of_us: int) -> Curve:

@@ -55,7 +55,7 @@ BUDGETS: dict[str, Cost | Way] = {
     "way: positions": Way(88, 66),
     "way: post to segments": Way(215, 200),
     "way: queued post": Way(310, 465),
-    "way: refresh": Way(240, 445),
+    "way: refresh": Way(220, 430),
 }
 
 
