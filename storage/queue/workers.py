@@ -71,7 +71,7 @@ class ShardLeases:
         self._shards, self._holder, self._lease_us, self._rng = shards, holder, lease_us, rng
 
     async def update_share(self, store: Store, share: Share) -> Share:
-        """Renew the permit and the shards of a worker, and claim free shards up to its share. Release further shards.
+        """Renew the permit and the shards, and claim free shards up to the worker's share. Release further shards.
 
         Each partition has transactions of its own. The worker loses its shards in a partition that is away. Without a
         permit, it holds no shards.

@@ -16,6 +16,7 @@ from service.monitoring.managed.errors import Fault, RefusedError
 TYPES = ("read", "list", "search", "exec", "version")
 _TOKEN = re.compile(r"!.?|/|[^!/]+", re.DOTALL)
 _T = TypeVar("_T")
+_SPECIAL_ARGUMENTS = {"[null]": None, '""': ""}  # how a path writes null and the empty text
 
 
 class Parameters(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,7 +62,7 @@ def read_path(path: str) -> dict[str, Any]:
         elif kind == "exec" and rest:
             body["operation"] = rest[0]
             if rest[1:]:
-                body["arguments"] = rest[1:]
+                body["arguments"] = [_SPECIAL_ARGUMENTS.get(each, each) for each in rest[1:]]
     return body
 
 

@@ -57,7 +57,8 @@ def test_a_request_that_jolokia_js_escapes_into_a_path_is_read_unchanged(given_p
     """Escape as jolokia.js does: first by the protocol's own escapes, then percent-encode every part."""
     sent = "".join("/" + quote(escape(part), safe="") for part in ["exec", "a:b=c", "do", *given_parts])
     request, _ = read_request(read_path(unquote(sent)), {})
-    assert request.arguments == given_parts
+    wanted = [None if part == "[null]" else "" if part == '""' else part for part in given_parts]
+    assert request.arguments == wanted
 
 
 @pytest.mark.parametrize(
