@@ -209,6 +209,10 @@ class LostRaceError(StorageError):
     """A row changed between its read and its conditional write."""
 
 
+class OutdatedFactsError(LostRaceError):
+    """Something was no longer as a process knew it, see `posting.known_facts`. The process knows it now."""
+
+
 class StoreDamagedError(StorageError):
     """The store's file is damaged; restore a backup."""
 

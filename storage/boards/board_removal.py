@@ -12,7 +12,7 @@ from dataclasses import replace
 from querybuilder import Lock, col, delete, drop_table, hold_table, param, truncate
 from storage.errors import PeriodClosedError
 from storage.records import Board, Leaf, Place
-from storage.schema.sequences import take_keys
+from storage.schema.sequences import count_fact, take_keys
 from storage.schema.tables import (
     ARCHIVE_BLOCKS,
     BOARDS,
@@ -112,15 +112,25 @@ def reset_board(*, board_id: str) -> Program[Board]:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
     board = yield from begin_epoch((yield from remove_rows(board)))
     yield from store_states(board.leaves)
+    yield from count_epochs(board)
     return board
 
 
 def begin_epoch(board: Board) -> Program[Board]:
-    """Begin a new epoch, which makes earlier post ids and fits void. The caller then has to call `store_states`."""
+    """Begin a new epoch, which makes earlier post ids and fits void.
+
+    The caller then has to call `store_states` and `count_epochs`.
+    """
     gate = board.gate._replace(epoch=board.gate.epoch + 1)
     for key in sorted({board.key, *(leaf.key for leaf in board.leaves)}):
         yield from store_columns(key, epoch=gate.epoch)
     return replace(board, leaves=tuple(replace(leaf, gate=gate) for leaf in board.leaves))
+
+
+def count_epochs(board: Board) -> Program[None]:
+    """Let processes look up the epoch that `begin_epoch` began. Call this last in the transaction."""
+    for partition in sorted({leaf.partition for leaf in board.leaves}):
+        yield from in_partition(partition, count_fact())
 
 
 def remove_rows(board: Board) -> Program[Board]:

@@ -14,11 +14,9 @@
 An owner's row on a board is in one of the two tables. The most important rule: without a mark, the owner has no row in
 the hidden table. So a post looks there only for marked owners, and asks the store for nothing if no owner is marked.
 
-Every partition has all marks, so a post needs those of its own partition. A process remembers them (`MarkedOwners`),
-together with the number `hides` in the counter of the change log. Whoever changes a mark changes this number last. A
-post compares the number while it holds the counter. If it is the same, the remembered marks were valid from the begin
-of the post, and stay so until the post is committed. If it differs, the process forgets the marks, and a post that has
-found an owner without a row loses the race.
+Every partition has all marks, so a post needs those of its own partition. A process remembers them, as
+`posting.known_facts` explains, until the number `facts` in the counter of the change log changes. A post compares it
+while it holds the counter. If it has changed, a post that has found an owner without a row runs again.
 
 A transaction that moves rows holds the owner's mark. So no row is moved into the hidden table after its owner is to be
 shown, and none out of it after its owner was hidden again. A post that reads a row's old place and then its new one
@@ -35,13 +33,14 @@ from querybuilder import INTEGER, TEXT, Bound, Lock, asc, col, delete, insert, n
 from storage.boards.gates import hold_rows_key
 from storage.errors import BoardChangedError, LostRaceError
 from storage.log.cells import Cell
-from storage.log.change_log import NewChange, change_log
+from storage.log.change_log import NewChange
 from storage.log.log_record import ChangeKind, record_of_event
 from storage.records import Entry
 from storage.schema.creation import hold_partitions, in_each_partition
 from storage.schema.placement import TABLES
+from storage.schema.sequences import count_fact
 from storage.schema.tables import HIDDEN_ENTRIES, LOG_COUNTER
-from storage.store import Program, Rows, in_partition
+from storage.store import Program, in_partition
 
 from .entries import Entries, RankingChange, log_ranking_changes
 
@@ -69,16 +68,6 @@ class HiddenEntry(NamedTuple):
         return self.entry
 
 
-class Marks(NamedTuple):
-    """The marks of a partition."""
-
-    hides: int  # changes with every change of a mark
-    owners: dict[str, str]  # the marks by owner
-
-    def is_hidden(self, owner: str) -> bool:
-        return self.owners.get(owner) == HIDDEN
-
-
 _row = TABLES[HIDDEN_ENTRIES].kinds
 _rows = select(*map(col, _row)).from_(HIDDEN_ENTRIES)
 _theirs = col("owner").eq(param("owner"))
@@ -87,7 +76,7 @@ _FIND = _rows.where(col("board_key").in_(param("keys")), _of_owners).packed().pr
 _marked = select(col("owner"), col("cells")).from_(HIDDEN_ENTRIES).where(col("board_key").eq(MARK_KEY))
 _MARKS = _marked.where(_of_owners).packed().prepared()
 _HELD_MARKS = _marked.where(_of_owners).packed().locked(Lock.SHARE, asc(col("owner"))).prepared()
-_counted = select(null(TEXT), null(TEXT), col("hides")).from_(LOG_COUNTER)
+_counted = select(null(TEXT), null(TEXT), col("facts")).from_(LOG_COUNTER)
 _with_number = select(col("owner"), col("cells"), null(INTEGER)).from_(HIDDEN_ENTRIES)
 _with_number = _with_number.where(col("board_key").eq(MARK_KEY))
 _ALL_MARKS = union_all(_counted, _with_number.limit(MARKS_MAX + 1)).packed().prepared()
@@ -116,34 +105,14 @@ _SHOW = update(HIDDEN_ENTRIES).set(cells=SHOWING).where(*_mark, col("cells").eq(
 _UNMARK = delete(HIDDEN_ENTRIES).where(*_mark, col("cells").eq(SHOWING)).prepared()
 
 
-class MarkedOwners:
-    """The marks that a process remembers, by partition.
+def read_marks(owners: Sequence[str] | None = None) -> Program[tuple[int, dict[str, str]]]:
+    """Return the version of the partition's facts, and in the same snapshot the marks by owner.
 
-    Programs fill and empty it. Each entry is what one snapshot of the store held.
+    `owners`: read only their marks. Otherwise, at most `MARKS_MAX` marks and one are read.
     """
-
-    def __init__(self) -> None:
-        self._marks: dict[int, Marks] = {}
-        self._too_many: set[int] = set()  # partitions that had more than `MARKS_MAX` marks
-
-    def find_marks(self, partition: int, owners: Iterable[str]) -> Program[Marks]:
-        """Return the marks of a partition, at least those of these owners. Nearly always, the store is not asked."""
-        marks = self._marks.get(partition)
-        if marks is None and partition not in self._too_many:
-            marks = _decode_marks((yield _ALL_MARKS.bind().at(partition)))
-            if len(marks.owners) <= MARKS_MAX:
-                self._marks[partition] = marks
-            else:
-                self._too_many.add(partition)
-        return marks or _decode_marks((yield _MARKS_OF.bind(owners=sorted(set(owners))).at(partition)))
-
-    def forget_marks(self, partition: int) -> None:
-        self._marks.pop(partition, None)
-
-
-def _decode_marks(rows: Rows) -> Marks:
-    [hides] = [number for owner, _, number in rows if owner is None]
-    return Marks(hides, {owner: mark for owner, mark, _ in rows if owner is not None})
+    rows = yield _ALL_MARKS.bind() if owners is None else _MARKS_OF.bind(owners=owners)
+    [facts] = [number for owner, _, number in rows if owner is None]
+    return facts, {owner: mark for owner, mark, _ in rows if owner is not None}
 
 
 def find_hidden_entries(board_keys: Sequence[int], owners: Sequence[str]) -> Program[list[HiddenEntry]]:
@@ -200,7 +169,7 @@ def _change_marks(changing: Bound, now_us: int) -> Program[int]:
         [[written]] = yield changing.at(partition)
         changed += written
     for partition in partitions if changed else ():
-        yield from in_partition(partition, change_log.count_hide(now_us))
+        yield from in_partition(partition, count_fact(now_us))
     return changed
 
 

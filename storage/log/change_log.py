@@ -69,7 +69,7 @@ class Logged(NamedTuple):
     """The state of the log's counter, which the transaction holds from now on."""
 
     next: int  # the position of the next bundle, of whichever transaction
-    hides: int  # changes whenever the mark of an owner changes, see `hidden_owners`
+    facts: int  # changes whenever a mark of an owner or the epoch of a board changes, see `posting.known_facts`
 
 
 _ASKED = "b"
@@ -98,7 +98,7 @@ def build_position_taking() -> Update:
     """Return the part of a statement that takes as many positions as the parameter `bundles` says, at `now_us`."""
     following, changed_at = plus(col("next"), param("bundles", INTEGER)), larger_of(col("changed_at"), param("now_us"))
     taken = update(LOG_COUNTER).set(next=following, changed_at=changed_at).where(_only_row)
-    return taken.returning(col("next"), col("hides"))
+    return taken.returning(col("next"), col("facts"))
 
 
 def build_log_insert() -> Insert:
@@ -116,12 +116,9 @@ class ChangeLog:
     """Programs over the change log."""
 
     def __init__(self) -> None:
-        counter = update(LOG_COUNTER).where(_only_row)
         self._take = build_position_taking().prepared()
-        # A time, so that a store that was restored from a backup does not come to the same numbers with other marks.
-        self._count_hide = counter.set(hides=larger_of(plus(col("hides"), 1), param("now_us", INTEGER))).prepared()
-        self._hides = select(col("hides")).from_(LOG_COUNTER).prepared()
-        self._set_pruned = counter.set(pruned_before=param("boundary")).prepared()
+        self._facts = select(col("facts")).from_(LOG_COUNTER).prepared()
+        self._set_pruned = update(LOG_COUNTER).where(_only_row).set(pruned_before=param("boundary")).prepared()
         self._append = build_log_insert().prepared()
         self._counter = select(*map(col, ("next", "changed_at", "pruned_before"))).from_(LOG_COUNTER).prepared()
         sizes, bundles = (
@@ -159,13 +156,9 @@ class ChangeLog:
             yield self._append.bind(bundle_rows=bundle_rows(drafts, now_us=now_us, next_position=logged.next))
         return logged
 
-    def count_hide(self, now_us: int) -> Program[None]:
-        """Count that the mark of an owner changes. Call this last in the transaction that does it."""
-        yield self._count_hide.bind(now_us=now_us)
-
-    def read_hides(self) -> Program[int]:
-        [[hides]] = yield self._hides.bind()
-        return int(hides)
+    def read_facts(self) -> Program[int]:
+        [[facts]] = yield self._facts.bind()
+        return int(facts)
 
     def take_mark(self) -> Program[int]:
         """Return the mark that covers exactly the changes in this snapshot. This works on a standby too."""

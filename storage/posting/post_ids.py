@@ -132,10 +132,10 @@ def list_keys(leaf: Leaf, begin: str, limit: int) -> Program[list[tuple[Remember
     return [(_decode(key, text.removeprefix(epoch_text), *content), at_us) for text, *content, at_us in found]
 
 
-def remember_posts(
-    posts: Iterable[RememberedPost], epochs: Mapping[int, int], times_us: Iterable[int]
-) -> Program[None]:
-    """Store post ids. `epochs`: the current epochs of the boards among their keys. `times_us`: the time of each post.
+def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], times_us: Iterable[int]) -> Program[int]:
+    """Store those post ids that are not stored yet. Return how many were stored.
+
+    `epochs`: the current epochs of the boards among their keys. `times_us`: the time of each post.
 
     The time must be that with which the transaction of the post logged it.
     """
@@ -143,7 +143,8 @@ def remember_posts(
         (post.key, _stored_hash(post.post_hash, epochs.get(post.key, 1)), post.fingerprint, _encode_parts(post), at_us)
         for post, at_us in zip(posts, times_us, strict=False)
     ]
-    yield _REMEMBER.bind(rows=sorted(rows))
+    [[stored]] = yield _REMEMBER.bind(rows=sorted(rows))
+    return int(stored)
 
 
 def prune_ids(*, before_us: int, rows_max: int) -> Program[int]:
@@ -203,7 +204,8 @@ _LIST = (
     .packed()
     .prepared()
 )
-_REMEMBER = insert(POST_IDS).rows(param("rows"), **TABLES[POST_IDS].kinds).prepared()
+_new_ids = insert(POST_IDS).rows(param("rows"), **TABLES[POST_IDS].kinds).on_conflict("board_key", "post_hash")
+_REMEMBER = _new_ids.do_nothing().prepared()
 _TIMES = select(col("remembered_at")).from_(POST_IDS).where(col("remembered_at").lt(param("before_us")))
 _HORIZON = _TIMES.order_by(asc(col("remembered_at"))).limit(1).offset(param("rows_max")).prepared()
 _PRUNE = delete(POST_IDS).where(col("remembered_at").lt(param("before_us"))).prepared()

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from querybuilder import Lock
-from storage.boards.board_removal import begin_epoch, remove_rows
+from storage.boards.board_removal import begin_epoch, count_epochs, remove_rows
 from storage.boards.boards import find_board, find_keys_ever
 from storage.boards.totals import ALL_ENTRIES, CHANGES, find_leaf_totals, store_states
 from storage.entries import hidden_owners
@@ -107,6 +107,8 @@ def rebuild_board(
     for leaf in board.leaves:
         storing = _store_rows(Entries(leaf), rebuild.rows[leaf.key], totals[leaf.key].get(CHANGES, 0), done)
         yield from in_partition(leaf.partition, storing)
+    if since is not None:
+        yield from count_epochs(board)
     return done
 
 

@@ -23,9 +23,10 @@ from storage.boards.gates import hold_gates
 from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.entries import hidden_owners
 from storage.entries.entries import Entries, TableRows, add_totals, build_totals_upsert, total_rows
-from storage.entries.hidden_owners import HiddenEntry, MarkedOwners, Marks
+from storage.entries.hidden_owners import HiddenEntry
 from storage.errors import (
     LostRaceError,
+    OutdatedFactsError,
     PeriodClosedError,
     PostError,
     PostIdConflictError,
@@ -40,6 +41,7 @@ from storage.reads.open_boards import OpenBoards
 from storage.records import BoardPost, Entry, Gate, Leaf, PartOutcome, Post, PostStatus
 from storage.store import Program, in_partition
 
+from .known_facts import Facts, KnownFacts
 from .post_ids import PostKey, RememberedPost, find_known, remember_posts
 
 
@@ -75,7 +77,7 @@ class PostTransaction:
         self,
         dialect: Dialect,
         boards: Iterable[Entries],
-        marked_owners: MarkedOwners,
+        known_facts: KnownFacts,
         now_us: int,
         *,
         check_boards: bool,
@@ -88,10 +90,12 @@ class PostTransaction:
         # The partitions of boards and families, by key. Every transaction writes to the partitions in ascending order.
         self._places = {entries.leaf.key: entries.leaf.partition for entries in by_key}
         self._partitions = sorted(set(self._places.values()))
-        self._marked_owners = marked_owners
-        self._marks: dict[int, Marks] = {}  # by partition
+        self._known_facts = known_facts
+        self._facts: dict[int, Facts] = {}  # by partition
         self._any_marked = False  # whether an owner of the group is hidden, or is being shown
         self._has_absent = False  # whether a post found no row of its owner
+        self._looks_up = False  # whether the group looks up its post ids
+        self._refuses_ids = False  # whether a post with an id was refused
         # The posts that boards and families remember, by board or family key and post hash, and those of this group.
         self._known: dict[PostKey, RememberedPost] = {}
         self._epochs: dict[int, int] = {}  # the stored epochs of the boards that remember posts, by key
@@ -116,7 +120,15 @@ class PostTransaction:
         A transaction that writes more than the posts' changes does so in between, because the counters come last.
         """
         yield from self._read(posts)
-        return [self._apply(post) for post in posts]
+        if self._looks_up:
+            yield from self._look_up(posts)
+            self._known_facts.ids_known = bool(self._known)
+        outcomes = [self._apply(post) for post in posts]
+        if self._refuses_ids:
+            self._known_facts.ids_known = True
+            if not self._looks_up:
+                raise OutdatedFactsError("a post that would be refused may have been applied before")
+        return outcomes
 
     def log_too(self, partition: int, change: NewChange) -> None:
         """Let `write_changes` log a change that is not the group's, such as the rejection of a post."""
@@ -126,9 +138,9 @@ class PostTransaction:
 
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
         """Find the hidden rows of marked owners, after the rows on boards were read. See `hidden_owners`."""
-        for partition, marks in self._marks.items():
-            keys = [key for key, state in self._states(partition) if state.exists] if marks.owners else []
-            marked = list({owner for key in keys for owner in owners[key] if owner in marks.owners})
+        for partition, facts in self._facts.items():
+            keys = [key for key, state in self._states(partition) if state.exists] if facts.marks else []
+            marked = list({owner for key in keys for owner in owners[key] if owner in facts.marks})
             if not marked:
                 continue
             self._any_marked = True
@@ -140,16 +152,15 @@ class PostTransaction:
 
     def _read(self, posts: Sequence[Post]) -> Program[None]:
         owners: dict[int, dict[str, None]] = defaultdict(dict)
-        asked: dict[PostKey, None] = {}
+        remembering: set[int] = set()  # the keys of boards and families that remember posts of the group
         for post in posts:
-            owner, post_hash, family = post.owner, post.post_hash, post.family
             for part in post.parts:
-                owners[part.leaf.key][owner] = None
-                if post_hash is not None and family is None:
-                    asked[part.leaf.key, post_hash] = None
-            if post_hash is not None and family is not None:
-                asked[family.key, post_hash] = None
-                self._places[family.key] = family.partition
+                owners[part.leaf.key][post.owner] = None
+                if post.post_hash is not None and post.family is None:
+                    remembering.add(part.leaf.key)
+            if post.post_hash is not None and post.family is not None:
+                remembering.add(post.family.key)
+                self._places[post.family.key] = post.family.partition
         copies = [state.entries.leaf for state in self._boards.values()]
         gates = yield from hold_gates(copies, now_us=self._now_us, check_all=self._check_boards)
         for key, leaf in gates.items():
@@ -158,30 +169,48 @@ class PostTransaction:
             if leaf is not None:
                 state.gate, state.rows_key, state.shut = leaf.gate, leaf.rows_key, leaf.gate.is_shut(self._now_us)
         tables = self._tables()
-        for partition, _, _ in tables:
-            if partition not in self._marks:
-                finding_marks = self._marked_owners.find_marks(partition, (post.owner for post in posts))
-                self._marks[partition] = yield from finding_marks
+        for partition, _, states in tables:
+            if partition not in self._facts:
+                finding_facts = self._known_facts.find_facts(partition, (post.owner for post in posts))
+                self._facts[partition] = yield from finding_facts
+            for state in states:
+                key = state.entries.leaf.key
+                epoch = self._facts[partition].epochs.get((key, state.rows_key))
+                if epoch is not None:
+                    self._epochs[key] = epoch
+                elif key in remembering:
+                    self._looks_up = True
+        self._looks_up |= bool(remembering) and self._known_facts.ids_known
         for partition, table, states in tables:
             yield from in_partition(partition, _hold_rows(table, states, owners))
-        # Look up post ids only after the rows are locked. By then, every other transaction with the same post has
-        # ended.
-        for partition in sorted(set(self._places.values())) if asked else ():
+        yield from self._find_hidden(owners)
+
+    def _look_up(self, posts: Sequence[Post]) -> Program[None]:
+        """Look up post ids after the rows are locked. By then, every other transaction with the same post has ended."""
+        asked: dict[PostKey, None] = {}
+        for post in posts:
+            keys = [part.leaf.key for part in post.parts] if post.family is None else [post.family.key]
+            if post.post_hash is not None:
+                asked |= dict.fromkeys((key, post.post_hash) for key in keys)
+        for partition in sorted(set(self._places.values())):
             yield from in_partition(partition, self._find_known(partition, asked))
         for state in self._boards.values():
             if state.entries.leaf.archived_us is not None:
                 yield from self._find_in_segments(state.entries.leaf, asked)
-        yield from self._find_hidden(owners)
 
     def _find_known(self, partition: int, asked: Iterable[PostKey]) -> Program[None]:
         """Look up the posts that boards and families of a partition may know."""
         gone = [key for key, state in self._boards.items() if not state.exists]
         theirs = [each for each in asked if self._places[each[0]] == partition and each[0] not in gone]
         epochs = {key: self._boards[key].entries.leaf.epoch for key, _ in theirs if key in self._boards}
-        if theirs:
-            known = yield from find_known(theirs, epochs)
-            self._known |= known.posts
-            self._epochs |= known.epochs
+        if not theirs:
+            return
+        known = yield from find_known(theirs, epochs)
+        self._known |= known.posts
+        self._epochs |= known.epochs
+        if partition in self._facts:
+            for key, epoch in known.epochs.items():
+                self._facts[partition].keep_epoch(key, self._boards[key].rows_key, epoch)
 
     def _find_in_segments(self, board: Leaf, asked: Iterable[PostKey]) -> Program[None]:
         """Look up the posts to an archived board that the segments remember which it had."""
@@ -215,7 +244,7 @@ class PostTransaction:
         errors = [plan.error for plan in plans if isinstance(plan, PartOutcome) and plan.error is not None]
         # A board whose period is closed refuses only its own part of the post.
         if errors and not all(isinstance(error, PeriodClosedError) for error in errors):
-            refusals = [_refuse(part, PostRejectedError()) for part in post.parts]
+            refusals = [self._refuse(post, part, PostRejectedError()) for part in post.parts]
             return [refusals[at] if isinstance(plan, dict) else plan for at, plan in enumerate(plans)]
         outcomes = [
             self._take(post, part, plan) if isinstance(plan, dict) else plan
@@ -244,7 +273,7 @@ class PostTransaction:
         """Return the cells that the post changes, or else its outcome: refused, or that of an earlier post."""
         state = self._boards[part.leaf.key]
         if not state.exists:
-            return _refuse(part, UnknownBoardError(f"no leaderboard {part.leaf.id!r}"))
+            return self._refuse(post, part, UnknownBoardError(f"no leaderboard {part.leaf.id!r}"))
         if post.post_hash is not None and post.family is None:
             repeated = self._find_repeated(part.leaf.key, post)
             if repeated is not None:
@@ -257,7 +286,11 @@ class PostTransaction:
                 self._has_absent = True
             return state.entries.merger.merge_changes(None if row is None else row.entry.cells, part.changes, at_us)
         except PostError as error:
-            return _refuse(part, error)
+            return self._refuse(post, part, error)
+
+    def _refuse(self, post: Post, part: BoardPost, error: PostError) -> PartOutcome:
+        self._refuses_ids |= post.post_hash is not None
+        return PartOutcome(PostStatus.REJECTED, error=error, board_key=part.leaf.key)
 
     def _take(self, post: Post, part: BoardPost, changed: dict[int, Cell]) -> PartOutcome:
         state = self._boards[part.leaf.key]
@@ -267,7 +300,7 @@ class PostTransaction:
         if row is None:
             empty: list[Cell] = [None] * len(state.entries.leaf.spec.columns)
             row = state.rows[post.owner] = TransactionRow(Entry(post.owner, self._now_us, empty), None)
-            row.is_hidden = self._any_marked and self._marks[state.entries.leaf.partition].is_hidden(post.owner)
+            row.is_hidden = self._any_marked and self._facts[state.entries.leaf.partition].is_hidden(post.owner)
             row.ranked = None if row.is_hidden else state.entries.ranked_cells.none
         entry = row.entry
         cells = entry.cells
@@ -326,7 +359,10 @@ class PostTransaction:
         yield from self._write_hidden(partition)
         fresh = [each for each in self._fresh if self._places[each.key] == partition]
         if fresh:
-            yield from remember_posts(fresh, self._epochs, repeat(self._now_us))
+            stored = yield from remember_posts(fresh, self._epochs, repeat(self._now_us))
+            if stored != len(fresh):
+                self._known_facts.ids_known = True
+                raise OutdatedFactsError("a post was applied before, or another transaction applies it")
 
     def _finish(self, partition: int, all_totals: Mapping[int, dict[int, int]]) -> Program[None]:
         """Log the changes of a partition and add to its totals."""
@@ -334,17 +370,17 @@ class PostTransaction:
         changed = [state.log for _, state in states if state.log is not None]
         changed += self._further.get(partition, {}).values()
         totals = {key: all_totals[key] for key, _ in states if key in all_totals}
-        marks = self._marks.get(partition)
+        facts = self._facts.get(partition)
         if changed:
-            hides = (yield from self._record(changed, totals)).hides
+            version = (yield from self._record(changed, totals)).facts
         elif self._has_absent:  # a post may have been rejected only because its owner's row was not found
-            hides = yield from change_log.read_hides()
+            version = yield from change_log.read_facts()
         else:
             return
-        if marks is not None and hides != marks.hides:
-            self._marked_owners.forget_marks(partition)
-            if self._has_absent:
-                raise LostRaceError("an owner was hidden or shown since the group read who is hidden")
+        if facts is not None and version != facts.version:
+            self._known_facts.forget_facts(partition)
+            if self._has_absent or (self._fresh and not self._looks_up):
+                raise OutdatedFactsError("an owner was hidden or shown, or a board was emptied, since the group began")
 
     def _record(self, changed: Sequence[BundleDraft], totals: dict[int, dict[int, int]]) -> Program[Logged]:
         """Log the changes and add to the totals; by one statement if the dialect can, because the counter is held."""
@@ -457,7 +493,3 @@ def _hold_rows(table: TableRows, states: list[BoardState], owners: Mapping[int, 
     wanted = [(state.rows_key, owner) for state in states for owner in owners[state.entries.leaf.key]]
     for rows_key, entry in (yield from table.lock_rows(wanted)):
         rows[rows_key][entry.owner] = TransactionRow(entry, entry.updated_at_us)
-
-
-def _refuse(part: BoardPost, error: PostError) -> PartOutcome:
-    return PartOutcome(PostStatus.REJECTED, error=error, board_key=part.leaf.key)

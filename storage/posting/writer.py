@@ -22,10 +22,10 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from config.settings import PostingSettings
-from storage.entries.hidden_owners import MarkedOwners
 from storage.errors import (
     LostRaceError,
     OutcomeUnknownError,
+    OutdatedFactsError,
     OverloadedError,
     QueueFullError,
     RacesLostError,
@@ -43,6 +43,7 @@ from storage.records import PartOutcome, Post
 from storage.store import Program, Store
 
 from .admission import DrainRate, WriteLimit
+from .known_facts import KnownFacts
 from .transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from .waiting_posts import GATHER_TURNS, RequestQueue, WaitingRequest, WaitTimer, refuse_group
 
@@ -77,7 +78,7 @@ class Writer:
     ) -> None:
         """Make a writer and add it to `siblings`, the writers whose numbers are reported together."""
         self._store, self._boards, self._limits, self._meter = store, boards, limits, meter
-        self._marked_owners = MarkedOwners()
+        self._known_facts = KnownFacts()
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
         groups_max = min(limits.writes_in_flight_max, store.writes_at_once)
         enough = BATCH_POSTS if groups_max > 1 else None
@@ -289,18 +290,20 @@ class Writer:
             if self._begun is not None:
                 loop.call_soon_threadsafe(self._let_answer)  # the store has begun to run this group
             group = PostTransaction(
-                self._store.dialect, opened, self._marked_owners, self._now_us(), check_boards=check_boards
+                self._store.dialect, opened, self._known_facts, self._now_us(), check_boards=check_boards
             )
             return group.apply_posts(posts)
 
-        for attempt in range(self._limits.write_attempts_max):
-            if attempt > 0:
-                await asyncio.sleep(draw_pause_s(self._limits, attempt, self._rng))
+        races, is_lost = 0, False
+        for _ in range(self._limits.write_attempts_max):
+            if is_lost:
+                races += 1
+                await asyncio.sleep(draw_pause_s(self._limits, races, self._rng))
             try:
                 return await self._store.write(program)
-            except LostRaceError:
-                self._meter.add("rankcurve_write_conflicts")
-                continue
+            except LostRaceError as error:
+                is_lost = not isinstance(error, OutdatedFactsError)  # after that error, the group can run again at once
+                self._meter.add("rankcurve_write_conflicts", is_lost)
             except UnknownBoardError:
                 if check_boards:
                     raise

@@ -33,7 +33,6 @@ from storage.boards.boards import find_present_boards
 from storage.boards.families import find_families_by_key
 from storage.boards.gates import read_gates
 from storage.entries.entries import Entries
-from storage.entries.hidden_owners import MarkedOwners
 from storage.errors import (
     BoardChangedError,
     LeaseLostError,
@@ -46,6 +45,7 @@ from storage.errors import (
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.log.change_log import NewChange
 from storage.log.log_record import record_of_rejection
+from storage.posting.known_facts import KnownFacts
 from storage.posting.transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from storage.posting.writer import FAULTS_OF_STORE
 from storage.reads.open_boards import OpenBoards
@@ -86,7 +86,7 @@ class Drainer:
         rng: random.Random,
     ) -> None:
         self._store, self._boards, self._leases = store, boards, leases
-        self._marked_owners = MarkedOwners()
+        self._known_facts = KnownFacts()
         self._limits, self._now_us, self._monotonic = limits, now_us, monotonic
         self._sleep, self._rng = sleep, rng
         self._lease_us = round(limits.ingest_lease_s * 1e6)
@@ -199,7 +199,7 @@ class Drainer:
         yield from batch.take_blocks()
         if batch.gates and (yield from read_gates(sorted(batch.gates), held=True)) != batch.gates:
             raise BoardChangedError
-        group = PostTransaction(self._store.dialect, opened, self._marked_owners, now_us, check_boards=check_boards)
+        group = PostTransaction(self._store.dialect, opened, self._known_facts, now_us, check_boards=check_boards)
         outcomes = yield from group.plan_posts(batch.posts)
         refusals = [*batch.refusals, *_refused_by(batch.posts, outcomes)]
         if refusals:

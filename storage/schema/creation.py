@@ -161,7 +161,7 @@ def _create_partition() -> Program[None]:
 
 def _create_board_tables() -> Program[None]:
     yield from _run(BOARD_TABLES)
-    yield insert(LOG_COUNTER).values(counter_key=0, next=1, changed_at=0, pruned_before=0, hides=0).bind()
+    yield insert(LOG_COUNTER).values(counter_key=0, next=1, changed_at=0, pruned_before=0, facts=0).bind()
 
 
 def _run(queries: Iterable[Query]) -> Program[None]:

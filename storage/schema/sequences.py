@@ -1,9 +1,9 @@
-"""Numbers that a store gives once each: keys of boards, versions of curves, numbers of refresh requests."""
+"""Numbers that a store gives once each: keys of boards, versions of curves and facts, numbers of refresh requests."""
 
-from querybuilder import col, excluded, insert, param, plus
+from querybuilder import INTEGER, col, excluded, insert, larger_of, param, plus, update
 from storage.store import CONTROL, Program, in_partition
 
-from .tables import SEQUENCES
+from .tables import LOG_COUNTER, SEQUENCES
 
 
 def take_keys(numbers: int = 1) -> Program[int]:
@@ -20,6 +20,14 @@ def take_number(name: str, numbers: int = 1) -> Program[int]:
     return int(rows[0][0])
 
 
+def count_fact(now_us: int = 0) -> Program[None]:
+    """Let processes forget what they know of this partition, because it changes. See `posting.known_facts`.
+
+    Call this last in the transaction: every post to the partition waits until it ends.
+    """
+    yield _COUNT_FACT.bind(now_us=now_us)
+
+
 _TAKE = (
     insert(SEQUENCES)
     .values(name=param("name"), next=param("numbers"))
@@ -28,3 +36,6 @@ _TAKE = (
     .returning(col("next"))
     .prepared()
 )
+# A time, so that a store that was restored from a backup does not come to the same numbers with other facts.
+_counter = update(LOG_COUNTER).where(col("counter_key").eq(0))
+_COUNT_FACT = _counter.set(facts=larger_of(plus(col("facts"), 1), param("now_us", INTEGER))).prepared()

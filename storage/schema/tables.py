@@ -158,7 +158,7 @@ LOG_TABLES: tuple[Query, ...] = (
     .column("next", INTEGER)  # the position of the next bundle
     .column("changed_at", INTEGER)  # the latest time at which a transaction with an earlier position began
     .column("pruned_before", INTEGER)  # all bundles with a lower position were pruned, and no others
-    .column("hides", INTEGER)  # grows whenever the mark of an owner changes, see `hidden_owners`
+    .column("facts", INTEGER)  # grows whenever a mark of an owner or the epoch of a board changes, see `known_facts`
     .primary_key("counter_key")
     .clustered(),
     # The change log has no index by owner. The filters in this table replace it, see `log.owner_index`.

@@ -51,10 +51,10 @@ BUDGETS: dict[str, Cost | Way] = {
     "top page": Cost(215, 0, 2.2, 0, 1_540),
     "single post": Cost(240, 215, 5.2, 1.5, 245),
     "batch of 1,000": Cost(6_600, 17_000, 5.5, 2, 109_000),
-    "way: post": Way(215, 200),
+    "way: post": Way(215, 190),
     "way: positions": Way(88, 66),
-    "way: post to segments": Way(215, 200),
-    "way: queued post": Way(310, 465),
+    "way: post to segments": Way(215, 190),
+    "way: queued post": Way(310, 450),
     "way: refresh": Way(220, 430),
 }
 

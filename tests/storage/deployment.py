@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,8 +27,8 @@ from storage.boards.totals import STATE, find_totals_of
 from storage.curves.sampling import sample_curve
 from storage.entries import hidden_owners
 from storage.entries.entries import Entries, log_ranking_changes
-from storage.entries.hidden_owners import MarkedOwners
 from storage.entries.rankings import OpenBoard
+from storage.errors import OutdatedFactsError
 from storage.log import journal, partition_journal
 from storage.log.bundles import Bundle
 from storage.log.change_log import change_log
@@ -38,6 +38,7 @@ from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow, changes_of
 from storage.meter import NO_METER, Meter
 from storage.periods import PeriodKind
+from storage.posting.known_facts import KnownFacts
 from storage.posting.post_ids import PostIds
 from storage.posting.rebuild import RebuildCounts, rebuild_board
 from storage.posting.transaction import PostTransaction, open_boards_of
@@ -171,7 +172,7 @@ class Deployment:
         self.post_ids = PostIds(salt)
         self.boards = OpenBoards(open_boards_max=BOARDS_MAX)
         self.catalog = Catalog(store)
-        self.marked_owners = MarkedOwners()
+        self.known_facts = KnownFacts()
         self.clock = Clock()
 
     @classmethod
@@ -296,7 +297,6 @@ class Deployment:
     async def flip_hidden(self, owner: str, *, hide: bool) -> None:
         """Mark an owner as hidden or as being shown. Do not move the owner's rows."""
         await self.write(hidden_owners.mark_owner, owner, now_us=1, hide=hide)
-        self.marked_owners = MarkedOwners()  # `apply` runs a group only once, so do not let it lose a race
 
     async def hide(self, owner: str, *boards: Board) -> None:
         """Hide an owner, and move the owner's rows out of the rankings of these boards."""
@@ -332,9 +332,11 @@ class Deployment:
 
         def group() -> PostTransaction:
             opened = open_boards_of(posts, self.boards)
-            return PostTransaction(self.dialect, opened, self.marked_owners, self.clock(), check_boards=True)
+            return PostTransaction(self.dialect, opened, self.known_facts, self.clock(), check_boards=True)
 
-        return (await self.store.write(lambda: group().apply_posts(posts))).outcomes
+        while True:
+            with suppress(OutdatedFactsError):
+                return (await self.store.write(lambda: group().apply_posts(posts))).outcomes
 
     async def apply_one(self, post: Post) -> PartOutcome:
         """Apply a post to one board, in a transaction of its own."""

@@ -1,9 +1,16 @@
 """Test which post ids the store remembers, for whom and for how long. A post id makes it safe to send a post again."""
 
+from collections.abc import Callable
+from typing import Any
+
+from storage.engines.sqlite import SqliteStore
 from storage.errors import PostIdConflictError
 from storage.posting.post_ids import PostIds, prune_ids
-from storage.records import Board
+from storage.records import Board, Post
+from storage.store import Program
 from tests.storage.deployment import Deployment, part, ranked
+from tests.storage.meddling import interpose
+from tests.storage.passing import PassingStore
 
 XP = ranked("xp")
 
@@ -75,3 +82,66 @@ async def test_a_group_of_ids_is_deleted_whole_so_that_every_step_makes_progress
     assert await pruned(deployment, deployment.clock(), 2) == 6
     assert await pruned(deployment, deployment.clock(), 2) == 0, "ids that are not older stay"
     assert await pruned(deployment, deployment.clock() + 1, 100) == 6
+
+
+class CountingStore(PassingStore):
+    """A store that counts the statements of each transaction."""
+
+    statements: list[int]
+
+    async def write(self, program: Callable[[], Program[Any]]) -> Any:
+        self.statements.append(0)
+
+        def count(_query: object) -> None:
+            self.statements[-1] += 1
+
+        return await self._store.write(lambda: interpose(program(), count))
+
+
+async def count_statements(deployment: Deployment, post: Post) -> tuple[str, list[int]]:
+    """Apply a post. Return its status, and how many statements each run of its group took."""
+    counting, earlier = CountingStore(deployment.store), deployment.store
+    counting.statements, deployment.store = [], counting
+    outcome = await deployment.apply_one(post)
+    deployment.store = earlier
+    return outcome.status.value, counting.statements
+
+
+async def test_ids_are_looked_up_only_while_callers_send_known_ones(deployment: Deployment, board: Board) -> None:
+    def post(post_id: str, xp: int = 1) -> Post:
+        return deployment.post("ada", part(board, {"xp": xp}), post_id=post_id)
+
+    _, [first] = await count_statements(deployment, post("p"))
+    status, [usual] = await count_statements(deployment, post("q"))
+    assert (status, usual) == ("applied", first - 2), "neither facts nor ids are looked up"
+    if isinstance(deployment.store, SqliteStore):
+        assert usual == 6 + 1, "`apply` checks that the board exists, which a writer does not"
+    runs = [await count_statements(deployment, post(post_id)) for post_id in ("p", "q", "r", "s", "p")]
+    statuses = [status for status, _ in runs]
+    assert statuses == ["duplicate", "duplicate", "applied", "applied", "duplicate"]
+    assert [len(statements) for _, statements in runs] == [2, 1, 1, 1, 2]
+    assert [statements[-1] for _, statements in runs[2:4]] == [usual + 1, usual]
+    refused = await count_statements(deployment, post("t", xp=10**16))
+    assert (refused[0], len(refused[1])) == ("rejected", 1), "ids are still looked up"
+
+
+async def test_a_post_that_could_not_be_applied_again_is_a_duplicate(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp", max_scaled=5))
+    for status in ("applied", "duplicate", "duplicate"):
+        outcome = await deployment.apply_one(deployment.post("ada", part(board, {"xp": 5}), post_id="p"))
+        assert outcome.status == status
+        new = deployment.post("bob", part(board, {"xp": 1}), post_id=status + str(deployment.clock()))
+        deployment.clock.now_us += 1
+        assert (await deployment.apply_one(new)).status == "applied", "no known ids came lately"
+
+
+async def test_ids_belong_to_the_epoch_that_a_board_has_when_a_post_is_applied(deployment: Deployment) -> None:
+    board, other = await deployment.create("b", XP), Deployment(deployment.store, "00" * 16, deployment.table)
+    for process in (deployment, other):
+        await process.apply(process.post("ada", part(board, {"xp": 1}), post_id="before"))
+    emptied = await other.reset()
+    for copy in (board, emptied):  # a process may not know yet that a board was emptied
+        for process, status in ((deployment, "applied"), (other, "duplicate")):
+            post = deployment.post("ada", part(copy, {"xp": 1}), post_id=f"after {copy.gate.epoch}")
+            assert (await process.apply_one(post)).status == status
+    assert await deployment.stats(emptied, "ada") == {"xp": 2}

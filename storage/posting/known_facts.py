@@ -1,0 +1,64 @@
+"""What a process knows from earlier groups of posts, so that most groups of posts ask the store for less.
+
+    of a partition    which owners are marked as hidden or as being shown, see `hidden_owners`
+                      which epochs its boards have; post ids are stored with them, see `post_ids`
+    of all callers    whether some of them currently send posts with known ids again
+
+The number `facts` in the counter of the change log belongs to the facts of a partition. Whoever changes one of them
+changes this number last in the same transaction. Every group of posts takes the counter before it is committed. If the
+number is still the same, the facts were true since the group began, and stay true until it is committed. Otherwise
+the process forgets them, and a group that has relied on them runs again.
+
+If no known ids came lately, a group stores its ids without looking them up. It runs again with a look-up if one of
+the ids is stored already, or if it would refuse a post with an id: this post may have been applied before, when
+nothing was wrong with it.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from storage.entries.hidden_owners import HIDDEN, MARKS_MAX, read_marks
+from storage.store import Program, in_partition
+
+EPOCHS_MAX = 100_000  # the most boards of a partition whose epochs a process remembers
+
+
+class Facts(NamedTuple):
+    """What is known of a partition."""
+
+    version: int  # see `facts` above
+    marks: dict[str, str]  # by owner
+    epochs: dict[tuple[int, int], int]  # by board key and rows key; programs add to it
+
+    def is_hidden(self, owner: str) -> bool:
+        return self.marks.get(owner) == HIDDEN
+
+    def keep_epoch(self, board_key: int, rows_key: int, epoch: int) -> None:
+        if len(self.epochs) >= EPOCHS_MAX:
+            self.epochs.clear()
+        self.epochs[board_key, rows_key] = epoch
+
+
+class KnownFacts:
+    """The facts that a process knows. Programs fill and empty it, and several programs may run at the same time."""
+
+    def __init__(self) -> None:
+        self._facts: dict[int, Facts] = {}  # by partition
+        self._unbounded: set[int] = set()  # partitions that had more than `MARKS_MAX` marks
+        self.ids_known = False  # whether the last group with post ids had known ones
+
+    def find_facts(self, partition: int, owners: Iterable[str]) -> Program[Facts]:
+        """Return the facts of a partition, at least those of these owners. Nearly always, the store is not asked."""
+        facts = self._facts.get(partition)
+        if facts is None and partition not in self._unbounded:
+            facts = Facts(*(yield from in_partition(partition, read_marks())), {})
+            if len(facts.marks) <= MARKS_MAX:
+                self._facts[partition] = facts
+            else:
+                self._unbounded.add(partition)
+        if facts is None or partition in self._unbounded:
+            facts = Facts(*(yield from in_partition(partition, read_marks(sorted(set(owners))))), {})
+        return facts
+
+    def forget_facts(self, partition: int) -> None:
+        self._facts.pop(partition, None)
