@@ -24,7 +24,7 @@ from service.contract.queries import RankMode
 from service.contract.responses.boards import Stats
 from service.contract.responses.positions import Position, PositionMethod
 from service.contract.values import format_us, to_wire_number
-from storage.boards.totals import check_copy, read_totals, read_totals_of
+from storage.boards.totals import check_copy
 from storage.coalesce import Crowd
 from storage.curves.stored_curves import CurveBook
 from storage.entries.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
@@ -325,15 +325,3 @@ def percentile(rank: int, total: int) -> float:
     if rank <= 1 or total <= 1:
         return 100.0
     return round(100 * (total - rank) / (total - 1), 3) if rank < total else 0.0
-
-
-def read_board_totals(board: Board) -> Program[dict[int, int]]:
-    """Return how many entries of a board are ranked, by column index; `find_totals` explains the other keys.
-
-    Raises:
-        UnknownBoardError: the board was deleted.
-        BoardChangedError: the board has changed since this process read it.
-    """
-    if not board.is_spread:
-        return (yield from read_totals(board.leaves))[board.key]
-    return (yield from read_totals_of([board]))[board.key]

@@ -15,14 +15,14 @@ from service.contract.cursors import CursorCodec, RowCursor
 from service.contract.responses.boards import Page, RankedEntry
 from service.contract.routes import Tagged
 from service.contract.values import Number, format_us
-from storage.boards.totals import CHANGES, STATE
+from storage.boards.totals import CHANGES, STATE, read_board_totals
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
 from storage.errors import BadCursorError
 from storage.records import Board, Entry, Leaf
 from storage.store import Program
 
-from .locator import Locator, read_board_totals
+from .locator import Locator
 
 FirstPage = tuple[Tagged, int]  # the first page of a ranking, encoded as JSON, and its number of rows
 

@@ -13,8 +13,9 @@ import msgspec
 
 from service.contract.responses.journal import OwnerEvent, TopEvent
 from service.contract.values import INT64_MAX, to_wire_number
-from service.ranks.locator import percentile, read_board_totals
+from service.ranks.locator import percentile
 from service.ranks.rank_context import RankContext
+from storage.boards.totals import read_board_totals
 from storage.entries import hidden_owners
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import OpenBoard, Ranking

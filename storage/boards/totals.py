@@ -143,6 +143,18 @@ def read_totals_of(boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]
     return totals
 
 
+def read_board_totals(board: Board) -> Program[dict[int, int]]:
+    """Return how many entries of a board are ranked, by column index; `find_totals` explains the other keys.
+
+    Raises:
+        UnknownBoardError: the board was deleted.
+        BoardChangedError: the board has changed since this process read it.
+    """
+    if not board.is_spread:  # nearly every board; this takes no sum
+        return (yield from read_totals(board.leaves))[board.key]
+    return (yield from read_totals_of([board]))[board.key]
+
+
 def add_up_totals(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
     """Return the totals of a board, given those of its segments. The sum of the states changes with each of them."""
     found: dict[int, int] = {}

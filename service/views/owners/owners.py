@@ -21,10 +21,11 @@ from service.contract.responses.boards import (
 from service.contract.responses.positions import Position
 from service.contract.routes import Call, Tagged
 from service.contract.values import format_us, parse_owner
-from service.ranks.locator import Locator, WantedRank, read_board_totals
+from service.ranks.locator import Locator, WantedRank
 from service.ranks.rank_context import AskedRank
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.boards.boards import list_boards
+from storage.boards.totals import read_board_totals
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError, UnknownColumnError, UnknownOwnerError
 from storage.owners import OwnerChanges
 from storage.records import Best, Board, Entry

@@ -22,12 +22,12 @@ from service.contract.responses.positions import Position, PositionMethod, Posit
 from service.contract.routes import Call, Tagged
 from service.contract.values import format_us, parse_decimal, to_wire_number
 from service.ranks.buckets import Part, count_buckets, estimate_buckets
-from service.ranks.locator import Locator, WantedRank, percentile, read_board_totals
+from service.ranks.locator import Locator, WantedRank, percentile
 from service.ranks.rank_context import AskedRank
 from service.views.owners.owners import check_count, find_column, rank_entries
 from service.views.owners.profiles import add_profiles
 from service.views.unchanged import find_unchanged, tag_answer
-from storage.boards.totals import CHANGES
+from storage.boards.totals import CHANGES, read_board_totals
 from storage.entries.exact_ranks import CountStart
 from storage.errors import UnknownColumnError
 from storage.records import Board, Entry
