@@ -44,16 +44,16 @@ def retry_on_change(route: Route) -> Route:
             try:
                 return await handler(context, call)
             except UnknownOwnerError:
-                board, owner = await context.catalog.find_board(call.path["board"]), call.path["owner"]
-                if not await context.reads.find_hidden(board, [owner]):
+                board, owner = await context.catalog.find_board(call.path["board"]), call.path.get("owner")
+                if owner is None or not await context.reads.find_hidden(board, [owner]):
                     raise
                 raise NotRankedError(f"{owner!r} is hidden") from None
             except (UnknownBoardError, BoardChangedError) as error:
                 # Nothing was written: a transaction that finds its board deleted or changed is rolled back.
-                named = _boards_of(call)
-                if isinstance(error, UnknownBoardError) and not all(map(context.catalog.find_known, named)):
+                board_ids = _boards_of(call)
+                if isinstance(error, UnknownBoardError) and not all(map(context.catalog.find_known, board_ids)):
                     raise  # the handler has just failed to find it in the store
-                for each in (*named, *call.other_boards):
+                for each in (*board_ids, *call.other_boards):
                     with suppress(UnknownBoardError):
                         await context.catalog.reread_board(each)
         return await handler(context, call)
