@@ -20,9 +20,9 @@ from querybuilder import Query
 from querybuilder.render import Command
 from service.stores import SQLITE_PREFIX, open_store
 from storage.boards.boards import find_board
-from storage.boards.row_tables import create_ranking_index, index_name, layout_of
-from storage.boards.totals import ALL_ENTRIES, CHANGES
-from storage.entries.entries import Entries, add_totals
+from storage.leaves.entries import Entries, add_totals
+from storage.leaves.row_tables import create_ranking_index, index_name, layout_of
+from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.log.cells import Padding
 from storage.records import Entry
 from storage.store import Program, Store

@@ -26,7 +26,7 @@ from benchmarks.servers import serve_file
 from config import load
 from service.stores import open_store
 from storage.boards.boards import find_board
-from storage.entries.entries import Entries
+from storage.leaves.entries import Entries
 from storage.log.cells import Padding
 from storage.records import Entry
 

@@ -19,13 +19,13 @@ from functools import partial
 
 from .archive.archive_reader import ArchivedEntries, list_archives_of_owner, note_change
 from .boards import profiles
-from .boards.boards import find_keys_ever, find_rows_by_key
 from .boards.catalog import Catalog
-from .boards.gates import read_gates
-from .entries import erasure, hidden_owners
-from .entries.entries import Entries, RankingChange, lock_boards_with_owner, log_ranking_changes
-from .entries.rankings import OpenLeaf
 from .errors import BoardChangedError
+from .leaves import erasure, hidden_owners
+from .leaves.catalog_rows import find_keys_ever, find_rows_by_key
+from .leaves.entries import Entries, RankingChange, lock_boards_with_owner, log_ranking_changes
+from .leaves.gates import read_gates
+from .leaves.rankings import OpenLeaf
 from .log.change_log import change_log
 from .log.log_record import ChangeKind
 from .queue.queue_erasure import drop_queued

@@ -13,6 +13,8 @@ from .errors import NotOpenYetError, PeriodClosedError, PostError
 from .periods import Period, PeriodKind, calendar_of
 
 INT64_MAX = 2**63 - 1
+# In the catalog, the id of a segment is the id of its board, this sign and the segment's key. No caller can name it.
+SEGMENT_SIGN = "#"
 
 
 class Merge(StrEnum):
@@ -120,7 +122,7 @@ class Place(NamedTuple):
 
 
 class Gate(NamedTuple):
-    """Says which posts a leaf takes. `storage.boards.gates` reads and locks gates."""
+    """Says which posts a leaf takes. `storage.leaves.gates` reads and locks gates."""
 
     epoch: int = 1  # grows with every reset; a curve that was fitted in an earlier epoch is void
     opens_us: int | None = None

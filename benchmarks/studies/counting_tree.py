@@ -25,8 +25,8 @@ from config import load
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
 from service.stores import SQLITE_PREFIX, open_store
 from storage.boards.boards import find_board
-from storage.entries.entries import Entries
-from storage.entries.row_rankings import RowRanking
+from storage.leaves.entries import Entries
+from storage.leaves.row_rankings import RowRanking
 from storage.store import Program, Store
 from tests.predictor.quality import count_by_key
 from tests.servers import DURABLE, postgres

@@ -32,11 +32,11 @@ from storage.archive.board_closing import (
     shut_boards,
 )
 from storage.boards.boards import REFRESH_WORK, refresh_resource
-from storage.boards.totals import CHANGES, find_totals_of
 from storage.curves.stored_curves import find_listed_curves, read_documents
-from storage.entries.entries import Entries
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
 from storage.leases.claims import StoreClock
+from storage.leaves.entries import Entries
+from storage.leaves.totals import CHANGES, find_totals_of
 from storage.records import Board, Leaf
 from storage.segments.segmented_entries import SegmentedEntries
 from storage.store import Program

@@ -4,7 +4,7 @@
                                                                      ^                                          │
                                                                      └──── the switch lost a race ──────────────┘
 
-`storage.entries.board_copy` has the programs of these steps. A command of an operator runs the move.
+`storage.boards.board_copy` has the programs of these steps. A command of an operator runs the move.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,10 +14,9 @@ from functools import partial
 from typing import TypeVar
 
 from jobs.ownership import HeldLease
+from storage.boards.board_copy import BoardCopy
 from storage.boards.boards import find_board
 from storage.boards.shared_tables import sweep_rows
-from storage.entries.board_copy import BoardCopy
-from storage.entries.leaf_copy import PAGE_ROWS, LeafCopy, RowsCopy, TableCopy
 from storage.errors import (
     BoardChangedError,
     LostRaceError,
@@ -27,6 +26,7 @@ from storage.errors import (
     StoreAwayError,
 )
 from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.leaves.leaf_copy import PAGE_ROWS, LeafCopy, RowsCopy, TableCopy
 from storage.log.change_log import change_log
 from storage.store import CONTROL, Program, Row, Rows, Store, in_partition
 

@@ -13,7 +13,7 @@ import structlog
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
 from storage.boards.shared_tables import sweep_rows
-from storage.entries import erasure
+from storage.leaves import erasure
 from storage.log.change_log import change_log
 from storage.log.owner_index import owner_blocks
 from storage.posting.post_ids import prune_ids

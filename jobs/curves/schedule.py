@@ -21,11 +21,12 @@ import structlog
 
 from jobs.job_context import JobContext
 from predictor import LiveCurve
-from storage.boards.boards import find_leaves, list_boards_after
-from storage.boards.totals import CHANGES, find_totals
+from storage.boards.boards import list_boards_after
 from storage.curves.shared_curves import ListedCurve
 from storage.curves.stored_curves import describe_rules, find_listed_curves
 from storage.errors import StorageError
+from storage.leaves.catalog_rows import find_leaves
+from storage.leaves.totals import CHANGES, find_totals
 from storage.records import Board, Leaf
 from storage.store import CONTROL, Program
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from predictor import AnyCurve
-from storage.entries.rankings import Ranking
+from storage.leaves.rankings import Ranking
 from storage.log.cells import Padding
 from storage.store import Program
 

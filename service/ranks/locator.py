@@ -24,12 +24,12 @@ from service.contract.queries import RankMode
 from service.contract.responses.boards import Stats
 from service.contract.responses.positions import Position, PositionMethod
 from service.contract.values import format_us, to_wire_number
-from storage.boards.totals import check_copy
 from storage.coalesce import Crowd
 from storage.curves.stored_curves import CurveBook
-from storage.entries.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
-from storage.entries.rankings import OpenBoard
 from storage.errors import StoreDamagedError
+from storage.leaves.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
+from storage.leaves.rankings import OpenBoard
+from storage.leaves.totals import check_copy
 from storage.log.change_log import date_snapshot
 from storage.reads.point_reads import NO_STARTS, EntryRead, PointReads
 from storage.records import Board, ColumnKind

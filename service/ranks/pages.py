@@ -15,10 +15,10 @@ from service.contract.cursors import CursorCodec, RowCursor
 from service.contract.responses.boards import Page, RankedEntry
 from service.contract.routes import Tagged
 from service.contract.values import Number, format_us
-from storage.boards.totals import CHANGES, STATE, read_board_totals
-from storage.entries.exact_ranks import CountStart
-from storage.entries.rankings import Ranking
 from storage.errors import BadCursorError
+from storage.leaves.exact_ranks import CountStart
+from storage.leaves.rankings import Ranking
+from storage.leaves.totals import CHANGES, STATE, read_board_totals
 from storage.records import Board, Entry, Leaf
 from storage.store import Program
 

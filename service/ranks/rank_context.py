@@ -8,9 +8,9 @@ from config.settings import ReadingSettings
 from service.contract.cursors import CursorCodec
 from service.contract.queries import RankMode
 from service.contract.responses.positions import Position
-from storage.boards.totals import read_totals_of
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.curves.stored_curves import CurveBook
+from storage.leaves.totals import read_totals_of
 from storage.reads.open_boards import OpenBoards
 from storage.reads.point_reads import PointReads
 from storage.records import Board

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import structlog
 
 from config.settings import Settings
+from storage.boards import journal
 from storage.boards.boards import find_boards_by_id
-from storage.boards.totals import ALL_ENTRIES, find_totals_of
-from storage.entries.exact_ranks import CountStart
+from storage.boards.journal import Numbers
 from storage.errors import (
     BoardChangedError,
     NotRankedError,
@@ -25,8 +25,9 @@ from storage.errors import (
     UnknownBoardError,
     UnknownOwnerError,
 )
-from storage.log import journal, partition_journal
-from storage.log.journal import Numbers
+from storage.leaves.exact_ranks import CountStart
+from storage.leaves.totals import ALL_ENTRIES, find_totals_of
+from storage.log import partition_journal
 from storage.log.partition_journal import JournalRow
 from storage.meter import Meter
 from storage.records import Board

@@ -15,12 +15,11 @@ from service.contract.responses.journal import OwnerEvent, TopEvent
 from service.contract.values import INT64_MAX, to_wire_number
 from service.ranks.locator import percentile
 from service.ranks.rank_context import RankContext
-from storage.boards.totals import read_board_totals
-from storage.entries import hidden_owners
-from storage.entries.exact_ranks import CountStart
-from storage.entries.rankings import OpenBoard, Ranking
 from storage.errors import NotRankedError, UnknownOwnerError
-from storage.log.journal import Numbers
+from storage.leaves import hidden_owners
+from storage.leaves.exact_ranks import CountStart
+from storage.leaves.rankings import OpenBoard, Ranking
+from storage.leaves.totals import read_board_totals
 from storage.log.partition_journal import JournalRow
 from storage.records import Board, Entry
 from storage.store import Program, in_partition

@@ -10,12 +10,12 @@ from functools import cached_property
 
 from predictor import Curve, decode_curve
 from querybuilder import INTEGER, Lock, asc, col, desc, param, select, update
-from storage.boards.totals import CHANGES
-from storage.entries.entries import add_totals
-from storage.entries.exact_ranks import CountStart, GapCount, count_of
-from storage.entries.hidden_owners import find_hidden_owners
-from storage.entries.rankings import Neighbours, OpenLeaf, Ranking
 from storage.errors import ArchivedError
+from storage.leaves.entries import add_totals
+from storage.leaves.exact_ranks import CountStart, GapCount, count_of
+from storage.leaves.hidden_owners import find_hidden_owners
+from storage.leaves.rankings import Neighbours, OpenLeaf, Ranking
+from storage.leaves.totals import CHANGES
 from storage.log.cells import Padding
 from storage.records import INT64_MAX, Entry, Leaf
 from storage.schema.tables import ARCHIVE_BLOCKS

@@ -22,11 +22,12 @@ from config.settings import JobSettings
 from predictor import Curve, Knot, encode_curve
 from querybuilder import Bound, Lock, Prepared, col, count_if, insert, param, select
 from storage.boards.board_removal import delete_of_leaves, drop_rows
-from storage.boards.boards import find_same_board, store_columns
-from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
-from storage.boards.totals import CHANGES, STATE, find_totals_of, store_states
-from storage.entries.entries import Entries, add_totals
-from storage.entries.row_rankings import RowRanking
+from storage.boards.boards import find_same_board
+from storage.leaves.catalog_rows import store_columns
+from storage.leaves.entries import Entries, add_totals
+from storage.leaves.row_rankings import RowRanking
+from storage.leaves.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from storage.leaves.totals import CHANGES, STATE, find_totals_of, store_states
 from storage.records import Board, Entry, Leaf, Place
 from storage.schema.tables import ARCHIVE_BLOCKS, CURVES, REFRESH_REQUESTS, TOTALS
 from storage.segments.segmented_entries import SegmentedEntries

@@ -9,10 +9,10 @@ from dataclasses import replace
 from enum import IntEnum
 
 from querybuilder import Lock, asc, col, param, select, update
-from storage.boards.boards import COLUMNS, decode_row, find_same_board, make_boards, read_rows, store_columns
-from storage.boards.families import find_families_by_key
+from storage.boards.boards import find_same_board, make_boards
 from storage.boards.family_ids import parse_board_id
-from storage.boards.totals import find_totals_of
+from storage.leaves.catalog_rows import COLUMNS, decode_row, find_families_by_key, read_rows, store_columns
+from storage.leaves.totals import find_totals_of
 from storage.periods import advance_period
 from storage.records import Board, Family, Leaf
 from storage.schema.tables import BOARDS, FAMILIES

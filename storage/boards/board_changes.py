@@ -4,13 +4,14 @@ from dataclasses import replace
 
 from querybuilder import Lock, rename_table
 from storage.errors import SpecConflictError
+from storage.leaves.catalog_rows import encode_spec, store_columns, times_of
+from storage.leaves.row_tables import add_columns, layout_of
+from storage.leaves.totals import store_states
 from storage.records import Board, BoardSpec, ColumnSpec, Leaf, Season
 from storage.store import Program, in_partition
 
-from .boards import encode_spec, lock_standalone_board, store_columns, times_of
-from .row_tables import add_columns, layout_of
+from .boards import lock_standalone_board
 from .shared_tables import widen_table
-from .totals import store_states
 
 
 def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:

@@ -14,16 +14,17 @@ from storage.errors import (
     TooManyBoardsError,
     TooManyOwnTablesError,
 )
-from storage.records import Board, BoardSpec, Gate, Leaf, Place, TableSharing
+from storage.leaves.catalog_rows import WHOLE, encode_spec, times_of
+from storage.leaves.row_tables import columns_of, create_row_table, layout_of
+from storage.leaves.totals import store_states
+from storage.records import SEGMENT_SIGN, Board, BoardSpec, Gate, Leaf, Place, TableSharing
 from storage.schema.creation import count_partitions
 from storage.schema.sequences import take_keys
 from storage.schema.tables import BOARDS, FAMILIES
 from storage.store import Program, in_partition
 
-from .boards import SEGMENT_SIGN, WHOLE, encode_spec, find_boards_by_id, times_of
-from .row_tables import columns_of, create_row_table, layout_of
+from .boards import find_boards_by_id
 from .shared_tables import find_or_create_table
-from .totals import store_states
 
 
 def create_board(

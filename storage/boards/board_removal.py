@@ -11,6 +11,9 @@ from dataclasses import replace
 
 from querybuilder import Lock, col, delete, drop_table, hold_table, param, truncate
 from storage.errors import PeriodClosedError
+from storage.leaves.catalog_rows import PENDING, store_columns
+from storage.leaves.row_tables import layout_of, scope_of
+from storage.leaves.totals import hold_epoch, store_states
 from storage.records import Board, Leaf, Place
 from storage.schema.sequences import count_fact, take_keys
 from storage.schema.tables import (
@@ -25,17 +28,8 @@ from storage.schema.tables import (
 )
 from storage.store import Program, in_partition
 
-from .boards import (
-    PENDING,
-    REFRESH_WORK,
-    find_other_segments,
-    lock_standalone_board,
-    refresh_resource,
-    store_columns,
-)
-from .row_tables import layout_of, scope_of
+from .boards import REFRESH_WORK, find_other_segments, lock_standalone_board, refresh_resource
 from .shared_tables import POST_IDS_KEY, note_dropped_rows
-from .totals import hold_epoch, store_states
 
 
 def delete_board(*, board_id: str) -> Program[Board]:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from querybuilder import (
-    Bound,
     Condition,
     Lock,
     all_of,
@@ -32,6 +31,9 @@ from querybuilder import (
     update,
 )
 from storage.errors import SpecConflictError, TooManyFamiliesError, UnknownFamilyError
+from storage.leaves.catalog_rows import CATALOG_ROWS, COLUMNS, FAMILY_ROWS, encode_spec, read_families, read_rows
+from storage.leaves.row_tables import add_columns, create_row_table, layout_of
+from storage.leaves.totals import store_states
 from storage.records import Board, BoardSpec, Family, FamilySpec, Leaf
 from storage.schema.placement import TABLES
 from storage.schema.sequences import take_keys
@@ -46,34 +48,14 @@ from storage.schema.tables import (
     REFRESH_REQUESTS,
     TOTALS,
 )
-from storage.store import Program, Row, Store, in_partition
+from storage.store import Program, Store, in_partition
 
 from .board_changes import find_added_columns
 from .board_creation import check_board_limits, choose_partitions
 from .board_removal import delete_of_leaves, delete_refresh_leases
-from .boards import (
-    CATALOG_ROWS,
-    COLUMNS,
-    FAMILY_SPECS,
-    decode_spec,
-    encode_spec,
-    find_boards_by_id,
-    list_boards,
-    read_boards,
-    read_rows,
-)
+from .boards import find_boards_by_id, list_boards, read_boards
 from .family_ids import is_listed, parse_board_id, shelf
-from .row_tables import add_columns, create_row_table, layout_of
 from .shared_tables import POST_IDS_KEY, note_dropped_rows
-from .totals import store_states
-
-_COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at", "closed_through", "partition"))
-
-
-def _family(row: Row) -> Family:
-    key, family_id, text, created_at, closed_through, partition = row
-    spec = decode_spec(text, FAMILY_SPECS, f"the family {family_id!r}")
-    return Family(key, family_id, spec, created_at, closed_through, partition)
 
 
 def put_family(
@@ -89,7 +71,7 @@ def put_family(
         SpecConflictError: the family exists in another partition; or the change would reinterpret or drop stored
             values; or an existing board outside the new family has an id that looks like one of the family's ids.
     """
-    found = yield from _read_families(_by_id.locked(Lock.UPDATE).bind(id=family_id))
+    found = yield from read_families(_by_id.locked(Lock.UPDATE).bind(id=family_id))
     if found:
         [stored] = found
         if partition not in (None, stored.partition):
@@ -197,36 +179,19 @@ def _delete_family(family: Family, leaves: Sequence[Leaf]) -> Program[None]:
 
 def find_family(family_id: str, *, lock: Lock | None = None) -> Program[Family]:
     """Return the family with that id, or raise `UnknownFamilyError`. With `lock`, lock its row."""
-    found = yield from _read_families(_by_id.locked(lock).bind(id=family_id))
+    found = yield from read_families(_by_id.locked(lock).bind(id=family_id))
     if not found:
         raise UnknownFamilyError(f"no family {family_id!r}")
     return found[0]
 
 
-def _read_families(query: Bound) -> Program[list[Family]]:
-    return [_family(row) for row in (yield query)]
-
-
-def find_families_by_key(family_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, Family]]:
-    """Return the families with these keys, by key, as they are stored now. Leave out keys that no family has.
-
-    `held`: until the transaction ends, nobody changes these families or closes their boards.
-    """
-    found = yield from _read_families((_HELD_BY_KEY if held else _BY_KEY).bind(keys=list(family_keys)))
-    return {family.key: family for family in found}
-
-
-_families = select(*_COLUMNS).from_(FAMILIES)
-_by_id = _families.where(col("id").eq(param("id")))
-_by_key = _families.where(col("family_key").in_(param("keys"))).packed()
-_BY_KEY = _by_key.prepared()
-_HELD_BY_KEY = _by_key.locked(Lock.SHARE, asc(col("family_key"))).prepared()
+_by_id = FAMILY_ROWS.where(col("id").eq(param("id")))
 
 
 def list_families(*, after: str, limit: int) -> Program[list[Family]]:
     """Return families with an id greater than `after`, ordered by id."""
-    listed = _families.where(col("id").gt(after)).order_by(asc(col("id"))).limit(limit)
-    return (yield from _read_families(listed.bind()))
+    listed = FAMILY_ROWS.where(col("id").gt(after)).order_by(asc(col("id"))).limit(limit)
+    return (yield from read_families(listed.bind()))
 
 
 def count_boards(family: Family) -> Program[int]:

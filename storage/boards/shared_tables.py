@@ -10,11 +10,10 @@ and also the post ids of deleted boards and families.
 from collections.abc import Sequence
 
 from querybuilder import Lock, asc, col, delete, insert, param, select, update
+from storage.leaves.row_tables import ROWS_KEY, Layout, RowColumn, add_columns, create_row_table, shared_table
 from storage.schema.sequences import take_keys
 from storage.schema.tables import DROPPED_ROWS, POST_IDS, SHARED_TABLES
 from storage.store import Program, in_partition
-
-from .row_tables import ROWS_KEY, Layout, RowColumn, add_columns, create_row_table, shared_table
 
 POST_IDS_KEY = 0  # the `table_key` that means the table of post ids; the key of a shared table is never 0
 _BETWEEN = ","  # separates names of columns; no name contains it

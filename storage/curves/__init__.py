@@ -15,7 +15,7 @@ Curves, live counts and their mark are in the partition of their board. Versions
 compared. Requests for refreshes are in the control partition.
 
 `jobs/curves` decides when a curve is made or fitted anew. The mathematics is in `predictor`. This room reads rows
-through `storage.entries` and changes through `storage.log`. It must not import the room `archive`, nor the rooms above
+through `storage.leaves` and changes through `storage.log`. It must not import the room `archive`, nor the rooms above
 it (`reads`, `posting`, `queue`). It is the only room that may use pymemcache.
 
 Begin with `stored_curves`, then `sampling` and `live_counts`.

@@ -22,9 +22,9 @@ from typing import Literal, NamedTuple
 from config.settings import JobSettings
 from predictor import AnyCurve, Curve, SummedCurve
 from querybuilder import col, length, param, select
-from storage.boards.totals import CHANGES, check_copy, find_totals
-from storage.entries.entries import Entries
-from storage.entries.row_rankings import RowRanking
+from storage.leaves.entries import Entries
+from storage.leaves.row_rankings import RowRanking
+from storage.leaves.totals import CHANGES, check_copy, find_totals
 from storage.log.cells import Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, change_log
 from storage.records import Leaf

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from config.settings import JobSettings
-from storage.boards.boards import find_leaves
-from storage.boards.totals import find_totals
+from storage.leaves.catalog_rows import find_leaves
+from storage.leaves.totals import find_totals
 from storage.log.bundles import Bundle
 from storage.log.change_log import LogState, change_log
 from storage.records import INT64_MAX, Leaf

@@ -10,7 +10,7 @@ process dies meanwhile, the request stays open, and another process carries it o
 from typing import NamedTuple
 
 from querybuilder import asc, col, delete, excluded, insert, param, select, update
-from storage.boards.boards import find_leaves
+from storage.leaves.catalog_rows import find_leaves
 from storage.records import Leaf
 from storage.schema.sequences import take_number
 from storage.schema.tables import REFRESH_REQUESTS

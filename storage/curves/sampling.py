@@ -30,10 +30,10 @@ from querybuilder import (
     times,
     whole_part,
 )
-from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
-from storage.boards.totals import find_totals
-from storage.entries.entries import Entries
-from storage.entries.row_rankings import Sample
+from storage.leaves.entries import Entries
+from storage.leaves.row_rankings import Sample
+from storage.leaves.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
+from storage.leaves.totals import find_totals
 from storage.records import Best
 from storage.store import Program
 

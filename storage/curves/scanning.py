@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from config.settings import JobSettings
 from predictor import LIMB_BITS, Tally
-from storage.entries.entries import Entries
+from storage.leaves.entries import Entries
 from storage.store import Program
 
 _LIMB_MASK = (1 << LIMB_BITS) - 1

@@ -30,9 +30,9 @@ from predictor import (
     encode_curve,
 )
 from querybuilder import Lock, asc, col, insert, max_, param, select
-from storage.boards.totals import CHANGES, hold_epoch
-from storage.entries.exact_ranks import CountStart
 from storage.errors import UnknownBoardError
+from storage.leaves.exact_ranks import CountStart
+from storage.leaves.totals import CHANGES, hold_epoch
 from storage.meter import NO_METER, Meter
 from storage.records import Board, Leaf
 from storage.schema.sequences import take_number

@@ -3,12 +3,12 @@
     post ── Merger ──> changed cells ── ChangeLog, in the transaction of the post ──> bundles in the log
                                                                                           │
          marks: live counts of curves, exact ranks <──────────────────────────────────────┤
-         partition_journal, journal: numbered changes for callers, streams and rebuilds <─┤
+         partition_journal: numbered changes for the journal, streams and rebuilds <──────┤
          owner_index: Bloom filters, made later by a job, to find an owner's changes <────┘
 
 The most important rule: a transaction logs at its end, and holds the log's counter until it commits. So numbers are in
 the order of the commits, and a reader simply continues after the last number that it saw.
 
-This room may import `boards`, `schema` and the modules at the root of `storage`. It never reads the rows of boards.
+This room may import `schema` and the modules at the root of `storage`. It never reads the rows of boards.
 Begin with `cells` and `merging`, then `log_record`, `bundles` and `change_log`.
 """

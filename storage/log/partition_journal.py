@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from querybuilder import TEXT, Select, any_of, asc, col, contains_text, desc, param, select
-from storage.boards.boards import SEGMENT_SIGN
-from storage.records import INT64_MAX, BoardSpec, Leaf, Place
+from storage.records import INT64_MAX, SEGMENT_SIGN, BoardSpec, Leaf, Place
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Row
 

@@ -17,7 +17,7 @@ nothing was wrong with it.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from storage.entries.hidden_owners import HIDDEN, MARKS_MAX, read_marks
+from storage.leaves.hidden_owners import HIDDEN, MARKS_MAX, read_marks
 from storage.store import Program, in_partition
 
 EPOCHS_MAX = 100_000  # the most boards of a partition whose epochs a process remembers

@@ -33,8 +33,8 @@ from querybuilder import (
     union_all,
     whole_part,
 )
-from storage.boards.totals import COLUMNS_LIMIT, STATE
 from storage.errors import UnknownBoardError
+from storage.leaves.totals import COLUMNS_LIMIT, STATE
 from storage.records import Leaf, PartOutcome, PostStatus
 from storage.schema.placement import TABLES
 from storage.schema.tables import POST_IDS, TOTALS

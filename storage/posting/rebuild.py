@@ -19,13 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from querybuilder import Lock
+from storage.boards import journal
+from storage.boards.board_copy import check_not_moving
 from storage.boards.board_removal import begin_epoch, count_epochs, remove_rows
-from storage.boards.boards import find_board, find_keys_ever
-from storage.boards.totals import ALL_ENTRIES, CHANGES, find_leaf_totals, store_states
-from storage.entries import hidden_owners
-from storage.entries.board_copy import check_not_moving
-from storage.entries.entries import Entries, add_totals
-from storage.entries.hidden_owners import HiddenEntry
+from storage.boards.boards import find_board
+from storage.boards.journal import Numbers, padded
 from storage.errors import (
     ArchivedError,
     JournalIncompleteError,
@@ -33,10 +31,14 @@ from storage.errors import (
     SpecConflictError,
     ValueOutOfRangeError,
 )
-from storage.log import journal, partition_journal
+from storage.leaves import hidden_owners
+from storage.leaves.catalog_rows import find_keys_ever
+from storage.leaves.entries import Entries, add_totals
+from storage.leaves.hidden_owners import HiddenEntry
+from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_leaf_totals, store_states
+from storage.log import partition_journal
 from storage.log.cells import Cell
 from storage.log.change_log import change_log
-from storage.log.journal import Numbers, padded
 from storage.log.log_record import ChangeKind, ChangeRecord
 from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow

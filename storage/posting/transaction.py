@@ -18,12 +18,6 @@ import msgspec
 
 from config.settings import PostingSettings
 from querybuilder import BULK_ALIAS, Dialect, chained, col, count, plus, select
-from storage.boards.boards import find_posted_leaves
-from storage.boards.gates import hold_gates
-from storage.boards.totals import ALL_ENTRIES, CHANGES
-from storage.entries import hidden_owners
-from storage.entries.entries import Entries, TableRows, add_totals, build_totals_upsert, total_rows
-from storage.entries.hidden_owners import HiddenEntry
 from storage.errors import (
     LostRaceError,
     OutdatedFactsError,
@@ -33,6 +27,12 @@ from storage.errors import (
     PostRejectedError,
     UnknownBoardError,
 )
+from storage.leaves import hidden_owners
+from storage.leaves.catalog_rows import find_posted_leaves
+from storage.leaves.entries import Entries, TableRows, add_totals, build_totals_upsert, total_rows
+from storage.leaves.gates import hold_gates
+from storage.leaves.hidden_owners import HiddenEntry
+from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.log.bundles import BundleDraft
 from storage.log.cells import Cell
 from storage.log.change_log import Logged, NewChange, build_log_insert, build_position_taking, bundle_rows, change_log

@@ -18,8 +18,6 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 
 from config.settings import QueueSettings, Settings
-from storage.boards.families import find_families_by_key
-from storage.boards.gates import read_gates
 from storage.coalesce import Coalescer
 from storage.errors import (
     BoardChangedError,
@@ -30,6 +28,8 @@ from storage.errors import (
     StoreBusyError,
     WaitTooLongError,
 )
+from storage.leaves.catalog_rows import find_families_by_key
+from storage.leaves.gates import read_gates
 from storage.meter import Meter
 from storage.records import Gate, Place, Post
 from storage.store import Program, Store, in_partition, read_single

@@ -19,8 +19,8 @@ import msgspec
 
 from querybuilder import asc, col, delete, desc, insert, param, select
 from storage import errors
-from storage.boards.boards import find_keys_ever, find_posted_leaves
 from storage.errors import PostError, PostRejectedError, StorageError, UnknownPostError
+from storage.leaves.catalog_rows import find_keys_ever, find_posted_leaves
 from storage.log import partition_journal
 from storage.log.log_record import RecordedError
 from storage.posting.post_ids import PostIds, in_range, list_keys, range_of

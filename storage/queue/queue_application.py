@@ -30,9 +30,6 @@ from typing import NamedTuple
 
 from config.settings import Settings
 from storage.boards.boards import find_present_boards
-from storage.boards.families import find_families_by_key
-from storage.boards.gates import read_gates
-from storage.entries.entries import Entries
 from storage.errors import (
     BoardChangedError,
     LeaseLostError,
@@ -43,6 +40,9 @@ from storage.errors import (
     UnknownBoardError,
 )
 from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.leaves.catalog_rows import find_families_by_key
+from storage.leaves.entries import Entries
+from storage.leaves.gates import read_gates
 from storage.log.change_log import NewChange
 from storage.log.log_record import record_of_rejection
 from storage.posting.known_facts import KnownFacts

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from storage.boards.boards import find_other_segments
-from storage.boards.families import find_families_by_key
-from storage.boards.totals import ALL_ENTRIES, find_totals_of
+from storage.leaves.catalog_rows import find_families_by_key
+from storage.leaves.totals import ALL_ENTRIES, find_totals_of
 from storage.log.change_log import change_log
 from storage.records import Board
 from storage.store import Program, in_partition

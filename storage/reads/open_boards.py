@@ -7,8 +7,8 @@ from collections import OrderedDict
 from typing import TypeVar
 
 from storage.archive.archive_reader import ArchivedEntries
-from storage.entries.entries import Entries
-from storage.entries.rankings import OpenLeaf
+from storage.leaves.entries import Entries
+from storage.leaves.rankings import OpenLeaf
 from storage.records import Board, Leaf
 from storage.segments.segmented_entries import SegmentedEntries
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from querybuilder import col, count, param, select, sum_
-from storage.boards.totals import ALL_ENTRIES, STATE
 from storage.curves.live_counts import find_fold_state
 from storage.errors import StoreAwayError, StoreBusyError
+from storage.leaves.totals import ALL_ENTRIES, STATE
 from storage.log.change_log import change_log
 from storage.schema.creation import count_partitions
 from storage.schema.tables import TOTALS

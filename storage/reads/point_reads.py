@@ -14,13 +14,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from storage.archive.archive_reader import ArchivedEntries
-from storage.boards.totals import ALL_ENTRIES, check_copy, read_totals, state_of
 from storage.coalesce import Crowd, StoreCoalescers
-from storage.entries.entries import Entries, find_on_leaves
-from storage.entries.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCount
-from storage.entries.hidden_owners import find_hidden_entries
-from storage.entries.rankings import OpenLeaf
-from storage.entries.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
+from storage.leaves.entries import Entries, find_on_leaves
+from storage.leaves.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCount
+from storage.leaves.hidden_owners import find_hidden_entries
+from storage.leaves.rankings import OpenLeaf
+from storage.leaves.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
+from storage.leaves.totals import ALL_ENTRIES, check_copy, read_totals, state_of
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry, Leaf
 from storage.segments.segment_reads import SegmentReads

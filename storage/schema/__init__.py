@@ -2,7 +2,7 @@
 
 `creation.create_schema` creates all of them when a new store is opened, and returns the store's salt. The tables are
 declared in `tables`, `lease_tables` and `ingest_tables`. The tables that hold the rows of boards are not here:
-`boards.row_tables` creates them when boards are created. `sequences` gives numbers once each.
+`leaves.row_tables` creates them when boards are created. `sequences` gives numbers once each.
 
 The most important rule: the table `meta` says which version of the schema a store has. The service refuses a store of
 another version and changes nothing in it. Until the first release there are no migrations.

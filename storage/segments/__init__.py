@@ -2,9 +2,8 @@
 
     post ──hash of the owner──> one segment                         read ──> all segments ──merged──> one answer
 
-A segment is a board of its own, with its own rows, totals, log and curves, in any partition. Posts, refreshes and the
-journal see segments. Callers of the service see the board, and the board is closed and archived as a whole.
-`Board.part_of` says which segment has an owner.
+A segment is a leaf, in any partition. Posts, refreshes and the journal see leaves. Callers of the service see the
+board, and the board is closed and archived as a whole. `Board.leaf_of` says which leaf has an owner.
 
 `segmented_entries` reads the segments in one program: it adds up counts, and merges rows that the segments return in
 order. `segment_reads` asks all segments at the same time, for many callers together.

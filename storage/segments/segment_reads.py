@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from storage.boards.totals import add_up_totals, check_copy, read_totals
-from storage.entries.entries import Entries
-from storage.entries.exact_ranks import CellOf, CountStart, GapCount
-from storage.entries.rankings import Neighbours, edge_of
-from storage.entries.row_rankings import AroundOwner, OwnersNeighbours
+from storage.leaves.entries import Entries
+from storage.leaves.exact_ranks import CellOf, CountStart, GapCount
+from storage.leaves.rankings import Neighbours, edge_of
+from storage.leaves.row_rankings import AroundOwner, OwnersNeighbours
+from storage.leaves.totals import add_up_totals, check_copy, read_totals
 from storage.records import Board, Leaf
 from storage.store import Program, Store, read_single
 

@@ -11,11 +11,11 @@ from functools import cached_property
 from itertools import islice
 from typing import TypeVar
 
-from storage.boards.totals import add_up_totals, check_copy
-from storage.entries.entries import Entries
-from storage.entries.exact_ranks import CellOf, CountStart, GapCount
-from storage.entries.rankings import Neighbours, OpenBoard, Ranking, edge_of
-from storage.entries.row_rankings import ANCHORS_MAX, RowRanking
+from storage.leaves.entries import Entries
+from storage.leaves.exact_ranks import CellOf, CountStart, GapCount
+from storage.leaves.rankings import Neighbours, OpenBoard, Ranking, edge_of
+from storage.leaves.row_rankings import ANCHORS_MAX, RowRanking
+from storage.leaves.totals import add_up_totals, check_copy
 from storage.log.cells import Padding
 from storage.log.change_log import change_log
 from storage.records import Board, Entry

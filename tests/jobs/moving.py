@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from jobs.boards.move import BoardMove, MoveCounts
-from storage.entries.board_copy import begin_move, begin_split
+from storage.boards.board_copy import begin_move, begin_split
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLeases
 from storage.store import Program, Store
@@ -17,7 +17,7 @@ split_by = partial(begin_split, boards_max=100, own_tables_max=100)
 
 
 def copy_few_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("jobs.boards.move", "storage.entries.leaf_copy"):
+    for module in ("jobs.boards.move", "storage.leaves.leaf_copy"):
         monkeypatch.setattr(f"{module}.PAGE_ROWS", 6)
 
 

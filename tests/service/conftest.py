@@ -13,7 +13,7 @@ import structlog
 from config import Settings
 from storage.engines.partitions import Partitions
 from storage.engines.postgres import PostgresStore
-from storage.entries import hidden_owners
+from storage.leaves import hidden_owners
 from storage.schema.creation import add_partition, prepare_store
 from tests.memcached import OpenMemcached
 from tests.schemas import PARTITIONS, fresh_store

@@ -16,23 +16,24 @@ from config.settings import PostingSettings
 from predictor import Curve
 from querybuilder import asc, col, select
 from storage.archive.archive_reader import ArchivedEntries
+from storage.boards import journal
 from storage.boards.board_changes import change_board
 from storage.boards.board_creation import create_board
 from storage.boards.board_removal import delete_board, reset_board
 from storage.boards.boards import find_board
 from storage.boards.catalog import Catalog
 from storage.boards.families import make_boards, put_family
-from storage.boards.row_tables import layout_of, scope_of
-from storage.boards.totals import STATE, find_totals_of
+from storage.boards.journal import Numbers
 from storage.curves.sampling import sample_curve
-from storage.entries import hidden_owners
-from storage.entries.entries import Entries, log_ranking_changes
-from storage.entries.rankings import OpenBoard
 from storage.errors import OutdatedFactsError
-from storage.log import journal, partition_journal
+from storage.leaves import hidden_owners
+from storage.leaves.entries import Entries, log_ranking_changes
+from storage.leaves.rankings import OpenBoard
+from storage.leaves.row_tables import layout_of, scope_of
+from storage.leaves.totals import STATE, find_totals_of
+from storage.log import partition_journal
 from storage.log.bundles import Bundle
 from storage.log.change_log import change_log
-from storage.log.journal import Numbers
 from storage.log.log_record import ChangeKind
 from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow, changes_of

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from querybuilder import Bound, col, plus, update
-from storage.boards.row_tables import layout_of, scope_of
 from storage.errors import StoreAwayError
+from storage.leaves.row_tables import layout_of, scope_of
 from storage.records import Board
 from storage.store import Program, Rows, Store
 from tests.storage.passing import PassingStore

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from storage.boards.boards import list_boards
-from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals_of
+from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of
 from storage.records import (
     Best,
     Board,

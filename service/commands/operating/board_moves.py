@@ -45,7 +45,7 @@ def move(settings: Settings, board: BoardArgument, partition: TargetArgument) ->
 
         rankcurve partition move season 3 --store postgresql://USER@HOST/DATABASE
     """
-    from storage.entries.board_copy import begin_move
+    from storage.boards.board_copy import begin_move
 
     _run(settings, board, lambda _store: partial(begin_move, target=partition), f"is in partition {partition}")
 
@@ -63,7 +63,7 @@ def split(settings: Settings, board: BoardArgument, segments: SegmentsArgument) 
 
         rankcurve board split season 8 --store postgresql://USER@HOST/DATABASE
     """
-    from storage.entries.board_copy import begin_split
+    from storage.boards.board_copy import begin_split
 
     def begin(opened: Store) -> BeginCopy:
         own_tables_max = settings.own_tables_max if opened.dialect.parses_schema else None

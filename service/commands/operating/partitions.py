@@ -100,7 +100,7 @@ async def create_store(store: Store, *, partitions: int, citus: bool, name: str)
 
 async def add_partition(store: Store) -> None:
     from storage.engines.postgres import PostgresStore
-    from storage.entries import hidden_owners
+    from storage.leaves import hidden_owners
     from storage.schema.creation import PARTITIONS_MAX, find_salt
 
     assert isinstance(store, PostgresStore)

@@ -21,12 +21,12 @@ from service.contract.responses.boards import (
 )
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, parse_decimal, to_micros, to_wire_number
+from storage.boards import journal
 from storage.boards.board_changes import change_board
 from storage.boards.board_creation import create_board
 from storage.boards.board_removal import delete_board, reset_board
 from storage.boards.boards import list_boards
 from storage.errors import FamilyBoardError, SpecInvalidError, UnknownBoardError
-from storage.log import journal
 from storage.log.log_record import ChangeKind
 from storage.reads.board_states import BoardState, find_last_changes, read_states
 from storage.records import (

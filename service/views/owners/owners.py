@@ -25,8 +25,8 @@ from service.ranks.locator import Locator, WantedRank
 from service.ranks.rank_context import AskedRank
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.boards.boards import list_boards
-from storage.boards.totals import read_board_totals
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError, UnknownColumnError, UnknownOwnerError
+from storage.leaves.totals import read_board_totals
 from storage.owners import OwnerChanges
 from storage.records import Best, Board, Entry
 from storage.store import Program

@@ -33,8 +33,8 @@ from service.contract.values import format_us, parse_decimal, to_wire_number
 from service.ranks.locator import CountBegin, LocatedRank, Locator, WantedRank
 from service.ranks.rank_context import AskedRank
 from storage.boards.family_ids import board_id, parse_board_id
-from storage.boards.totals import read_board_totals
 from storage.errors import NotRankedError, UnknownOwnerError
+from storage.leaves.totals import read_board_totals
 from storage.records import Best, Board
 from storage.store import Program
 

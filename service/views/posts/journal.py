@@ -19,9 +19,9 @@ from service.contract.responses.journal import JournalKind, JournalLine, OwnerPo
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, to_wire_number
 from service.streams.long_answers import encode_in_turns
+from storage.boards import journal
+from storage.boards.journal import JournalPage, Numbers, is_told, padded
 from storage.errors import BadCursorError
-from storage.log import journal
-from storage.log.journal import JournalPage, Numbers, is_told, padded
 from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
 from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow, RowReader, board_key_of

@@ -24,7 +24,6 @@ from service.contract.responses.boards import (
 )
 from service.contract.routes import Answer, Call
 from service.contract.values import format_decimal, format_us, parse_decimal, parse_owner, parse_text, to_wire_number
-from storage.boards.boards import find_leaves
 from storage.errors import (
     AtInFutureError,
     FamilyBoardError,
@@ -35,6 +34,7 @@ from storage.errors import (
     UnknownColumnError,
     ValueOutOfRangeError,
 )
+from storage.leaves.catalog_rows import find_leaves
 from storage.queue.outcomes import POSTS_LISTED_MAX, find_post_fate, list_post_fates
 from storage.records import (
     Board,

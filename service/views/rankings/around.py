@@ -22,10 +22,10 @@ from service.ranks.pages import Pager, Window, cell_of
 from service.views.owners.owners import find_column
 from service.views.owners.profiles import add_profiles
 from service.views.unchanged import find_unchanged, tag_answer
-from storage.boards.totals import read_board_totals
-from storage.entries.rankings import Neighbours
-from storage.entries.row_rankings import AroundOwner
 from storage.errors import NotRankedError, UnknownOwnerError
+from storage.leaves.rankings import Neighbours
+from storage.leaves.row_rankings import AroundOwner
+from storage.leaves.totals import read_board_totals
 from storage.store import Program
 
 from .rankings import parse_wanted_value

@@ -29,8 +29,8 @@ from service.contract.responses.boards import (
 from service.contract.routes import Call, Reply, match_entity_tag
 from service.contract.values import Number, format_us, to_wire_number
 from service.views.owners.owners import find_column
-from storage.boards.totals import read_board_totals
 from storage.errors import ArchivedError, NoCurveError
+from storage.leaves.totals import read_board_totals
 from storage.log.cells import Padding
 from storage.reads.board_curves import find_curves
 from storage.records import Board, ColumnSpec

@@ -27,9 +27,9 @@ from service.ranks.rank_context import AskedRank
 from service.views.owners.owners import check_count, find_column, rank_entries
 from service.views.owners.profiles import add_profiles
 from service.views.unchanged import find_unchanged, tag_answer
-from storage.boards.totals import CHANGES, read_board_totals
-from storage.entries.exact_ranks import CountStart
 from storage.errors import UnknownColumnError
+from storage.leaves.exact_ranks import CountStart
+from storage.leaves.totals import CHANGES, read_board_totals
 from storage.records import Board, Entry
 from storage.store import Program
 

@@ -11,10 +11,10 @@ import pytest
 from querybuilder import count, select
 from storage.archive.archive_reader import ArchivedEntries
 from storage.archive.archive_writer import ArchiveWriter
-from storage.boards.row_tables import layout_of, scope_of
 from storage.boards.shared_tables import sweep_rows
-from storage.entries.rankings import OpenBoard
 from storage.errors import ArchivedError, BoardChangedError
+from storage.leaves.rankings import OpenBoard
+from storage.leaves.row_tables import layout_of, scope_of
 from storage.queue.outcomes import find_post_fate
 from storage.records import Best, Board, Entry, PostStatus, Season, TableSharing, Ties
 from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, TOTALS

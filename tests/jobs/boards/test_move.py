@@ -18,11 +18,7 @@ from predictor import Curve, Knot
 from querybuilder import Bound, col, select
 from storage.archive.archive_reader import ArchivedEntries
 from storage.archive.archive_writer import ArchiveWriter
-from storage.boards.gates import hold_gates
-from storage.boards.totals import CHANGES, STATE, find_totals, read_totals
 from storage.curves.stored_curves import find_listed_curves, store_curve
-from storage.entries import erasure, hidden_owners
-from storage.entries.entries import log_ranking_changes
 from storage.errors import (
     BoardChangedError,
     FamilyBoardError,
@@ -32,6 +28,10 @@ from storage.errors import (
     StoreBusyError,
     UnknownBoardError,
 )
+from storage.leaves import erasure, hidden_owners
+from storage.leaves.entries import log_ranking_changes
+from storage.leaves.gates import hold_gates
+from storage.leaves.totals import CHANGES, STATE, find_totals, read_totals
 from storage.log.log_record import ChangeKind
 from storage.queue.outcomes import find_post_fate
 from storage.reads.point_reads import PointReads

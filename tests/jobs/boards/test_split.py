@@ -10,8 +10,8 @@ import pytest
 
 from jobs.boards.move import BoardMove, MoveCounts
 from storage.boards.boards import list_boards
-from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import LeaseTakenError, RacesLostError, SpecConflictError, SpecInvalidError
+from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.posting.rebuild import find_deleted_leaves
 from storage.queue.outcomes import find_post_fate
 from storage.records import Board, PostStatus, Season, TableSharing

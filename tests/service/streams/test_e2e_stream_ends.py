@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storage.entries.row_rankings import RowRanking
+from storage.leaves.row_rankings import RowRanking
 from storage.store import Program
 from tests.service.closing import close_as_of
 from tests.service.event_stream import events_of

@@ -9,7 +9,7 @@ import pytest
 
 from config import Settings
 from storage.engines.postgres import PostgresStore
-from storage.entries import hidden_owners
+from storage.leaves import hidden_owners
 from tests.service.real_service import Service
 
 XP = {"name": "xp", "merge": "sum"}

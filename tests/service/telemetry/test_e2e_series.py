@@ -21,7 +21,7 @@ from service.telemetry.metrics.node import NodeMember
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.store_figures import PARTITION_GAUGES, StoreFigures
 from service.telemetry.metrics.views import curve_metrics, memcached_metrics
-from storage.boards.totals import STATE
+from storage.leaves.totals import STATE
 from storage.meter import Meter
 from storage.schema.tables import BOARDS, TOTALS
 from storage.store import StoreSize

@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from storage.archive.board_closing import ClosingStage, check_archive_time, list_due_boards, shut_boards
-from storage.boards.row_tables import entries_table
 from storage.errors import NotOpenYetError, PeriodClosedError, SpecConflictError
+from storage.leaves.row_tables import entries_table
 from storage.periods import PeriodKind, calendar_of
 from storage.records import Board, Family, PartOutcome, Post, PostStatus, Season, TableSharing
 from storage.schema.tables import FAMILIES

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from querybuilder import col, count, select
-from storage.boards.row_tables import layout_of
 from storage.boards.shared_tables import sweep_rows
-from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import UnknownBoardError
+from storage.leaves.row_tables import layout_of
+from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.records import Best, Board, PostStatus
 from storage.schema.tables import POST_IDS
 from tests.storage.deployment import Deployment, part, ranked

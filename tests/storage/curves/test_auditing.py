@@ -7,10 +7,10 @@ import pytest
 
 from config.settings import JobSettings
 from predictor import AsOf, Curve, LiveCounts, LiveCurve
-from storage.boards.totals import CHANGES
 from storage.curves.auditing import Audit, AuditedPart, audit_curve
 from storage.curves.stored_curves import ServedCurve, store_curve
 from storage.errors import BoardChangedError, UnknownBoardError
+from storage.leaves.totals import CHANGES
 from storage.log.cells import Padding
 from storage.log.change_log import change_log
 from storage.records import Best, Board, Ties

@@ -8,9 +8,9 @@ import pytest
 from msgspec import structs
 
 from querybuilder import col, delete, param, update
-from storage.boards.totals import store_states
 from storage.curves.stored_curves import CurveBook, store_curve
 from storage.errors import UnknownBoardError
+from storage.leaves.totals import store_states
 from storage.records import Board
 from storage.schema.tables import BOARDS, CURVES, TOTALS
 from storage.store import Program

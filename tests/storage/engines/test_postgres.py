@@ -8,8 +8,8 @@ import asyncpg
 
 from querybuilder import INTEGER, TEXT, col, count, param, rows, select
 from storage.boards.board_changes import change_board
-from storage.boards.row_tables import entries_table
-from storage.boards.totals import ALL_ENTRIES
+from storage.leaves.row_tables import entries_table
+from storage.leaves.totals import ALL_ENTRIES
 from storage.records import Board, BoardSpec, PostStatus
 from storage.schema.creation import create_schema
 from storage.store import Program

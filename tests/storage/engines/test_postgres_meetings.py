@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import asyncpg
 import pytest
 
-from storage.boards.row_tables import entries_table
-from storage.boards.totals import ALL_ENTRIES, CHANGES
-from storage.entries import hidden_owners
 from storage.errors import UnknownBoardError
+from storage.leaves import hidden_owners
+from storage.leaves.row_tables import entries_table
+from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.records import Board, PartOutcome, Post, PostStatus, TableSharing
 from tests.storage.deployment import Deployment, part, ranked, spec
 from tests.storage.processes import Processes, count_waiting

@@ -17,10 +17,10 @@ import asyncpg
 import pytest
 
 from config.settings import Settings
-from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_errors import translate_error
 from storage.errors import OutcomeUnknownError, StoreAwayError, StoreBusyError, StoreFullError, StoreUnsupportedError
+from storage.leaves.row_tables import entries_table
 from tests.servers import HOST, PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment, part, ranked

@@ -8,12 +8,12 @@ import asyncpg
 import pytest
 
 from querybuilder import Built
-from storage.boards.row_tables import layout_of
 from storage.engines import sqlite
 from storage.engines.postgres_connection import PostgresConnection
-from storage.entries.entries import add_totals
-from storage.entries.exact_ranks import CountStart
-from storage.entries.row_rankings import RowRanking
+from storage.leaves.entries import add_totals
+from storage.leaves.exact_ranks import CountStart
+from storage.leaves.row_rankings import RowRanking
+from storage.leaves.row_tables import layout_of
 from storage.records import Best, Board, Entry, PostStatus, TableSharing, Ties
 from storage.schema.tables import POST_IDS
 from storage.store import Program, Rows, Store, read_single

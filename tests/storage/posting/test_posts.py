@@ -3,9 +3,9 @@
 import pytest
 
 from querybuilder import all_of, lit, update
-from storage.boards.row_tables import layout_of
-from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import LostRaceError
+from storage.leaves.row_tables import layout_of
+from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.records import Best, Board, Merge
 from tests.storage.deployment import Deployment, counter, label, part, ranked
 from tests.storage.meddling import MeddlingStore, version_moved

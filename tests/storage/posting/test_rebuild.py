@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from querybuilder import col, select, update
-from storage.boards.row_tables import layout_of, scope_of
-from storage.boards.totals import ALL_ENTRIES, CHANGES
-from storage.entries import erasure
 from storage.errors import JournalIncompleteError
+from storage.leaves import erasure
+from storage.leaves.row_tables import layout_of, scope_of
+from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.log.change_log import change_log
 from storage.log.log_record import ChangeKind
 from storage.records import Best, Board, Merge, PostStatus, TableSharing, Ties

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from storage.boards.totals import ALL_ENTRIES
 from storage.errors import JournalIncompleteError, NothingReplayedError, SpecConflictError
+from storage.leaves.totals import ALL_ENTRIES
 from storage.posting.rebuild import RebuildCounts
 from storage.queue.outcomes import list_post_fates
 from storage.records import Best, Board, Merge, PostStatus, Ties

@@ -9,8 +9,8 @@ import pytest
 
 from config.settings import PostingSettings
 from querybuilder import Bound
-from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import LostRaceError, QueueFullError, StoreBusyError, WaitTooLongError
+from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.posting.writer import Writer
 from storage.records import Board, PartOutcome, Post
 from tests.meter import RecordingMeter

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from querybuilder import Bound
-from storage.boards.totals import ALL_ENTRIES, CHANGES, STATE, state_of
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError
+from storage.leaves.totals import ALL_ENTRIES, CHANGES, STATE, state_of
 from storage.reads.point_reads import EntryRead, PointReads, read_owner_on_leaves
 from storage.records import Board, TableSharing
 from storage.store import Rows, Store

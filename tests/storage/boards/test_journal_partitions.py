@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from storage.log import journal, owner_index
-from storage.log.journal import JournalPage, Numbers
+from storage.boards import journal
+from storage.boards.journal import JournalPage, Numbers
+from storage.log import owner_index
 from storage.log.owner_index import owner_blocks
 from storage.log.partition_journal import JournalRow, board_key_of
 from storage.records import Board

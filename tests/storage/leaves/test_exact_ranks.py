@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from storage.boards.totals import find_totals
-from storage.entries import exact_ranks
-from storage.entries.exact_ranks import CountStart
-from storage.entries.row_rankings import RowRanking
+from storage.leaves import exact_ranks
+from storage.leaves.exact_ranks import CountStart
+from storage.leaves.row_rankings import RowRanking
+from storage.leaves.totals import find_totals
 from storage.records import Best, Board, ColumnSpec, Post, Ties
 from storage.store import Program
 from tests.storage.deployment import Deployment, counter, part, ranked, spec

@@ -9,15 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 
-from storage.boards.boards import SEGMENT_SIGN, find_leaves
-from storage.records import INT64_MAX, Board, Leaf, by_partition
+from storage.leaves.catalog_rows import find_leaves
+from storage.log import partition_journal
+from storage.log.change_log import NewChange, change_log
+from storage.log.log_record import ChangeKind, ChangeRecord, record_of_deletion, record_of_event
+from storage.log.partition_journal import BundleSizes, JournalRow, changes_of, last_number_before
+from storage.records import INT64_MAX, SEGMENT_SIGN, Board, Leaf, by_partition
 from storage.schema.creation import in_each_partition
 from storage.store import Program, Row, in_partition
-
-from . import partition_journal
-from .change_log import NewChange, change_log
-from .log_record import ChangeKind, ChangeRecord, record_of_deletion, record_of_event
-from .partition_journal import BundleSizes, JournalRow, changes_of, last_number_before
 
 _DELETED_A_STATEMENT = 1_000  # deleted boards that one statement logs, each with its spec
 # A number of each partition, in their order. A partition that is left out has the number 0.

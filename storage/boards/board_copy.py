@@ -30,22 +30,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from querybuilder import Lock, col, count, count_if, delete, drop_table, select
-from storage.boards.board_creation import check_board_limits, check_segments, choose_partitions, insert_segment
-from storage.boards.board_removal import clear_partition
-from storage.boards.boards import (
-    PENDING,
-    RETIRED,
-    WHOLE,
-    encode_spec,
-    find_board,
-    find_other_segments,
-    lock_standalone_board,
-    store_columns,
-    times_of,
-)
-from storage.boards.row_tables import columns_of, create_row_table, layout_of
-from storage.boards.shared_tables import POST_IDS_KEY, find_or_create_table, note_dropped_rows
-from storage.boards.totals import ALL_ENTRIES, CHANGES, find_totals_of, state_of, store_states
 from storage.errors import (
     ArchivedError,
     BoardChangedError,
@@ -56,15 +40,22 @@ from storage.errors import (
 )
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLease, WorkLeases
-from storage.log import journal
+from storage.leaves.catalog_rows import PENDING, RETIRED, WHOLE, encode_spec, store_columns, times_of
+from storage.leaves.entries import add_totals
+from storage.leaves.leaf_copy import LeafChanges, LeafCopy, RowsCopy
+from storage.leaves.row_tables import columns_of, create_row_table, layout_of
+from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, state_of, store_states
 from storage.log.log_record import ChangeKind
 from storage.records import Board, Leaf, TableSharing
 from storage.schema.creation import count_partitions
 from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, CURVES, HIDDEN_ENTRIES, TOTALS
 from storage.store import CONTROL, Program, in_partition
 
-from .entries import add_totals
-from .leaf_copy import LeafChanges, LeafCopy, RowsCopy
+from . import journal
+from .board_creation import check_board_limits, check_segments, choose_partitions, insert_segment
+from .board_removal import clear_partition
+from .boards import find_board, find_other_segments, lock_standalone_board
+from .shared_tables import POST_IDS_KEY, find_or_create_table, note_dropped_rows
 
 MOVE_WORK = "move"  # the kind of the work leases for moving a board
 _Counts = dict[int, int]  # by column index and `ALL_ENTRIES`

@@ -30,7 +30,6 @@ from typing import NamedTuple
 import msgspec
 
 from querybuilder import INTEGER, TEXT, Bound, Lock, asc, col, delete, insert, null, param, select, union_all, update
-from storage.boards.gates import hold_rows_key
 from storage.errors import BoardChangedError, LostRaceError
 from storage.log.cells import Cell
 from storage.log.change_log import NewChange
@@ -43,6 +42,7 @@ from storage.schema.tables import HIDDEN_ENTRIES, LOG_COUNTER
 from storage.store import Program, in_partition
 
 from .entries import Entries, RankingChange, log_ranking_changes
+from .gates import hold_rows_key
 
 MARK_KEY = 0  # a row with this key, which belongs to no board, is the mark of an owner
 HIDDEN, SHOWING = "[]", '["showing"]'  # the cells of such a row

@@ -26,9 +26,6 @@ from querybuilder import (
     union_all,
     update,
 )
-from storage.boards.gates import hold_rows_key
-from storage.boards.row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
-from storage.boards.totals import ALL_ENTRIES, CHANGES
 from storage.errors import LostRaceError
 from storage.log.cells import RankedCells
 from storage.log.change_log import Logged, NewChange, change_log
@@ -38,8 +35,11 @@ from storage.records import BoardSpec, Entry, Leaf
 from storage.schema.tables import TOTALS
 from storage.store import Program
 
+from .gates import hold_rows_key
 from .rankings import OpenLeaf
 from .row_rankings import RowRanking, decode_entry
+from .row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from .totals import ALL_ENTRIES, CHANGES
 
 UPDATE_STATEMENTS_MAX = 256  # most compiled statements kept for a table; each is for one set of changed columns
 _ROW_ALIAS = "v"

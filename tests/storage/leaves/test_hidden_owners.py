@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import pytest
 
 from querybuilder import SQLITE
-from storage.boards.totals import ALL_ENTRIES
 from storage.engines import sqlite
 from storage.engines.postgres import PostgresStore
-from storage.entries import hidden_owners
-from storage.entries.entries import log_ranking_changes
-from storage.entries.hidden_owners import HIDDEN, read_marks
 from storage.errors import BoardChangedError, OutdatedFactsError, ValueOutOfRangeError
+from storage.leaves import hidden_owners
+from storage.leaves.entries import log_ranking_changes
+from storage.leaves.hidden_owners import HIDDEN, read_marks
+from storage.leaves.totals import ALL_ENTRIES
 from storage.log.log_record import ChangeKind
 from storage.posting import known_facts
 from storage.records import Board, PartOutcome

@@ -21,8 +21,7 @@ from storage.records import Gate, Leaf, Place
 from storage.schema.tables import BOARDS
 from storage.store import Program
 
-from .boards import BOARD_LOCK, GATE, PLACE
-from .families import find_families_by_key
+from .catalog_rows import BOARD_LOCK, GATE, PLACE, find_families_by_key
 
 
 def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Program[dict[int, Leaf | None]]:

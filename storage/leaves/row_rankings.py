@@ -29,8 +29,6 @@ from querybuilder import (
     select,
     union_all,
 )
-from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
-from storage.boards.totals import CHANGES, STATE
 from storage.log.cells import Padding
 from storage.log.change_log import CHANGED_AT
 from storage.records import Best, Board, Entry, Leaf
@@ -39,6 +37,8 @@ from storage.store import Program, Row, Rows
 
 from .exact_ranks import BETTER_THAN_ANY, CellOf, CountStart, GapCount, GapCounts, count_of
 from .rankings import Neighbours, Ranking, edge_of
+from .row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from .totals import CHANGES, STATE
 
 ANCHORS_MAX = 8  # most knots that a search for one row tries; each is better than the previous one
 _PLACE = "q"

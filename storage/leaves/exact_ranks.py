@@ -40,12 +40,13 @@ from querybuilder import (
     select,
     union_all,
 )
-from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.log.cells import CellSpan, Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, CHANGED_AT, NEXT_POSITION, POSITION, PRUNED_BEFORE
 from storage.records import Leaf
 from storage.schema.tables import CHANGE_LOG, TOTALS
 from storage.store import Program
+
+from .row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 
 _PIECE = "m"
 _PAST = "p"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.entries import erasure
+from storage.leaves import erasure
 from storage.log import owner_index as journal_blocks
 from storage.log import partition_journal
 from storage.log.change_log import change_log

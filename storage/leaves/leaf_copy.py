@@ -26,7 +26,6 @@ from querybuilder import (
     seek,
     select,
 )
-from storage.boards.row_tables import define_row_table, layout_of, scope_of
 from storage.errors import JournalIncompleteError, LostRaceError
 from storage.log.bundles import NAMELESS, owners_of
 from storage.log.change_log import AFTER_MARK, POSITION, change_log
@@ -37,6 +36,7 @@ from storage.schema.tables import CHANGE_LOG, CURVES, HIDDEN_ENTRIES, POST_IDS
 from storage.store import Program, Row, Rows, in_partition
 
 from .hidden_owners import find_hidden_owners
+from .row_tables import define_row_table, layout_of, scope_of
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.entries.rankings import Ranking
-from storage.entries.row_rankings import RowRanking
+from storage.leaves.rankings import Ranking
+from storage.leaves.row_rankings import RowRanking
 from storage.records import INT64_MAX, Best, Board, ColumnSpec, Entry, Ties
 from storage.store import Program, in_partition
 from tests.storage.deployment import NOW_US, Deployment, Session, counter, ranked

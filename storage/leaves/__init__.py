@@ -1,0 +1,23 @@
+"""Leaves: the only things that store entries. A leaf is a table, or a key in a shared table, with totals and a gate.
+
+    board, family, segments (maps) ──> leaf ──┬── rows, rankings, hidden rows      `entries`, `row_rankings`, …
+                                              ├── totals and the state of the leaf `totals`
+                                              ├── the gate: open or shut           `gates`
+                                              └── log, curves, archive             other rooms, by the leaf's key
+
+Nothing in this room asks for which board or season a leaf stands. Maps above it choose leaves, and `posting` decides
+what a post writes to them.
+
+The most important rule: a transaction that changes a row also changes the totals of its leaf and the change log.
+Ranks, curves and the journal are computed from these.
+
+An owner's row on a leaf is either in the leaf's table or in the hidden table. `hidden_owners` draws how it moves.
+
+Statements are compiled once for all leaves with the same table and columns, and bound on each call. The classes named
+`…Statements` hold them; `Entries` and `RowRanking` bind them to one leaf.
+
+This room may import `log`, `schema` and the modules at the root of `storage`. Begin with `storage.records.Leaf`, then
+read `entries.Entries` and `rankings.Ranking`, which `row_rankings` implements by reading rows. `row_tables` names the
+tables, `catalog_rows` reads what the catalog says of leaves, and `exact_ranks` explains how a rank is counted from a
+curve.
+"""

@@ -1,0 +1,159 @@
+"""The rows of the catalog: of boards and segments, which describe leaves, and of families."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+import msgspec
+from msgspec.json import Decoder
+
+from querybuilder import Bound, Lock, asc, col, param, plus, remainder, select, times, update
+from storage.errors import StoreDamagedError
+from storage.records import SEGMENT_SIGN, Board, BoardSpec, Family, FamilySpec, Gate, Leaf, Place, Season
+from storage.schema.tables import BOARDS, FAMILIES
+from storage.store import Program, Row
+
+# The column `segment` of the catalog: the 0-based number of a segment, and 0 for a board that has no segments now.
+WHOLE = -1  # a board that has segments
+RETIRED = -1  # minus the number: a segment whose entries other segments have now. Its changes are still in the journal
+PENDING = -1_000  # minus the number: a segment that a split is filling
+
+SPECS_KEPT_MAX = 4_096  # decoded specs in the cache; boards whose specs have the same text share one object
+
+# The number of advisory locks that boards in shared tables have together. It bounds what a post to many boards takes of
+# the locks for which PostgreSQL has room: 64 for each connection.
+BOARD_LOCKS = 64
+_SHARED_KEY = plus(col("board_key"), times(0, col("table_key")))  # null for a board in a table of its own
+BOARD_LOCK = remainder(_SHARED_KEY, BOARD_LOCKS)  # the number of a board's advisory lock; null: it has none
+
+Spec = TypeVar("Spec", BoardSpec, FamilySpec)
+BOARD_SPECS, FAMILY_SPECS = Decoder(BoardSpec), Decoder(FamilySpec)
+
+
+def encode_spec(spec: BoardSpec | FamilySpec) -> str:
+    return msgspec.json.encode(spec).decode()
+
+
+@lru_cache(maxsize=SPECS_KEPT_MAX)
+def _decode_spec(text: str, decoder: Decoder[Spec]) -> Spec:
+    return decoder.decode(text)
+
+
+def decode_spec(text: str, decoder: Decoder[Spec], described: str) -> Spec:
+    """Return a spec of the catalog. Raise `StoreDamagedError` if it is damaged: the spec of what is `described`."""
+    try:
+        spec: Spec = _decode_spec(text, decoder)
+    except msgspec.MsgspecError as error:
+        raise StoreDamagedError(f"the catalog's row of {described} is damaged: restore a backup") from error
+    return spec
+
+
+class CatalogRow(NamedTuple):
+    """A row of the catalog: of a board, or of a leaf that is, was or will be one of the segments of a board."""
+
+    leaf: Leaf  # of a board with segments, the leaf that would hold all entries
+    created_at_us: int
+    segment_of: int | None  # the key of the board whose segment this is; None: it is no segment
+    segment: int
+
+    def make_board(self, leaves: tuple[Leaf, ...] = ()) -> Board:
+        """Return the board with these leaves, or else with the leaf of the row."""
+        leaf = self.leaf
+        leaves = leaves or (leaf,)
+        return Board(leaf.key, leaf.id, leaf.spec, self.created_at_us, leaves, leaf.family_key, leaf.partition)
+
+
+def decode_row(row: Row) -> CatalogRow:
+    """Make an object of a row with the columns `COLUMNS`. Raise `StoreDamagedError` if the row's spec is damaged."""
+    key, board_id, text, created_at_us, family_key, segment_of, segment, partition, table_key, rows_key, *gate = row
+    spec = decode_spec(text, BOARD_SPECS, f"the leaderboard {board_id!r}")
+    place = Place(partition, table_key, rows_key)
+    number = segment if segment >= 0 else RETIRED - segment
+    leaf = Leaf(key, board_id.partition(SEGMENT_SIGN)[0], spec, place, Gate(*gate), family_key, number)
+    return CatalogRow(leaf, created_at_us, segment_of, segment)
+
+
+PLACE = "partition", "table_key", "rows_key"  # in the order of the fields of `Place`
+GATE = "epoch", "opens_at", "ends_at", "closes_at", "closed_at", "archived_at"  # in the order of the fields of `Gate`
+_NAMES = "board_key", "id", "spec", "created_at", "family_key", "segment_of", "segment", *PLACE, *GATE
+COLUMNS = tuple(map(col, _NAMES))
+CATALOG_ROWS = select(*COLUMNS).from_(BOARDS)  # of boards and of segments
+
+
+def read_rows(query: Bound) -> Program[list[CatalogRow]]:
+    return [decode_row(row) for row in (yield query)]
+
+
+def store_columns(key: int, **values: int | str | None) -> Program[None]:
+    """Store values in columns of the catalog's row with this key."""
+    changed = update(BOARDS).set(**{name: param(name) for name in values})
+    yield changed.where(col("board_key").eq(param("key"))).bind(key=key, **values)
+
+
+def times_of(season: Season | None) -> dict[str, int | None]:
+    """Return the times of a season, by the names of their columns in the catalog."""
+    if season is None:
+        return {"opens_at": None, "ends_at": None, "closes_at": None}
+    return {"opens_at": season.opens_us, "ends_at": season.ends_us, "closes_at": season.closes_us}
+
+
+def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
+    """Return the leaves that remember the posts to a board: its leaves, or those that it had when archived."""
+    leaves = board.leaves if isinstance(board, Board) else (board,)
+    if leaves[0].archived_us is None or board.family_key is not None:
+        return [*leaves]
+    rows = yield from read_rows(CATALOG_ROWS.where(col("segment_of").eq(board.key)).bind())
+    return [*leaves, *(row.leaf for row in rows if row.segment >= 0)]
+
+
+def find_keys_ever(board: Board) -> Program[list[int]]:
+    """Return the keys under which the journal may have changes of a board: of its segments now, and of earlier ones."""
+    rows = yield select(col("board_key")).from_(BOARDS).where(col("segment_of").eq(board.key)).bind()
+    return [board.key, *(key for (key,) in rows)]
+
+
+def find_rows_by_key(keys: list[int], *, held: bool = False) -> Program[dict[int, CatalogRow]]:
+    """Return the catalog's rows of boards and segments with these keys, by key. Leave out keys that have no row.
+
+    `held`: until the transaction ends, nobody changes or moves what these rows describe.
+    """
+    found = yield from read_rows((_HELD_BY_KEY if held else _BY_KEY).bind(keys=keys))
+    return {row.leaf.key: row for row in found}
+
+
+def find_leaves(keys: list[int]) -> Program[dict[int, Leaf]]:
+    """Return the leaves with these keys, by key, as they are stored now. Leave out keys that no leaf has."""
+    return {key: row.leaf for key, row in (yield from find_rows_by_key(keys)).items()}
+
+
+_by_key = CATALOG_ROWS.where(col("board_key").in_(param("keys"))).packed()
+_BY_KEY = _by_key.prepared()
+_HELD_BY_KEY = _by_key.locked(Lock.SHARE, asc(col("board_key"))).prepared()
+
+
+FAMILY_COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at", "closed_through", "partition"))
+
+
+def decode_family(row: Row) -> Family:
+    key, family_id, text, created_at, closed_through, partition = row
+    spec = decode_spec(text, FAMILY_SPECS, f"the family {family_id!r}")
+    return Family(key, family_id, spec, created_at, closed_through, partition)
+
+
+def read_families(query: Bound) -> Program[list[Family]]:
+    return [decode_family(row) for row in (yield query)]
+
+
+def find_families_by_key(family_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, Family]]:
+    """Return the families with these keys, by key, as they are stored now. Leave out keys that no family has.
+
+    `held`: until the transaction ends, nobody changes these families or closes their boards.
+    """
+    found = yield from read_families((_HELD_FAMILIES if held else _FAMILIES).bind(keys=list(family_keys)))
+    return {family.key: family for family in found}
+
+
+FAMILY_ROWS = select(*FAMILY_COLUMNS).from_(FAMILIES)
+_families_by_key = FAMILY_ROWS.where(col("family_key").in_(param("keys"))).packed()
+_FAMILIES = _families_by_key.prepared()
+_HELD_FAMILIES = _families_by_key.locked(Lock.SHARE, asc(col("family_key"))).prepared()
