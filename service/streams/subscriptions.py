@@ -15,6 +15,7 @@ from service.contract.responses.journal import OwnerEvent, TopEvent
 from service.contract.values import INT64_MAX, to_wire_number
 from service.ranks.locator import percentile
 from service.ranks.rank_context import RankContext
+from storage.boards.journal import Numbers
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.leaves import hidden_owners
 from storage.leaves.exact_ranks import CountStart
