@@ -22,7 +22,7 @@ from jobs.controls import Sleep, sleep_until_set
 from jobs.errors import describe_failure
 from jobs.job_context import JobContext
 from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreAwayError, StoreDamagedError
-from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.leases.work_leases import WorkLeases
 from storage.queue import ingest_queue
 from storage.queue.intake import read_backlog
 from storage.queue.queue_application import DrainedRound, Drainer
@@ -76,10 +76,10 @@ class DrainWorker:
         """Work for ever. When cancelled, release the permit and the shards, so that other workers need not wait."""
         try:
             while True:
-                if await self.turn():
-                    await self._gather()
-                else:
+                if not await self.turn():
                     await self._idle()
+                elif (pause_s := self._next_round_s - self._monotonic()) > 0:
+                    await self._sleep(pause_s)  # meanwhile more posts gather for the next transaction
         finally:
             await self._give_back()
 
@@ -115,8 +115,10 @@ class DrainWorker:
         began_s, worked, more = self._monotonic(), False, False
         failure: Exception | None = None
         for partition, shards in self._share.by_partition():
+            if partition not in self._drainers:
+                self._drainers[partition] = self._make_drainer(partition)
             try:
-                drained = await self._run_round(partition, shards)
+                drained = await self._drainers[partition].drain_round(shards)
             except (LeaseLostError, RacesLostError) as error:
                 if isinstance(error, LeaseLostError):
                     self._meter.add("rankcurve_ingest_fenced")
@@ -126,8 +128,10 @@ class DrainWorker:
             except Exception as error:
                 failure = error
             else:
-                worked |= drained is not None
-                more |= drained is not None and drained.more
+                if drained is not None:
+                    self._worked_s, worked = self._monotonic(), True
+                    more |= drained.more
+                    self._report_round(drained)
         if failure is not None:
             await self._back_off(failure)
             return True
@@ -135,15 +139,6 @@ class DrainWorker:
         if worked and not more:
             self._next_round_s = began_s + min(self._limits.ingest_gather_s, self._renewal_s)
         return worked
-
-    async def _run_round(self, partition: int, shards: list[tuple[int, WorkLease]]) -> DrainedRound | None:
-        if partition not in self._drainers:
-            self._drainers[partition] = self._make_drainer(partition)
-        drained = await self._drainers[partition].drain_round(shards)
-        if drained is not None:
-            self._worked_s = self._monotonic()
-            self._report_round(drained)
-        return drained
 
     def _report_round(self, drained: DrainedRound) -> None:
         meter = self._meter
@@ -192,12 +187,6 @@ class DrainWorker:
         now_us = self._now_us()
         oldest_us = min((each.oldest_us for each in found.values()), default=now_us)
         self._meter.set("rankcurve_ingest_age_seconds", max(0.0, (now_us - oldest_us) / 1e6))
-
-    async def _gather(self) -> None:
-        """Wait until it is time for the next round, so that more posts share its transaction."""
-        pause_s = self._next_round_s - self._monotonic()
-        if pause_s > 0:
-            await self._sleep(pause_s)
 
     async def _idle(self) -> None:
         """Wait until posts are queued in this process, but at most for a poll interval."""

@@ -76,12 +76,13 @@ def find_same_board(board: Board, *, lock: Lock) -> Program[Board]:
 
 def make_boards(rows: Sequence[CatalogRow], lock: Lock | None = None) -> Program[list[Board]]:
     """Return boards with their leaves, in the order of the rows. An archived board has no segments any more."""
-    keys = [row.leaf.key for row in rows if row.segment == WHOLE and row.segment_of is None]
-    segments: dict[int | None, list[Leaf]] = {key: [] for key in keys}
-    if keys:
+    segments: dict[int | None, list[Leaf]] = {
+        row.leaf.key: [] for row in rows if row.segment == WHOLE and row.segment_of is None
+    }
+    if segments:
         query = CATALOG_ROWS.where(col("segment_of").in_(param("keys")), col("segment").ge(0))
         query = query.order_by(asc(col("segment")))
-        for row in (yield from read_rows(query.locked(lock).bind(keys=keys))):
+        for row in (yield from read_rows(query.locked(lock).bind(keys=[*segments]))):
             segments[row.segment_of].append(row.leaf)
     return [row.make_board(tuple(segments.get(row.leaf.key, ()))) for row in rows]
 
@@ -129,10 +130,11 @@ def find_present_boards(keys: list[int]) -> Program[dict[int, Board]]:
     """
     rows = yield from find_rows_by_key(keys)
     split = {key: row.segment_of or key for key, row in rows.items() if row.segment < 0}
-    others = [row for key, row in rows.items() if key not in split]
-    others += (yield from find_rows_by_key(sorted({*split.values()}))).values() if split else ()
-    boards = {board.key: board for board in (yield from make_boards(others))}
-    return {key: boards[split.get(key, key)] for key in rows if split.get(key, key) in boards}
+    if split:
+        wholes = yield from find_rows_by_key(sorted({*split.values()}))
+        rows |= {key: wholes[whole] for key, whole in split.items()}
+    boards = yield from make_boards([*rows.values()])
+    return dict(zip(rows, boards, strict=True))
 
 
 def list_boards_after(board_key: int, limit: int) -> Program[list[Board]]:

@@ -65,8 +65,8 @@ class WorkLeases:
         """Return the leases of a kind of work that no other holder may take yet, by resource."""
         now_us = yield from self.clock()
         rows = yield self._of_kind.bind(kind=kind)
-        found = [WorkLease(kind, *row) for row in rows]
-        return {lease.resource: lease for lease in found if lease.expires_at_us > now_us - self._margin_us}
+        taken_until_us = now_us - self._margin_us
+        return {row[0]: WorkLease(kind, *row) for row in rows if row[-1] > taken_until_us}
 
     def renew_leases(self, leases: Sequence[WorkLease], *, lease_us: int) -> Program[list[WorkLease]]:
         """Keep leases of one kind for `lease_us` from now, even expired ones. Return those that no other holder took.
@@ -78,12 +78,12 @@ class WorkLeases:
         kind, names = leases[0].kind, [lease.resource for lease in leases]
         rows = yield self._hold.bind(kind=kind, resources=names)
         versions = {resource: version for resource, _, version, _ in rows}
-        kept = [lease for lease in leases if versions.get(lease.resource) == lease.version]
+        kept = {lease.resource: lease for lease in leases if versions.get(lease.resource) == lease.version}
         if not kept:
             return []
         expires_at_us = (yield from self.clock()) + lease_us  # read the clock last: locking may have taken long
-        yield self._extend.bind(kind=kind, resources=[lease.resource for lease in kept], expires_at=expires_at_us)
-        return [replace(lease, expires_at_us=expires_at_us) for lease in kept]
+        yield self._extend.bind(kind=kind, resources=[*kept], expires_at=expires_at_us)
+        return [replace(lease, expires_at_us=expires_at_us) for lease in kept.values()]
 
     def claim(self, kind: str, resource: str, *, holder: str, lease_us: int) -> Program[WorkLease]:
         """Take a free resource for `lease_us` from now.

@@ -141,15 +141,14 @@ class Enqueuer:
         """Queue the posts of requests in one transaction. Return the indexes of those whose boards were changed."""
         blocks = self._blocks(group)
 
-        def program() -> Program[list[int]]:
+        def program() -> Program[tuple[list[int], int]]:
             changed = yield from _find_changed(group)
             left = [posts for index, posts in enumerate(group) if index not in changed]
             for partition, theirs in self._blocks(left) if changed else blocks:
                 yield from in_partition(partition, ingest_queue.append_blocks(theirs))
-            return changed
+            return changed, sum(map(len, left))
 
-        changed = await self._store.write(program)
-        queued = sum(map(len, group)) - sum(len(group[index]) for index in changed)
+        changed, queued = await self._store.write(program)
         if queued:
             self._backlog.count_queued(queued)
             self._meter.add("rankcurve_ingest_queued_posts", queued)

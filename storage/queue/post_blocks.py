@@ -55,7 +55,7 @@ def encode_posts(posts: Sequence[Post], now_us: int) -> str:
                 boards.append((part.leaf.key, part.leaf.epoch, part.leaf.partition))
             reached.append(place)
         changes = [part.changes for part in post.parts]
-        if all(each is changes[0] or each == changes[0] for each in changes):
+        if changes.count(changes[0]) == len(changes):
             changes = changes[:1]
         at_us = now_us if post.at_us is None else post.at_us
         family_key = None if post.family is None else post.family.key

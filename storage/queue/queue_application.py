@@ -125,17 +125,17 @@ class Drainer:
     async def _round(
         self, shards: Sequence[tuple[int, WorkLease]], posts_max: int, *, reject: PostError | None = None
     ) -> DrainedRound | None:
-        check_boards, races = False, 0
+        leases, check_boards, races = dict(shards), False, 0
         for attempt in range(self._limits.write_attempts_max):
             if attempt > 0:
                 await self._sleep(draw_pause_s(self._limits, attempt, self._rng))
             began_s = self._monotonic()
-            batch = await self._store.read(partial(self._read, [shard for shard, _ in shards], posts_max))
+            batch = await self._store.read(partial(self._read, list(leases), posts_max))
             if not batch.pieces:
                 return None
             if reject is not None:
                 batch.refuse_all(reject)
-            held = [lease for shard, lease in shards if shard in batch.by_shard]
+            held = [leases[shard] for shard in batch.by_shard]
             opened = open_boards_of(batch.posts, self._boards)
             apply = partial(self._apply, batch, held, opened, check_boards=check_boards, began_s=began_s)
             try:
@@ -277,9 +277,11 @@ class _Batch:
                 refusal = Refusal(key, partition, board is not None, queued, error, queued.changes_to(index))
                 self.refusals.append(refusal)
             elif board is not None:
-                left.append(board.leaf_of(queued.owner))
+                leaf = board.leaf_of(queued.owner)
+                left.append(leaf)
+                if leaf.family_key is None:
+                    self.gates[leaf.key] = (leaf.place, leaf.gate)
         if left:
-            self.gates |= {leaf.key: (leaf.place, leaf.gate) for leaf in left if leaf.family_key is None}
             self.posts.append(restore_post(queued, left, families))
 
     def refuse_all(self, error: PostError) -> None:

@@ -54,8 +54,8 @@ BUDGETS: dict[str, Cost | Way] = {
     "way: post": Way(215, 190),
     "way: positions": Way(88, 66),
     "way: post to segments": Way(215, 190),
-    "way: queued post": Way(310, 450),
-    "way: refresh": Way(220, 430),
+    "way: queued post": Way(294, 455),
+    "way: refresh": Way(218, 432),
 }
 
 

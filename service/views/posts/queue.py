@@ -36,15 +36,16 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
     for _ in range(_RENEWALS_MAX):
         found, now_us = await resolve(), context.now_us()
         late = {index: closed for index, post in enumerate(found) if (closed := post.find_closure(now_us)) is not None}
-        repeats = await context.posting.writer.submit([found[index] for index in late]) if late else []
-        if any(isinstance(part.error, UnknownBoardError) for parts in repeats for part in parts):
-            await context.catalog.renew_copies(part.leaf for index in late for part in found[index].parts)
-            continue
-        for (index, closed), parts in zip(late.items(), repeats, strict=True):
-            errors = [part.error for part in parts if part.error is not None]
-            if not parts or len(errors) == len(parts):  # the post was not applied before
-                error = next((error for error in errors if not isinstance(error, PeriodClosedError)), closed)
-                raise name_post(post_problem_of(error), None if single else index)
+        if late:
+            repeats = await context.posting.writer.submit([found[index] for index in late])
+            if any(isinstance(part.error, UnknownBoardError) for parts in repeats for part in parts):
+                await context.catalog.renew_copies(part.leaf for index in late for part in found[index].parts)
+                continue
+            for (index, closed), parts in zip(late.items(), repeats, strict=True):
+                errors = [part.error for part in parts if part.error is not None]
+                if not parts or len(errors) == len(parts):  # the post was not applied before
+                    error = next((error for error in errors if not isinstance(error, PeriodClosedError)), closed)
+                    raise name_post(post_problem_of(error), None if single else index)
         posts = [post for index, post in enumerate(found) if index not in late]
         try:
             if posts:
