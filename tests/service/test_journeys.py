@@ -1,7 +1,7 @@
 """Test that two requests pass through the modules that docs/architecture.md names, and through no others.
 
 The requests are a post and a request for positions. For each of them, the document describes a journey and prints its
-modules in bold. Then it lists the leaves: modules that every journey may call. `tests/service/ways.py` traces both.
+modules in bold. Then it lists the helpers: modules that every journey may call. `tests/service/ways.py` traces both.
 """
 
 import re
@@ -11,7 +11,7 @@ from tests.service.ways import ROOT, Calls, Ways
 
 POST_MODULES_MAX = 10
 POSITIONS_MODULES_MAX = 8
-# These leaves run functions of named modules that were passed to them, so these leaves may call named modules.
+# These helpers run functions of named modules that were passed to them, so they may call named modules.
 CARRIERS = {
     "service/app.py",
     "storage/coalesce.py",
@@ -33,12 +33,12 @@ def named_modules(journey: str) -> list[str]:
 
 
 @cache
-def leaves() -> tuple[str, ...]:
-    return tuple(re.findall(r"`([\w/]+/[\w.]+)`", section("Leaves").partition("\n- ")[2]))
+def helpers() -> tuple[str, ...]:
+    return tuple(re.findall(r"`([\w/]+/[\w.]+)`", section("Helpers").partition("\n- ")[2]))
 
 
-def is_leaf(module: str) -> bool:
-    return any(module == leaf or module.startswith(f"{leaf}/") for leaf in leaves())
+def is_helper(module: str) -> bool:
+    return any(module == each or module.startswith(f"{each}/") for each in helpers())
 
 
 def test_both_journeys_pass_the_modules_that_the_page_names(ways: Ways) -> None:
@@ -46,20 +46,20 @@ def test_both_journeys_pass_the_modules_that_the_page_names(ways: Ways) -> None:
     check_journey("One post", of_post, POST_MODULES_MAX)
     check_journey("One `positions` request", of_positions, POSITIONS_MODULES_MAX)
     passed = {call.module for call in of_post | of_positions}
-    unused = [leaf for leaf in leaves() if not any(f"{module}/".startswith(f"{leaf}/") for module in passed)]
-    assert unused == [], "listed as leaves, but on neither path"
+    unused = [each for each in helpers() if not any(f"{module}/".startswith(f"{each}/") for module in passed)]
+    assert unused == [], "listed as helpers, but on neither path"
 
 
 def check_journey(journey: str, calls: Calls, modules_max: int) -> None:
-    """Compare the calls of one journey with the document. Fail if a leaf calls a named module."""
+    """Compare the calls of one journey with the document. Fail if a helper calls a named module."""
     # The package querybuilder is left out, because most modules of storage use it.
     between = {(call.caller, call.module) for call in calls if not call.module.startswith("querybuilder/")}
     named, passed = named_modules(journey), {called for _, called in between if called}
     assert len(named) <= modules_max
     assert sorted(set(named)) == sorted(named), "a module is named twice"
     assert [module for module in named if module not in passed] == [], f"{journey}: named, but not on the path"
-    others = sorted(module for module in passed - set(named) if not is_leaf(module))
-    assert others == [], f"{journey}: on the path, but neither named nor a leaf"
-    assert not any(map(is_leaf, named)), "both named and a leaf"
-    upwards = [(caller, called) for caller, called in between if is_leaf(caller) and called in named]
-    assert [call for call in upwards if call[0] not in CARRIERS] == [], f"{journey}: a leaf calls a named module"
+    others = sorted(module for module in passed - set(named) if not is_helper(module))
+    assert others == [], f"{journey}: on the path, but neither named nor a helper"
+    assert not any(map(is_helper, named)), "both named and a helper"
+    upwards = [(caller, called) for caller, called in between if is_helper(caller) and called in named]
+    assert [call for call in upwards if call[0] not in CARRIERS] == [], f"{journey}: a helper calls a named module"
