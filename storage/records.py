@@ -191,7 +191,7 @@ class Leaf:
     def archived_us(self) -> int | None:
         return self.gate.archived_us
 
-    @property
+    @cached_property
     def is_unreached(self) -> bool:
         """Return whether this belongs to a board of a family that no post has reached. The store has no row of it."""
         return self.key == self.family_key
@@ -237,7 +237,7 @@ class Board:
         leaves = self.leaves
         return self.leaf if len(leaves) == 1 else leaves[segment_of(owner, len(leaves))]
 
-    @property
+    @cached_property
     def is_unreached(self) -> bool:
         """Return whether this is a board of a family that no post has reached. The store has no row of such a board."""
         return self.key == self.family_key

@@ -198,16 +198,14 @@ class Locator:
         """Return whether a count from the anchor knot is possible and reads at most `gap_rows_max` rows."""
         return curve.find_gap(key).rows <= gap_rows_max and self.find_count_start(column_index) is not None
 
-    def find_count_start(self, column_index: int, changes_max: int | None = None) -> CountStart | None:
+    def find_count_start(self, column_index: int) -> CountStart | None:
         """Return the curve and the mark from which a count in a column can start, or None.
 
-        `changes_max`: the most changes that the count adds up; if None, `exact_changes_max`.
         Call this before the read begins: the mark must not be newer than the snapshot of the read.
         """
         if self._archived:
             return None
-        changes_max = self._limits.exact_changes_max if changes_max is None else changes_max
-        return self._book.find_count_start(self.board, column_index, changes_max, self.now_us())
+        return self._book.find_count_start(self.board, column_index, self._limits.exact_changes_max, self.now_us())
 
     def find_default_starts(
         self, indexes: Iterable[int], mode: RankMode = "auto", *, in_segments: bool = True
@@ -216,11 +214,12 @@ class Locator:
 
         `in_segments`: whether the read can count in segments.
         """
-        if mode != "auto" or (self._segmented and not in_segments):
+        if mode != "auto" or self._archived or (self._segmented and not in_segments):
             return NO_STARTS
         starts: dict[int, CountStart] = {}
+        asked_us = self.now_us()
         for index in indexes:
-            start = self.find_count_start(index, self._default_changes_max)
+            start = self._book.find_count_start(self.board, index, self._default_changes_max, asked_us)
             if start is not None and self._rankings[index].passed_mark != start.mark:
                 starts[index] = start
         return starts

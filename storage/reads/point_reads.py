@@ -20,9 +20,9 @@ from storage.leaves.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCo
 from storage.leaves.hidden_owners import find_hidden_entries
 from storage.leaves.rankings import OpenLeaf
 from storage.leaves.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
-from storage.leaves.totals import ALL_ENTRIES, check_copy, read_totals, state_of
+from storage.leaves.totals import ALL_ENTRIES, check_copy, read_totals
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, Entry, Leaf
+from storage.records import Board, Entry, Gate, Leaf
 from storage.segments.segment_reads import SegmentReads
 from storage.store import Program, Store, read_single, read_steps
 
@@ -88,7 +88,9 @@ class PointReads:
         In the columns of `starts`, count the entries better than the owner's cell, unless the curve knows its rank
         exactly, or the gap around it holds more than `gap_rows_max` entries. In a crowd, count only in short gaps.
         """
-        leaf, coalescers = board.leaf_of(owner), self._entries_in_segments if board.is_spread else self._entries
+        leaf, coalescers = board.leaf, self._entries
+        if board.is_spread:
+            leaf, coalescers = board.leaf_of(owner), self._entries_in_segments
         return coalescers.ask(self._store.at(leaf.partition), (*_shape(leaf), *starts), (leaf, owner, starts))
 
     async def read_on_boards(self, boards: Iterable[Board], owner: str) -> dict[int, EntryRead]:
@@ -254,7 +256,7 @@ def _read_archive(entries: OpenLeaf, owners: Sequence[str]) -> Program[tuple[dic
     return found, (yield from read_totals([entries.leaf]))[entries.leaf.key]
 
 
-def _shape(leaf: Leaf) -> tuple[int, int]:
+def _shape(leaf: Leaf) -> tuple[int, Gate, int]:
     # A request may hold the version of a board from before a column was added. That version has shorter rows, so
     # requests for it are not coalesced with requests for the new version.
-    return leaf.key, state_of(leaf)
+    return leaf.key, leaf.gate, len(leaf.spec.columns)
