@@ -57,32 +57,32 @@ class Fitting:
         self._limits, self._meter = context.limits, context.meter
         self._now_us, self._monotonic = context.now_us, context.monotonic
 
-    async def fit_curve(self, board: Leaf, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
+    async def fit_curve(self, leaf: Leaf, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
         """Return a new curve of a column, made by the method of the board. `present` is the curve in use, if any."""
-        method = board.spec.predictor.method
+        method = leaf.spec.predictor.method
         if method is not RefreshMethod.SKIP:
-            state = await self._store.at(board.partition).read(partial(_read_state, board, column_index))
-            if method is RefreshMethod.SCAN or self._scan_pays(board, present, state):
-                return await self._scan(board, column_index, state)
-        return await self._sample(board, column_index)
+            state = await self._store.at(leaf.partition).read(partial(_read_state, leaf, column_index))
+            if method is RefreshMethod.SCAN or self._scan_pays(leaf, present, state):
+                return await self._scan(leaf, column_index, state)
+        return await self._sample(leaf, column_index)
 
-    async def scan_curve(self, board: Leaf, column_index: int) -> tuple[Curve, FitSnapshot]:
+    async def scan_curve(self, leaf: Leaf, column_index: int) -> tuple[Curve, FitSnapshot]:
         """Return a certified curve of a column, whatever the method of its board.
 
         If the column is very large and the method is not `scan`, return a sampled curve.
         """
-        state = await self._store.at(board.partition).read(partial(_read_state, board, column_index))
-        if board.spec.predictor.method is not RefreshMethod.SCAN and state.entries > self._limits.scan_entries_max:
-            return await self._sample(board, column_index)
-        return await self._scan(board, column_index, state)
+        state = await self._store.at(leaf.partition).read(partial(_read_state, leaf, column_index))
+        if leaf.spec.predictor.method is not RefreshMethod.SCAN and state.entries > self._limits.scan_entries_max:
+            return await self._sample(leaf, column_index)
+        return await self._scan(leaf, column_index, state)
 
-    def should_certify(self, board: Leaf, present: RankCurve | None, state: ColumnState) -> bool:
+    def should_certify(self, leaf: Leaf, present: RankCurve | None, state: ColumnState) -> bool:
         """Return whether a scan should replace the sampled curve `present`, on a board whose method is `auto`."""
-        if board.spec.predictor.method is not RefreshMethod.AUTO or present is None or present.method == "scan":
+        if leaf.spec.predictor.method is not RefreshMethod.AUTO or present is None or present.method == "scan":
             return False
-        return self._scan_pays(board, present, state)
+        return self._scan_pays(leaf, present, state)
 
-    def _scan_pays(self, board: Leaf, present: RankCurve | None, state: ColumnState) -> bool:
+    def _scan_pays(self, leaf: Leaf, present: RankCurve | None, state: ColumnState) -> bool:
         """Return whether the curve `present` needs a scan, and few entries would change during the scan.
 
         Entries are expected to change as fast as since the present curve. For a very large column, return False.
@@ -95,53 +95,53 @@ class Fitting:
         if present is None or changes > self._limits.scan_changes_ratio * state.entries:
             return False
         # After a scanned curve, scan again: a sampled curve would be less accurate and would soon cause another scan.
-        bound = present.estimate_drift(1 + board.spec.predictor.exact_top).bound
+        bound = present.estimate_drift(1 + leaf.spec.predictor.exact_top).bound
         return present.method == "scan" or bound > self._limits.scan_bound_ratio
 
-    def _read_snapshot(self, board: Leaf, asked_us: int) -> Program[FitSnapshot]:
+    def _read_snapshot(self, leaf: Leaf, asked_us: int) -> Program[FitSnapshot]:
         """Return the state of a board in the snapshot that is read after `asked_us`."""
-        totals = yield from find_totals([board.key])
+        totals = yield from find_totals([leaf.key])
         log = yield from change_log.read_counter()
         as_of_us = date_snapshot(log.changed_us, asked_us, self._now_us)
-        return FitSnapshot(totals[board.key].get(CHANGES, 0), log.mark, as_of_us)
+        return FitSnapshot(totals[leaf.key].get(CHANGES, 0), log.mark, as_of_us)
 
-    async def _sample(self, board: Leaf, column_index: int) -> tuple[Curve, FitSnapshot]:
-        entries = self._open_boards.open_rows(board)
-        store = self._store.at(board.partition)
+    async def _sample(self, leaf: Leaf, column_index: int) -> tuple[Curve, FitSnapshot]:
+        entries = self._open_boards.open_rows(leaf)
+        store = self._store.at(leaf.partition)
         dialect, gap_rows_max = store.dialect, self._limits.gap_rows_max
         asked_us = self._now_us()
 
         def sampled() -> Program[tuple[Curve, FitSnapshot]]:
-            seen = yield from self._read_snapshot(board, asked_us)
+            seen = yield from self._read_snapshot(leaf, asked_us)
             curve = yield from sample_curve(
                 dialect, entries, column_index, gap_rows_max=gap_rows_max, now_us=seen.as_of_us
             )
             return curve, seen
 
         curve, seen = await store.read(sampled, heavy=True)
-        if curve.estimate_drift(1 + board.spec.predictor.exact_top).bracket > ROUGH_BRACKET:
+        if curve.estimate_drift(1 + leaf.spec.predictor.exact_top).bracket > ROUGH_BRACKET:
             curve = await asyncio.to_thread(_add_cubics, curve)
         return curve, seen
 
-    async def _scan(self, board: Leaf, column_index: int, state: ColumnState) -> tuple[Curve, FitSnapshot]:
-        entries = self._open_boards.open_rows(board)
+    async def _scan(self, leaf: Leaf, column_index: int, state: ColumnState) -> tuple[Curve, FitSnapshot]:
+        entries = self._open_boards.open_rows(leaf)
         asked_us = self._now_us()
 
         def scanned() -> Program[tuple[Tally, FitSnapshot]]:
-            seen = yield from self._read_snapshot(board, asked_us)
+            seen = yield from self._read_snapshot(leaf, asked_us)
             tally = yield from scan_column(entries, column_index, self._limits)
             return tally, seen
 
-        log.info("scan_began", board=board.id, column_index=column_index, entries=state.entries)
+        log.info("scan_began", board=leaf.id, column_index=column_index, entries=state.entries)
         started = self._monotonic()
-        tally, seen = await self._store.at(board.partition).read(scanned, heavy=True)
+        tally, seen = await self._store.at(leaf.partition).read(scanned, heavy=True)
         read_s = self._monotonic() - started
-        samples, gap_rows_max = board.spec.predictor.samples, self._limits.gap_rows_max
+        samples, gap_rows_max = leaf.spec.predictor.samples, self._limits.gap_rows_max
         curve = await asyncio.to_thread(_fit, tally, samples, gap_rows_max, seen.as_of_us)
         took_s = self._monotonic() - started
         log.info(
             "scan_ended",
-            board=board.id,
+            board=leaf.id,
             column_index=column_index,
             entries=tally.total,
             read_s=round(read_s, 3),

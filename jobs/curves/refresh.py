@@ -124,11 +124,11 @@ class RefreshJob:
             found = await self._store.write(partial(find_requested_board, slot))
             if found is None:
                 return
-            request, board = found
+            request, leaf = found
             version = took_us = 0  # of a refresh that failed
             with working_for(request.origin):
                 try:
-                    refreshed = await self._refresh(board, slot[1], due=None)
+                    refreshed = await self._refresh(leaf, slot[1], due=None)
                 except (LeaseTakenError, LeaseLostError, UnknownBoardError):
                     # The curve of the other process may lack the newest writes. So this process refreshes it, too.
                     return
@@ -136,7 +136,7 @@ class RefreshJob:
                     refreshed = None  # `_refresh` has reported the error
                 if refreshed is not None:
                     version, took_us = refreshed.version, round(refreshed.seconds * 1e6)
-                    log.info("refreshed_on_demand", board=board.id, seconds=round(refreshed.seconds, 6))
+                    log.info("refreshed_on_demand", board=leaf.id, seconds=round(refreshed.seconds, 6))
             answer = partial(answer_refresh_request, slot, request.number, version=version, took_us=took_us)
             await self._store.write(answer)
         except StorageError as error:
@@ -146,48 +146,48 @@ class RefreshJob:
 
     async def _refresh_due(self, due: DueColumn) -> None:
         try:
-            await self._refresh(due.board, due.column_index, due=due)
+            await self._refresh(due.leaf, due.column_index, due=due)
         except LeaseTakenError as taken:
             self._schedule.reschedule(due, in_s=taken.free_in_us / 1e6)
         except Exception:
             return  # `_refresh` has reported the error
 
-    async def _refresh(self, board: Leaf, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
+    async def _refresh(self, leaf: Leaf, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
         """Fit a curve of one column, store it, and use it from then on. Report an error before it is raised.
 
         If nobody requested the refresh, and the column is empty and has no curve, store nothing and return None.
         """
-        slot = (board.key, column_index)
+        slot = (leaf.key, column_index)
         self._busy.add(slot)
         try:
             return await self._ownership.run_owned(
                 REFRESH_WORK,
                 refresh_resource(*slot),
-                partial(self._replace, board, column_index, requested=due is None),
-                partition=board.partition,
+                partial(self._replace, leaf, column_index, requested=due is None),
+                partition=leaf.partition,
                 still_wanted=None if due is None else partial(_check_superseded, slot, due.seen_version),
             )
         except (LeaseTakenError, UnknownBoardError, _SupersededError):
             raise  # another process refreshes the column, or the board was deleted or emptied meanwhile
         except LeaseLostError as error:
             self._meter.add("rankcurve_refreshes_fenced")
-            log.warning("refresh_fenced", board=board.id, column_index=column_index, detail=error.detail)
+            log.warning("refresh_fenced", board=leaf.id, column_index=column_index, detail=error.detail)
             raise
         except Exception as error:
             self._meter.add("rankcurve_refresh_failures")
-            log.error("refresh_failed", board=board.id, column_index=column_index, **describe_failure(error))
+            log.error("refresh_failed", board=leaf.id, column_index=column_index, **describe_failure(error))
             raise
         finally:
             self._busy.discard(slot)
             self._wake.set()  # a request may be waiting for this column
 
-    async def _replace(self, board: Leaf, column_index: int, held: HeldLease, *, requested: bool) -> Refreshed | None:
+    async def _replace(self, leaf: Leaf, column_index: int, held: HeldLease, *, requested: bool) -> Refreshed | None:
         started = self._monotonic()
-        present = self._book.find_leaf_curve(board, column_index)
-        curve, seen = await self._fitting.fit_curve(board, column_index, present)
+        present = self._book.find_leaf_curve(leaf, column_index)
+        curve, seen = await self._fitting.fit_curve(leaf, column_index, present)
         if not requested and curve.total == 0 and present is None:
             return None
-        served = await store_and_serve(self._store, self._book, held, (board, column_index), curve, seen)
+        served = await store_and_serve(self._store, self._book, held, (leaf, column_index), curve, seen)
         refreshed = Refreshed(curve, self._monotonic() - started, served.version)
         self._meter.observe("rankcurve_refresh_seconds", refreshed.seconds)
         if self._context.record_span is not None:
@@ -210,12 +210,12 @@ async def store_and_serve(
         LeaseLostError: nothing was stored.
         UnknownBoardError: the board was deleted, emptied or moved since the fit; nothing was stored.
     """
-    board, column_index = column
-    storing = partial(store_curve, board, column_index, curve, changes=seen.changes, mark=seen.mark, owned=held.release)
+    leaf, column_index = column
+    storing = partial(store_curve, leaf, column_index, curve, changes=seen.changes, mark=seen.mark, owned=held.release)
     with book.remember_forgotten():
-        version = await store.at(board.partition).write(storing)
+        version = await store.at(leaf.partition).write(storing)
         held.is_released = True
         marks = seen.mark, seen.changes
-        served = ServedCurve(board.key, column_index, board.epoch, version, curve, *marks, partition=board.partition)
+        served = ServedCurve(leaf.key, column_index, leaf.epoch, version, curve, *marks, partition=leaf.partition)
         book.serve_curve(served)
     return served

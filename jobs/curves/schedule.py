@@ -43,7 +43,7 @@ PASS_TICKS = 16  # ticks for one pass over a large catalog; checking all boards 
 
 @dataclass(frozen=True, slots=True)
 class DueColumn:
-    board: Leaf
+    leaf: Leaf
     column_index: int
     need: float  # columns with a greater need are refreshed first
     seen_version: int  # version of the curve that is to be replaced; 0: the column had none
@@ -51,7 +51,7 @@ class DueColumn:
 
 @dataclass(slots=True)
 class _Turn:
-    board: Leaf
+    leaf: Leaf
     due_s: float  # the monotonic time at which the board is read next
     # By column index: the version of the curve, and the monotonic time at which this process first saw that version.
     # The curve's own time is not enough, because the clock of the process that stored it may differ.
@@ -60,7 +60,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class _StoredState:
-    boards: dict[int, Leaf]
+    leaves: dict[int, Leaf]
     younger: list[Board]
     totals: dict[int, dict[int, int]]
     listed: dict[tuple[int, int], ListedCurve]
@@ -76,7 +76,7 @@ class Schedule:
         self._turns: dict[int, _Turn] = {}
         self._position = 0  # the place in the catalog at which the next tick begins
         self._due: dict[tuple[int, int], DueColumn] = {}  # due columns by board key and column index
-        self._youngest = max((board.key for board in self._catalog.list_leaves()), default=0)
+        self._youngest = max((leaf.key for leaf in self._catalog.list_leaves()), default=0)
         self._read_s = self._monotonic()
 
     @property
@@ -94,7 +94,7 @@ class Schedule:
             return False
         by_partition: dict[int, dict[int, _Turn]] = {}
         for turn in turns:
-            by_partition.setdefault(turn.board.partition, {})[turn.board.key] = turn
+            by_partition.setdefault(turn.leaf.partition, {})[turn.leaf.key] = turn
         found: list[DueColumn] = []
         for partition, asked in (by_partition or {CONTROL: {}}).items():
             try:
@@ -116,9 +116,9 @@ class Schedule:
         for board in stored.younger:
             self._youngest = board.key
             if self._catalog.find_known(board.id) is None:
-                for part in self._catalog.keep_board(board).leaves:
-                    self._plan(part, None, now_s)
-        return [due for key, turn in asked.items() for due in self._see(turn, stored.boards.get(key), stored)]
+                for leaf in self._catalog.keep_board(board).leaves:
+                    self._plan(leaf, None, now_s)
+        return [due for key, turn in asked.items() for due in self._see(turn, stored.leaves.get(key), stored)]
 
     def take_next(self, busy: Container[tuple[int, int]]) -> DueColumn | None:
         free = (slot for slot in self._due if slot not in busy)
@@ -127,91 +127,91 @@ class Schedule:
 
     def reschedule(self, due: DueColumn, *, in_s: float) -> None:
         """Let the next turn of the column's board come within `in_s` seconds, for example when a lease becomes free."""
-        turn = self._turns.get(due.board.key)
+        turn = self._turns.get(due.leaf.key)
         if turn is not None:
             turn.due_s = min(turn.due_s, self._monotonic() + in_s)
 
     def _pass_boards(self) -> list[_Turn]:
         """Check the next boards of the catalog; return the turns of those whose turn has come."""
-        boards = self._catalog.list_leaves()
-        start = self._position if self._position < len(boards) else 0
-        passed = min(self._limits.refresh_tick_boards_max, max(PASSED_MIN, len(boards) // PASS_TICKS))
-        self._position = end = min(start + passed, len(boards))
+        leaves = self._catalog.list_leaves()
+        start = self._position if self._position < len(leaves) else 0
+        passed = min(self._limits.refresh_tick_boards_max, max(PASSED_MIN, len(leaves) // PASS_TICKS))
+        self._position = end = min(start + passed, len(leaves))
         now_s, turns = self._monotonic(), []
-        for board in islice(boards, start, end):
-            turn = self._turns.get(board.key)
-            if turn is None or turn.board is not board:
-                turn = self._plan(board, turn, now_s)
+        for leaf in islice(leaves, start, end):
+            turn = self._turns.get(leaf.key)
+            if turn is None or turn.leaf is not leaf:
+                turn = self._plan(leaf, turn, now_s)
             if turn.due_s <= now_s:
                 turns.append(turn)
-        if len(self._turns) > len(boards):
-            known = {board.key for board in boards}
+        if len(self._turns) > len(leaves):
+            known = {leaf.key for leaf in leaves}
             self._turns = {key: turn for key, turn in self._turns.items() if key in known}
         return turns
 
-    def _plan(self, board: Leaf, turn: _Turn | None, now_s: float) -> _Turn:
+    def _plan(self, leaf: Leaf, turn: _Turn | None, now_s: float) -> _Turn:
         """Give a new or emptied board its first turn, or update the turn of a board that changed."""
-        refresh_s = board.spec.predictor.refresh_seconds
-        if turn is None or turn.board.epoch != board.epoch:
+        refresh_s = leaf.spec.predictor.refresh_seconds
+        if turn is None or turn.leaf.epoch != leaf.epoch:
             # The first turn is at a random time, so that boards that were loaded together don't become due together.
-            turn = self._turns[board.key] = _Turn(board, now_s + refresh_s * self._rng.random())
+            turn = self._turns[leaf.key] = _Turn(leaf, now_s + refresh_s * self._rng.random())
         else:
-            turn.board = board
+            turn.leaf = leaf
             turn.due_s = min(turn.due_s, now_s + refresh_s)
         return turn
 
-    def _see(self, turn: _Turn, board: Leaf | None, stored: _StoredState) -> list[DueColumn]:
+    def _see(self, turn: _Turn, leaf: Leaf | None, stored: _StoredState) -> list[DueColumn]:
         """Return the due columns of a board, and set its next turn."""
-        if board is None or board != turn.board:
-            self._follow(turn.board, board)
-            if board is None or board.archived_us is not None or board.epoch != turn.board.epoch:
+        if leaf is None or leaf != turn.leaf:
+            self._follow(turn.leaf, leaf)
+            if leaf is None or leaf.archived_us is not None or leaf.epoch != turn.leaf.epoch:
                 return []
-            turn.board = board
-        board = turn.board
-        now_s, refresh_s = self._monotonic(), board.spec.predictor.refresh_seconds
+            turn.leaf = leaf
+        leaf = turn.leaf
+        now_s, refresh_s = self._monotonic(), leaf.spec.predictor.refresh_seconds
         # Jitter only shortens the interval, so a change waits at most `refresh_seconds` for the turn of its board.
         shortened_s = refresh_s * (1 - self._limits.refresh_jitter_ratio * self._rng.random())
         turn.due_s = now_s + shortened_s
         due = []
-        totals = stored.totals[board.key]
-        counted = [index for index in board.sorted_indexes if _is_counted(board, index, stored)]
-        if len(counted) == len(board.sorted_indexes):
+        totals = stored.totals[leaf.key]
+        counted = [index for index in leaf.sorted_indexes if _is_counted(leaf, index, stored)]
+        if len(counted) == len(leaf.sorted_indexes):
             turn.due_s = now_s + COUNTED_INTERVALS * shortened_s
-        for index in board.sorted_indexes:
-            listed = stored.listed.get((board.key, index))
+        for index in leaf.sorted_indexes:
+            listed = stored.listed.get((leaf.key, index))
             if index in counted:
                 continue
-            if listed is None or listed.epoch != board.epoch:
+            if listed is None or listed.epoch != leaf.epoch:
                 if totals.get(index, 0):  # an empty column without a curve needs none
-                    due.append(DueColumn(board, index, 1 + self._limits.refresh_patience_intervals, 0))
+                    due.append(DueColumn(leaf, index, 1 + self._limits.refresh_patience_intervals, 0))
                 continue
             state = ColumnState(totals.get(index, 0), totals.get(CHANGES, 0), listed)
-            certified = self._fitting.should_certify(board, self._book.find_leaf_curve(board, index), state)
-            same_rules = listed.rules == describe_rules(board)
+            certified = self._fitting.should_certify(leaf, self._book.find_leaf_curve(leaf, index), state)
+            same_rules = listed.rules == describe_rules(leaf)
             if certified or not same_rules or listed.changes != totals.get(CHANGES, 0):
                 age_s = self._age_s(turn, index, listed, now_s)
-                if same_rules and not certified and self._has_drifted(board, index, listed.version) is False:
+                if same_rules and not certified and self._has_drifted(leaf, index, listed.version) is False:
                     continue  # its curve is live and near enough to its fit
                 if age_s >= refresh_s * (1 - self._limits.refresh_jitter_ratio):
                     need = self._need(listed, totals, age_s / refresh_s, index)
-                    due.append(DueColumn(board, index, need, listed.version))
+                    due.append(DueColumn(leaf, index, need, listed.version))
                 else:
                     turn.due_s = min(turn.due_s, now_s + shortened_s - age_s)
         return due
 
-    def _has_drifted(self, board: Leaf, column_index: int, version: int) -> bool | None:
+    def _has_drifted(self, leaf: Leaf, column_index: int, version: int) -> bool | None:
         """Return whether the curve of this version has drifted too far, or None if its age decides.
 
         The age decides if the curve is not live, or if its live counts are older than its refresh interval.
         """
-        served = self._book.find_served(board, column_index)
+        served = self._book.find_served(leaf, column_index)
         if served is None or served.version != version or not isinstance(served.curve, LiveCurve):
             return None
-        if self._now_us() - served.curve.as_of_us > board.spec.predictor.refresh_seconds * 1e6:
+        if self._now_us() - served.curve.as_of_us > leaf.spec.predictor.refresh_seconds * 1e6:
             return None
         if served.curve.moved > max(served.fit.total, GAP_ROWS_MIN):
             return True  # more moves than entries: perhaps few ranks beyond `exact_top` are left for the checks below
-        from_rank = board.spec.predictor.exact_top + 1
+        from_rank = leaf.spec.predictor.exact_top + 1
         fit, now = served.fit.estimate_drift(from_rank), served.curve.estimate_drift(from_rank)
         target = self._limits.drift_ratio
         if served.fit.errors is not None and now.bound > max(target, fit.bound * GROWTH_MAX):
@@ -248,25 +248,25 @@ class Schedule:
 
     def _enqueue(self, found: list[DueColumn]) -> None:
         """Add due columns to the waiting ones, and keep at most the `refresh_queue_max` neediest of them."""
-        self._due.update({(due.board.key, due.column_index): due for due in found})
+        self._due.update({(due.leaf.key, due.column_index): due for due in found})
         if len(self._due) > self._limits.refresh_queue_max:
             by_need = sorted(self._due.values(), key=lambda due: due.need, reverse=True)
             for due in by_need[self._limits.refresh_queue_max :]:
-                del self._due[due.board.key, due.column_index]
+                del self._due[due.leaf.key, due.column_index]
                 self.reschedule(due, in_s=0)
 
 
-def _is_counted(board: Leaf, index: int, stored: _StoredState) -> bool:
+def _is_counted(leaf: Leaf, index: int, stored: _StoredState) -> bool:
     """Return whether a column of a family's board needs no curve, because all its ranks are counted."""
-    if board.family_key is None or (board.key, index) in stored.listed:
+    if leaf.family_key is None or (leaf.key, index) in stored.listed:
         return False
-    return stored.totals[board.key].get(index, 0) <= board.spec.predictor.exact_top
+    return stored.totals[leaf.key].get(index, 0) <= leaf.spec.predictor.exact_top
 
 
 def _read_state(board_keys: list[int], after: int, limit: int) -> Program[_StoredState]:
     younger = yield from list_boards_after(after, limit)
     if not board_keys:
         return _StoredState({}, younger, {}, {})
-    boards = yield from find_leaves(board_keys)
+    leaves = yield from find_leaves(board_keys)
     totals = yield from find_totals(board_keys)
-    return _StoredState(boards, younger, totals, (yield from find_listed_curves(board_keys)))
+    return _StoredState(leaves, younger, totals, (yield from find_listed_curves(board_keys)))

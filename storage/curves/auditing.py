@@ -145,24 +145,24 @@ def audit_curve(
 
 def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Program[_Known | None]:
     """Return the entries of a part and its changes since the curve's moment; None: these are unknown or too many."""
-    board, served = part.entries.leaf, part.served
-    totals = (yield from find_totals([board.key]))[board.key]
-    check_copy(board, totals)
+    leaf, served = part.entries.leaf, part.served
+    totals = (yield from find_totals([leaf.key]))[leaf.key]
+    check_copy(leaf, totals)
     entries = totals.get(column_index, 0)
     if isinstance(served.curve, Curve):
-        stored = (yield from find_listed_curves([board.key])).get((board.key, column_index))
+        stored = (yield from find_listed_curves([leaf.key])).get((leaf.key, column_index))
         if stored is not None and (stored.version, stored.changes) == (served.version, totals.get(CHANGES, 0)):
             return _Known(entries, (), ())
     if served.mark is None:
         return None
     if not (yield from change_log.read_counter()).holds_changes_since(served.mark):
         return None  # the changes were pruned, or the store was restored from a backup
-    rows = yield _CHANGES_AFTER.bind(key=board.key, limit=limits.audit_changes_max + 1, mark=served.mark)
+    rows = yield _CHANGES_AFTER.bind(key=leaf.key, limit=limits.audit_changes_max + 1, mark=served.mark)
     if len(rows) > limits.audit_changes_max:
         return None
     pieces = [(piece, len(piece) >> 1) for (piece,) in rows]
     came, went = [piece[half:] for piece, half in pieces], [piece[:half] for piece, half in pieces]
-    return _Known(entries, _sorted_keys(board, column_index, came), _sorted_keys(board, column_index, went))
+    return _Known(entries, _sorted_keys(leaf, column_index, came), _sorted_keys(leaf, column_index, went))
 
 
 def _find_cells(ranking: RowRanking, row_numbers: Iterable[int], is_late: Callable[[], bool]) -> Program[list[str]]:
@@ -212,8 +212,8 @@ def _count_between(ranking: RowRanking, above: str | None, cell: str) -> Program
     return (yield from ranking.count_range(least=above or "", past=cell))
 
 
-def _sorted_keys(board: Leaf, column_index: int, texts: Iterable[str]) -> list[int]:
-    cells, padding = RankedCells(board.spec), Padding(board.spec, board.spec.columns[column_index])
+def _sorted_keys(leaf: Leaf, column_index: int, texts: Iterable[str]) -> list[int]:
+    cells, padding = RankedCells(leaf.spec), Padding(leaf.spec, leaf.spec.columns[column_index])
     found = (cells.extract_cell(text, column_index) for text in texts)
     return sorted(padding.keys_of_cells(cell for cell in found if cell is not None))
 

@@ -87,11 +87,11 @@ def find_requested_board(slot: Slot) -> Program[tuple[RefreshRequest, Leaf] | No
     request = yield from find_refresh_request(slot)
     if request is None or request.answered >= request.number:
         return None
-    board = (yield from find_leaves([slot[0]])).get(slot[0])
-    if board is None or board.archived_us is not None:
+    leaf = (yield from find_leaves([slot[0]])).get(slot[0])
+    if leaf is None or leaf.archived_us is not None:
         yield _DELETE.bind(key=slot[0], index=slot[1])
         return None
-    return request, board
+    return request, leaf
 
 
 def answer_refresh_request(slot: Slot, number: int, *, version: int, took_us: int) -> Program[None]:
