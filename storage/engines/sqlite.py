@@ -93,7 +93,8 @@ def _execute(connection: sqlite3.Connection, query: Built, ran: Ran) -> Rows:
     return rows
 
 
-def _drive(connection: sqlite3.Connection, program: Program[T], ran: Ran) -> T:
+def _drive(connection: sqlite3.Connection, make: Callable[[], Program[T]], ran: Ran) -> T:
+    program = make()
     try:
         query = next(program)
         while True:
@@ -241,9 +242,7 @@ class SqliteStore:
         return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        def work(raw: sqlite3.Connection) -> T:
-            return _drive(raw, program(), self._ran)
-
+        work = partial(_drive, make=program, ran=self._ran)
         if heavy:
             return await self._reading(partial(_in_transaction, begin="BEGIN", work=work), self._heavy)
         code: object = getattr(getattr(program, "func", program), "__code__", None)  # `func`: of a partial function
@@ -309,16 +308,17 @@ class SqliteStore:
         if self.damaged.is_set():
             raise StoreDamagedError
         try:
-            result = await self._writer.run(
-                lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", lambda raw: _drive(raw, program(), self._ran))
-            )
+            driving = partial(_drive, make=program, ran=self._ran)
+            result = await self._writer.run(partial(_in_transaction, begin="BEGIN IMMEDIATE", work=driving))
         except SQLITE_ERRORS as error:
             if is_full_error(error, self._path):
                 self._log_full()
                 raise StoreFullError from error
             raise self._translated(error) from error
         else:
-            self._log_room()
+            if self._full:
+                self._full = False
+                log.warning("store_has_room", path=str(self._path.resolve()))
             return result
         finally:
             if not self.damaged.is_set():
@@ -346,11 +346,6 @@ class SqliteStore:
             log.error(
                 "store_full", path=str(self._path.resolve()), detail="the store refuses writes until its disk has room"
             )
-
-    def _log_room(self) -> None:
-        if self._full:
-            self._full = False
-            log.warning("store_has_room", path=str(self._path.resolve()))
 
     def _check_open(self) -> None:
         if self._closed:

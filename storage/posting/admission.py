@@ -38,10 +38,6 @@ class DrainRate:
         self._began_s = 0.0
         self._counted_to_s: float | None = None  # None: no measurement, because the last group left no posts behind
 
-    @property
-    def known(self) -> bool:
-        return self._counted_to_s is not None
-
     def record_left_behind(self, posts: int, *, now_s: float) -> None:
         """Record that a group was taken and left `posts` posts in the queue."""
         if posts == 0:
@@ -103,7 +99,7 @@ class WriteLimit:
 
     def __init__(self, *, groups_max: int) -> None:
         self._groups_max = groups_max
-        self._limit = 1
+        self.limit = 1
         self._base: float | None = None  # posts per second in the window before the current one
         self._move = 0  # the change of the limit that the current window tries
         self._next_move = 1
@@ -113,24 +109,22 @@ class WriteLimit:
         self._usual_s: float | None = None  # the usual time of a transaction, in seconds per post
         self._begin_window(in_flight=0)
 
-    @property
-    def limit(self) -> int:
-        return self._limit
-
     def record_commit(self, posts: int, *, seconds: float, now_s: float, waiting: bool) -> None:
         """Record that a group was committed after `seconds`. `waiting`: whether posts are in the queue."""
+        if self._groups_max == 1:
+            return
         if self._overlong(posts, seconds):
             self.record_failure(now_s=now_s)
             return
-        if self._groups_max == 1 or not self._is_of_window(now_s):
+        if not self._is_of_window(now_s):
             return
         self._posts += posts
         self._groups += 1
         self._saturated &= waiting
         window_s = now_s - self._began_s
-        if self._groups < max(WINDOW_GROUPS_MIN, WINDOW_ROUNDS * self._limit) or window_s < WINDOW_S_MIN:
+        if self._groups < max(WINDOW_GROUPS_MIN, WINDOW_ROUNDS * self.limit) or window_s < WINDOW_S_MIN:
             return
-        before = self._limit
+        before = self.limit
         self._learn(self._posts / window_s)
         self._begin_window(in_flight=before)
 
@@ -138,8 +132,8 @@ class WriteLimit:
         """Record that a group failed: halve the limit, at most once per round of groups."""
         if not self._is_of_window(now_s):
             return  # the group began before this window
-        before = self._limit
-        self._limit = max(1, before // 2)
+        before = self.limit
+        self.limit = max(1, before // 2)
         self._base, self._move, self._next_move, self._misses, self._rest_windows = None, 0, 1, 0, 0
         self._begin_window(in_flight=before - 1)
 
@@ -187,8 +181,8 @@ class WriteLimit:
         if self._rest_windows:
             self._rest_windows -= 1
             return
-        self._move = self._next_move if 1 <= self._limit + self._next_move <= self._groups_max else -self._next_move
+        self._move = self._next_move if 1 <= self.limit + self._next_move <= self._groups_max else -self._next_move
         self._step(self._move)
 
     def _step(self, move: int) -> None:
-        self._limit = min(self._groups_max, max(1, self._limit + move))
+        self.limit = min(self._groups_max, max(1, self.limit + move))

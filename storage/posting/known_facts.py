@@ -47,8 +47,8 @@ class KnownFacts:
         self._unbounded: set[int] = set()  # partitions that had more than `MARKS_MAX` marks
         self.ids_known = False  # whether the last group with post ids had known ones
 
-    def find_facts(self, partition: int, owners: Iterable[str]) -> Program[Facts]:
-        """Return the facts of a partition, at least those of these owners. Nearly always, the store is not asked."""
+    def find_facts(self, partition: int, owners: Iterable[Iterable[str]]) -> Program[Facts]:
+        """Return the facts of a partition, at least those of these groups of owners. Nearly always, nothing is read."""
         facts = self._facts.get(partition)
         if facts is None and partition not in self._unbounded:
             facts = Facts(*(yield from in_partition(partition, read_marks())), {})
@@ -57,7 +57,7 @@ class KnownFacts:
             else:
                 self._unbounded.add(partition)
         if facts is None or partition in self._unbounded:
-            facts = Facts(*(yield from in_partition(partition, read_marks(sorted(set(owners))))), {})
+            facts = Facts(*(yield from in_partition(partition, read_marks(sorted(set[str]().union(*owners))))), {})
         return facts
 
     def forget_facts(self, partition: int) -> None:

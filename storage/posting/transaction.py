@@ -12,12 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from operator import itemgetter
+from operator import attrgetter, itemgetter
+from typing import TypeVar
 
 import msgspec
 
 from config.settings import PostingSettings
-from querybuilder import BULK_ALIAS, Dialect, chained, col, count, plus, select
+from querybuilder import BULK_ALIAS, chained, col, count, plus, select
 from storage.errors import (
     LostRaceError,
     OutdatedFactsError,
@@ -29,20 +30,22 @@ from storage.errors import (
 )
 from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_posted_leaves
-from storage.leaves.entries import Entries, TableRows, add_totals, build_totals_upsert, total_rows
+from storage.leaves.entries import Entries, RowId, TableRows, add_totals, build_totals_upsert, total_rows
 from storage.leaves.gates import hold_gates
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.log.bundles import BundleDraft
 from storage.log.cells import Cell
-from storage.log.change_log import Logged, NewChange, build_log_insert, build_position_taking, bundle_rows, change_log
+from storage.log.change_log import NewChange, build_log_insert, build_position_taking, bundle_rows, change_log
 from storage.log.log_record import ChangeKind, record_of_post
 from storage.reads.open_boards import OpenBoards
 from storage.records import BoardPost, Entry, Gate, Leaf, PartOutcome, Post, PostStatus
-from storage.store import Program, in_partition
+from storage.store import Program, Store, in_partition
 
 from .known_facts import Facts, KnownFacts
 from .post_ids import PostKey, RememberedPost, find_known, remember_posts
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -61,7 +64,7 @@ def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[Entri
             known = leaves.get(part.leaf.key)
             if known is None or len(known.spec.columns) < len(part.leaf.spec.columns):
                 leaves[part.leaf.key] = part.leaf
-    return [open_boards.open_rows(leaf) for leaf in leaves.values()]
+    return list(map(open_boards.open_rows, leaves.values()))
 
 
 def draw_pause_s(limits: PostingSettings, races_lost: int, rng: random.Random) -> float:
@@ -75,22 +78,34 @@ class PostTransaction:
 
     def __init__(
         self,
-        dialect: Dialect,
+        store: Store,
         boards: Iterable[Entries],
         known_facts: KnownFacts,
         now_us: int,
         *,
         check_boards: bool,
     ) -> None:
+        """Prepare a group of posts to these boards. `store`: its `write` runs the program."""
+        self._store, self._known_facts, self._now_us = store, known_facts, now_us
+        # False: assume that all boards exist. If one does not, the store raises `UnknownBoardError`.
+        self._check_boards = check_boards
         # Every process locks and inserts rows in the order of board and owner, so that groups never deadlock. The
         # counter of the log comes later, and the totals come last.
-        by_key = sorted(boards, key=lambda entries: entries.leaf.key)
-        self._boards = {entries.leaf.key: BoardState(entries, entries.leaf.rows_key) for entries in by_key}
-        self._dialect, self._now_us = dialect, now_us
+        self._boards: dict[int, BoardState] = {}
         # The partitions of boards and families, by key. Every transaction writes to the partitions in ascending order.
-        self._places = {entries.leaf.key: entries.leaf.partition for entries in by_key}
-        self._partitions = sorted(set(self._places.values()))
-        self._known_facts = known_facts
+        self._places: dict[int, int] = {}
+        self._partitions: dict[int, list[BoardState]] = {}
+        self._home: int | None = None  # the partition for which `store` runs programs, if a board is there
+        for entries in sorted(boards, key=attrgetter("leaf.key")):
+            leaf = entries.leaf
+            state = self._boards[leaf.key] = BoardState(entries, leaf.rows_key, BundleDraft(leaf.key))
+            self._places[leaf.key] = leaf.partition
+            if leaf.partition not in self._partitions:
+                self._partitions[leaf.partition] = []
+                if store.at(leaf.partition) is store:
+                    self._home = leaf.partition
+            self._partitions[leaf.partition].append(state)
+        self._tables: list[tuple[int, TableRows, list[BoardState]]] = []  # see `_list_tables`
         self._facts: dict[int, Facts] = {}  # by partition
         self._any_marked = False  # whether an owner of the group is hidden, or is being shown
         self._has_absent = False  # whether a post found no row of its owner
@@ -99,10 +114,9 @@ class PostTransaction:
         # The posts that boards and families remember, by board or family key and post hash, and those of this group.
         self._known: dict[PostKey, RememberedPost] = {}
         self._epochs: dict[int, int] = {}  # the stored epochs of the boards that remember posts, by key
-        self._fresh: list[RememberedPost] = []
+        self._fresh: dict[int, list[RememberedPost]] = {}  # by partition
         self._further: dict[int, dict[int, BundleDraft]] = {}  # see `log_too`; by partition and board key
-        # False: assume that all boards exist. If one does not, the store raises `UnknownBoardError`.
-        self._check_boards = check_boards
+        self._applied: dict[int, int] = {}  # see `TransactionResult`
 
     def apply_posts(self, posts: Sequence[Post]) -> Program[TransactionResult]:
         """Read what the posts need, apply them in order, and write the result.
@@ -123,7 +137,7 @@ class PostTransaction:
         if self._looks_up:
             yield from self._look_up(posts)
             self._known_facts.ids_known = bool(self._known)
-        outcomes = [self._apply(post) for post in posts]
+        outcomes = list(map(self._apply, posts))
         if self._refuses_ids:
             self._known_facts.ids_known = True
             if not self._looks_up:
@@ -139,13 +153,14 @@ class PostTransaction:
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
         """Find the hidden rows of marked owners, after the rows on boards were read. See `hidden_owners`."""
         for partition, facts in self._facts.items():
-            keys = [key for key, state in self._states(partition) if state.exists] if facts.marks else []
-            marked = list({owner for key in keys for owner in owners[key] if owner in facts.marks})
+            states = [state for state in self._partitions[partition] if state.exists]
+            names = {owner for state in states for owner in owners[state.entries.leaf.key]}
+            marked = list(names & facts.marks.keys())
             if not marked:
                 continue
             self._any_marked = True
-            finding = hidden_owners.find_hidden_entries(keys, marked)
-            for each in (yield from in_partition(partition, finding)):
+            finding = hidden_owners.find_hidden_entries([state.entries.leaf.key for state in states], marked)
+            for each in (yield from self._at(partition, finding)):
                 state = self._boards[each.board_key]
                 entry = each.widen_cells(len(state.entries.leaf.spec.columns))
                 state.rows.setdefault(entry.owner, TransactionRow(entry, entry.updated_at_us, is_hidden=True))
@@ -161,29 +176,33 @@ class PostTransaction:
             if post.post_hash is not None and post.family is not None:
                 remembering.add(post.family.key)
                 self._places[post.family.key] = post.family.partition
-        copies = [state.entries.leaf for state in self._boards.values()]
+        copies = map(attrgetter("entries.leaf"), self._boards.values())
         gates = yield from hold_gates(copies, now_us=self._now_us, check_all=self._check_boards)
         for key, leaf in gates.items():
             state = self._boards[key]
             state.exists = leaf is not None
             if leaf is not None:
                 state.gate, state.rows_key, state.shut = leaf.gate, leaf.rows_key, leaf.gate.is_shut(self._now_us)
-        tables = self._tables()
-        for partition, _, states in tables:
-            if partition not in self._facts:
-                finding_facts = self._known_facts.find_facts(partition, (post.owner for post in posts))
-                self._facts[partition] = yield from finding_facts
+        self._tables = self._list_tables()
+        has_marks = False
+        for partition, _, states in self._tables:
+            facts = self._facts.get(partition)
+            if facts is None:
+                facts = yield from self._known_facts.find_facts(partition, owners.values())
+                self._facts[partition] = facts
+                has_marks |= bool(facts.marks)
             for state in states:
                 key = state.entries.leaf.key
-                epoch = self._facts[partition].epochs.get((key, state.rows_key))
+                epoch = facts.epochs.get((key, state.rows_key))
                 if epoch is not None:
                     self._epochs[key] = epoch
                 elif key in remembering:
                     self._looks_up = True
         self._looks_up |= bool(remembering) and self._known_facts.ids_known
-        for partition, table, states in tables:
-            yield from in_partition(partition, _hold_rows(table, states, owners))
-        yield from self._find_hidden(owners)
+        for partition, table, states in self._tables:
+            yield from self._at(partition, _hold_rows(table, states, owners))
+        if has_marks:
+            yield from self._find_hidden(owners)
 
     def _look_up(self, posts: Sequence[Post]) -> Program[None]:
         """Look up post ids after the rows are locked. By then, every other transaction with the same post has ended."""
@@ -193,7 +212,7 @@ class PostTransaction:
             if post.post_hash is not None:
                 asked |= dict.fromkeys((key, post.post_hash) for key in keys)
         for partition in sorted(set(self._places.values())):
-            yield from in_partition(partition, self._find_known(partition, asked))
+            yield from self._at(partition, self._find_known(partition, asked))
         for state in self._boards.values():
             if state.entries.leaf.archived_us is not None:
                 yield from self._find_in_segments(state.entries.leaf, asked)
@@ -220,15 +239,17 @@ class PostTransaction:
             known = yield from in_partition(part.partition, finding)
             self._known |= {(board.key, post_hash): post for (_, post_hash), post in known.posts.items()}
 
-    def _states(self, partition: int) -> list[tuple[int, BoardState]]:
-        return [(key, state) for key, state in self._boards.items() if state.entries.leaf.partition == partition]
+    def _at(self, partition: int, program: Program[T]) -> Program[T]:
+        return program if partition == self._home else in_partition(partition, program)
 
-    def _tables(self) -> list[tuple[int, TableRows, list[BoardState]]]:
+    def _list_tables(self) -> list[tuple[int, TableRows, list[BoardState]]]:
         """Return the boards that may take posts, by partition and table, in an order that all writers share."""
-        tables: dict[tuple[int, int, TableRows], list[BoardState]] = defaultdict(list)
+        tables: dict[tuple[int, int, TableRows], list[BoardState]] = {}
         for state in self._boards.values():
             if state.exists and not state.shut:
-                tables[state.entries.leaf.partition, state.table_key, state.entries.table].append(state)
+                leaf, table = state.entries.leaf, state.entries.table
+                table_key = leaf.key if leaf.table_key is None else leaf.table_key
+                tables.setdefault((leaf.partition, table_key, table), []).append(state)
         return [(key[0], key[2], tables[key]) for key in sorted(tables, key=itemgetter(0, 1))]
 
     def _apply(self, post: Post) -> list[PartOutcome]:
@@ -267,7 +288,7 @@ class PostTransaction:
         if parts and post.post_hash is not None:
             fresh = RememberedPost(key, post.post_hash, post.fingerprint, parts)
             self._known[key, post.post_hash] = fresh
-            self._fresh.append(fresh)
+            self._fresh.setdefault(self._places[key], []).append(fresh)
 
     def _plan(self, post: Post, part: BoardPost, at_us: int) -> PartOutcome | dict[int, Cell]:
         """Return the cells that the post changes, or else its outcome: refused, or that of an earlier post."""
@@ -328,7 +349,7 @@ class PostTransaction:
         entry, ranked = row.entry, state.entries.ranked_cells
         if status is PostStatus.UNCHANGED:
             record = record_of_post(ChangeKind.UNCHANGED, part.changes, post.post_id, post.at_us, (), None)
-            state.begin_draft().add_change(entry.owner, "", "", record)
+            state.log.add_change(entry.owner, "", "", record)
             return
         happened, after, cells = ChangeKind.APPLIED, ranked.none, entry.cells
         if row.is_hidden:
@@ -338,70 +359,64 @@ class PostTransaction:
         before = after if row.ranked is None else row.ranked
         version = None if entry.updated_at_us == self._now_us else entry.updated_at_us
         record = record_of_post(happened, part.changes, post.post_id, post.at_us, cells, version)
-        state.begin_draft().add_change(entry.owner, before, after, record)
+        state.log.add_change(entry.owner, before, after, record)
         row.ranked = after
 
     def write_changes(self, outcomes: list[list[PartOutcome]]) -> Program[TransactionResult]:
         """Write what `plan_posts` has planned, and return the result with the outcomes that it returned."""
-        totals: dict[int, dict[int, int]] = {}
-        for partition, table, states in self._tables():
-            yield from in_partition(partition, _write_table(table, states, totals))
-        for partition in self._partitions:
-            yield from in_partition(partition, self._write_others(partition))
+        for partition, table, states in self._tables:
+            yield from self._at(partition, _write_table(table, states))
+        for partition in sorted(self._partitions):
+            if self._any_marked:
+                yield from self._at(partition, self._write_hidden(self._partitions[partition]))
+            if partition in self._fresh:
+                yield from self._at(partition, self._store_ids(self._fresh[partition]))
         # Whoever holds the counter of a partition's log delays all its writers, so take the counters last.
-        for partition in sorted({*self._partitions, *self._further}) if self._further else self._partitions:
-            yield from in_partition(partition, self._finish(partition, totals))
-        applied = {number: sum(state.applied for _, state in self._states(number)) for number in self._partitions}
-        return TransactionResult(outcomes, applied)
+        for partition in sorted({*self._partitions, *self._further}):
+            yield from self._at(partition, self._finish(partition))
+        return TransactionResult(outcomes, self._applied)
 
-    def _write_others(self, partition: int) -> Program[None]:
-        """Write the hidden rows and the post ids of a partition."""
-        yield from self._write_hidden(partition)
-        fresh = [each for each in self._fresh if self._places[each.key] == partition]
-        if fresh:
-            stored = yield from remember_posts(fresh, self._epochs, repeat(self._now_us))
-            if stored != len(fresh):
-                self._known_facts.ids_known = True
-                raise OutdatedFactsError("a post was applied before, or another transaction applies it")
+    def _store_ids(self, fresh: Sequence[RememberedPost]) -> Program[None]:
+        stored = yield from remember_posts(fresh, self._epochs, repeat(self._now_us))
+        if stored != len(fresh):
+            self._known_facts.ids_known = True
+            raise OutdatedFactsError("a post was applied before, or another transaction applies it")
 
-    def _finish(self, partition: int, all_totals: Mapping[int, dict[int, int]]) -> Program[None]:
-        """Log the changes of a partition and add to its totals."""
-        states = self._states(partition)
-        changed = [state.log for _, state in states if state.log is not None]
-        changed += self._further.get(partition, {}).values()
-        totals = {key: all_totals[key] for key, _ in states if key in all_totals}
-        facts = self._facts.get(partition)
-        if changed:
-            version = (yield from self._record(changed, totals)).facts
+    def _finish(self, partition: int) -> Program[None]:
+        """Log the changes of a partition, add to its totals, and compare the version of its facts."""
+        changed = [*self._further.get(partition, {}).values()]
+        totals: dict[int, dict[int, int]] = {}
+        for state in self._partitions.get(partition, ()):
+            self._applied[partition] = self._applied.get(partition, 0) + state.applied
+            if state.log.changes:
+                changed.append(state.log)
+            if state.totals:
+                totals[state.entries.leaf.key] = state.totals
+        facts, version = self._facts.get(partition), None
+        if changed and self._store.dialect.chains:  # one statement, because the counter is held
+            rows = bundle_rows(changed, now_us=self._now_us, next_position=0)
+            bound = {"bundle_rows": rows, "total_rows": total_rows(totals), "now_us": self._now_us}
+            [[_, version]] = yield _RECORD.bind(bundles=len(rows), **bound)
+        elif changed:
+            version = (yield from change_log.append_drafts(changed, now_us=self._now_us)).facts
+            yield from add_totals(totals)
         elif self._has_absent:  # a post may have been rejected only because its owner's row was not found
             version = yield from change_log.read_facts()
-        else:
-            return
-        if facts is not None and version != facts.version:
+        if facts is not None and version is not None and version != facts.version:
             self._known_facts.forget_facts(partition)
             if self._has_absent or (self._fresh and not self._looks_up):
                 raise OutdatedFactsError("an owner was hidden or shown, or a board was emptied, since the group began")
 
-    def _record(self, changed: Sequence[BundleDraft], totals: dict[int, dict[int, int]]) -> Program[Logged]:
-        """Log the changes and add to the totals; by one statement if the dialect can, because the counter is held."""
-        if not self._dialect.chains:
-            logged = yield from change_log.append_drafts(changed, now_us=self._now_us)
-            yield from add_totals(totals)
-            return logged
-        rows = bundle_rows(changed, now_us=self._now_us, next_position=0)
-        bound = {"bundle_rows": rows, "total_rows": total_rows(totals), "now_us": self._now_us}
-        taken = yield _RECORD.bind(bundles=len(rows), **bound)
-        return Logged(*taken[0])
-
-    def _write_hidden(self, partition: int) -> Program[None]:
+    def _write_hidden(self, states: Iterable[BoardState]) -> Program[None]:
         new: list[HiddenEntry] = []
         changed: list[tuple[HiddenEntry, int]] = []
-        for key, state in self._states(partition) if self._any_marked else ():
+        for state in states:
             for row in state.rows.values():
+                hidden = HiddenEntry(state.entries.leaf.key, row.entry)
                 if row.is_hidden and row.expected is None:
-                    new.append(HiddenEntry(key, row.entry))
+                    new.append(hidden)
                 elif row.is_hidden and row.changed and row.expected is not None:
-                    changed.append((HiddenEntry(key, row.entry), row.expected))
+                    changed.append((hidden, row.expected))
         if changed:
             _check_all_written((yield from hidden_owners.update_rows(changed)), len(changed))
         if new:
@@ -431,26 +446,17 @@ class TransactionRow(msgspec.Struct):
 class BoardState:
     entries: Entries
     rows_key: int  # the board's key in its table of rows
+    log: BundleDraft  # what the group logs of the board
     exists: bool = True  # False: the board was deleted, or its rows are elsewhere
     gate: Gate | None = None  # None: the gate is that of the copy, which takes all posts
     shut: bool = False
     applied: int = 0  # posts that the group applied to the board
     rows: dict[str, TransactionRow] = field(default_factory=dict)
-    log: BundleDraft | None = None  # None: nothing to log
-
-    def begin_draft(self) -> BundleDraft:
-        if self.log is None:
-            self.log = BundleDraft(self.entries.leaf.key)
-        return self.log
-
-    @property
-    def table_key(self) -> int:
-        board = self.entries.leaf
-        return board.key if board.table_key is None else board.table_key
+    totals: dict[int, int] = field(default_factory=dict)  # what the group adds to the board's totals
 
 
-def _write_table(table: TableRows, states: Iterable[BoardState], totals: dict[int, dict[int, int]]) -> Program[None]:
-    """Write the changed rows of the boards in one table. Add their effect to `totals`, by board key and column index.
+def _write_table(table: TableRows, states: Iterable[BoardState]) -> Program[None]:
+    """Write the changed rows of the boards in one table, and note in each state what they add to the totals.
 
     Raises:
         LostRaceError: another transaction changed one of the rows meanwhile.
@@ -476,7 +482,7 @@ def _write_table(table: TableRows, states: Iterable[BoardState], totals: dict[in
             for index in row.first_values:
                 more[index] += 1
         if changes:
-            totals[state.entries.leaf.key] = {**more, ALL_ENTRIES: inserted, CHANGES: changes}
+            state.totals = {**more, ALL_ENTRIES: inserted, CHANGES: changes}
     for indexes, changed in updates.items():
         _check_all_written((yield from table.update_rows(indexes, changed)), len(changed))
     if new:
@@ -489,7 +495,10 @@ def _check_all_written(written: int, expected: int) -> None:
 
 
 def _hold_rows(table: TableRows, states: list[BoardState], owners: Mapping[int, Iterable[str]]) -> Program[None]:
-    rows = {state.rows_key: state.rows for state in states}
-    wanted = [(state.rows_key, owner) for state in states for owner in owners[state.entries.leaf.key]]
+    rows: dict[int, dict[str, TransactionRow]] = {}
+    wanted: list[RowId] = []
+    for state in states:
+        rows[state.rows_key] = state.rows
+        wanted += [(state.rows_key, owner) for owner in owners[state.entries.leaf.key]]
     for rows_key, entry in (yield from table.lock_rows(wanted)):
         rows[rows_key][entry.owner] = TransactionRow(entry, entry.updated_at_us)

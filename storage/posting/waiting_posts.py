@@ -48,27 +48,20 @@ class RequestQueue:
         """Make an empty queue. `enough`: a group with this many posts takes no further request."""
         self._group_posts_max = group_posts_max
         self._enough = group_posts_max if enough is None else enough
-        self._requests: deque[WaitingRequest] = deque()
-        self._in_flight: list[list[WaitingRequest]] = []
+        self.requests: deque[WaitingRequest] = deque()
+        self.in_flight: list[list[WaitingRequest]] = []
         self.parts = 0
         self.parts_in_flight = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._requests)
-
-    @property
-    def groups_in_flight(self) -> int:
-        return len(self._in_flight)
-
     def append_request(self, waiting: WaitingRequest) -> None:
-        self._requests.append(waiting)
+        self.requests.append(waiting)
         self.parts += waiting.parts
 
     def withdraw_request(self, waiting: WaitingRequest) -> bool:
         """Remove a request; return False if a group has already taken it."""
-        if waiting not in self._requests:
+        if waiting not in self.requests:
             return False
-        self._requests.remove(waiting)
+        self.requests.remove(waiting)
         self.parts -= waiting.parts
         return True
 
@@ -77,33 +70,33 @@ class RequestQueue:
 
         Return an empty list if every request has an owner in flight.
         """
-        busy = self._busy_owners() if self._in_flight else set()
+        busy = self._busy_owners() if self.in_flight else set()
         group: list[WaitingRequest] = []
         parts = 0
         stepped_over: list[WaitingRequest] = []
-        while self._requests and len(stepped_over) < STEPPED_OVER_MAX:
-            waiting = self._requests[0]
+        while self.requests and len(stepped_over) < STEPPED_OVER_MAX:
+            waiting = self.requests[0]
             if group and (parts >= self._enough or parts + waiting.parts > self._group_posts_max):
                 break
-            self._requests.popleft()
-            if self._in_flight and not self._is_free(waiting, busy):
+            self.requests.popleft()
+            if self.in_flight and not self._is_free(waiting, busy):
                 stepped_over.append(waiting)
                 continue
             group.append(waiting)
             parts += waiting.parts
-        self._requests.extendleft(reversed(stepped_over))
+        self.requests.extendleft(reversed(stepped_over))
         self.parts -= parts
         if group:
-            self._in_flight.append(group)
+            self.in_flight.append(group)
             self.parts_in_flight += parts
         return group
 
     def release_group(self, group: list[WaitingRequest]) -> None:
-        self._in_flight.remove(group)
+        self.in_flight.remove(group)
         self.parts_in_flight -= sum([waiting.parts for waiting in group])
 
     def _busy_owners(self) -> set[str]:
-        return {owner for group in self._in_flight for waiting in group for owner in _owners(waiting)}
+        return {owner for group in self.in_flight for waiting in group for owner in _owners(waiting)}
 
     def _is_free(self, waiting: WaitingRequest, busy: set[str]) -> bool:
         owners = _owners(waiting)

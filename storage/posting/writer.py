@@ -94,7 +94,7 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._tell_in_flight()
+        self._tell_state()
         self._task = asyncio.create_task(self._run(), name="writer")
 
     @property
@@ -137,7 +137,7 @@ class Writer:
             self._turn_away("stopping", parts, QueueFullError("the service is shutting down"))
         waiting = self._queue.parts
         ahead_s = total_s = 0.0
-        if self._drain.known and waiting:  # if no post waits, accept the new posts; they measure the rate anew
+        if waiting:  # if no post waits, accept the new posts; they measure the rate anew
             now_s, ahead = self._monotonic(), waiting + self._queue.parts_in_flight
             ahead_s = self._drain.estimate_wait_s(ahead, now_s=now_s)
             total_s = self._drain.estimate_wait_s(ahead + parts, now_s=now_s)
@@ -161,26 +161,26 @@ class Writer:
         # Posts that a group has already taken from the queue are still applied, but nobody gets their outcome.
         withdrawn = self._queue.withdraw_request(waiting)
         if withdrawn:
-            self._tell_depth()
+            self._tell_state()
         return withdrawn
 
     async def _run(self) -> None:
         taken = False
         async with asyncio.TaskGroup() as groups:
-            while self._queue or not self._closing:
-                if self._queue and self._queue.groups_in_flight < self._limit.limit:
+            while self._queue.requests or not self._closing:
+                if self._queue.requests and len(self._queue.in_flight) < self._limit.limit:
                     await self._gather()
                     group = self._queue.take_group()
                     self._drain.record_left_behind(self._queue.parts, now_s=self._monotonic())
                     if group:
-                        self._tell_depth()
+                        self._tell_state()
                         groups.create_task(self._write(group))
                         taken = True
                         continue
                 # Either no request waits, or every waiting request must wait until a group in flight ends.
-                if self._queue:
-                    self._tell_depth()
-                if not taken:
+                if self._queue.requests:
+                    self._tell_state()
+                if self._begun is not None and not taken:
                     self._let_answer()
                 taken = False
                 self._wake.clear()
@@ -193,13 +193,12 @@ class Writer:
             await asyncio.sleep(0)
 
     async def _write(self, group: list[WaitingRequest]) -> None:
-        self._tell_in_flight()
         result = None
         try:
             result = await self._settle(group)
         finally:
             self._queue.release_group(group)
-            self._tell_in_flight()
+            self._tell_state()
             self._wake.set()
         if result is not None:
             if self._queue.parts >= BATCH_POSTS:
@@ -219,12 +218,13 @@ class Writer:
             self._begun.set()
             self._begun = None
 
-    def _tell_depth(self) -> None:
-        self._meter.set("rankcurve_write_queue_posts", sum([writer._queue.parts for writer in self._siblings]))
-
-    def _tell_in_flight(self) -> None:
-        groups = sum([writer._queue.groups_in_flight for writer in self._siblings])
-        limit = sum([writer._limit.limit for writer in self._siblings])
+    def _tell_state(self) -> None:
+        parts = groups = limit = 0
+        for writer in self._siblings:
+            parts += writer._queue.parts
+            groups += len(writer._queue.in_flight)
+            limit += writer._limit.limit
+        self._meter.set("rankcurve_write_queue_posts", parts)
         self._meter.set("rankcurve_writes_in_flight", groups)
         self._meter.set("rankcurve_writes_in_flight_limit", limit)
 
@@ -264,7 +264,7 @@ class Writer:
             self._meter.add("rankcurve_partition_posts_applied", applied, str(partition))
         parts = sum([waiting.parts for waiting in group])
         self._drain.record_commit(parts, now_s=now_s)
-        self._limit.record_commit(parts, seconds=now_s - started, now_s=now_s, waiting=bool(self._queue))
+        self._limit.record_commit(parts, seconds=now_s - started, now_s=now_s, waiting=bool(self._queue.requests))
         return result
 
     async def _settle_unknown(self, group: list[WaitingRequest]) -> None:
@@ -289,9 +289,7 @@ class Writer:
         def program() -> Program[TransactionResult]:
             if self._begun is not None:
                 loop.call_soon_threadsafe(self._let_answer)  # the store has begun to run this group
-            group = PostTransaction(
-                self._store.dialect, opened, self._known_facts, self._now_us(), check_boards=check_boards
-            )
+            group = PostTransaction(self._store, opened, self._known_facts, self._now_us(), check_boards=check_boards)
             return group.apply_posts(posts)
 
         races, is_lost = 0, False
@@ -351,8 +349,12 @@ class Writers:
         Raises:
             OutcomeUnknownError: some posts were applied, but others were not.
         """
-        places = {part.leaf.partition for post in posts for part in post.parts}
-        places |= {post.family.partition for post in posts if post.family is not None}
+        places: set[int] = set()
+        for post in posts:
+            for part in post.parts:
+                places.add(part.leaf.partition)
+            if post.family is not None:
+                places.add(post.family.partition)
         if len(places) == 1:
             return await self._writer_of(self._store.at(places.pop())).submit(posts)
         apart: dict[int, list[Post]] = {place: [] for place in places}

@@ -199,7 +199,7 @@ class Drainer:
         yield from batch.take_blocks()
         if batch.gates and (yield from read_gates(sorted(batch.gates), held=True)) != batch.gates:
             raise BoardChangedError
-        group = PostTransaction(self._store.dialect, opened, self._known_facts, now_us, check_boards=check_boards)
+        group = PostTransaction(self._store, opened, self._known_facts, now_us, check_boards=check_boards)
         outcomes = yield from group.plan_posts(batch.posts)
         refusals = [*batch.refusals, *_refused_by(batch.posts, outcomes)]
         if refusals:

@@ -333,7 +333,7 @@ class Deployment:
 
         def group() -> PostTransaction:
             opened = open_boards_of(posts, self.boards)
-            return PostTransaction(self.dialect, opened, self.known_facts, self.clock(), check_boards=True)
+            return PostTransaction(self.store, opened, self.known_facts, self.clock(), check_boards=True)
 
         while True:
             with suppress(OutdatedFactsError):
