@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -101,18 +102,14 @@ async def get_post_state(context: Context, call: Call) -> PostState | PostStates
 
 
 def _state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome | None) -> PostState:
+    state = partial(PostState, post_id=post_id, owner=owner)
     if fate is None:
-        return PostState(post_id=post_id, owner=owner, status="pending")
+        return state(status="pending")
     if fate.error is not None:
-        error = post_problem_of(fate.error).to_document()
-        return PostState(post_id=post_id, owner=owner, status="rejected", error=error)
-    return PostState(
-        post_id=post_id,
-        owner=owner,
-        status=fate.status.value,  # type: ignore[arg-type]  # `duplicate` is never stored as an outcome
-        updated_at=format_us(fate.updated_at_us or 0),
-        stats=format_stats(board.spec, fate.stats or ()),
-    )
+        return state(status="rejected", error=post_problem_of(fate.error).to_document())
+    status: Any = fate.status.value  # `duplicate` is never stored as an outcome
+    stats = format_stats(board.spec, fate.stats or ())
+    return state(status=status, updated_at=format_us(fate.updated_at_us or 0), stats=stats)
 
 
 async def take_posts(

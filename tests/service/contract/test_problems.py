@@ -29,6 +29,7 @@ def test_every_code_of_a_storage_error_is_known() -> None:
 
 
 def test_every_code_has_advice_and_those_that_pass_by_themselves_say_to_wait() -> None:
+    assert ADVICE.keys() == CODES.keys()
     for code, meaning in CODES.items():
         assert meaning.title[0].isupper(), code
         assert ADVICE[code][0].isupper(), code

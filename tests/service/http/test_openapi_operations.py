@@ -35,6 +35,7 @@ def test_the_list_has_every_route_with_its_role_and_its_codes() -> None:
     assert {(each.method, each.path): each.role for each in OPERATIONS} == {
         (route.method, route.path): OPEN if route.role is None else route.role.name.lower() for route in ROUTE_TABLE
     }
+    assert {route.view for route in ROUTE_TABLE} == ROUTE_WORDS.keys()
     for route in ROUTE_TABLE:
         assert sorted(code for _, code in BY_ID[ROUTE_WORDS[route.view].operation].codes) == sorted(
             set(list_codes(route))
