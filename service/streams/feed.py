@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
@@ -54,6 +55,7 @@ class _PollResult:
     snapshot: FeedSnapshot
     begins_after: Numbers  # the journals begin after these numbers; earlier rows were pruned
     lost: bool = False  # True if rows that the topics have not seen were pruned from the journal
+    states: dict[Topic, Any] = field(default_factory=dict)  # the states that the poll has read or changed
     events: list[tuple[Topic, Event]] = field(default_factory=list)
     ended: list[Topic] = field(default_factory=list)  # topics whose streams end after this poll
     joined: list[tuple[_Joining, Topic | Exception, list[Event]]] = field(default_factory=list)
@@ -187,9 +189,7 @@ class Feed:
     def _poll(
         self, starts: CountStarts, topics: dict[Hashable, Topic], joining: list[_Joining]
     ) -> Program[_PollResult]:
-        for each in topics.values():
-            each.restore_state()
-        watched = [each for each in topics.values() if not each.is_new]
+        watched = [each for each in topics.values() if each.state is not None]
         begins, ends = ([0] * (self.partitions[-1] + 1) for _ in range(2))
         for partition in self.partitions:
             begins[partition], ends[partition] = yield from in_partition(partition, partition_journal.find_ends())
@@ -234,18 +234,21 @@ class Feed:
         try:
             # The journal gets no row when an owner is erased from an archive. Therefore the state of an archived board
             # is read again for each new client.
-            if topic.is_new or topic.board.gate.archived_us is not None:
-                yield from topic.read_state(poll.snapshot)
-            first = yield from self._first_events(poll, topic, one.last_seen)
+            state = poll.states.get(topic, topic.state)
+            if state is None or topic.board.gate.archived_us is not None:
+                state = poll.states[topic] = yield from topic.read_state(poll.snapshot)
+            first = yield from self._first_events(poll, topic, state, one.last_seen)
             poll.joined.append((one, topic, first))
         except StorageError as error:
             poll.joined.append((one, error, []))
 
-    def _first_events(self, poll: _PollResult, topic: Topic, last_seen: Numbers | None) -> Program[list[Event]]:
+    def _first_events(
+        self, poll: _PollResult, topic: Topic, now: Any, last_seen: Numbers | None
+    ) -> Program[list[Event]]:
         ends, until = poll.snapshot.ends, poll.snapshot.until
-        state = topic.last._replace(numbers=until)
+        state = now.last._replace(numbers=until)
         if last_seen is None:
-            return [] if topic.is_empty else [state]
+            return [] if now.is_empty else [state]
         found: list[tuple[Numbers, JournalRow]] | None = None
         bounds = zip(poll.begins_after, last_seen, ends, strict=True)
         # While the feed is behind the journals, it cannot tell what a client has missed.
@@ -253,17 +256,19 @@ class Feed:
             found = yield from self._read_changes(last_seen, [topic.board])
         if found is None or len(found) == self._limits.stream_rows_max:
             return [Event(until, "reset", RESET), state]
-        missed = topic.find_missed_event([row for _, row in found], until)
+        missed = topic.find_missed_event(now, [row for _, row in found], until)
         return [] if missed is None else [missed]
 
     def _deliver(self, poll: _PollResult) -> int:
         self._seen = poll.snapshot.until
+        for followed, state in poll.states.items():
+            followed.state = state
         sent = 0
         for followed, event in poll.events:
             sent += self._send([event], followed.clients)
         if poll.lost:
             for followed in self._topics.values():
-                sent += self._send([Event(poll.snapshot.until, "reset", RESET), followed.last], followed.clients)
+                sent += self._send([Event(poll.snapshot.until, "reset", RESET), followed.state.last], followed.clients)
         for followed in poll.ended:
             for client in followed.clients:
                 client.end_stream()
@@ -276,8 +281,6 @@ class Feed:
             self._topics.setdefault(one.key, topic).clients.add(one.client)
             sent += self._send(first, [one.client])
             one.done.set_result(None)
-        for followed in self._topics.values():
-            followed.keep_state()
         self._meter.set("rankcurve_streams_open", self._feeds.clients)
         return sent
 
@@ -318,11 +321,11 @@ def _find_count_starts(topics: Iterable[Topic]) -> CountStarts:
 def _follow(poll: _PollResult, each: Topic) -> Program[None]:
     try:
         if poll.lost:
-            yield from each.read_state(poll.snapshot)
+            poll.states[each] = yield from each.read_state(poll.snapshot)
         elif poll.snapshot.find_rows(each.board):
-            event = yield from each.apply_new_rows(poll.snapshot)
-            if event is not None:
-                poll.events.append((each, event))
+            state = poll.states[each] = yield from each.apply_new_rows(each.state, poll.snapshot)
+            if state.last is not each.state.last:
+                poll.events.append((each, state.last))
     except (UnknownBoardError, BoardChangedError, UnknownOwnerError, NotRankedError):
         poll.ended.append(each)  # the clients connect again and then receive the error
 

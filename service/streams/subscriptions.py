@@ -6,8 +6,8 @@ If the snapshot already included the change of a row, applying the row changes n
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -92,6 +92,9 @@ class Event(NamedTuple):
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id, self.name.encode(), self.data)
 
 
+_UNTOLD = Event((), "position", b"")  # of a state for which there is no event yet
+
+
 def encode_event_id(partitions: Sequence[int], numbers: Numbers) -> str:
     """Return the id of an event. A number alone means partition 0, which most stores have as their only one."""
     return ",".join(f"{each}.{numbers[each]}" if each else str(numbers[each]) for each in partitions)
@@ -126,81 +129,67 @@ class Subscriber(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Top:
-    last: Event | None = None  # the last event, which shows the whole state to a new client; None before the first read
-    owners: frozenset[str] = frozenset()
-    worst: str | None = None  # the cell of the last row shown; None if the ranking has too few rows to fill the top
-    shown: bytes = b""
+    last: Event  # the last event, which shows the whole state to a new client
+    owners: frozenset[str]
+    worst: str | None  # the cell of the last row shown; None if the ranking has too few rows to fill the top
+    shown: bytes
+
+    is_empty = False  # whether there is nothing to show to a new client yet
 
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    last: Event | None = None  # as in `_Top`
-    cell: str | None = None
-    rank: int | None = None
-    total: int = 0
-    counted: Mapping[int, int] = field(default_factory=dict)  # the last number that the rank includes, by board key
-
-
-S = TypeVar("S", _Top, _Standing)
-
-
-class _Topic(Generic[S]):
-    """A ranked column of a board, the clients that follow it, and the state of what they follow."""
-
-    def __init__(self, board: Board, index: int, ranking: Ranking, state: S) -> None:
-        self.board, self.index, self._ranking = board, index, ranking
-        self._column = MoveReader(board, index, high=ranking.padding.high)
-        self._state: S = state
-        self._kept: S = state  # the state after the last poll that succeeded
-        self.clients: set[Subscriber] = set()
-
-    @property
-    def is_new(self) -> bool:
-        """Return whether the state was not read yet."""
-        return self._state.last is None
-
-    @property
-    def last(self) -> Event:
-        """Return the last event. Only topics whose state was read have one."""
-        assert self._state.last is not None
-        return self._state.last
+    last: Event  # as in `_Top`
+    cell: str | None
+    rank: int | None
+    total: int
+    counted: Mapping[int, int]  # the last number that the rank includes, by board key
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing to show to a new client yet."""
-        return False
-
-    def keep_state(self) -> None:
-        """Keep the state, because the poll has succeeded."""
-        self._kept = self._state
-
-    def restore_state(self) -> None:
-        """Undo what a failed poll may have changed."""
-        self._state = self._kept
+        return self.cell is None
 
 
-class TopTopic(_Topic[_Top]):
+class _Topic:
+    """A ranked column of a board, the clients that follow it, and the state of what they follow.
+
+    Programs return a state instead of changing it, because a poll may fail, or run again.
+    """
+
+    def __init__(self, board: Board, index: int, ranking: Ranking) -> None:
+        self.board, self.index, self._ranking = board, index, ranking
+        self._column = MoveReader(board, index, high=ranking.padding.high)
+        self.state: Any = None  # after the last poll that succeeded; None: it was not read yet
+        self.clients: set[Subscriber] = set()
+
+
+class TopTopic(_Topic):
     def __init__(self, ranks: RankContext, board: Board, index: int, top: int) -> None:
         self._pager, self._top = ranks.make_pager(board, index), top
-        super().__init__(board, index, self._pager.ranking, _Top())
+        super().__init__(board, index, self._pager.ranking)
 
-    def read_state(self, snapshot: FeedSnapshot) -> Program[None]:
-        self._state = yield from self._read(snapshot.until)
+    def read_state(self, snapshot: FeedSnapshot) -> Program[_Top]:
+        window = yield from self._pager.find_first_rows(self._top)
+        page = self._pager.make_page(window)
+        cell = window.rows[-1].cells[self.index] if len(window.rows) == self._top else None
+        return _Top(
+            last=Event(snapshot.until, "top", msgspec.json.encode(TopEvent(page.column, page.total, page.entries))),
+            owners=frozenset(row.owner for row in window.rows),
+            worst=cell if isinstance(cell, str) else None,
+            shown=msgspec.json.encode(page.entries),
+        )
 
-    def apply_new_rows(self, snapshot: FeedSnapshot) -> Program[Event | None]:
-        if not self._touched(snapshot.read_moves(self.board, self.index, self._column).all):
-            return None
-        read = yield from self._read(snapshot.until)
-        if read.shown == self._state.shown:
-            return None
-        self._state = read
-        return read.last
+    def apply_new_rows(self, before: _Top, snapshot: FeedSnapshot) -> Program[_Top]:
+        if not self._touched(before, snapshot.read_moves(self.board, self.index, self._column).all):
+            return before
+        read = yield from self.read_state(snapshot)
+        return before if read.shown == before.shown else read
 
-    def find_missed_event(self, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
-        return self.last._replace(numbers=until) if self._touched(self._column.read_moves(rows).all) else None
+    def find_missed_event(self, now: _Top, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
+        return now.last._replace(numbers=until) if self._touched(now, self._column.read_moves(rows).all) else None
 
-    def _touched(self, moves: Iterable[RankMove]) -> bool:
-        worst, owners, better = self._state.worst, self._state.owners, self._column.is_better
+    def _touched(self, state: _Top, moves: Iterable[RankMove]) -> bool:
+        worst, owners, better = state.worst, state.owners, self._column.is_better
         for move in moves:
             if move.row.owner is None or move.row.owner in owners:
                 return True
@@ -210,19 +199,8 @@ class TopTopic(_Topic[_Top]):
                 return True
         return False
 
-    def _read(self, until: Numbers) -> Program[_Top]:
-        window = yield from self._pager.find_first_rows(self._top)
-        page = self._pager.make_page(window)
-        cell = window.rows[-1].cells[self.index] if len(window.rows) == self._top else None
-        return _Top(
-            last=Event(until, "top", msgspec.json.encode(TopEvent(page.column, page.total, page.entries))),
-            owners=frozenset(row.owner for row in window.rows),
-            worst=cell if isinstance(cell, str) else None,
-            shown=msgspec.json.encode(page.entries),
-        )
 
-
-class OwnerTopic(_Topic[_Standing]):
+class OwnerTopic(_Topic):
     """The position of one owner.
 
     The rank is counted when the owner's own entry moves. Between two counts, each entry that passes the owner changes
@@ -231,18 +209,14 @@ class OwnerTopic(_Topic[_Standing]):
 
     def __init__(self, ranks: RankContext, board: Board, index: int, owner: str) -> None:
         locator = self._locator = ranks.find_locator(board)
-        super().__init__(board, index, locator.entries.rankings[index], _Standing())
+        super().__init__(board, index, locator.entries.rankings[index])
         self.owner, self._entries = owner, locator.entries
-
-    @property
-    def is_empty(self) -> bool:
-        return self._state.cell is None
 
     def find_count_start(self) -> CountStart | None:
         """Return the start of a count (see `Locator.find_count_start`). The feed calls this before a poll begins."""
         return self._locator.find_count_start(self.index)
 
-    def read_state(self, snapshot: FeedSnapshot) -> Program[None]:
+    def read_state(self, snapshot: FeedSnapshot) -> Program[_Standing]:
         """Count the owner's rank in the snapshot. It includes all rows of the journal up to `snapshot.until`.
 
         An owner without a value in the column may get one by a post. Then that is the first event of new clients.
@@ -254,7 +228,7 @@ class OwnerTopic(_Topic[_Standing]):
         counted = yield from self._count(snapshot)
         if counted.cell is None:
             yield from self._refuse()
-        self._state = replace(counted, last=self._event(counted, snapshot.until, counted.rank, []))
+        return self._told(counted, snapshot.until, counted.rank, [])
 
     def _refuse(self) -> Program[None]:
         """Raise an error if no post can give the owner a position."""
@@ -266,12 +240,11 @@ class OwnerTopic(_Topic[_Standing]):
         if is_archived:
             raise UnknownOwnerError(f"{self.owner!r} has no entry in {self.board.id!r}")
 
-    def apply_new_rows(self, snapshot: FeedSnapshot) -> Program[Event | None]:
-        """Apply the new rows about the board to the state. Return the event that these rows cause, if any."""
-        before = self._state
+    def apply_new_rows(self, before: _Standing, snapshot: FeedSnapshot) -> Program[_Standing]:
+        """Return the state after the new rows about the board. It has another last event if these rows cause one."""
         moves = snapshot.read_moves(self.board, self.index, self._column)
         if not moves.concern_owner(self.owner, before.cell):
-            return None
+            return before
         counted = before.counted
         fresh = [move for move in moves.all if move.row.number > counted.get(move.row.board_key, NEVER_SEEN)]
         overtakers, moved, more = self._passed(fresh, before.cell)
@@ -281,26 +254,23 @@ class OwnerTopic(_Topic[_Standing]):
             total = (yield from snapshot.read_totals(self.board)).get(self.index, 0)
             now = replace(before, rank=before.rank + more, total=total)
         else:
-            return None
+            return before
         if (now.cell, now.rank) == (before.cell, before.rank) and not overtakers:
-            self._state = replace(now, last=before.last)
-            return None
-        event = self._event(now, snapshot.until, before.rank, overtakers)
-        self._state = replace(now, last=event)
-        return event
+            return replace(now, last=before.last)
+        return self._told(now, snapshot.until, before.rank, overtakers)
 
-    def find_missed_event(self, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
+    def find_missed_event(self, now: _Standing, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
         """Return the event for a client that missed only these rows, or None if the topic shows no change.
 
         `until` has the numbers of the event.
         """
-        now = self._state
         moves = self._column.read_moves(rows).all
         own = next((move for move in moves if move.row.owner == self.owner), None)
         overtakers, moved, more = self._passed(moves, now.cell if own is None else own.before)
         if not (moved or more or overtakers):
             return None
-        return self._event(now, until, None if moved or now.rank is None else now.rank - more, overtakers)
+        before = None if moved or now.rank is None else now.rank - more
+        return self._told(now, until, before, overtakers).last
 
     def _passed(self, moves: Iterable[RankMove], cell: str | None) -> tuple[list[str], bool, int]:
         """Return who overtook the owner, whether the owner's entry moved, and how much others changed the rank."""
@@ -332,14 +302,15 @@ class OwnerTopic(_Topic[_Standing]):
         counted = {leaf.key: snapshot.ends[leaf.partition] for leaf in self.board.leaves}
         total = totals.get(self.index, 0)
         if not isinstance(cell, str):
-            return _Standing(total=total, counted=counted)
+            return _Standing(_UNTOLD, None, None, total, counted)
         among_ties = self.owner if self._ranking.timed else ""
         start = snapshot.starts.get((self.board.key, self.index))
         before = yield from self._ranking.count_before(cell, among_ties, start)
         rank = 1 + before.better_count + before.ties_before
-        return _Standing(cell=cell, rank=rank, total=total, counted=counted)
+        return _Standing(_UNTOLD, cell, rank, total, counted)
 
-    def _event(self, now: _Standing, until: Numbers, before: int | None, overtakers: list[str]) -> Event:
+    def _told(self, now: _Standing, until: Numbers, before: int | None, overtakers: list[str]) -> _Standing:
+        """Return a state with the event that tells it, as its last event."""
         column = self.board.spec.columns[self.index]
         value = None if now.cell is None else to_wire_number(self._ranking.padding.decode_value(now.cell), column.scale)
         event = OwnerEvent(
@@ -352,7 +323,7 @@ class OwnerTopic(_Topic[_Standing]):
             previous_rank=before,
             overtaken_by=overtakers[:OVERTAKERS_MAX],
         )
-        return Event(until, "position", msgspec.json.encode(event))
+        return replace(now, last=Event(until, "position", msgspec.json.encode(event)))
 
 
 Topic = TopTopic | OwnerTopic
