@@ -75,15 +75,9 @@ class Refresher:
             raise TooManyRefreshRequestsError(f"{self._waiting} refresh requests are waiting")
         self._waiting += 1
         try:
-            return await self._request_refresh(leaf, column_index)
-        finally:
-            self._waiting -= 1
-
-    async def _request_refresh(self, leaf: Leaf, column_index: int) -> Refreshed:
-        slot, origin = (leaf.key, column_index), describe_origin()
-        number = await self._store.write(partial(store_refresh_request, slot, origin))
-        self.asked.set()
-        try:
+            slot = (leaf.key, column_index)
+            number = await self._store.write(partial(store_refresh_request, slot, describe_origin()))
+            self.asked.set()
             async with asyncio.timeout(self._limits.refresh_wait_s_max):
                 answer = await self._await_answer(slot, number)
         except TimeoutError:
@@ -93,6 +87,8 @@ class Refresher:
                 raise
             waited_s = self._limits.refresh_wait_s_max
             raise NoJobProcessError(f"no job process answered the refresh request in {waited_s:g} s") from None
+        finally:
+            self._waiting -= 1
         if answer is not None and not answer.version:
             raise StoreBusyError("the refresh failed; the log of the job process says why")
         await self._book.poll(leaf.partition)

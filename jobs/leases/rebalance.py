@@ -11,9 +11,9 @@ import structlog
 
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
-from storage.leases.lease_records import Pool, RegionCounts
+from storage.leases.lease_records import Pool
 from storage.leases.lease_resources import lease_resources
-from storage.leases.region_counts import Region, lease_counts
+from storage.leases.region_counts import lease_counts
 from storage.leases.upkeep import lease_upkeep
 from storage.store import Program
 
@@ -67,13 +67,14 @@ class BalanceJob:
         now_us = yield from self._clock()
         regions: dict[int, dict[str, RegionState]] = {key: {} for key in keys}
         for (key, region), counted in counts.items():
-            found = yield from self._look((key, region), counted, now_us)
-            known = stored.get((key, region))
-            load = (
-                start_load(found)
-                if known is None
-                else update_load(decode_load(known), found, self._limits.balance_half_life_s)
+            over = yield from lease_resources.count_expired(
+                key, region, before_us=now_us - self._margin_us, limit=self._limits.lease_expired_counted_max
             )
+            held_now = counted.held - over
+            found = RegionMeasurement(now_us, counted.total, held_now, counted.acquired, counted.refused)
+            known = stored.get((key, region))
+            load = start_load(found) if known is None else decode_load(known)
+            load = update_load(load, found, self._limits.balance_half_life_s)
             regions[key][region] = RegionState(found.available, load)
         yield from lease_upkeep.set_loads(
             {
@@ -83,12 +84,6 @@ class BalanceJob:
             }
         )
         return {key: plan_transfers(states, self._limits) for key, states in regions.items()}
-
-    def _look(self, region: Region, counted: RegionCounts, now_us: int) -> Program[RegionMeasurement]:
-        over = yield from lease_resources.count_expired(
-            *region, before_us=now_us - self._margin_us, limit=self._limits.lease_expired_counted_max
-        )
-        return RegionMeasurement(now_us, counted.total, counted.held - over, counted.acquired, counted.refused)
 
     async def _move(self, pool: Pool, transfer: Transfer) -> int:
         moved = 0

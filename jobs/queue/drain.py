@@ -24,6 +24,7 @@ from jobs.job_context import JobContext
 from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreAwayError, StoreDamagedError
 from storage.leases.work_leases import WorkLeases
 from storage.queue import ingest_queue
+from storage.queue.ingest_queue import Shard, ShardBacklog
 from storage.queue.intake import read_backlog
 from storage.queue.queue_application import DrainedRound, Drainer
 from storage.queue.workers import Semaphore, ShardLeases, Share
@@ -65,9 +66,7 @@ class DrainWorker:
         self._monotonic, self._sleep = context.monotonic, sleep
         self._share = Share()
         self._renewed_s: float | None = None
-        self._measured_s: float | None = None
-        self._reported_empty = False
-        self._reports_backlog = False  # whether gauges must be cleared when this worker stops reporting
+        self._measures_at_s = self._monotonic()  # when the waiting posts are due to be counted again
         self._failures = 0
         self._worked_s = self._monotonic()  # monotonic time at which this worker last applied posts
         self._next_round_s = self._worked_s
@@ -98,16 +97,16 @@ class DrainWorker:
         """Renew or claim leases if that is due. Return whether the worker has shards."""
         if self._renewed_s is None or self._monotonic() - self._renewed_s >= self._renewal_s:
             if await self._is_empty():
-                await self._measure(empty=True)
+                self._report_backlog({})
                 return False
             self._share = await self._leases.update_share(self._store, self._share)
             self._renewed_s = self._monotonic()
-        if self._share.permit is not None:
-            await self._measure(empty=False)
-        elif self._reports_backlog:
-            self._reports_backlog = False
+        if self._share.permit is None:  # the workers with a permit report the backlog
             self._meter.clear("rankcurve_ingest_posts")
             self._meter.clear("rankcurve_ingest_age_seconds")
+        elif self._monotonic() >= self._measures_at_s:
+            self._measures_at_s = self._monotonic() + self._limits.ingest_look_s
+            self._report_backlog(await read_backlog(self._store))
         return bool(self._share.shards)
 
     async def _run_rounds(self) -> bool:
@@ -174,18 +173,10 @@ class DrainWorker:
     def _renewal_s(self) -> float:
         return self._limits.ingest_lease_s * self._limits.lease_renewal_ratio
 
-    async def _measure(self, *, empty: bool) -> None:
-        """Report the waiting posts: an empty queue at once, others at most every `ingest_look_s` seconds."""
-        now_s = self._monotonic()
-        fresh = self._measured_s is not None and now_s - self._measured_s < self._limits.ingest_look_s
-        if fresh and (self._reported_empty or not empty):
-            return
-        self._measured_s, self._reported_empty = now_s, empty
-        self._reports_backlog |= not empty
-        found = {} if empty else await read_backlog(self._store)
-        self._meter.set("rankcurve_ingest_posts", sum(each.posts for each in found.values()))
+    def _report_backlog(self, found: dict[Shard, ShardBacklog]) -> None:
         now_us = self._now_us()
         oldest_us = min((each.oldest_us for each in found.values()), default=now_us)
+        self._meter.set("rankcurve_ingest_posts", sum(each.posts for each in found.values()))
         self._meter.set("rankcurve_ingest_age_seconds", max(0.0, (now_us - oldest_us) / 1e6))
 
     async def _idle(self) -> None:
