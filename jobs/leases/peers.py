@@ -7,6 +7,7 @@ reading that journal. While a peer does not answer, the last known leases of tha
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
@@ -15,8 +16,7 @@ from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.peers.elsewhere import remote_leases
-from storage.leases.peers.exchange import AppliedPage, LeaseExchange
-from storage.store import Program
+from storage.leases.peers.exchange import LeaseExchange
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +62,7 @@ class ExchangeJob:
             if not full:
                 await self._sleep(self._limits.lease_exchange_interval_s)
 
-    async def exchange_page(self, held: HeldLease | None = None) -> bool:
+    async def exchange_page(self, held: HeldLease) -> bool:
         """Read and apply one page now; return whether there may be more pages.
 
         Raises:
@@ -75,13 +75,8 @@ class ExchangeJob:
         page = await self._read_peer(self._peer, after, rows_max)
         if not page:
             return False
-
-        def program() -> Program[AppliedPage]:
-            if held is not None:
-                yield from held.renew()
-            return (yield from self._exchange.apply_page(self._peer, page, rows_max=rows_max))
-
-        taken = await self._store.write(program)
+        applying = partial(self._exchange.apply_page, self._peer, page, rows_max=rows_max)
+        taken = await self._store.write(lambda: held.renew_and(applying()))
         self._meter.add("rankcurve_lease_events_exchanged", taken.events)
         self._meter.add("rankcurve_lease_duplicates", taken.duplicates)
         if taken.duplicates:

@@ -20,15 +20,15 @@ worker is added for `REST_WINDOWS` windows.
 
 import math
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import structlog
 
 from jobs.job_context import JobContext
 from storage.errors import StorageError
-from storage.queue import ingest_queue
-from storage.queue.ingest_queue import list_queues, read_queues
-from storage.queue.workers import Semaphore, Sizing
-from storage.store import Program
+from storage.queue.ingest_queue import list_queues
+from storage.queue.workers import Semaphore, Sizing, read_queue_state
 
 JOB = "size workers"
 WAITING_US = 1_000_000  # while workers keep up, no post waits this long, unless a worker died
@@ -89,12 +89,10 @@ class WorkerCount:
         self.speed = speed if not self.speed else self.speed + (speed - self.speed) * share
 
 
-@dataclass(frozen=True, slots=True)
-class WorkSeen:
+class _Seen(NamedTuple):
+    at_s: float
     posts: int  # number of posts that all workers have ever applied
     busy_s: float  # how long all workers together have ever been busy
-    holders: int
-    sizing: Sizing
     waits: bool  # whether the oldest post has waited for at least WAITING_US
 
 
@@ -103,7 +101,7 @@ class SizeWorkersJob:
         self._store, self._semaphore, self._limits = context.store, semaphore, context.limits
         self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(JOB)
         self._count = WorkerCount(most=context.limits.ingest_workers_max)
-        self._before: tuple[float, WorkSeen] | None = None
+        self._before: _Seen | None = None
 
     async def run_forever(self) -> None:
         while True:
@@ -115,37 +113,30 @@ class SizeWorkersJob:
 
     async def measure(self) -> None:
         """Measure the work since the last measurement, and resize the semaphore if the estimate has changed."""
-        seen, now_s = await self._store.read(self.read_work), self._monotonic()
-        before, self._before = self._before, (now_s, seen)
-        if before is None or seen.posts == before[1].posts:
+        queues = list_queues(self._store.dialect, self._store.partitions)
+        state = await self._store.read(partial(read_queue_state, self._semaphore, queues))
+        waited_since_us = self._now_us() - WAITING_US
+        seen = _Seen(
+            self._monotonic(),
+            sum(count.applied for count in state.counts.values()),
+            sum(count.busy_us for count in state.counts.values()) / 1e6,
+            any(shard.oldest_us <= waited_since_us for shard in state.backlog.values()),
+        )
+        before, self._before = self._before, seen
+        if before is None or seen.posts == before.posts:
             return
         window = Window(
-            seconds=now_s - before[0],
-            posts=seen.posts - before[1].posts,
-            busy_s=seen.busy_s - before[1].busy_s,
-            workers=max(1, seen.holders),
-            waiting=before[1].waits and seen.waits,
+            seconds=seen.at_s - before.at_s,
+            posts=seen.posts - before.posts,
+            busy_s=seen.busy_s - before.busy_s,
+            workers=max(1, state.holders),
+            waiting=before.waits and seen.waits,
         )
-        size = self._count.record_window(window, size=seen.sizing.size)
-        if size == seen.sizing.size:
+        found = state.sizing
+        size = self._count.record_window(window, size=found.size)
+        if size == found.size:
             return
         capacity, speed = round(self._count.capacity), round(self._count.speed)
-        sizing = Sizing(size, capacity, speed, max(self._now_us(), seen.sizing.sized_at_us + 1))
-        if await self._store.write(lambda: self._semaphore.resize(sizing, found=seen.sizing)):
-            log.info("workers_resized", workers=size, before=seen.sizing.size, capacity=capacity, speed=speed)
-
-    def read_work(self) -> Program[WorkSeen]:
-        """Return the work of all workers, and the posts that wait, in all partitions together."""
-        queues = list_queues(self._store.dialect, self._store.partitions)
-        counts = yield from read_queues(queues, ingest_queue.read_counts)
-        backlog = yield from read_queues(queues, ingest_queue.read_backlog)
-        holders = yield from self._semaphore.holders()
-        sizing = yield from self._semaphore.sizing()
-        waited_since_us = self._now_us() - WAITING_US
-        return WorkSeen(
-            posts=sum(count.applied for count in counts.values()),
-            busy_s=sum(count.busy_us for count in counts.values()) / 1e6,
-            holders=holders,
-            sizing=sizing,
-            waits=any(shard.oldest_us <= waited_since_us for shard in backlog.values()),
-        )
+        sizing = Sizing(size, capacity, speed, max(self._now_us(), found.sized_at_us + 1))
+        if await self._store.write(lambda: self._semaphore.resize(sizing, found=found)):
+            log.info("workers_resized", workers=size, before=found.size, capacity=capacity, speed=speed)

@@ -214,27 +214,26 @@ class Semaphore:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """The state of the ingest queue, for operators."""
+    """The state of the ingest queue."""
 
     backlog: dict[Shard, ShardBacklog]
-    counts: dict[Shard, ShardCount]  # of every shard
-    workers: dict[Shard, str]  # the worker that leases each shard
+    counts: dict[Shard, ShardCount]
     holders: int  # number of workers that have a permit
     sizing: Sizing
 
 
-def read_queue_state(
-    leases: WorkLeases, semaphore: Semaphore, queues: Sequence[int], *, shards: int
-) -> Program[QueueState]:
-    """Return the state of the queues in these partitions, each of which has `shards` shards."""
+def read_queue_state(semaphore: Semaphore, queues: Sequence[int]) -> Program[QueueState]:
+    """Return the state of the queues in these partitions."""
     backlog = yield from read_queues(queues, ingest_queue.read_backlog)
-    counted = yield from read_queues(queues, ingest_queue.read_counts)
-    held = yield from read_queues(queues, partial(_find_held, leases))
+    counts = yield from read_queues(queues, ingest_queue.read_counts)
     holders = yield from semaphore.holders()
-    sizing = yield from semaphore.sizing()
-    every = [Shard(partition, number) for partition in queues for number in range(shards)]
-    counts = {shard: counted.get(shard, ShardCount(0, 0)) for shard in every}
-    return QueueState(backlog, counts, {shard: lease.holder for shard, lease in held.items()}, holders, sizing)
+    return QueueState(backlog, counts, holders, (yield from semaphore.sizing()))
+
+
+def find_workers(leases: WorkLeases, queues: Sequence[int]) -> Program[dict[Shard, str]]:
+    """Return the worker that leases each shard of the queues in these partitions."""
+    held = yield from read_queues(queues, partial(_find_held, leases))
+    return {shard: lease.holder for shard, lease in held.items()}
 
 
 _SIZING = ("size", "capacity", "speed", "sized_at")

@@ -14,10 +14,10 @@ from service.contract.problems import name_post, post_problem_of
 from service.contract.responses.boards import Accepted, QueueAnswer, ShardAnswer
 from service.contract.routes import Answer, Call, Reply
 from storage.errors import BoardChangedError, PeriodClosedError, UnknownBoardError
-from storage.queue.ingest_queue import list_queues
-from storage.queue.workers import read_queue_state
+from storage.queue.ingest_queue import Shard, list_queues
+from storage.queue.workers import QueueState, find_workers, read_queue_state
 from storage.records import Post, PostStatus
-from storage.store import CONTROL
+from storage.store import CONTROL, Program
 
 QUEUED = "queued"  # the value of the parameter `mode`
 _RENEWALS_MAX = 3  # the most tries of a request whose boards change
@@ -62,25 +62,28 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
 async def show_queue(context: Context, _call: Call) -> QueueAnswer:
     queue = context.posting.queue
     queues = list_queues(context.store.dialect, context.store.partitions)
-    state = await context.store.read(
-        lambda: read_queue_state(queue.leases, queue.semaphore, queues, shards=queue.shards)
-    )
+
+    def program() -> Program[tuple[QueueState, dict[Shard, str]]]:
+        state = yield from read_queue_state(queue.semaphore, queues)
+        return state, (yield from find_workers(queue.leases, queues))
+
+    state, workers = await context.store.read(program)
     now_us = context.now_us()
 
     def age_s(oldest_us: int) -> float:
         return round(max(0, now_us - oldest_us) / 1e6, 3)
 
     shards = []
-    for shard, count in sorted(state.counts.items()):
-        waiting = state.backlog.get(shard)
+    for shard in sorted(Shard(partition, number) for partition in queues for number in range(queue.shards)):
+        waiting, counted = state.backlog.get(shard), state.counts.get(shard)
         shards.append(
             ShardAnswer(
                 partition=None if shard.partition == CONTROL else shard.partition,
                 shard=shard.number,
                 posts=waiting.posts if waiting else 0,
                 age_seconds=age_s(waiting.oldest_us) if waiting else 0.0,
-                applied=count.applied,
-                worker=state.workers.get(shard),
+                applied=counted.applied if counted else 0,
+                worker=workers.get(shard),
             )
         )
     oldest_us = min((waiting.oldest_us for waiting in state.backlog.values()), default=now_us)

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import pytest
 
-from jobs.queue.size_workers import SizeWorkersJob
 from querybuilder import Bound
+from storage.queue.workers import read_queue_state
 from storage.records import Board
 from storage.store import CONTROL, Program, Store, in_partition
 from tests.jobs.queue.test_drain import LIMITS, Place
@@ -78,9 +78,9 @@ async def test_a_partition_whose_rounds_fail_does_not_stop_the_others(world: Wor
 
 async def test_the_number_of_workers_follows_the_work_in_all_partitions(world: World) -> None:
     desk = await QueueDesk.on(world.deployment, everywhere=True)
-    job = SizeWorkersJob(world.context(), desk.semaphore)
     for number, partition in enumerate((CONTROL, 0, 3)):
         counting = partial(desk.queue.add_counts, dict.fromkeys(range(SHARDS), 10 + number), busy_us=1_000_000)
         await desk.store.write(lambda: in_partition(partition, counting()))  # noqa: B023 - run at once
-    seen = await world.store.read(job.read_work)
-    assert (seen.posts, seen.busy_s) == ((10 + 11 + 12) * SHARDS, 3)
+    counts = (await world.store.read(lambda: read_queue_state(desk.semaphore, desk.queues))).counts.values()
+    assert sum(each.applied for each in counts) == (10 + 11 + 12) * SHARDS
+    assert sum(each.busy_us for each in counts) == 3_000_000
