@@ -43,22 +43,20 @@ class KnownFacts:
     """The facts that a process knows. Programs fill and empty it, and several programs may run at the same time."""
 
     def __init__(self) -> None:
-        self._facts: dict[int, Facts] = {}  # by partition
+        self.facts: dict[int, Facts] = {}  # by partition
         self._unbounded: set[int] = set()  # partitions that had more than `MARKS_MAX` marks
         self.ids_known = False  # whether the last group with post ids had known ones
 
-    def find_facts(self, partition: int, owners: Iterable[Iterable[str]]) -> Program[Facts]:
-        """Return the facts of a partition, at least those of these groups of owners. Nearly always, nothing is read."""
-        facts = self._facts.get(partition)
-        if facts is None and partition not in self._unbounded:
-            facts = Facts(*(yield from in_partition(partition, read_marks())), {})
-            if len(facts.marks) <= MARKS_MAX:
-                self._facts[partition] = facts
-            else:
-                self._unbounded.add(partition)
-        if facts is None or partition in self._unbounded:
-            facts = Facts(*(yield from in_partition(partition, read_marks(sorted(set[str]().union(*owners))))), {})
-        return facts
+    def read_facts(self, partition: int, owners: Iterable[Iterable[str]]) -> Program[Facts]:
+        """Read the facts of a partition, and keep them in `facts`, unless there are too many.
 
-    def forget_facts(self, partition: int) -> None:
-        self._facts.pop(partition, None)
+        Then, only the marks of the owners in these groups are returned.
+        """
+        if partition not in self._unbounded:
+            found = Facts(*(yield from in_partition(partition, read_marks())), {})
+            if len(found.marks) <= MARKS_MAX:
+                self.facts[partition] = found
+                return found
+            self._unbounded.add(partition)
+        asked = sorted(set[str]().union(*owners))
+        return Facts(*(yield from in_partition(partition, read_marks(asked))), {})

@@ -186,11 +186,11 @@ class PostTransaction:
         self._tables = self._list_tables()
         has_marks = False
         for partition, _, states in self._tables:
-            facts = self._facts.get(partition)
+            facts = self._facts.get(partition) or self._known_facts.facts.get(partition)
             if facts is None:
-                facts = yield from self._known_facts.find_facts(partition, owners.values())
-                self._facts[partition] = facts
-                has_marks |= bool(facts.marks)
+                facts = yield from self._known_facts.read_facts(partition, owners.values())
+            self._facts[partition] = facts
+            has_marks |= bool(facts.marks)
             for state in states:
                 key = state.entries.leaf.key
                 epoch = facts.epochs.get((key, state.rows_key))
@@ -295,7 +295,7 @@ class PostTransaction:
         state = self._boards[part.leaf.key]
         if not state.exists:
             return self._refuse(post, part, UnknownBoardError(f"no leaderboard {part.leaf.id!r}"))
-        if post.post_hash is not None and post.family is None:
+        if self._known and post.family is None:
             repeated = self._find_repeated(part.leaf.key, post)
             if repeated is not None:
                 return repeated[0]
@@ -403,7 +403,7 @@ class PostTransaction:
         elif self._has_absent:  # a post may have been rejected only because its owner's row was not found
             version = yield from change_log.read_facts()
         if facts is not None and version is not None and version != facts.version:
-            self._known_facts.forget_facts(partition)
+            self._known_facts.facts.pop(partition, None)
             if self._has_absent or (self._fresh and not self._looks_up):
                 raise OutdatedFactsError("an owner was hidden or shown, or a board was emptied, since the group began")
 

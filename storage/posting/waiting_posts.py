@@ -11,6 +11,7 @@ other's rows or lose races to each other.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -34,6 +35,9 @@ class WaitingRequest(msgspec.Struct, eq=False):
     def fail(self, error: Exception) -> None:
         if not self.done.done():
             self.done.set_exception(error)
+
+
+PARTS_OF = attrgetter("parts")
 
 
 def refuse_group(group: Sequence[WaitingRequest], error: StorageError) -> None:
@@ -93,7 +97,7 @@ class RequestQueue:
 
     def release_group(self, group: list[WaitingRequest]) -> None:
         self.in_flight.remove(group)
-        self.parts_in_flight -= sum([waiting.parts for waiting in group])
+        self.parts_in_flight -= sum(map(PARTS_OF, group))
 
     def _busy_owners(self) -> set[str]:
         return {owner for group in self.in_flight for waiting in group for owner in _owners(waiting)}

@@ -45,7 +45,7 @@ from storage.store import Program, Store
 from .admission import DrainRate, WriteLimit
 from .known_facts import KnownFacts
 from .transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
-from .waiting_posts import GATHER_TURNS, RequestQueue, WaitingRequest, WaitTimer, refuse_group
+from .waiting_posts import GATHER_TURNS, PARTS_OF, RequestQueue, WaitingRequest, WaitTimer, refuse_group
 
 # The errors that any group of posts would get at the moment.
 FAULTS_OF_STORE = (RacesLostError, StoreAwayError, StoreDamagedError, StoreFullError, OutcomeUnknownError)
@@ -262,7 +262,7 @@ class Writer:
         self._meter.observe("rankcurve_write_batch_posts", len(posts))
         for partition, applied in result.applied.items():
             self._meter.add("rankcurve_partition_posts_applied", applied, str(partition))
-        parts = sum([waiting.parts for waiting in group])
+        parts = sum(map(PARTS_OF, group))
         self._drain.record_commit(parts, now_s=now_s)
         self._limit.record_commit(parts, seconds=now_s - started, now_s=now_s, waiting=bool(self._queue.requests))
         return result
@@ -356,7 +356,8 @@ class Writers:
             if post.family is not None:
                 places.add(post.family.partition)
         if len(places) == 1:
-            return await self._writer_of(self._store.at(places.pop())).submit(posts)
+            store = self._store.at(places.pop())
+            return await (self._writers.get(store) or self._writer_of(store)).submit(posts)
         apart: dict[int, list[Post]] = {place: [] for place in places}
         of_post: list[int] = []
         for post in posts:

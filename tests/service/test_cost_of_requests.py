@@ -51,9 +51,9 @@ BUDGETS: dict[str, Cost | Way] = {
     "top page": Cost(215, 0, 2.2, 0, 1_540),
     "single post": Cost(210, 168, 5.2, 1.5, 245),
     "batch of 1,000": Cost(6_600, 16_000, 5.5, 2, 109_000),
-    "way: post": Way(166, 140),
+    "way: post": Way(150, 140),
     "way: positions": Way(88, 66),
-    "way: post to segments": Way(168, 142),
+    "way: post to segments": Way(153, 141),
     "way: queued post": Way(262, 412),
     "way: refresh": Way(210, 432),
 }

@@ -135,8 +135,10 @@ async def take_posts(
         return await queue_posts(context, resolve_all, single=single)
     outcomes = await _apply(context, await resolve(posts))
     for _ in range(_TRIES - 1):
-        rejected = [index for index, each in enumerate(outcomes) if each.status is PostStatus.REJECTED]
-        again = {index: boards for index in rejected if (boards := outcomes[index].list_unknown_boards())}
+        again: dict[int, list[Leaf]] = {}
+        for index, outcome in enumerate(outcomes):
+            if outcome.status is PostStatus.REJECTED and (boards := outcome.list_unknown_boards()):
+                again[index] = boards
         if not again:
             break
         await context.catalog.renew_copies(board for boards in again.values() for board in boards)
@@ -148,8 +150,12 @@ async def take_posts(
 
 async def _apply(context: Context, outcomes: list[PostOutcome]) -> list[PostOutcome]:
     """Let the writer apply the posts that are not rejected, and fill in their outcomes."""
-    accepted = [outcome for outcome in outcomes if outcome.post is not None]
-    posts = [outcome.post for outcome in accepted if outcome.post is not None]
+    accepted: list[PostOutcome] = []
+    posts: list[Post] = []
+    for outcome in outcomes:
+        if outcome.post is not None:
+            accepted.append(outcome)
+            posts.append(outcome.post)
     applied = await context.posting.writer.submit(posts) if posts else []
     repeated = await _find_repeated(context, posts, applied) if posts and posts[0].family is not None else {}
     for outcome, post, parts in zip(accepted, posts, applied, strict=True):
@@ -328,20 +334,16 @@ def hash_post(
 
     Equal numbers give the same hash, whatever their spelling and the scale of the board's column.
     """
-    columns = spec.columns
-    values = sorted(_comparable(columns[change.index], change) for change in changes)
-    text = msgspec.json.encode((owner, values, at_us, *([] if facets is None else [sorted(facets.items())])))
+    values: list[tuple[str, StatValue, bool]] = []
+    for change in changes:
+        column, value = spec.columns[change.index], change.value
+        if isinstance(value, int):
+            value = format_decimal(value, column.scale)
+            if column.scale:
+                value = value.rstrip("0").rstrip(".")
+        values.append((column.name, value, change.overwrite))
+    text = msgspec.json.encode((owner, sorted(values), at_us, *([] if facets is None else [sorted(facets.items())])))
     return hashlib.blake2b(text, digest_size=_FINGERPRINT_BYTES).hexdigest()
-
-
-def _comparable(column: ColumnSpec, change: ColumnChange) -> tuple[str, str, bool]:
-    """Return the part of a fingerprint for one value: column name, value, and whether the value overwrites."""
-    value = change.value
-    if isinstance(value, int):
-        value = format_decimal(value, column.scale)
-        if column.scale:
-            value = value.rstrip("0").rstrip(".")
-    return column.name, value, change.overwrite
 
 
 def format_stats(spec: BoardSpec, values: Sequence[StatValue | None]) -> Stats:

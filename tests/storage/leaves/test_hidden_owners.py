@@ -160,7 +160,7 @@ async def test_a_process_reads_the_marks_of_single_owners_if_there_are_too_many(
     for owner in (*OWNERS, *OTHER_OWNERS):
         await post_xp(deployment, board, owner)
     assert (await deployment.rows(board, [*OWNERS, *OTHER_OWNERS])).keys() == set(OTHER_OWNERS)
-    facts = await deployment.read(deployment.known_facts.find_facts, 0, [["ada", "eve"]])
+    facts = await deployment.read(deployment.known_facts.read_facts, 0, [["ada", "eve"]])
     assert facts.marks == {"ada": HIDDEN}
 
 
