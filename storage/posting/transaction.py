@@ -176,6 +176,7 @@ class PostTransaction:
             if post.post_hash is not None and post.family is not None:
                 remembering.add(post.family.key)
                 self._places[post.family.key] = post.family.partition
+                self._looks_up |= not post.parts  # no board takes the post now, but one may have taken it before
         copies = map(attrgetter("entries.leaf"), self._boards.values())
         gates = yield from hold_gates(copies, now_us=self._now_us, check_all=self._check_boards)
         for key, leaf in gates.items():
