@@ -26,7 +26,7 @@ from .connection_pool import ConnectionPool
 from .partitions import Partitions
 from .postgres_connection import Connector, Kind, PostgresConnection, replace_host
 from .postgres_errors import DRIVER_ERRORS, is_lost
-from .statement_counts import make_statement_counter
+from .statement_counts import report_statements
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -52,7 +52,6 @@ class PostgresStore:
         self.dialect: Dialect = self._partitions.dialect_of(CONTROL)
         self._views: dict[int, PostgresStore] = {CONTROL: self}
         self.damaged = asyncio.Event()  # never set: a server reports damaged files in the server's own log
-        self._ran = make_statement_counter(meter)
         self.writes_at_once = limits.writer_connections
 
     @classmethod
@@ -196,7 +195,9 @@ class PostgresStore:
 
     async def _run(self, connection: PostgresConnection, query: Built) -> Rows:
         rows = await connection.run_query(query)
-        self._ran(query, rows)
+        # For a write without RETURNING, the only row holds the number of rows that it changed; -1 for a definition.
+        count = len(rows) if query.returns_rows else max(0, rows[0][0])
+        report_statements(self._meter, [(query.kind, count)])
         return rows
 
     async def _drive(self, connection: PostgresConnection, program: Program[T], *, defines: bool = True) -> T:

@@ -40,7 +40,7 @@ from .sqlite_file import (
     is_full_os_error,
     size_of,
 )
-from .statement_counts import make_statement_counter
+from .statement_counts import Counted, report_statements
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -78,31 +78,30 @@ class _Readers(NamedTuple):
     idle: asyncio.LifoQueue[_Connection]
 
 
-Ran = Callable[[Built, Rows], None]
-
-
-def _execute(connection: sqlite3.Connection, query: Built, ran: Ran) -> Rows:
+def _execute(connection: sqlite3.Connection, query: Built, counted: list[Counted]) -> Rows:
     cursor = connection.execute(query.sql, query.arguments)
     if query.packed:
         rows: Rows = _decode_rows(cursor.fetchone()[0])
     elif cursor.description is None:
-        rows = [(cursor.rowcount,)]
+        counted.append((query.kind, max(0, cursor.rowcount)))  # -1 for a definition
+        return [(cursor.rowcount,)]
     else:
         rows = cursor.fetchall()
-    ran(query, rows)
+    counted.append((query.kind, len(rows)))
     return rows
 
 
-def _drive(connection: sqlite3.Connection, make: Callable[[], Program[T]], ran: Ran) -> T:
-    program = make()
+def _drive(connection: sqlite3.Connection, make: Callable[[], Program[T]], meter: Meter) -> T:
+    program, counted = make(), list[Counted]()
     try:
         query = next(program)
         while True:
-            query = program.send(_execute(connection, query.build(SQLITE), ran))
+            query = program.send(_execute(connection, query.build(SQLITE), counted))
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     finally:
         program.close()
+        report_statements(meter, counted)
 
 
 def _in_transaction(connection: sqlite3.Connection, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -126,7 +125,7 @@ class SqliteStore:
 
     def __init__(self, path: Path, limits: Settings, lock: FileLock, meter: Meter) -> None:
         self._path, self._limits, self._lock = path, limits, lock
-        self._meter, self._ran = meter, make_statement_counter(meter)
+        self._meter = meter
         self._writer: _Connection
         self._brief: BriefReads | None = None  # opened after the writer
         self._light = _Readers("read", limits.reader_connections, asyncio.LifoQueue())
@@ -242,7 +241,7 @@ class SqliteStore:
         return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        work = partial(_drive, make=program, ran=self._ran)
+        work = partial(_drive, make=program, meter=self._meter)
         if heavy:
             return await self._reading(partial(_in_transaction, begin="BEGIN", work=work), self._heavy)
         code: object = getattr(getattr(program, "func", program), "__code__", None)  # `func`: of a partial function
@@ -250,7 +249,14 @@ class SqliteStore:
 
     async def read_query(self, query: Bound) -> Rows:
         built = query.build(SQLITE)
-        return await self._reading_briefly(lambda raw: _execute(raw, built, self._ran))
+
+        def work(raw: sqlite3.Connection) -> Rows:
+            counted: list[Counted] = []
+            rows = _execute(raw, built, counted)
+            report_statements(self._meter, counted)
+            return rows
+
+        return await self._reading_briefly(work)
 
     async def _reading_briefly(
         self, work: Callable[[sqlite3.Connection], T], kind: object = None, *, snapshot: bool = False
@@ -308,7 +314,7 @@ class SqliteStore:
         if self.damaged.is_set():
             raise StoreDamagedError
         try:
-            driving = partial(_drive, make=program, ran=self._ran)
+            driving = partial(_drive, make=program, meter=self._meter)
             result = await self._writer.run(partial(_in_transaction, begin="BEGIN IMMEDIATE", work=driving))
         except SQLITE_ERRORS as error:
             if is_full_error(error, self._path):

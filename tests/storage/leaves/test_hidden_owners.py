@@ -20,6 +20,7 @@ from storage.leaves.entries import log_ranking_changes
 from storage.leaves.hidden_owners import HIDDEN, read_marks
 from storage.leaves.totals import ALL_ENTRIES
 from storage.log.log_record import ChangeKind
+from storage.meter import NO_METER
 from storage.posting import known_facts
 from storage.records import Board, PartOutcome
 from storage.schema.creation import in_each_partition
@@ -176,7 +177,7 @@ class MemoryStore:
         return self
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        run = partial(sqlite._drive, make=program, ran=lambda *_: None)
+        run = partial(sqlite._drive, make=program, meter=NO_METER)
         try:
             return sqlite._in_transaction(self._connection, "BEGIN", run)
         except OutdatedFactsError:
