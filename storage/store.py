@@ -117,8 +117,6 @@ async def read_single(store: Store, program: Callable[[], Program[T]]) -> T:
 
 async def read_steps(store: Store, program: Callable[[], Program[T]]) -> T:
     """Run a program whose queries need no common snapshot. On a server this saves the round trips of a transaction."""
-    if store.sole_writer:  # the store is a local file, so one hop for the program is cheaper than one for each query
-        return await store.read(program)
     running = program()
     try:
         query = next(running)

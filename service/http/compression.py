@@ -4,7 +4,7 @@ import asyncio
 import zlib
 from functools import lru_cache
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 
 from .fast_json import FastJsonResponse, PlainResponse
 
@@ -25,13 +25,8 @@ def accepts_gzip(header: str) -> bool:
     return weights.get("gzip", weights.get("x-gzip", weights.get("*", False)))
 
 
-async def compress_answer(response: web.StreamResponse) -> None:
-    """Compress the body of a response that was not sent yet, if it is long. Leave a stream alone."""
-    if not isinstance(response, FastJsonResponse | PlainResponse):
-        return
-    body = response.body
-    if not isinstance(body, bytes) or len(body) < BYTES_MIN:
-        return
+async def compress_answer(response: FastJsonResponse | PlainResponse, body: bytes) -> None:
+    """Compress the body of a response that was not sent yet."""
     response.body = _compress(body) if len(body) < THREAD_BYTES_MIN else await asyncio.to_thread(_compress, body)
     response.add_headers({hdrs.CONTENT_ENCODING: "gzip", hdrs.VARY: hdrs.ACCEPT_ENCODING})
 

@@ -43,7 +43,7 @@ from storage.meter import Meter
 
 from .anonymous_callers import AnonymousCallers
 from .bodies import BodyReader
-from .compression import accepts_gzip, compress_answer
+from .compression import BYTES_MIN, accepts_gzip, compress_answer
 from .cross_origin import CrossOrigin
 from .fast_json import BODY_BYTES_MAX, FastJsonResponse, PlainResponse
 from .foreign_pages import refuse_foreign_page
@@ -52,6 +52,7 @@ from .rate_limits import KeyLimits
 _encode = msgspec.json.Encoder().encode
 X_REQUEST_ID = istr("X-Request-Id")
 X_TRACEPARENT = istr("traceparent")
+_ACCEPTED = hdrs.ACCEPT_ENCODING
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 # The log shows only these path parameters. It hides owners, because they are people, and lease keys and post ids, which
@@ -163,8 +164,10 @@ class Endpoint:
                     self._keyring.check_valid(call.identity)  # the key may have been revoked while the body arrived
             self._parse(call, parameters)
             response = _response(await self._handler(self._context, call), call)
-            if self._is_read and accepts_gzip(headers.get(hdrs.ACCEPT_ENCODING, "")):
-                await compress_answer(response)
+            if self._is_read and isinstance(response, FastJsonResponse | PlainResponse):
+                body = response.body
+                if isinstance(body, bytes) and len(body) >= BYTES_MIN and accepts_gzip(headers.get(_ACCEPTED, "")):
+                    await compress_answer(response, body)
             ended_s = call.answered_s or perf_counter()
         except asyncio.CancelledError:
             self._end(call, parameters, span, _CUT_OFF, "cut_off", perf_counter() - started_s)

@@ -220,7 +220,7 @@ class Locator:
         asked_us = self.now_us()
         for index in indexes:
             start = self._book.find_count_start(self.board, index, self._default_changes_max, asked_us)
-            if start is not None and self._rankings[index].passed_mark != start.mark:
+            if start is not None:
                 starts[index] = start
         return starts
 

@@ -112,8 +112,10 @@ class GapCounts:
 
         Each count starts at the knot that is probably nearer. It is None if the log cannot confirm the knot's count.
         With `gap_rows_max`, leave out cells past rank `exact_top` whose rank the curve knows exactly, or whose gap has
-        more entries than that.
+        more entries than that, and count nothing from a mark that too many changes follow.
         """
+        if gap_rows_max is not None and start.mark == self.passed_mark:
+            return dict.fromkeys(cells)
         asked: list[_Place] = []
         exact_top, rows_max = (inf, inf) if gap_rows_max is None else (self._exact_top, gap_rows_max)
         find_gap, key_of_cell = start.curve.find_gap, self._padding.key_of_cell

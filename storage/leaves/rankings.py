@@ -46,11 +46,6 @@ class Ranking(Protocol):
     timed: bool  # whether the earliest of equal values is better
     board_key: int
 
-    @property
-    def passed_mark(self) -> int:
-        """Return the mark from which the last count failed because too many changes follow it, or -1."""
-        return -1
-
     def order_of(self, entry: Entry) -> tuple[int, str]:
         """Return what orders the entries of this ranking, best first."""
         return self.padding.key_of_cell(str(entry.cells[self.index])), entry.owner

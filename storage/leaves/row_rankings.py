@@ -198,10 +198,6 @@ class RowRanking(Ranking):
         self._sql, self._scope = _statements_of(layout_of(leaf), index), scope_of(leaf)
         self.board_key, self._best = leaf.key, BETTER_THAN_ANY[self.padding.high]
 
-    @property
-    def passed_mark(self) -> int:
-        return self.gaps.passed_mark
-
     def count_from_top(self, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
         if rows_max is None:
             rows = yield self._sql.count_better.bind(cell=cell, **self._scope)

@@ -91,7 +91,8 @@ class PointReads:
         leaf, coalescers = board.leaf, self._entries
         if board.is_spread:
             leaf, coalescers = board.leaf_of(owner), self._entries_in_segments
-        return coalescers.ask(self._store.at(leaf.partition), (*_shape(leaf), *starts), (leaf, owner, starts))
+        store = self._store.at(leaf.partition)
+        return coalescers.ask(store, (*_shape(leaf), *starts), (store, leaf, owner, starts))
 
     async def read_on_boards(self, boards: Iterable[Board], owner: str) -> dict[int, EntryRead]:
         """Return, by board key, an owner's entry with the totals of the part that has it, in a snapshot of each store.
@@ -149,22 +150,21 @@ class PointReads:
     def _find_gap_rows_max(self) -> int:
         return min(self._gap_rows_max, SHORT_GAP_ROWS) if self._crowd.is_crowded() else self._gap_rows_max
 
-    async def _read_entries(self, asked: list[tuple[Leaf, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
+    async def _read_entries(self, asked: list[tuple[Store, Leaf, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
         # All starts are older than this read, so one of them serves all questions.
-        leaf, _, starts = asked[0]
-        owners = list(dict.fromkeys(map(itemgetter(1), asked)))
-        store, gap_rows_max = self._store.at(leaf.partition), self._find_gap_rows_max()
-        if leaf.archived_us is not None:
-            archive = self._boards.open_leaf(leaf)
-            found, totals = await store.read(lambda: _read_archive(archive, owners))
-            return [EntryRead(found.get(owner), totals, {}) for _, owner, _ in asked]
-        entries = self._boards.open_rows(leaf)
-        if starts:
-            read = await read_steps(store, partial(_read_and_count, entries, owners, starts, gap_rows_max))
-            return [read[each[1]] for each in asked]
-        found, totals = await read_single(store, lambda: entries.find_entries_with_totals(owners))
-        check_copy(leaf, totals)
-        return [EntryRead(found.get(owner), totals, {}) for _, owner, _ in asked]
+        store, leaf, _, starts = asked[0]
+        owners = list(map(itemgetter(2), asked))
+        entries = self._boards.open_leaf(leaf)
+        if not isinstance(entries, Entries):
+            found, totals = await store.read(lambda: _read_archive(entries, owners))
+        elif starts:
+            counting = partial(_read_and_count, entries, owners, starts, self._find_gap_rows_max())
+            # A local file takes one hop for the program. Elsewhere, steps save the round trips of a transaction.
+            return await (store.read(counting) if store.sole_writer else read_steps(store, counting))
+        else:
+            found, totals = await read_single(store, lambda: entries.find_entries_with_totals(list({*owners})))
+            check_copy(leaf, totals)
+        return [EntryRead(found.get(owner), totals, {}) for owner in owners]
 
     async def _read_totals(self, asked: list[Board | Leaf]) -> list[dict[int, int]]:
         board = asked[0]
@@ -217,8 +217,8 @@ def _find_hidden(entries: OpenLeaf, owners: Sequence[str]) -> Program[dict[str, 
 
 def _read_and_count(
     entries: Entries, owners: Sequence[str], starts: Mapping[int, CountStart], gap_rows_max: int
-) -> Program[dict[str, EntryRead]]:
-    found, totals = yield from entries.find_entries_with_totals(owners)
+) -> Program[list[EntryRead]]:
+    found, totals = yield from entries.find_entries_with_totals(list(dict.fromkeys(owners)))
     check_copy(entries.leaf, totals)
     counts: defaultdict[str, dict[int, GapCount | None]] = defaultdict(dict)
     rows_max = max(gap_rows_max // len(starts), min(gap_rows_max, SHORT_GAP_ROWS))
@@ -234,7 +234,10 @@ def _read_and_count(
                 count = counts[owner][index] = counted[asked]
                 if count is not None:
                     check_copy(entries.leaf, count.totals)
-    return {owner: EntryRead(found.get(owner), totals, counts[owner]) for owner in owners}
+    reads = []
+    for owner in owners:
+        reads.append(EntryRead(found.get(owner), totals, counts[owner]))
+    return reads
 
 
 def _read_around(
