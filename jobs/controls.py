@@ -75,9 +75,8 @@ class JobControls:
     def run(self, job: str) -> bool:
         """End the sleep of a job for one round, even if it is paused. Return whether this process has the job."""
         control = self._controls.get(job)
-        if control is not None:
-            for over in control.sleeps:
-                over.set()
+        for over in () if control is None else control.sleeps:
+            over.set()
         return control is not None
 
     def pause(self, job: str) -> bool:

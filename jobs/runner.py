@@ -47,10 +47,6 @@ class Runner:
         self._tasks[task] = name
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    @property
-    def running(self) -> list[str]:
-        return list(self._tasks.values())
-
     async def stop(self) -> list[str]:
         """Cancel every job and wait up to `job_stop_s_max`. Return the names of those that did not end."""
         self._stopping = True

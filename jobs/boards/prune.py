@@ -43,24 +43,18 @@ class PruneJob:
 
     async def _prune(self, _held: HeldLease) -> None:
         if self._partition != CONTROL:
-            await self._prune_boards()
-        if forgotten := await self.prune_rejected():
-            log.info("rejected_posts_forgotten", partition=self._partition, rows=forgotten)
-
-    async def _prune_boards(self) -> None:
-        if forgotten := await self.prune_post_ids():
-            log.info("post_ids_forgotten", partition=self._partition, rows=forgotten)
-        if removed := await self.prune_changes():
-            log.info("changes_removed", partition=self._partition, rows=removed)
-        await self.blank_erased()
-        await self.make_blocks()
-        if swept := await self.sweep_tables():
-            log.info("leftover_rows_deleted", partition=self._partition, rows=swept)
+            await self.prune_post_ids()
+            await self.prune_changes()
+            await self.blank_erased()
+            await self.make_blocks()
+            await self.sweep_tables()
+        await self.prune_rejected()
 
     async def prune_post_ids(self) -> int:
         before_us, rows_max = self._find_start(self._limits.post_id_retention_s), self._rows_max
         # If a step leaves old ids, it has deleted more than `rows_max` rows. Fewer rows mean that no old id is left.
-        return await self._in_steps(lambda: prune_ids(before_us=before_us, rows_max=rows_max), rows_max + 1)
+        pruning = partial(prune_ids, before_us=before_us, rows_max=rows_max)
+        return await self._in_steps("post_ids_forgotten", pruning, rows_max + 1)
 
     async def prune_changes(self) -> int:
         """Delete logged changes past their retention; return the number of bundles.
@@ -68,13 +62,14 @@ class PruneJob:
         A process that folds the log later detects that changes are missing.
         """
         before_us = self._find_start(self._limits.change_log_retention_s)
-        return await self._in_steps(partial(change_log.prune, before_us=before_us, rows_max=self._rows_max), 1)
+        pruning = partial(change_log.prune, before_us=before_us, rows_max=self._rows_max)
+        return await self._in_steps("changes_removed", pruning, 1)
 
     async def prune_rejected(self) -> int:
         """Delete rejections past their retention, and all but the newest `rejected_posts_max`; return their number."""
         before_us, keep = self._find_start(self._limits.rejected_post_retention_s), self._limits.rejected_posts_max
         pruning = partial(prune_rejected, before_us=before_us, keep=keep, rows_max=self._rows_max)
-        return await self._in_steps(pruning, self._rows_max)
+        return await self._in_steps("rejected_posts_forgotten", pruning, self._rows_max)
 
     async def blank_erased(self) -> int:
         """Remove the cells of erased owners from the change log; return the number of changed bundles.
@@ -83,7 +78,7 @@ class PruneJob:
         """
         before_us = self._find_start(self._limits.erased_cells_s)
         blanking = partial(erasure.blank_cells, before_us=before_us, rows_max=self._rows_max)
-        return await self._in_steps(blanking, self._rows_max)
+        return await self._in_steps("erased_cells_removed", blanking, self._rows_max)
 
     async def make_blocks(self) -> int:
         """Add complete blocks to the index that finds logged changes by owner; return the number of new blocks."""
@@ -98,14 +93,14 @@ class PruneJob:
 
     async def sweep_tables(self) -> int:
         """Delete the rows that deleted or emptied boards left in shared tables; return the number of deleted rows."""
-        return await self._in_steps(partial(sweep_rows, rows_max=self._rows_max), 1)
+        return await self._in_steps("leftover_rows_deleted", partial(sweep_rows, rows_max=self._rows_max), 1)
 
     def _find_start(self, retention_s: float) -> int:
         """Return the time before which everything is past its retention, in microseconds."""
         return self._now_us() - round(retention_s * 1e6)
 
-    async def _in_steps(self, step: Callable[[], Program[int]], rows_full: int) -> int:
-        """Run up to `prune_steps_max` steps, until one deletes fewer than `rows_full` rows."""
+    async def _in_steps(self, event: str, step: Callable[[], Program[int]], rows_full: int) -> int:
+        """Run up to `prune_steps_max` steps, until one deletes fewer than `rows_full` rows. Log how many are gone."""
         gone = 0
         for _ in range(self._limits.prune_steps_max):
             started = self._monotonic()
@@ -114,4 +109,6 @@ class PruneJob:
             if rows < rows_full:
                 break
             await self._sleep(self._monotonic() - started)
+        if gone:
+            log.info(event, partition=self._partition, rows=gone)
         return gone

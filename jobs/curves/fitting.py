@@ -54,8 +54,7 @@ class ColumnState:
 class Fitting:
     def __init__(self, context: JobContext) -> None:
         self._store, self._open_boards = context.store, context.open_boards
-        self._limits, self._meter = context.limits, context.meter
-        self._now_us, self._monotonic = context.now_us, context.monotonic
+        self._limits, self._now_us, self._monotonic = context.limits, context.now_us, context.monotonic
 
     async def fit_curve(self, leaf: Leaf, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
         """Return a new curve of a column, made by the method of the board. `present` is the curve in use, if any."""

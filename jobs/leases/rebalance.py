@@ -13,7 +13,7 @@ from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
 from storage.leases.lease_records import Pool
 from storage.leases.lease_resources import lease_resources
-from storage.leases.region_counts import lease_counts
+from storage.leases.region_counts import Region, lease_counts
 from storage.leases.upkeep import lease_upkeep
 from storage.store import Program
 
@@ -66,23 +66,18 @@ class BalanceJob:
         stored = yield from lease_upkeep.loads(keys)
         now_us = yield from self._clock()
         regions: dict[int, dict[str, RegionState]] = {key: {} for key in keys}
+        loads: dict[Region, str] = {}
         for (key, region), counted in counts.items():
             over = yield from lease_resources.count_expired(
                 key, region, before_us=now_us - self._margin_us, limit=self._limits.lease_expired_counted_max
             )
-            held_now = counted.held - over
-            found = RegionMeasurement(now_us, counted.total, held_now, counted.acquired, counted.refused)
+            found = RegionMeasurement(now_us, counted.total, counted.held - over, counted.acquired, counted.refused)
             known = stored.get((key, region))
             load = start_load(found) if known is None else decode_load(known)
             load = update_load(load, found, self._limits.balance_half_life_s)
             regions[key][region] = RegionState(found.available, load)
-        yield from lease_upkeep.set_loads(
-            {
-                (key, region): msgspec.json.encode(state.load).decode()
-                for key, states in regions.items()
-                for region, state in states.items()
-            }
-        )
+            loads[key, region] = msgspec.json.encode(load).decode()
+        yield from lease_upkeep.set_loads(loads)
         return {key: plan_transfers(states, self._limits) for key, states in regions.items()}
 
     async def _move(self, pool: Pool, transfer: Transfer) -> int:

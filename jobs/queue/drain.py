@@ -140,15 +140,14 @@ class DrainWorker:
         return worked
 
     def _report_round(self, drained: DrainedRound) -> None:
-        meter = self._meter
         for partition, applied in drained.applied.items():
-            meter.add("rankcurve_partition_posts_applied", applied, str(partition))
+            self._meter.add("rankcurve_partition_posts_applied", applied, str(partition))
         for outcome, count in drained.statuses.items():
-            meter.add("rankcurve_ingest_outcomes", count, outcome)
-        meter.observe("rankcurve_ingest_round_posts", sum(drained.posts.values()))
+            self._meter.add("rankcurve_ingest_outcomes", count, outcome)
+        self._meter.observe("rankcurve_ingest_round_posts", sum(drained.posts.values()))
         age_s = max(0.0, (self._now_us() - drained.oldest_us) / 1e6)
-        meter.observe("rankcurve_ingest_applied_age_seconds", age_s)
-        meter.add("rankcurve_ingest_conflicts", drained.races)
+        self._meter.observe("rankcurve_ingest_applied_age_seconds", age_s)
+        self._meter.add("rankcurve_ingest_conflicts", drained.races)
 
     async def _back_off(self, error: Exception) -> None:
         self._failures = min(self._failures + 1, _DOUBLINGS_MAX)

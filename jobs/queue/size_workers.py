@@ -68,7 +68,9 @@ class WorkerCount:
     def record_window(self, window: Window, *, size: int) -> int:
         """Return how many workers to allow from now on. `size` workers were allowed in this window."""
         if window.posts and window.busy_s > 0:
-            self._learn_speed(window.posts / window.busy_s)
+            speed = window.posts / window.busy_s
+            share = SPEED_UP_SHARE if speed > self.speed else SPEED_DOWN_SHARE
+            self.speed = speed if not self.speed else self.speed + (speed - self.speed) * share
         busy = window.busy_s >= BUSY_RATIO * window.workers * window.seconds
         if not self.speed or not busy or not window.waiting:
             return size
@@ -83,10 +85,6 @@ class WorkerCount:
             self._slow_windows, self._rest_windows = 0, REST_WINDOWS
             return min(size, workers_for(done, self.speed, most=self._most))
         return min(self._most, size + 1) if adds_up and not self._rest_windows else size
-
-    def _learn_speed(self, speed: float) -> None:
-        share = SPEED_UP_SHARE if speed > self.speed else SPEED_DOWN_SHARE
-        self.speed = speed if not self.speed else self.speed + (speed - self.speed) * share
 
 
 class _Seen(NamedTuple):
