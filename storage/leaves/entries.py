@@ -1,4 +1,4 @@
-"""The statements for one board's rows by owner: reads, conditional writes, erasure, totals."""
+"""The statements for one leaf's rows by owner: reads, conditional writes, erasure, totals."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,14 +46,14 @@ _ROW_ALIAS = "v"
 _HELD = "e"
 _ENTRY_ROW = -10  # marks a result row that holds an entry instead of a total; no column has this index
 
-RowId = tuple[int, str]  # the board's key in the table, and the owner
+RowId = tuple[int, str]  # the leaf's key in the table, and the owner
 
 
 class TableRows:
-    """Programs that find, lock and write the rows of one table, for one board or for several boards that share it.
+    """Programs that find, lock and write the rows of one table, for one leaf or for several leaves that share it.
 
-    One statement covers all boards that share a table, so the cost of a transaction does not grow with the number of
-    boards. In a shared table, the key of a board in that table and an owner identify a row. In a board's own table, the
+    One statement covers all leaves that share a table, so the cost of a transaction does not grow with the number of
+    leaves. In a shared table, the key of a leaf in that table and an owner identify a row. In a leaf's own table, the
     owner does. Each row is written only if its version is unchanged.
     """
 
@@ -61,7 +61,7 @@ class TableRows:
         self._layout = layout
         self._kinds = layout.kinds
         self._key_kinds = layout.key_kinds
-        self._begin = 0 if layout.shared else 1  # the rows of a board's own table begin with the owner
+        self._begin = 0 if layout.shared else 1  # the rows of a leaf's own table begin with the owner
         self._hold = self._compile_hold()
         self._insert = (
             insert(layout.table)
@@ -74,7 +74,7 @@ class TableRows:
         table, row, scope = layout.table, layout.row_columns(), layout.scope()
         theirs = select(*row).from_(table).where(*scope, col("owner").in_(param("owners")))
         self._by_owners = theirs.packed().prepared()
-        # One statement reads the owners' rows and the board's totals, so a point read costs one round trip.
+        # One statement reads the owners' rows and the leaf's totals, so a point read costs one round trip.
         no_cells = (null(kind) for kind in layout.kinds.values())
         totals = select(col("column_index"), lit(""), col("entries"), *no_cells).from_(TOTALS)
         marked = select(lit(_ENTRY_ROW), *row).from_(table).where(*scope, col("owner").in_(param("owners")))
@@ -164,17 +164,17 @@ def _rules_of(spec: BoardSpec) -> tuple[RankedCells, Merger]:
 
 
 class RankingChange(NamedTuple):
-    """An entry that was put into its board's ranking, or taken out of it. `log_ranking_changes` logs it."""
+    """An entry that was put into its leaf's ranking, or taken out of it. `log_ranking_changes` logs it."""
 
     entry: Entry
     change: NewChange
-    totals: dict[int, int]  # what the change adds to the board's totals, by column index
+    totals: dict[int, int]  # what the change adds to the leaf's totals, by column index
 
 
 class Entries(OpenLeaf):
-    """Programs that read and write one board's rows, its merge rules, and a `Ranking` for each sorted column.
+    """Programs that read and write one leaf's rows, its merge rules, and a `Ranking` for each sorted column.
 
-    Boards with the same table and columns share statements, and boards with the same spec share rules.
+    Leaves with the same table and columns share statements, and leaves with the same spec share rules.
     """
 
     def __init__(self, leaf: Leaf) -> None:
@@ -198,7 +198,7 @@ class Entries(OpenLeaf):
         return [decode_entry(row) for row in rows]
 
     def find_entries_with_totals(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
-        """Return the result of `find_entries` and the board's totals by column index, in one statement."""
+        """Return the result of `find_entries` and the leaf's totals by column index, in one statement."""
         rows = yield self.table._with_totals.bind(owners=owners, totals_key=self.leaf.key, **self._scope)
         entries: dict[str, Entry] = {}
         totals: dict[int, int] = {}
@@ -250,7 +250,7 @@ class Entries(OpenLeaf):
 
 
 def log_ranking_changes(changes: Iterable[RankingChange], *, now_us: int) -> Program[Logged]:
-    """Log the changes and adjust the totals. Call this at the end of the transaction, with one change a board."""
+    """Log the changes and adjust the totals. Call this at the end of the transaction, with one change a leaf."""
     logged = list(changes)
     state = yield from change_log.append_changes([each.change for each in logged], now_us=now_us)
     yield from add_totals({each.change.board_key: each.totals for each in logged})
@@ -260,9 +260,9 @@ def log_ranking_changes(changes: Iterable[RankingChange], *, now_us: int) -> Pro
 def find_on_leaves(leaves: Iterable[OpenLeaf], owner: str) -> Program[dict[int, Entry]]:
     """Return the owner's entries by leaf key. Each shared table costs a statement, and so does each other leaf.
 
-    A board that was deleted may have left its rows in a shared table.
+    A leaf that was deleted may have left its rows in a shared table.
     """
-    tables: dict[TableRows, dict[int, int]] = defaultdict(dict)  # board keys, by shared table and by rows key
+    tables: dict[TableRows, dict[int, int]] = defaultdict(dict)  # leaf keys, by shared table and by rows key
     found: dict[int, Entry] = {}
     for entries in leaves:
         leaf = entries.leaf
@@ -295,9 +295,9 @@ def _owners_after(layout: Layout) -> Prepared:
 
 
 def add_totals(changes: dict[int, dict[int, int]]) -> Program[None]:
-    """Add to the totals of boards. Call this last in the transaction that changes the rows.
+    """Add to the totals of leaves. Call this last in the transaction that changes the rows.
 
-    `changes`: what to add, by board key and column index.
+    `changes`: what to add, by leaf key and column index.
     """
     rows = total_rows(changes)
     if rows:

@@ -46,10 +46,10 @@ PAGE_DOCUMENTS = 50  # a page of archive blocks or curves
 
 
 class TableCopy:
-    """Programs that copy a board's rows of one table, page by page in the order of the table's key."""
+    """Programs that copy a leaf's rows of one table, page by page in the order of the table's key."""
 
     def __init__(self, source: CreateTable, target: CreateTable, scope: dict[str, int]) -> None:
-        """Prepare the statements. `scope`: the value of the first column in all rows of the board, by its name."""
+        """Prepare the statements. `scope`: the value of the first column in all rows of the leaf, by its name."""
         self._scope, self._keys = scope, source.keys[len(scope) :]
         self.page_rows = PAGE_DOCUMENTS if BLOB in source.kinds.values() else PAGE_ROWS
         self._rows = select(*map(col, source.kinds)).from_(source.name)
@@ -78,7 +78,7 @@ class TableCopy:
 
 
 class RowsCopy(TableCopy):
-    """Programs that copy a board's rows, and rows of single owners again."""
+    """Programs that copy a leaf's rows, and rows of single owners again."""
 
     def __init__(self, here: Leaf, there: Leaf) -> None:
         source, target = layout_of(here), layout_of(there)
@@ -122,12 +122,12 @@ class LeafChanges(NamedTuple):
 
 
 class LeafCopy:
-    """Programs that copy a board without segments, or one segment. Run each for `CONTROL` if it does not say more."""
+    """Programs that copy one leaf. Run each for `CONTROL` if it does not say more."""
 
     def __init__(self, leaf: Leaf, targets: Sequence[Leaf]) -> None:
         """Prepare the programs for a leaf as it is, and as it will be. If there are several targets, it is spread."""
         self.source, self.targets = leaf, tuple(targets)
-        self.rows: list[RowsCopy] = []  # for each target; empty: the board has an archive instead of rows
+        self.rows: list[RowsCopy] = []  # for each target; empty: the leaf has an archive instead of rows
         if leaf.archived_us is None:
             self.rows = [RowsCopy(leaf, target) for target in targets]
         self.post_ids = self._copy_table(POST_IDS)

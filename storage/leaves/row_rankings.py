@@ -1,4 +1,4 @@
-"""The ranking of a board by its rows: the statements of one ranked column of a table.
+"""The ranking of a leaf by its rows: the statements of one ranked column of a table.
 
 One or two statements read the rows on both sides of many places, so that many requests need few statements.
 """
@@ -67,7 +67,7 @@ class AroundOwner(NamedTuple):
 
 
 class OwnersNeighbours(NamedTuple):
-    """The rows around an owner's row, and the totals of the board from the same snapshot."""
+    """The rows around an owner's row, and the totals of the leaf from the same snapshot."""
 
     near: Neighbours
     totals: dict[int, int]  # by index: the total of the ranked column, `CHANGES`, and `STATE` if it is stored
@@ -188,7 +188,7 @@ _statements_of = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_ColumnStatements)
 
 
 class RowRanking(Ranking):
-    """Programs that read one ranked column of a board that has rows."""
+    """Programs that read one ranked column of a leaf that has rows."""
 
     def __init__(self, leaf: Leaf, index: int) -> None:
         self.index = index

@@ -1,8 +1,8 @@
-"""The tables that hold the rows of boards.
+"""The tables that hold the rows of leaves.
 
-A board has a table of its own, or its rows are in a table that it shares with other boards. In a shared table, the rows
-of a board are those with the board's `rows_key`. This key comes first in the primary key and in every index, so a board
-never reads the rows of another board.
+A leaf has a table of its own, or its rows are in a table that it shares with other leaves. In a shared table, the rows
+of a leaf are those with the leaf's `rows_key`. This key comes first in the primary key and in every index, so a leaf
+never reads the rows of another leaf.
 
 Only this module makes the names of these tables and of their columns and indexes. The names are made from keys, and
 never from text of a request.
@@ -47,7 +47,7 @@ class RowColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A table of rows, and the columns in it that boards with a certain spec use."""
+    """A table of rows, and the columns in it that leaves with a certain spec use."""
 
     table: str
     shared: bool
@@ -67,7 +67,7 @@ class Layout:
         return (col("owner", alias), col("updated_at", alias), *(col(one.name, alias) for one in self.columns))
 
     def scope(self, alias: str | None = None) -> tuple[Condition, ...]:
-        """Return the conditions that limit a statement to one board's rows. `scope_of` returns their parameters."""
+        """Return the conditions that limit a statement to one leaf's rows. `scope_of` returns their parameters."""
         return (col(ROWS_KEY, alias).eq(param(ROWS_KEY, INTEGER)),) if self.shared else ()
 
 
@@ -83,10 +83,10 @@ def scope_of(leaf: Leaf) -> dict[str, int]:
 
 
 def entries_table(board_key: int, *, moves: int = 0) -> str:
-    """Return the name of a board's own table. `moves`: how often the board was moved to another partition.
+    """Return the name of a leaf's own table. `moves`: how often the leaf was moved to another partition.
 
     Each move gives the table a new name. So a process that does not know of a move never writes to a table that a later
-    move fills. A board that gets an end gets a new name for its table, too, because posts to a board without one do not
+    move fills. A leaf that gets an end gets a new name for its table, too, because posts to a leaf without one do not
     ask whether it is closed.
     """
     return f"{ROW_TABLES_PREFIX}{board_key}" + (f"_{moves}" if moves else "")
@@ -99,7 +99,7 @@ def shared_table(table_key: int) -> str:
 def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColumn, ...]:
     """Return the database columns that a table of rows needs for the columns of a spec.
 
-    Boards with different specs may use one shared table. So in a shared table, the name of a database column also says
+    Leaves with different specs may use one shared table. So in a shared table, the name of a database column also says
     what kind of value the column holds.
     """
     found: list[RowColumn] = []

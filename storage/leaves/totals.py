@@ -1,6 +1,6 @@
-"""The totals of boards: how many entries each column has, and the state that tells whether a copy is outdated.
+"""The totals of leaves: how many entries each column has, and the state that tells whether a copy is outdated.
 
-They are in the partition of the board. Each transaction that changes entries adds to them, so a read of them is exact.
+They are in the partition of the leaf. Each transaction that changes entries adds to them, so a read of them is exact.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ from storage.store import Program, in_partition
 
 # In the table of totals, these values of `column_index` stand for numbers that belong to no column.
 ALL_ENTRIES = -1  # the number of rows
-# The total with this index is the result of `state_of`. A process compares it with the state of its copy of the board,
+# The total with this index is the result of `state_of`. A process compares it with the state of its copy of the leaf,
 # to see whether the copy is outdated.
 STATE = -3
-CHANGES = -2  # the number of rows ever written or erased; while this number is the same, the board is unchanged
+CHANGES = -2  # the number of rows ever written or erased; while this number is the same, the leaf is unchanged
 
 COLUMNS_LIMIT = 1 << 20  # far more columns than a table can have
-ARCHIVED = COLUMNS_LIMIT >> 1  # `state_of` adds this number if the board is archived
+ARCHIVED = COLUMNS_LIMIT >> 1  # `state_of` adds this number if the leaf is archived
 
 
 def state_of(leaf: Leaf) -> int:
@@ -32,7 +32,7 @@ def check_copy(leaf: Leaf, totals: dict[int, int]) -> None:
     """Check a copy of a leaf against totals that were read later. No post has reached an unreached leaf.
 
     Raises:
-        UnknownBoardError: the board was deleted.
+        UnknownBoardError: the leaf was deleted.
         BoardChangedError: the copy is outdated.
     """
     if leaf.is_unreached:
@@ -44,9 +44,9 @@ def check_copy(leaf: Leaf, totals: dict[int, int]) -> None:
 
 
 def hold_epoch(board_key: int, *, lock: Lock) -> Program[int | None]:
-    """Lock a board's state and return the board's epoch, or None if this partition does not hold the board.
+    """Lock a leaf's state and return the leaf's epoch, or None if this partition does not hold the leaf.
 
-    A transaction that stores a curve shares this lock. So a transaction that removes the board's curves locks or
+    A transaction that stores a curve shares this lock. So a transaction that removes the leaf's curves locks or
     deletes the state first.
     """
     rows = yield _HOLD_STATE[lock].bind(key=board_key)
@@ -80,7 +80,7 @@ _STORE_STATES = (
 
 
 def find_totals(board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
-    """Return the totals of boards, by board key and then by column index.
+    """Return the totals of leaves, by leaf key and then by column index.
 
     The total of a column is the number of entries with a value in that column. `ALL_ENTRIES`, `STATE` and `CHANGES` are
     indexes of other numbers. Run this program for the partition of the boards, or use `find_totals_of`.
@@ -125,7 +125,7 @@ def read_totals(leaves: Sequence[Leaf]) -> Program[dict[int, dict[int, int]]]:
     Run this program for the partition of the leaves.
 
     Raises:
-        UnknownBoardError: a board was deleted.
+        UnknownBoardError: a leaf was deleted.
         BoardChangedError: a leaf is no longer the version that the caller passed.
     """
     totals = yield from find_totals(list({leaf.key for leaf in leaves}))
