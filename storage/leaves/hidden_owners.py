@@ -19,8 +19,8 @@ Every partition has all marks, so a post needs those of its own partition. A pro
 while it holds the counter. If it has changed, a post that has found an owner without a row runs again.
 
 A transaction that moves rows holds the owner's mark. So no row is moved into the hidden table after its owner is to be
-shown, and none out of it after its owner was hidden again. A post that reads a row's old place and then its new one
-either finds the row in the other table, or fails to write it and loses the race.
+shown, and none out of it after its owner was hidden again. A post reads the board's table first and the hidden table
+second. If a row is moved in between, the post finds it in the hidden table, or fails to write it and loses the race.
 """
 
 from collections.abc import Iterable, Sequence
@@ -73,14 +73,11 @@ _rows = select(*map(col, _row)).from_(HIDDEN_ENTRIES)
 _theirs = col("owner").eq(param("owner"))
 _of_owners = col("owner").in_(param("owners"))
 _FIND = _rows.where(col("board_key").in_(param("keys")), _of_owners).packed().prepared()
-_marked = select(col("owner"), col("cells")).from_(HIDDEN_ENTRIES).where(col("board_key").eq(MARK_KEY))
-_MARKS = _marked.where(_of_owners).packed().prepared()
-_HELD_MARKS = _marked.where(_of_owners).packed().locked(Lock.SHARE, asc(col("owner"))).prepared()
+_marks = select(col("owner"), col("cells"), null(INTEGER)).from_(HIDDEN_ENTRIES).where(col("board_key").eq(MARK_KEY))
+_HELD_MARKS = _marks.where(_of_owners).packed().locked(Lock.SHARE, asc(col("owner"))).prepared()
 _counted = select(null(TEXT), null(TEXT), col("facts")).from_(LOG_COUNTER)
-_with_number = select(col("owner"), col("cells"), null(INTEGER)).from_(HIDDEN_ENTRIES)
-_with_number = _with_number.where(col("board_key").eq(MARK_KEY))
-_ALL_MARKS = union_all(_counted, _with_number.limit(MARKS_MAX + 1)).packed().prepared()
-_MARKS_OF = union_all(_counted, _with_number.where(_of_owners)).packed().prepared()
+_ALL_MARKS = union_all(_counted, _marks.limit(MARKS_MAX + 1)).packed().prepared()
+_MARKS_OF = union_all(_counted, _marks.where(_of_owners)).packed().prepared()
 _of_owner = _rows.where(_theirs, col("board_key").gt(MARK_KEY)).order_by(asc(col("board_key")))
 _OF_OWNER = _of_owner.limit(param("limit")).packed().prepared()
 _fresh = insert(HIDDEN_ENTRIES).rows(param("rows"), **_row).on_conflict(*_KEY)
@@ -123,8 +120,8 @@ def find_hidden_entries(board_keys: Sequence[int], owners: Sequence[str]) -> Pro
 
 def find_hidden_owners(owners: Sequence[str], *, held: bool = False) -> Program[set[str]]:
     """Return those of the owners who are hidden. `held`: they stay hidden until the transaction ends."""
-    rows = yield (_HELD_MARKS if held else _MARKS).bind(owners=owners)
-    return {owner for owner, mark in rows if mark == HIDDEN}
+    rows = yield (_HELD_MARKS if held else _MARKS_OF).bind(owners=owners)
+    return {owner for owner, mark, _ in rows if mark == HIDDEN}
 
 
 def insert_rows(rows: Iterable[HiddenEntry]) -> Program[int]:
@@ -221,7 +218,7 @@ def show_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
 
 def _hold_mark(owner: str, wanted: str) -> Program[bool]:
     """Lock the owner's mark until the transaction ends. Return whether it is the wanted one."""
-    return [mark for _, mark in (yield _HELD_MARKS.bind(owners=[owner]))] == [wanted]
+    return [mark for _, mark, _ in (yield _HELD_MARKS.bind(owners=[owner]))] == [wanted]
 
 
 def list_hidden_boards(owner: str, *, limit: int) -> Program[list[int]]:

@@ -17,7 +17,7 @@ from storage.engines.postgres import PostgresStore
 from storage.errors import BoardChangedError, OutdatedFactsError, ValueOutOfRangeError
 from storage.leaves import hidden_owners
 from storage.leaves.entries import log_ranking_changes
-from storage.leaves.hidden_owners import HIDDEN, read_marks
+from storage.leaves.hidden_owners import HIDDEN, SHOWING, read_marks
 from storage.leaves.totals import ALL_ENTRIES
 from storage.log.log_record import ChangeKind
 from storage.meter import NO_METER
@@ -70,12 +70,14 @@ async def test_a_new_partition_gets_the_marks_of_hidden_owners(
     for owner in owners:
         await deployment.apply_one(deployment.post(owner, part(board, {"xp": 1})))
         await deployment.flip_hidden(owner, hide=True)
+    await deployment.flip_hidden("eve", hide=False)
     assert await store.add_partition(hidden_owners.copy_marks) == 1
-    marked = dict.fromkeys(owners, HIDDEN)
-    assert await store.read(lambda: in_each_partition(read_marks)) == [(len(owners), marked), (0, marked)]
+    marked = dict.fromkeys(owners, HIDDEN) | {"eve": SHOWING}
+    assert await store.read(lambda: in_each_partition(read_marks)) == [(len(owners) + 1, marked), (0, marked)]
     new = await deployment.create("b1", ranked("xp"), partition=1)
-    await deployment.apply_one(deployment.post("eve", part(new, {"xp": 1})))
-    assert await deployment.rows(new, ["eve"]) == {}
+    for owner in ("dan", "eve"):
+        await deployment.apply_one(deployment.post(owner, part(new, {"xp": 1})))
+    assert (await deployment.rows(new, ["dan", "eve"])).keys() == {"eve"}
 
 
 async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes: Processes) -> None:
