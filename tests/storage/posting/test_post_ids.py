@@ -1,5 +1,7 @@
 """Test which post ids the store remembers, for whom and for how long. A post id makes it safe to send a post again."""
 
+import asyncio
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ from storage.store import Program
 from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore
+from tests.storage.processes import Processes
 
 XP = ranked("xp")
 
@@ -145,3 +148,23 @@ async def test_ids_belong_to_the_epoch_that_a_board_has_when_a_post_is_applied(d
             post = deployment.post("ada", part(copy, {"xp": 1}), post_id=f"after {copy.gate.epoch}")
             assert (await process.apply_one(post)).status == status
     assert await deployment.stats(emptied, "ada") == {"xp": 2}
+
+
+async def test_two_processes_that_send_the_same_posts_apply_each_of_them_once(processes: Processes) -> None:
+    first, second = [await processes.start_process(writer_connections=2) for _ in range(2)]
+    board = await first.create("b", XP)
+
+    async def send(process: Deployment, seed: int) -> dict[int, str]:
+        numbers = random.Random(seed).sample(range(200), 200)
+        async with process.open_writer(attempts_max=1_000) as writer:
+            sent = [
+                writer.submit([process.post(f"o{each % 3}", part(board, {"xp": 1}), post_id=f"p{each}")])
+                for each in numbers
+            ]
+            outcomes = await asyncio.gather(*sent)
+        return {number: outcome.status.value for number, [[outcome]] in zip(numbers, outcomes, strict=True)}
+
+    one, other = await asyncio.gather(send(first, 1), send(second, 2))
+    assert [{one[number], other[number]} for number in range(200)] == [{"applied", "duplicate"}] * 200
+    values = [await first.value(board, f"o{number}") for number in range(3)]
+    assert sum(map(int, map(str, values))) == 200
