@@ -44,8 +44,6 @@ log = structlog.get_logger(__name__)
 
 def workers_for(capacity: float, speed: float, *, most: int) -> int:
     """Return how many workers reach the capacity of the store, from 1 to `most`. The unit is posts per second."""
-    if speed <= 0:
-        return 1
     return max(1, min(most, math.ceil(capacity / speed - CEILING_SLACK)))
 
 
