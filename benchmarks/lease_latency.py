@@ -1,6 +1,6 @@
-"""Measure the time of lease requests over HTTP, with 1,000 to 1,000,000 resources per lane of a pool.
+"""Measure the time of lease requests over HTTP, with pools of 10,000 to 1,000,000 resources.
 
-python -m benchmarks.lease_latency [--rows N] [--seconds S] [--rounds N]   (rows: the largest lane)
+python -m benchmarks.lease_latency [--rows N] [--seconds S] [--rounds N]   (rows: the largest pool)
 
 A request either gets the lease that its key already has, or acquires a lease for a new key. The pools of all sizes are
 in one store; on PostgreSQL the store holds 15.5 M resources. Rounds with the different sizes take turns. Requests are
@@ -39,7 +39,7 @@ from storage.schema.creation import create_schema
 from storage.schema.lease_tables import LEASE_RESOURCES, RESOURCE_TABLES
 from tests.servers import DURABLE, postgres
 
-CLIENT, REGION, LANES = "bench", "eu", 10
+CLIENT, REGION = "bench", "eu"
 FAR_US = 4_000_000_000_000_000  # the time at which the leases end: long after the measurement
 _FREE_SINCE_US = 1_760_000_000_000_000
 _RESOURCE_DIGITS = 10  # the name of a resource is as long as a telephone number
@@ -56,7 +56,7 @@ _P99_MS = {"get": 4.0, "acquire": 12.0}
 _LEASE_S = 3_600
 _WARM_S = 2.0
 _ALL = 15_500_000
-_SMALL = 1_000  # a pool with so few resources per lane has enough free resources for one round only
+_SMALL = 10_000  # a pool with so few resources has enough free resources for one round only
 
 
 def key_at(number: int) -> str:
@@ -84,7 +84,7 @@ async def _fill(store_url: str, sizes: dict[str, int]) -> None:
             await run_statement(store, drop_index(name, LEASE_RESOURCES))
         for pool_id, size in sizes.items():
             pool, _ = await store.write(
-                partial(lease_pools.save_pool, CLIENT, pool_id, LANES, now_us=_FREE_SINCE_US, pools_max=100)
+                partial(lease_pools.save_pool, CLIENT, pool_id, now_us=_FREE_SINCE_US, pools_max=100)
             )
             counts = {(pool.key, REGION): RegionCounts(total=size, held=size // 2, acquired=size // 2)}
             await store.write(partial(lease_counts.add_counts, counts, random.Random(1)))
@@ -102,7 +102,6 @@ def _rows(pool_key: int, size: int) -> str:
         "pool_key": f"{pool_key}",
         "resource": f"'+49' || {digits}",
         "region": f"'{REGION}'",
-        "lane": f"(i / 2) % {LANES}",
         "holder": f"CASE i % 2 WHEN 0 THEN '{key_at(0)[:-1]}' || CAST(i AS text) END",
         "version": "1 - i % 2",
         "expires_at": f"CASE i % 2 WHEN 0 THEN {FAR_US} ELSE 0 END",
@@ -115,16 +114,16 @@ def _rows(pool_key: int, size: int) -> str:
 
 
 def pool_ids(size: int, rounds: int) -> list[str]:
-    """Return the ids of enough pools for `rounds` rounds. Each pool has `size` resources in each lane."""
+    """Return the ids of enough pools for `rounds` rounds. Each pool has `size` resources."""
     return [f"p{size}-{number}" for number in range(rounds + 1 if size <= _SMALL else 1)]
 
 
 class Asker:
-    """Builds lease requests for pools with one number of resources per lane."""
+    """Builds lease requests for pools of one size."""
 
     def __init__(self, size: int, rounds: int, rng: random.Random) -> None:
-        self.free = size * LANES // 2 // (1 if size <= _SMALL else rounds + 1)  # resources per round
-        self._pools, self._keys, self._rng = pool_ids(size, rounds), size * LANES // 2, rng
+        self.free = size // 2 // (1 if size <= _SMALL else rounds + 1)  # resources per round
+        self._pools, self._keys, self._rng = pool_ids(size, rounds), size // 2, rng
         self._pool_id = self._pools[0]
 
     def begin_round(self, number: int) -> None:
@@ -178,14 +177,14 @@ def measure_on(name: str, url: str, folder: Path, sizes: list[int], options: Opt
         figures, rates = run_punctually(measure_service(server.port, sizes, options))
     print(f"   {name}: saturated at {rates['get']:,.0f} gets/s, {rates['acquire']:,.0f} acquisitions/s")
     report.print_table(
-        [name, "resources a lane", "p50 ms", "p99 ms"],
+        [name, "resources", "p50 ms", "p99 ms"],
         [[what, size, p50, p99] for (what, size), (p50, p99) in figures.items()],
     )
     bars = []
     for what in ("get", "acquire"):
         for at, quantile in enumerate(("p50", "p99")):
             found = [figures[what, size][at] for size in sizes]
-            title = f"{name}: {what} {quantile}, {sizes[-1]:,} / {sizes[0]:,} a lane"
+            title = f"{name}: {what} {quantile}, {sizes[-1]:,} / {sizes[0]:,}"
             bars.append(report.Bar(title, found[-1] / found[0], _FLAT, at_most=True))
         worst = max(figures[what, size][1] for size in sizes)
         bars.append(report.Bar(f"{name}: {what} p99, any size", worst, _P99_MS[what], " ms", at_most=True))
@@ -193,8 +192,8 @@ def measure_on(name: str, url: str, folder: Path, sizes: list[int], options: Opt
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    sizes = [size for size in (1_000, 10_000, 100_000, 1_000_000) if size <= options.rows]
-    pools = {name: size * LANES for size in sizes for name in pool_ids(size, options.rounds)}
+    sizes = [size for size in (10_000, 100_000, 1_000_000) if size <= options.rows]
+    pools = {name: size for size in sizes for name in pool_ids(size, options.rounds)}
     store = folder / "leases.db"
     url = f"{SQLITE_PREFIX}{store}"
     fill_pools(url, pools)
@@ -211,4 +210,4 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 if __name__ == "__main__":
-    report.run_program(measure, __doc__, "leases: pools of up to {rows:,} resources a lane", rounds=6)
+    report.run_program(measure, __doc__, "leases: pools of up to {rows:,} resources", rounds=6)

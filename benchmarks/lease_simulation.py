@@ -60,7 +60,6 @@ DRAINED = 150  # resources that operators remove from the region as they become 
 _CLIENT, _POOL = "acme", "all"
 _MINUTE_US = 60_000_000
 _START_US = 1_760_000_000_000_000
-_LANES = 10
 _PICTURE = "lease_simulation.svg"
 _EVERY_MINUTES = 20  # minutes between two points of a line in the picture
 
@@ -174,9 +173,7 @@ class World(Meter):
 
     async def _create(self) -> Pool:
         pools = lease_pools
-        pool, _ = await self._store.write(
-            lambda: pools.save_pool(_CLIENT, _POOL, _LANES, now_us=self._now_us, pools_max=10)
-        )
+        pool, _ = await self._store.write(lambda: pools.save_pool(_CLIENT, _POOL, now_us=self._now_us, pools_max=10))
         share = RESOURCES // len(REGIONS)
         for index, region in enumerate(REGIONS):
             names = [f"r{number}" for number in range(index * share, (index + 1) * share)]

@@ -428,7 +428,6 @@ class LeaseSettings(_Group):
     """Time between two reads of the peers' journals of leases."""
 
     # Constants, because no operator needs to turn them:
-    lease_lanes: ClassVar[int] = 10  # lanes in each region of a pool whose spec gives no number
     # Maximum number of resources added or removed in one request; more are refused with 400.
     lease_resources_per_request_max: ClassVar[int] = 10_000
     lease_group_max: ClassVar[int] = 200  # maximum number of requests for leases in one transaction

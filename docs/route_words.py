@@ -239,7 +239,7 @@ ROUTE_WORDS: dict[str, Words] = {
         " moved. Where keys lease in several stores, it is also duplicate, or, for a lease in another store, wanted"
         " or returned; that store reads these lines."),
     "pools": Words("listPools", "Pools by client and id"),
-    "put_pool": Words("putPool", "Create, confirm or change a pool", problems=("catalog_full",), statuses=(200, 201),
+    "put_pool": Words("putPool", "Create or confirm a pool", problems=("catalog_full",), statuses=(200, 201),
         response=PoolAnswer),
     "pool": Words("getPool", "A pool and its regions", problems=("unknown_pool",)),
     "delete_pool": Words("deletePool", "Delete a pool with every lease in it", problems=("unknown_pool",)),

@@ -27,6 +27,7 @@ class Lock(Enum):
 
     SHARE = "FOR SHARE"  # others cannot change the rows
     NO_KEY_UPDATE = "FOR NO KEY UPDATE"  # others cannot change the rows or read them with a lock
+    NEXT = "FOR NO KEY UPDATE SKIP LOCKED"  # like NO_KEY_UPDATE, but rows that others have locked are left out
     UPDATE = "FOR UPDATE"  # others cannot change the rows, read them with a lock or refer to their keys
 
 

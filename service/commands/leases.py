@@ -33,7 +33,7 @@ def show_regions(pool: Record) -> None:
 # fmt: off
 add_request(
     pool_app, "create", f"PUT {POOL_PATH}",
-    """Create a pool, or change an existing one.
+    """Create a pool, or confirm an existing one.
 
     A new pool is empty until resources are added to it.
 
@@ -43,12 +43,12 @@ add_request(
         rankcurve pool add acme numbers --region eu "+49 30 1" "+49 30 2"
         rankcurve pool show acme numbers
     """,
-    CLIENT, POOL, option("lanes", int, "Parts of each region.", min=1),
+    CLIENT, POOL,
 )
 add_list(
     pool_app, "list", "/v1/pools", "List pools by client and id.",
-    {"client": "client_id", "pool": "pool_id", "lanes": "lanes", "created": "created_at"},
-    option("client_id", str, "Show only pools of this client.", "--client"), numeric=("lanes",),
+    {"client": "client_id", "pool": "pool_id", "created": "created_at"},
+    option("client_id", str, "Show only pools of this client.", "--client"),
 )
 add_request(
     pool_app, "show", f"GET {POOL_PATH}",

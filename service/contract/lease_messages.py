@@ -21,7 +21,6 @@ from .values import (
 CLIENT_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"  # the id of a client or of a pool
 LEASE_KEY_CHARS_MAX = 200
 RESOURCE_CHARS_MAX = 500
-LANES_MAX = 1_000
 
 ClientId = Annotated[str, matching(CLIENT_PATTERN)]
 PoolId = Annotated[str, matching(CLIENT_PATTERN)]
@@ -34,13 +33,6 @@ ResourceText = Annotated[
         extra_json_schema={"minLength": 1, "maxLength": RESOURCE_CHARS_MAX, "pattern": NO_NUL_PATTERN},
     ),
 ]
-
-
-class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The settings of a pool. A missing member has the service's default. The body may be missing, too."""
-
-    lanes: Annotated[int, Meta(ge=1, le=LANES_MAX)] | UnsetType = UNSET
-    """Parts of each region; requests spread over them."""
 
 
 class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -104,7 +96,6 @@ class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     client_id: str
     pool_id: str
-    lanes: int
     created_at: Time
     headroom_seconds: float | UnsetType = UNSET
     regions: dict[str, RegionAnswer] | UnsetType = UNSET

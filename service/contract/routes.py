@@ -74,7 +74,6 @@ class Route:
     _: KW_ONLY
     query: type[msgspec.Struct] | None = None
     body: Types = None  # a tuple: one of these types
-    body_optional: bool = False  # a missing body counts as an empty JSON object
     raw_body: bool = False  # the handler parses the bytes itself
     ndjson: bool = False  # the route accepts a body in NDJSON, too
     needs_key: bool = False  # callers without an API key are refused, even if they may read

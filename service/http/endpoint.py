@@ -218,9 +218,6 @@ class Endpoint:
         )
 
     async def _read_body(self, call: Call) -> None:
-        if self.route.body_optional and not call.request.can_read_body:
-            call.body = msgspec.json.decode(b"{}", type=self.route.body)
-            return
         if not self.route.foreign_protocol:
             call.media_type = self._media_type(call.request)
         body = await self._bodies.read_body(call.request)

@@ -16,7 +16,7 @@ The margin (`lease_margin_s`) allows for a jump of the store's clock. The path o
 
     batcher ──> one read for many keys ──> the lease lasts long enough: answered
                         └── anything else ──> lease_transaction ──> rows, journal and counts in one commit
-                                                    └── a new resource: from free_queue, else an expired lease
+                                                    └── a new resource: the longest free one, else an expired lease
 
 A transaction writes a row only if the row has not changed since the transaction read it. Otherwise nothing is written,
 and the request is decided again. Only the store's clock says whether a lease has expired, never the clock of a holder.

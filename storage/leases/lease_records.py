@@ -14,7 +14,6 @@ class Pool:
     key: int  # the number of the pool in this store, never used again for another pool
     client_id: str
     pool_id: str
-    lanes: int  # number of lanes in each region
     created_at_us: int
     # An added resource starts with this version. It is greater than the versions of all removed resources, because a
     # removed resource may be added again.
@@ -68,7 +67,6 @@ class Resource(NamedTuple):
     pool_key: int
     resource: str
     region: str
-    lane: int
     # The key that leases the resource, or leased it last before it was liberated. That last key gets the resource back
     # if it asks before another key acquires the resource.
     holder: str | None

@@ -2,8 +2,8 @@
 
 A row is changed only if it is still as it was found.
 
-On databases with row locks, `find_free` locks the free resources that it finds. A second transaction that finds the
-same resources then waits until the first one commits, instead of losing a race.
+On databases with row locks, `find_free` locks the free resources that it finds, and leaves out those that another
+transaction has locked. So transactions at the same time never want the same resource, and none waits for another.
 """
 
 import random
@@ -84,10 +84,8 @@ class LeaseResources:
         resource, free_since, expires_at = map(col, ("resource", "free_since", "expires_at"))
         here = (col("pool_key").eq(param("pool_key")), col("region").eq(param("region")))
         in_region = select(*map(col, RESOURCE_COLUMNS)).from_(LEASE_RESOURCES).where(*here).limit(param("limit"))
-        queue = in_region.where(
-            col("lane").eq(param("lane")), free_since.not_null(), free_since.ge(param("since"))
-        ).order_by(asc(free_since), asc(resource))
-        self._free = queue.locked(Lock.NO_KEY_UPDATE).prepared()
+        queue = in_region.where(free_since.not_null(), free_since.ge(param("since")))
+        self._free = queue.order_by(asc(free_since), asc(resource)).locked(Lock.NEXT).prepared()
         over = in_region.where(free_since.is_null(), expires_at.le(param("expired_before")))
         expired = over.order_by(asc(expires_at), asc(resource))
         self._expired = expired.locked(Lock.NO_KEY_UPDATE).prepared()
@@ -97,22 +95,19 @@ class LeaseResources:
     def find_by_holders(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
         """Return the resources that keys have, or had last and may get back, by pool key and lease key."""
         found = yield self._by_holders.bind(keys=keys)
-        return {(row[0], row[4]): Resource(*row) for row in found}
+        return {(row[0], row[3]): Resource(*row) for row in found}
 
     def find_by_names(self, names: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
         """Return the named resources that exist, by pool key and name."""
         found = yield self._by_names.bind(keys=names)
         return {(row[0], row[1]): Resource(*row) for row in found}
 
-    def find_free(
-        self, pool_key: int, region: str, lane: int, *, limit: int, since_us: int = 0
-    ) -> Program[list[Resource]]:
-        """Lock and return up to `limit` free resources of a lane, the longest free first.
+    def find_free(self, pool_key: int, region: str, *, limit: int, since_us: int = 0) -> Program[list[Resource]]:
+        """Lock and return up to `limit` free resources of a region, the longest free first.
 
         Leave out resources that became free before `since_us`.
         """
-        bound = {"pool_key": pool_key, "region": region, "lane": lane}
-        found = yield self._free.bind(**bound, since=since_us, limit=limit)
+        found = yield self._free.bind(pool_key=pool_key, region=region, since=since_us, limit=limit)
         return [Resource(*row) for row in found]
 
     def find_expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[list[Resource]]:

@@ -3,8 +3,7 @@
     read_findings: one statement reads pools, resources of keys and the time
         └──> LeaseTransactions decides each request
                 ├── the key has a resource, or had it last ──> the same one, with a later expiry
-                └── it has none ──> a free one of a random lane, else of the next lanes,
-                                    else one whose lease expired, else refused
+                └── it has none ──> the longest free one, else one whose lease expired, else refused
 
 A decision takes effect only if no other transaction has changed the resource since it was read. Otherwise the resource
 is read again and the request is decided again.
@@ -31,7 +30,6 @@ from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES
 from storage.store import Program
 
 from .claims import StoreClock, store_clock
-from .free_queue import FreeQueues
 from .lease_records import (
     Grant,
     LeaseEvent,
@@ -48,6 +46,9 @@ from .pools import POOL_COLUMNS, lease_pools
 from .region_counts import Region, lease_counts
 
 Outcome = Grant | StorageError
+
+FRONT_KNOWN_US = 60_000_000  # time for which the front of a region's free resources is remembered
+FRONTS_MAX = 100_000  # the most regions whose front is remembered
 
 _POOL_END = 1 + len(POOL_COLUMNS)  # index of the first result column after the store's time and the pool
 _HOLDER = _POOL_END + list(RESOURCE_COLUMNS).index("holder")
@@ -90,7 +91,8 @@ class LeaseTransactions:
         If `clock` is None, the programs use the store's own clock, which needs no statement of its own. `peers` says
         whether keys may also lease in other stores.
         """
-        self._peers, self._queues = peers, FreeQueues()
+        self._peers = peers
+        self._fronts: dict[Region, tuple[int, int]] = {}  # `free_since` of the first free row, and when it was read
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
 
     def serve_requests(self, requests: Sequence[PoolRequest]) -> Program[list[Outcome]]:
@@ -133,35 +135,49 @@ class LeaseTransactions:
         if self._peers:
             away = yield from remote_leases.find_running(map(found.key, left), found.held, found.now_us)
         group.decide(left, away)
-        for region, pool in group.find_regions():
-            yield from self._take(group, region, pool)
+        for region in sorted(group.wanted):  # in the order that all transactions use
+            yield from self._take(group, region)
         written = yield from lease_resources.write_changes(list(group.decided.values()))
         for request, change in group.decided.items():
             if change.before[:2] in written:
                 group.settle(request, change)
 
-    def _take(self, group: _Group, region: Region, pool: Pool) -> Program[None]:
-        """Give the longest-free resources of a region to the requests that need one."""
+    def _take(self, group: _Group, region: Region) -> Program[None]:
+        """Give the longest-free resources of a region to the requests that need one, then those with expired leases."""
         waiting, now_us = group.wanted[region], group.found.now_us
-        in_turn = self._queues.order_lanes(region, pool.lanes, rng=self._rng, now_us=now_us)
-        for lane in (*in_turn, None):
-            if not waiting:
-                return
-            limit = group.count_wanted(region, lane)
-            if lane is not None:
-                rows = yield from self._queues.take_front((region, lane), limit=limit, now_us=now_us)
-            else:  # no free resource is left: take resources whose lease has expired
-                before_us = now_us - self._margin_us
-                rows = yield from lease_resources.find_expired(*region, before_us=before_us, limit=limit)
+        limit = group.count_wanted(region, is_free=True)
+        group.give_resources(region, (yield from self._find_free(region, limit=limit, now_us=now_us)))
+        if waiting:
+            limit, before_us = group.count_wanted(region, is_free=False), now_us - self._margin_us
+            rows = yield from lease_resources.find_expired(*region, before_us=before_us, limit=limit)
             group.give_resources(region, rows)
         if waiting:
-            known = yield from lease_counts.read_counts([pool.key])
+            known = yield from lease_counts.read_counts([region[0]])
             for request in waiting:
                 if region not in known:  # a region that does not exist must not get counts
                     group.outcomes[request] = UnknownRegionError(f"the pool has no region {region[1]!r}")
                     continue
                 group.outcomes[request] = NoResourceError(f"the region {region[1]!r} has no resource left")
                 group.refused.append(region)
+
+    def _find_free(self, region: Region, *, limit: int, now_us: int) -> Program[list[Resource]]:
+        """Return up to `limit` of the longest-free resources. They form a queue whose front this process remembers.
+
+        Without a remembered front, PostgreSQL scans every dead index entry before the longest-free row, until it has
+        cleaned up these entries. A row may appear before a known front, when a resource is moved or a long transaction
+        commits. It is found after `FRONT_KNOWN_US`, and always before the region is treated as empty.
+        """
+        since_us, read_us = self._fronts.get(region, (0, now_us))
+        if not 0 <= now_us - read_us < FRONT_KNOWN_US:
+            since_us, read_us = 0, now_us
+        rows = yield from lease_resources.find_free(*region, limit=limit, since_us=since_us)
+        if len(rows) < limit and since_us:
+            read_us = now_us
+            rows = yield from lease_resources.find_free(*region, limit=limit)
+        if len(self._fronts) >= FRONTS_MAX:
+            self._fronts.clear()
+        self._fronts[region] = (rows[0].free_since_us or 0 if rows else 0, read_us)
+        return rows
 
 
 _FIND = (
@@ -251,19 +267,13 @@ class _Group:
             self.asked.append(lease._replace(wanted_until_us=until_us))
             self.events.append(lease._replace(expires_at_us=until_us).make_event(LeaseEventKind.WANTED, now_us))
 
-    def find_regions(self) -> list[tuple[Region, Pool]]:
-        """Return the regions where resources are wanted, in the order that all transactions use."""
-        by_key = {pool.key: pool for pool in self.found.pools.values()}
-        return [(region, by_key[region[0]]) for region in sorted(self.wanted)]
+    def count_wanted(self, region: Region, *, is_free: bool) -> int:
+        """Return how many free or leased rows to read, so that every request that wants a resource gets one.
 
-    def count_wanted(self, region: Region, lane: int | None) -> int:
-        """Return how many rows of a lane to read, so that every request that wants a resource gets one.
-
-        Decisions may already change some of these rows: free ones, or leased ones if `lane` is None.
+        Decisions may already change some of these rows.
         """
         here = [row for row, _ in self.decided.values() if (row.pool_key, row.region) == region]
-        reserved = sum(row.lane == lane if row.is_free else lane is None for row in here)
-        return len(self.wanted[region]) + reserved
+        return len(self.wanted[region]) + sum(row.is_free == is_free for row in here)
 
     def give_resources(self, region: Region, rows: Sequence[Resource]) -> None:
         """Give resources to the requests that want one, except resources that another decision changes."""

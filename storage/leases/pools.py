@@ -7,7 +7,6 @@ Dropping a whole pool is the exception: its leases end with it. Callers do not s
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from querybuilder import (
@@ -40,7 +39,7 @@ from .lease_resources import RESOURCE_COLUMNS, lease_resources, pool_condition
 from .region_counts import lease_counts
 
 POOL_SEQUENCE = "pool_key"
-POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "lanes", "created_at", "floor")
+POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "created_at", "floor")
 
 
 class Removed(NamedTuple):
@@ -67,7 +66,6 @@ class LeasePools:
         self._dropped_floor = select(coalesce(max_(floor), 0)).from_(LEASE_POOLS).where(*same_name).prepared()
         values = {name: param(name) for name in POOL_COLUMNS}
         self._insert = insert(LEASE_POOLS).values(**values, deleted_at=None, swept=0).prepared()
-        self._set_lanes = update(LEASE_POOLS).set(lanes=param("lanes")).where(by_key).prepared()
         higher = (by_key, floor.lt(param("floor")))
         self._set_floor = update(LEASE_POOLS).set(floor=param("floor")).where(*higher).prepared()
         still_there = select(floor).from_(LEASE_POOLS).where(by_key, exists)
@@ -113,27 +111,23 @@ class LeasePools:
             found = yield self._of_client.bind(client_id=client_id, pool_id=after[1], limit=limit)
         return [Pool(*row) for row in found]
 
-    def save_pool(
-        self, client_id: str, pool_id: str, lanes: int, *, now_us: int, pools_max: int
-    ) -> Program[tuple[Pool, bool]]:
-        """Make a pool, or set the lanes of the existing one. Return the pool and whether it is new.
+    def save_pool(self, client_id: str, pool_id: str, *, now_us: int, pools_max: int) -> Program[tuple[Pool, bool]]:
+        """Make a pool unless it exists. Return the pool and whether it is new.
 
         Raises:
             TooManyPoolsError: the pool is new, and the store already has `pools_max` pools.
         """
         found = yield from self.find_by_names([(client_id, pool_id)])
         if found:
-            pool = found[client_id, pool_id]
-            yield self._set_lanes.bind(pool_key=pool.key, lanes=lanes)
-            return replace(pool, lanes=lanes), False
+            return found[client_id, pool_id], False
         [[number]] = yield self._number.bind()
         if number >= pools_max:
             raise TooManyPoolsError(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
         key = yield from take_number(POOL_SEQUENCE)
-        bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "lanes": lanes, "created_at": now_us}
+        bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "created_at": now_us}
         [[floor]] = yield self._dropped_floor.bind(client_id=client_id, pool_id=pool_id)
         yield self._insert.bind(**bound, floor=floor)
-        return Pool(key, client_id, pool_id, lanes, now_us, floor), True
+        return Pool(key, client_id, pool_id, now_us, floor), True
 
     def drop_pool(self, client_id: str, pool_id: str, *, now_us: int) -> Program[None]:
         """Drop a pool with every lease in it, or raise `UnknownPoolError`."""
@@ -161,12 +155,7 @@ class LeasePools:
             UnknownPoolError: the pool was dropped meanwhile.
         """
         floor = yield from self._hold_floor(pool)
-        lanes = pool.lanes
-        first = rng.randrange(lanes)
-        wanted = {
-            name: Resource(pool.key, name, region, (first + number) % lanes, None, floor, GIVEN_BACK, now_us)
-            for number, name in enumerate(names)
-        }
+        wanted = {name: Resource(pool.key, name, region, None, floor, GIVEN_BACK, now_us) for name in names}
         added = yield self._add.bind(rows=[wanted[name] for name in sorted(wanted)])
         events = [LeaseEvent(LeaseEventKind.ADDED, wanted[name], None, now_us) for [name] in added]
         yield from lease_resources.record_events(events, rng)

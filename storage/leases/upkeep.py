@@ -12,7 +12,7 @@ from storage.schema.lease_tables import LEASE_LOADS
 from storage.schema.placement import TABLES
 from storage.store import Program
 
-from .lease_records import Pool, Resource, ResourceChange
+from .lease_records import Pool, ResourceChange
 from .lease_resources import lease_resources
 from .region_counts import Region
 
@@ -40,15 +40,9 @@ class LeaseUpkeep:
     ) -> Program[int]:
         """Move up to `resources` resources to another region; return how many moved.
 
-        Free resources come first, evenly from all lanes, then those with leases that expired by `before_us`.
+        Free resources come first, then those with leases that expired by `before_us`.
         """
-        lanes = pool.lanes
-        found: list[Resource] = []
-        first = rng.randrange(lanes)
-        for step in range(lanes):
-            wanted = -(-(resources - len(found)) // (lanes - step))
-            if wanted > 0:
-                found += yield from lease_resources.find_free(pool.key, source, (first + step) % lanes, limit=wanted)
+        found = yield from lease_resources.find_free(pool.key, source, limit=resources)
         if len(found) < resources:
             limit = resources - len(found)
             found += yield from lease_resources.find_expired(pool.key, source, before_us=before_us, limit=limit)

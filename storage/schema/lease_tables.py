@@ -16,13 +16,12 @@ VERSIONS_IN_FLIGHT = 1_000
 
 
 _free, _leased = col("free_since").not_null(), col("free_since").is_null()
-_longest_free = map(col, ("pool_key", "region", "lane", "free_since", "resource"))
+_longest_free = map(col, ("pool_key", "region", "free_since", "resource"))
 _soonest_over = map(col, ("pool_key", "region", "expires_at", "resource"))
 _by_holder, _held = map(col, ("pool_key", "holder")), col("holder").not_null()
 RESOURCE_TABLES: tuple[Query, ...] = (
     create_table(LEASE_RESOURCES)
     .with_columns(pool_key=INTEGER, resource=TEXT, region=TEXT)
-    .column("lane", INTEGER)  # a part of the region, so that concurrent requests do not meet in the same rows
     .column("holder", TEXT, null=True)  # the lease key that has the resource, or had it last and may get it again
     .column("version", INTEGER)  # the fencing number: grows with every new lease and with every move
     .column("expires_at", INTEGER)  # when the lease ends, by the store's clock; 0: the resource is free
@@ -37,7 +36,7 @@ RESOURCE_TABLES: tuple[Query, ...] = (
 LEASE_TABLES: tuple[Query, ...] = (
     create_table(LEASE_POOLS)
     .column("pool_key", INTEGER)  # from a sequence that only pools use
-    .with_columns(client_id=TEXT, pool_id=TEXT, lanes=INTEGER, created_at=INTEGER)
+    .with_columns(client_id=TEXT, pool_id=TEXT, created_at=INTEGER)
     .column("deleted_at", INTEGER, null=True)  # the row of a deleted pool stays: the lease journal names the pool
     .column("swept", INTEGER)  # 1: the pool is deleted, and all its resources have been deleted too
     .column("floor", INTEGER)  # greater than the version of every removed resource

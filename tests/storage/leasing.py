@@ -21,7 +21,6 @@ from tests.storage.deployment import Clock, Deployment
 
 MARGIN_US = 100
 LEASE_US = 1_000
-LANES = 3
 CLIENT = "acme"
 
 
@@ -39,9 +38,9 @@ class Pools:
         """Return the object that applies the lease journals of other stores to this store."""
         return LeaseExchange(self.clock.read, store_name=store_name, attempts_max=5, rng=self.rng)
 
-    async def create(self, pool_id: str = "numbers", *, lanes: int = LANES) -> Pool:
+    async def create(self, pool_id: str = "numbers") -> Pool:
         pool, _ = await self.store.write(
-            lambda: self.pools.save_pool(CLIENT, pool_id, lanes, now_us=self.clock(), pools_max=1_000)
+            lambda: self.pools.save_pool(CLIENT, pool_id, now_us=self.clock(), pools_max=1_000)
         )
         return pool
 

@@ -18,7 +18,6 @@ from service.contract.lease_messages import (
     PoolAnswer,
     PoolList,
     PoolsQuery,
-    PutPool,
     RegionAnswer,
     RemovedResources,
     RemoveResources,
@@ -42,16 +41,13 @@ from .leases import TAG
 
 _POOL = "/v1/pools/{client_id}/{pool_id}"
 _RESOURCES = _POOL + "/resources"
-_RNG = random.Random()  # chooses the lane that gets the first of the added resources
+_RNG = random.Random()  # chooses the share of the counts that a request changes
 
 
 async def put_pool(context: Context, call: Call) -> Reply:
-    body: PutPool = call.body
-    settings = context.settings
-    lanes = settings.lease_lanes if body.lanes is UNSET else body.lanes
-    pools_max = settings.lease_pools_max
+    pools_max = context.settings.lease_pools_max
     pool, made = await context.store.write(
-        lambda: lease_pools.save_pool(**call.path, lanes=lanes, now_us=context.now_us(), pools_max=pools_max)
+        lambda: lease_pools.save_pool(**call.path, now_us=context.now_us(), pools_max=pools_max)
     )
     return Reply(await _answer(context, pool), status=201 if made else 200)
 
@@ -153,7 +149,6 @@ def _pool_answer(pool: Pool, regions: dict[str, RegionAnswer] | None = None) -> 
     return PoolAnswer(
         client_id=pool.client_id,
         pool_id=pool.pool_id,
-        lanes=pool.lanes,
         created_at=format_us(pool.created_at_us),
         regions=UNSET if regions is None else regions,
     )
@@ -171,7 +166,7 @@ def _resource_answer(row: Resource) -> ResourceAnswer:
 
 POOLS = [
     Route("GET", "/v1/pools", get_pools, Role.WRITER, "pools", TAG, query=PoolsQuery),
-    Route("PUT", _POOL, put_pool, Role.OPS, "put_pool", TAG, body=PutPool, body_optional=True),
+    Route("PUT", _POOL, put_pool, Role.OPS, "put_pool", TAG),
     Route("GET", _POOL, get_pool, Role.WRITER, "pool", TAG),
     Route("DELETE", _POOL, remove_pool, Role.OPS, "delete_pool", TAG),
     Route("POST", _RESOURCES, add_resources, Role.OPS, "add_resources", TAG, body=AddResources),

@@ -34,7 +34,7 @@ class RemoteLease(NamedTuple):
 
     def make_event(self, kind: LeaseEventKind, now_us: int) -> LeaseEvent:
         """Return the event by which this store passes a request about the lease on to the other store."""
-        row = Resource(self.pool_key, self.resource, self.region, 0, self.key, self.version, self.expires_at_us, None)
+        row = Resource(self.pool_key, self.resource, self.region, self.key, self.version, self.expires_at_us, None)
         return LeaseEvent(kind, row, self.key, now_us)
 
 

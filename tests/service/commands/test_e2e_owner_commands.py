@@ -155,7 +155,7 @@ def test_a_rebuild_creates_no_store(tmp_path: Path) -> None:
 
 
 def test_an_operator_fills_leases_and_empties_a_pool(run: Run) -> None:
-    assert json.loads(run("pool", "create", "acme", "numbers", "--lanes", "2").stdout)["lanes"] == 2
+    assert json.loads(run("pool", "create", "acme", "numbers").stdout)["pool_id"] == "numbers"
     numbers = [f"+49 {number}" for number in range(1_000)]
     added = run("pool", "add", "acme", "numbers", "--region", "eu", *numbers)
     assert json.loads(added.stdout) == {"added": 1_000, "known": 0}

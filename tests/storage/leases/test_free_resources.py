@@ -3,22 +3,21 @@
 import pytest
 
 from storage.errors import NoResourceError, StoreBusyError
-from storage.leases.free_queue import KNOWN_US, LATELY_US, FreeQueues
-from storage.leases.lease_records import LeaseRequest, RegionCounts, Resource
-from storage.leases.region_counts import Region
+from storage.leases.lease_records import LeaseRequest, RegionCounts
+from storage.leases.lease_transaction import FRONT_KNOWN_US
 from storage.store import Program
 from tests.storage.deployment import Deployment
 from tests.storage.leasing import CLIENT, LEASE_US, Pools, unwrap_grant
 
 
 async def create_one_queue(pools: Pools, *names: str) -> None:
-    """Create a pool with one lane. Its resources have been free since the same time."""
-    await pools.create("one", lanes=1)
+    """Create a pool. Its resources have been free since the same time."""
+    await pools.create("one")
     await pools.add(*names, pool_id="one")
 
 
 async def take_resource(pools: Pools, key: str) -> tuple[str, int]:
-    """Lease a resource from the only queue for a key. Return the resource's name and version."""
+    """Lease a resource from the pool for a key. Return the resource's name and version."""
     [got] = await pools.run(LeaseRequest(CLIENT, "one", key, "eu", None, LEASE_US))
     return unwrap_grant(got).resource, unwrap_grant(got).version
 
@@ -42,36 +41,8 @@ async def test_the_front_of_the_queue_is_read_again_after_a_minute(pools: Pools)
     await take_resource(pools, "x")
     pools.clock.now_us -= 1_000
     await pools.add("earliest", pool_id="one")
-    pools.clock.now_us += 1_000 + KNOWN_US
+    pools.clock.now_us += 1_000 + FRONT_KNOWN_US
     assert (await take_resource(pools, "y"))[0] == "earliest"
-
-
-async def test_a_lane_that_was_exhausted_a_moment_ago_is_tried_last(pools: Pools) -> None:
-    pool = await pools.pool()
-    await pools.add(*"abcdef")
-    region = (pool.key, "eu")
-    places = {row.resource: row.lane for row in await pools.rows()}
-    while True:
-        [got] = await pools.run(LeaseRequest(CLIENT, "numbers", f"k{len(places)}", "eu", None, LEASE_US))
-        lane = places.pop(unwrap_grant(got).resource)
-        if lane not in places.values():
-            break
-    queues = FreeQueues()
-    now_us = pools.clock.now_us
-
-    def look() -> Program[list[Resource]]:
-        return queues.take_front((region, lane), limit=1, now_us=now_us)
-
-    assert not await pools.store.write(look)
-
-    def last(region: Region, now_us: int) -> set[int]:
-        turns = [queues.order_lanes(region, 3, rng=pools.rng, now_us=now_us) for _ in range(50)]
-        assert all(set(turn) == {0, 1, 2} for turn in turns)
-        return {turn[-1] for turn in turns}
-
-    assert last(region, now_us + LATELY_US - 1) == {lane}
-    assert last(region, now_us + LATELY_US) == {0, 1, 2}
-    assert last((pool.key, "us"), now_us) == {0, 1, 2}
 
 
 async def test_a_resource_that_another_process_took_is_not_given_again(pools: Pools) -> None:
