@@ -54,8 +54,8 @@ BUDGETS: dict[str, Cost | Way] = {
     "way: post": Way(150, 128),
     "way: positions": Way(75, 55),
     "way: post to segments": Way(153, 129),
-    "way: queued post": Way(262, 375),
-    "way: refresh": Way(210, 400),
+    "way: queued post": Way(258, 375),
+    "way: refresh": Way(200, 410),
 }
 
 

@@ -17,7 +17,6 @@ CARRIERS = {
     "storage/coalesce.py",
     "storage/engines/brief_reads.py",
     "storage/engines/sqlite.py",
-    "storage/store.py",
 }
 
 
