@@ -4,7 +4,7 @@ python -m benchmarks.brackets_as_of [--rows N] [--seconds S]
 
 Each post brings a new owner with the best value, so it moves every other owner down by one rank. An answer with
 the time `as_of` must count all posts that were answered before this time, and none that was sent after it. The answers
-are those about a board of one leaf, and about a board with segments in four partitions.
+are those about one board, about a board with segments in four partitions, and about both added up (`with`).
 
 Bars: no bracket lies outside of what `as_of` allows, and some posts arrived between the reads.
 """
@@ -48,11 +48,11 @@ class Posted:
     def count(self) -> int:
         return sum(map(len, self.answered_us.values()))
 
-    def check(self, kind: str, board: str, first_rank: int, position: dict[str, Any]) -> None:
+    def check(self, kind: str, boards: tuple[str, ...], first_rank: int, position: dict[str, Any]) -> None:
         """Check a bracket, given the rank before any post."""
         as_of_us = to_us(position["as_of"])
-        least = first_rank + bisect_left(self.answered_us[board], as_of_us)
-        most = first_rank + bisect_right(self.sent_us[board], as_of_us)
+        least = first_rank + sum(bisect_left(self.answered_us[board], as_of_us) for board in boards)
+        most = first_rank + sum(bisect_right(self.sent_us[board], as_of_us) for board in boards)
         self.answers[kind] += 1
         self.wrong[kind] += position["high"] < least or position["low"] > most
 
@@ -90,18 +90,21 @@ async def _read(port: int, rows: int, name: str, posted: Posted, until_s: float)
     connection, rng = Connection(port), random.Random(name)
     while time.monotonic() < until_s:
         number, mode, board = rng.randrange(rows), rng.choice(_MODES), rng.choice((PLAIN, SPLIT))
-        kind = rng.choice(("owner", "next", "value"))
+        kind = rng.choice(("owner", "next", "value", "with"))
+        boards: tuple[str, ...] = (board,)
         first_rank = rows - number
+        if kind == "with":
+            boards, first_rank = (PLAIN, SPLIT), 2 * (rows - number) - 1
         if kind in ("owner", "next"):
             path = f"entries/{owner_at(number)}/positions?rank={mode}&next={'true' if kind == 'next' else 'false'}"
         else:
-            path = f"rankings/{COLUMN}/positions?values={number}&rank={mode}"
-        answer = await connection.call_ok("GET", f"/v1/leaderboards/{board}/{path}")
+            path = f"rankings/{COLUMN}/positions?values={number}&rank={mode}" + f"&with={SPLIT}" * (kind == "with")
+        answer = await connection.call_ok("GET", f"/v1/leaderboards/{boards[0]}/{path}")
         (position,) = answer["positions"]
-        name_of_kind = f"{board} {kind} {mode} {position['method']}"
-        posted.check(name_of_kind, board, first_rank, position)
+        name_of_kind = f"{'+'.join(boards)} {kind} {mode} {position['method']}"
+        posted.check(name_of_kind, boards, first_rank, position)
         if kind == "next" and number < rows - 1:
-            posted.check(f"{name_of_kind}, the next", board, first_rank - 1, position["next"])
+            posted.check(f"{name_of_kind}, the next", boards, first_rank - 1, position["next"])
     connection.close()
 
 

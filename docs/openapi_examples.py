@@ -62,7 +62,7 @@ _BY_NAME: Mapping[str, tuple[Any, ...]] = {
 _ITEMS: Mapping[str, tuple[Any, ...]] = {
     "boards": ("game",), "columns": ("xp",), "facets": ("clan",), "owners": ("ada", "bob"), "percentiles": (50, 99),
     "periods": ("all", "week", "day"), "ranks": (1, 100), "resources": ("10.0.0.7:9000", "10.0.0.8:9000"),
-    "values": ("600", "700"), "missing": ("eve",),
+    "values": ("600", "700"), "with": ("game-2",), "missing": ("eve",),
 }  # fmt: skip
 _MEMBERS: Mapping[str, dict[str, Any]] = {  # of objects whose members have no names of their own
     "facets": {"clan": "fox"},

@@ -106,7 +106,9 @@ ROUTE_WORDS: dict[str, Words] = {
         " `order=owner` lists all of its owners, in the order of their names, with the ranks of the record."
         " A page without profiles has an `ETag`, and `If-None-Match` is answered without reading rows."),
     "value_positions": Words("getValuePositions", "Positions of values", problems=("bad_value", "value_out_of_range"),
-        description="A value that nobody has gets the rank of a new arrival with it."),
+        description="A value that nobody has gets the rank of a new arrival with it. `with` names more leaderboards"
+        " whose entries are counted too, such as the shards of one game. The bracket allows for posts meanwhile. To"
+        " name leaderboards whose ids have commas, repeat the parameter with one leaderboard each time."),
     "value_around": Words("getRowsAroundValue", "The rows around a value",
         problems=("bad_value", "value_out_of_range", "archived"),
         description="An archived leaderboard has the rows of its archive, as around an owner."),

@@ -10,7 +10,7 @@ of the knot after the gap. If both are equal, the gap has no entry.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 # A control value of a cubic is an integer from 0 to SHAPE_UNIT, which stands for the whole rise of the cubic's gap.
@@ -28,6 +28,28 @@ class Bracket(NamedTuple):
     @property
     def exact(self) -> bool:
         return self.low == self.high
+
+
+class BoundedRank(NamedTuple):
+    """A rank, 1-based. The true rank lies between `low` and `high`, both included."""
+
+    rank: int
+    low: int
+    high: int
+
+
+def add_up_ranks(parts: Iterable[BoundedRank | Bracket]) -> BoundedRank:
+    """Return the rank of a key among all entries of disjoint sets, given its rank in each set; 1 if there is no set.
+
+    Ranks cannot be added up, but numbers of better entries can, and so can their bounds. The result is exact if the
+    rank in every set is exact.
+    """
+    rank = low = high = 1
+    for part in parts:
+        rank += part.rank - 1
+        low += part.low - 1
+        high += part.high - 1
+    return BoundedRank(rank, low, high)
 
 
 class KeyBracket(NamedTuple):

@@ -1,7 +1,7 @@
 """The curve of a board whose entries are spread over disjoint parts, each with a curve of its own.
 
-Ranks cannot be added up, but numbers of better entries can, and so can their bounds. So the bracket of the sum
-holds if the bracket of every part holds, and the largest possible error is the sum of those of the parts.
+Ranks cannot be added up, but numbers of better entries can, and so can their bounds (`add_up_ranks`). So the bracket of
+the sum holds if the bracket of every part holds, and the largest possible error is the sum of those of the parts.
 
     |rank - true rank| <= sum over the parts of min(width of the gap, largest error of the gap)
 
@@ -59,7 +59,7 @@ class SummedCurve:
     def locate(self, key: int) -> Bracket:
         """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries."""
         rank = low = high = 1 - len(self.parts)
-        for part in self.parts:
+        for part in self.parts:  # like `add_up_ranks`, in half of its time
             its_rank, its_low, its_high, _ = part.locate(key)
             rank += its_rank
             low += its_low

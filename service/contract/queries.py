@@ -1,7 +1,7 @@
 """The types of the query strings that callers send, and the bounds of their parameters.
 
 A request with an unknown, repeated or malformed parameter is refused. A list is one parameter, whose text has commas
-between the members.
+between the members. Only the parameter `with` may be repeated, because ids of leaderboards may contain commas.
 """
 
 import re
@@ -16,14 +16,15 @@ import msgspec
 from msgspec import Meta
 
 from config.settings import Settings
-from storage.boards.family_ids import FACETS_TOGETHER_MAX, is_facet
+from storage.boards.family_ids import FACETS_TOGETHER_MAX, is_facet, names_family_board
 from storage.periods import PeriodKind
 
 from .cursors import CURSOR_CHARS_MAX
 from .problems import FieldError, ProblemError, clip_text
-from .requests import FACETS_SCHEMA, ColumnName, FacetName, Instant, OwnerName
+from .requests import FACETS_SCHEMA, BoardId, ColumnName, FacetName, Instant, OwnerName
 from .strict_json import describe_mismatch
 from .values import (
+    ALIASES_DESCRIPTION,
     DECIMAL_PATTERN,
     INT64_MAX,
     SEARCH_PATTERN,
@@ -40,6 +41,7 @@ _Limit = Annotated[int, Meta(ge=1)]
 # `__post_init__` or the handler checks them. The schemas are only for the OpenAPI document.
 _Rank = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": INT64_MAX})]
 _Percentile = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
+_Board = Annotated[BoardId, Meta(description=ALIASES_DESCRIPTION)]
 _Search = Annotated[str, Meta(extra_json_schema={"pattern": SEARCH_PATTERN})]
 _Decimal = Annotated[str, Meta(extra_json_schema={"pattern": DECIMAL_PATTERN})]
 _Cursor = Annotated[
@@ -59,6 +61,7 @@ _Seq = Annotated[
 ]
 _Facets = Annotated[dict[str, str], Meta(extra_json_schema={**FACETS_SCHEMA, "maxProperties": FACETS_TOGETHER_MAX})]
 _REST = "facets"  # this field collects all other parameters: the values of facets, whose names differ by family
+_BOARDS = "with"  # the list whose parameter may be repeated
 PARAMETERS_MAX = 32
 # Longer queries are not cached, because they are seldom repeated. So the cache of one route stays below 512 KiB.
 CACHED_CHARS_MAX = 256
@@ -161,11 +164,17 @@ class PageQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
                 raise ProblemError("bad_request", detail, pointer="from_rank")
 
 
-class ValuePositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for the positions of values. The handler converts the values, because it knows the column."""
+class ValuePositionsQuery(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename={"with_": "with"}
+):
+    """Asks for the positions of values. `with` names further leaderboards, whose entries are counted too.
+
+    The handler converts the values, because it knows the column.
+    """
 
     values: Annotated[tuple[_Decimal, ...], Meta(min_length=1)]
     rank: RankMode = "auto"
+    with_: tuple[_Board, ...] = ()
 
 
 class AroundValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -242,6 +251,7 @@ _BOUNDS: dict[str, tuple[str, str]] = {
     "buckets": ("buckets_max", "too_many_buckets"),
     "columns": ("query_values_max", "too_many_values"),
     "values": ("query_values_max", "too_many_values"),
+    "with": ("query_values_max", "too_many_boards"),
     "ranks": ("query_values_max", "too_many_values"),
     "percentiles": ("query_values_max", "too_many_values"),
     "owners": ("audit_owners_max", "too_many_owners"),
@@ -317,9 +327,14 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
     except ValueError as error:  # UnicodeError is a ValueError too
         raise ProblemError("bad_request", "the query string is not name=value pairs in UTF-8") from error
     found: dict[str, Any] = {}
+    boards: list[str] = []
     for name, value in pairs:
         if "\0" in value:  # PostgreSQL can't look it up
             raise ProblemError("bad_request", "the parameter has a NUL character", pointer=clip_text(name))
+        if name == _BOARDS and name in lists:
+            boards.append(value)
+            found[name] = _boards(boards)
+            continue
         if name in found:
             raise ProblemError(
                 "duplicate_field",
@@ -328,6 +343,17 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
             )
         found[name] = tuple(value.split(",")) if name in lists else value
     return found
+
+
+def _boards(texts: list[str]) -> tuple[str, ...]:
+    """Return the leaderboard ids that a parameter names. `texts` has the text of each of its occurrences.
+
+    If there are several texts, each is one id. A single text is a list of ids with commas between them, unless the
+    whole text is the id of a family's board. Such an id may contain commas.
+    """
+    if len(texts) > 1 or names_family_board(texts[0]):
+        return tuple(texts)
+    return tuple(texts[0].split(","))
 
 
 def _converted(found: dict[str, Any], kind: type[Q]) -> Q:

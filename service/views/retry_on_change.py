@@ -15,7 +15,7 @@ from functools import wraps
 import msgspec
 
 from service.context import Context
-from service.contract.queries import HistoryQuery
+from service.contract.queries import HistoryQuery, ValuePositionsQuery
 from service.contract.requests import ManyBoards
 from service.contract.routes import Answer, Call, Route
 from storage.boards.family_ids import has_alias
@@ -30,7 +30,7 @@ def retry_on_change(route: Route) -> Route:
     if not names_boards or route.method == "PUT":
         return route
     handler = route.handler
-    names_one_board = "{board}" in route.path
+    names_one_board = "{board}" in route.path and route.query is not ValuePositionsQuery
 
     @wraps(handler)
     async def handle(context: Context, call: Call) -> Answer:
@@ -63,7 +63,7 @@ def retry_on_change(route: Route) -> Route:
 
 async def _resolve_aliases(context: Context, call: Call, named: Sequence[str], now_us: int) -> None:
     """Replace the aliases in a request. `named` are its boards as the caller has named them."""
-    if len(named) > context.settings.query_values_max:
+    if len(named) > context.settings.query_values_max + 1:
         return  # the handler refuses so many boards
     found = await context.catalog.resolve_aliases(named, now_us)
     call.has_alias = found != list(named)
@@ -71,10 +71,13 @@ async def _resolve_aliases(context: Context, call: Call, named: Sequence[str], n
         call.body = msgspec.structs.replace(call.body, boards=found)
         return
     call.path = {**call.path, "board": found[0]}
+    if isinstance(call.query, ValuePositionsQuery):
+        call.query = msgspec.structs.replace(call.query, with_=tuple(found[1:]))
 
 
 def _boards_of(call: Call) -> Sequence[str]:
-    """Return the ids of the boards that a request names in its path or in its body."""
-    if "board" in call.path:
-        return (call.path["board"],)
-    return () if call.body is None else call.body.boards
+    """Return the ids of the boards that a request names in its path and query, or in its body."""
+    board_id = call.path.get("board")
+    if board_id is None:
+        return () if call.body is None else call.body.boards
+    return (board_id, *call.query.with_) if isinstance(call.query, ValuePositionsQuery) else (board_id,)

@@ -196,6 +196,11 @@ class CurveBook:
             self._served[slot] = served
             self._note_state(served)
 
+    def count_changes(self, board: Board, column_index: int) -> int:
+        """Return the count of changes of a board that its curve counts. 0: there is no curve, or it is not known."""
+        known = [self._states.get((leaf.key, column_index)) for leaf in board.leaves]
+        return sum(states[-1][1] for states in known if states)
+
     def _note_state(self, served: ServedCurve) -> None:
         earlier, changes = self._states.get(served.slot, ()), served.changes or 0
         if not earlier or earlier[-1][1] != changes:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from predictor import SHAPE_UNIT, Bracket, Curve, KeyBracket, Knot, KnotsInvalidError
-from tests.predictor.quality import check_order, rank_of
+from predictor import SHAPE_UNIT, BoundedRank, Bracket, Curve, KeyBracket, Knot, KnotsInvalidError, add_up_ranks
+from tests.predictor.quality import check_order, make_curve, rank_of
 from tests.predictor.walking import sample
 
 WIDE = 10**40
@@ -196,3 +196,19 @@ def test_ranks_below_one_have_no_key() -> None:
 def test_knots_that_contradict_each_other_make_no_curve(knots: list[Knot], total: int, step: int) -> None:
     with pytest.raises(KnotsInvalidError):
         Curve(knots, total=total, as_of_us=0, step=step)
+
+
+KEYS = st.lists(st.integers(-30, 30), max_size=60)
+
+
+@example(shards=[], every=1, key=0)
+@given(shards=st.lists(KEYS, max_size=4), every=st.integers(1, 5), key=st.integers(-35, 35))
+def test_the_rank_over_shards_lies_in_the_sum_of_their_brackets(shards: list[list[int]], every: int, key: int) -> None:
+    whole = sorted(key for shard in shards for key in shard)
+    true_rank = rank_of(whole, key)
+    parts = [BoundedRank(*make_curve(sorted(shard), every).locate(key)[:3]) for shard in shards]
+    found = add_up_ranks(parts)
+    assert found.low <= true_rank <= found.high
+    assert found.low <= found.rank <= found.high
+    if every == 1:
+        assert found == (true_rank, true_rank, true_rank)

@@ -1,11 +1,11 @@
-"""Handlers of one ranking: pages, positions of values, values of ranks, distribution."""
+"""Handlers of one ranking: pages, positions of values on one or several boards, values of ranks, distribution."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from math import floor
 
-from predictor import AnyCurve
+from predictor import AnyCurve, BoundedRank, add_up_ranks
 from service.context import Context
 from service.contract.problems import ProblemError
 from service.contract.queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
@@ -18,19 +18,24 @@ from service.contract.responses.boards import (
     RankValue,
     Values,
 )
-from service.contract.responses.positions import Positions
+from service.contract.responses.positions import Position, PositionMethod, Positions
 from service.contract.routes import Call, Tagged
 from service.contract.values import format_us, parse_decimal, to_wire_number
 from service.ranks.buckets import Part, count_buckets, estimate_buckets
-from service.ranks.locator import Locator, WantedRank
+from service.ranks.locator import Locator, WantedRank, percentile
 from service.ranks.rank_context import AskedRank
 from service.views.owners.owners import check_count, find_column, rank_entries
 from service.views.owners.profiles import add_profiles
 from service.views.unchanged import find_unchanged, tag_answer
+from storage.errors import UnknownColumnError
 from storage.leaves.exact_ranks import CountStart
-from storage.leaves.totals import read_board_totals
+from storage.leaves.totals import CHANGES, read_board_totals
 from storage.records import Board, Entry
 from storage.store import Program
+
+# From the best method to the worst. The answer has the worst of the boards' methods, because a sum is no more exact
+# than its least exact part.
+_METHODS: tuple[PositionMethod, ...] = ("count", "knot", "gap", "curve")
 
 
 async def get_page(context: Context, call: Call) -> Page | Tagged:
@@ -92,12 +97,88 @@ async def _list_by_owner(context: Context, board: Board, index: int, cursor: str
 async def get_value_positions(context: Context, call: Call) -> Positions:
     query: ValuePositionsQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
+    if not query.with_:
+        return Positions(await _value_positions(context, board, index, query))
+    boards = [(board, index), *(await _find_added_boards(context, call, board, index))]
+    # At `as_of`, every board has had at least the changes `before` and at most the changes `after`, and so it has in
+    # the snapshots that are counted. A curve may lack more changes.
+    off_curves = [context.curves.book.count_changes(*each) for each in boards]
+    before = [(await context.reads.read_totals(each)).get(CHANGES, 0) for each, _ in boards]
+    as_of = format_us(context.now_us())
+    shards = [await _value_positions(context, *each, query) for each in boards]
+    after = [(await context.reads.read_totals(each)).get(CHANGES, 0) for each, _ in boards]
+    spans = list(zip(before, off_curves, after, strict=True))
+    return Positions([_add_up_positions(parts, spans, as_of) for parts in zip(*shards, strict=True)])
+
+
+async def _value_positions(context: Context, board: Board, index: int, query: ValuePositionsQuery) -> list[Position]:
     locator = context.ranks.find_locator(board)
     wanted = [parse_wanted_value(locator, index, text, f"values/{i}") for i, text in enumerate(query.values)]
     found = await context.ranks.find_positions([AskedRank(locator, each) for each in wanted], query.rank, {})
     for position in found:
         context.metrics.meter.add("rankcurve_reads", 1, "rankings", position.method)
-    return Positions(found)
+    return found
+
+
+async def _find_added_boards(context: Context, call: Call, first: Board, index: int) -> list[tuple[Board, int]]:
+    """Return the boards that `with` names, each with the index of the column there.
+
+    Raises:
+        UnknownBoardError, UnknownColumnError: one of the boards, or the column on one of them, does not exist.
+        ProblemError: a board is named twice or ranks the column in another way, or there are too many values.
+    """
+    query: ValuePositionsQuery = call.query
+    column = first.spec.columns[index]
+    asked, most = len(query.values) * (1 + len(query.with_)), context.settings.query_values_max
+    if asked > most:
+        raise ProblemError(
+            "too_many_values",
+            f"{asked} values, counted once for each leaderboard, are more than {most}",
+            pointer="values",
+        )
+    found: list[tuple[Board, int]] = []
+    for position, board_id in enumerate(query.with_):
+        pointer = f"with/{position}"
+        if board_id in (first.id, *query.with_[:position]):
+            raise ProblemError("bad_request", f"{board_id!r} would be counted twice", pointer=pointer)
+        try:
+            board, other_index = await find_column(context, board_id, column.name)
+        except UnknownColumnError as error:
+            raise UnknownColumnError(error.detail, pointer=pointer) from error
+        other = board.spec.columns[other_index]
+        if (other.best, other.scale) != (column.best, column.scale):
+            raise ProblemError(
+                "bad_request", f"{column.name!r} of {board_id!r} has another best or scale", pointer=pointer
+            )
+        found.append((board, other_index))
+    return found
+
+
+def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int, int]], as_of: str) -> Position:
+    """Return the position of a value among the entries of all boards, from its position on each board.
+
+    The numbers of better entries on all boards are added up, and so are the ends of the brackets. Every change that a
+    board may have had between its own time and `as_of` widens the bracket by one.
+
+    `spans`: the changes of each board before `as_of`, those that its curve counts, and those after `as_of`.
+    """
+    rank, low, high = add_up_ranks(BoundedRank(part.rank, part.low, part.high) for part in parts)
+    for part, (before, off_curve, after) in zip(parts, spans, strict=True):
+        doubt = after - (off_curve if part.method in ("knot", "curve") else before)
+        low, high = max(1, low - doubt), high + doubt
+    total = sum(part.total for part in parts)
+    return Position(
+        column=parts[0].column,
+        value=parts[0].value,
+        rank=rank,
+        low=low,
+        high=high,
+        exact=low == high,
+        method=max((part.method for part in parts), key=_METHODS.index),
+        total=total,
+        percentile=percentile(rank, total),
+        as_of=as_of,
+    )
 
 
 def parse_wanted_value(locator: Locator, index: int, text: str, pointer: str) -> WantedRank:

@@ -206,6 +206,24 @@ def test_a_list_is_one_parameter_with_commas() -> None:
     assert parse(ValuesQuery, "ranks=1,100&percentiles=50,99.9") == ValuesQuery((1, 100), (50.0, 99.9))
 
 
+@pytest.mark.parametrize(
+    ("raw", "boards"),
+    [
+        ("with=eu,us", ("eu", "us")),
+        ("with=eu&with=us", ("eu", "us")),
+        ("with=a,b&with=c", ("a,b", "c")),
+        ("with=game:all:location=x,org=1", ("game:all:location=x,org=1",)),
+        ("with=game:all:location=x%2Corg=1&with=game:all", ("game:all:location=x,org=1", "game:all")),
+        ("with=game:all,eu", ("game:all", "eu")),
+        ("with=game:today:location=x,org=1", ("game:today:location=x,org=1",)),
+        ("with=game:this-week,game:last-week", ("game:this-week", "game:last-week")),
+    ],
+)
+def test_leaderboards_are_one_list_with_commas_or_one_parameter_each(raw: str, boards: tuple[str, ...]) -> None:
+    found = parse(ValuePositionsQuery, f"values=1&{raw}")
+    assert (found.with_, found.values) == (boards, ("1",))
+
+
 def test_the_word_null_is_plain_text_in_a_text_parameter() -> None:
     assert parse(PageQuery, "cursor=null").cursor == "null"
     assert parse(StreamQuery, "column=xp&owner=null").owner == "null"

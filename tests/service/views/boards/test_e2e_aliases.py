@@ -122,6 +122,22 @@ async def test_an_owner_on_many_boards_is_answered_with_the_ids_of_the_boards(se
     assert await service.refused("POST", "/v1/owners/ada/positions", many) == (400, "too_many_boards")
 
 
+async def test_boards_to_be_counted_together_may_be_named_by_aliases(service: Played) -> None:
+    await post(service, "ada", "bob", facets=FACETS)
+    rest = "/rankings/xp/positions?values=1&with="
+    for first, others in (
+        ("game:today", "game:this-week"),
+        ("game:today:org=7", "game:2037:loc=melb,org=7"),
+        ("game:2037", "game:this-month:loc=melb,org=7"),
+    ):
+        [together] = (await service.get(f"{path(first)}{rest}{others}"))["positions"]
+        assert (together["rank"], together["total"]) == (5, 4)
+    three = await service.get(f"{path('game:all')}{rest}game:today,game:2037")
+    assert three["positions"][0]["total"] == 6
+    twice = await service.call("GET", f"{path('game:today')}{rest}game:2037-03-29")
+    assert (twice.status, twice.body["code"]) == (400, "bad_request")
+
+
 async def test_a_cursor_under_an_alias_is_one_of_the_board_and_ends_with_the_period(service: Played) -> None:
     await post(service, "ada", "bob", "cleo")
     real, alias = (f"{path(each)}/rankings/xp?limit=1" for each in ("game:2037-W13", "game:this-week"))

@@ -272,6 +272,12 @@ async def test_a_board_with_long_facet_values_reads_like_any_other(service: Serv
     assert (await service.get(f"{path}/entries/ada"))["stats"]["xp"] == 5
     many = await service.must("POST", "/v1/owners/ada/positions", {"boards": [longest], "column": "xp"})
     assert many["positions"][0]["rank"] == 1
+    joined = f"/v1/leaderboards/game:all/rankings/xp/positions?values=1&with={quote(longest, safe='')}"
+    for parameters in (joined, joined.replace("%2C", ","), f"{joined}&with=game:all:org=o"):
+        [found] = (await service.get(parameters))["positions"]
+        assert (found["rank"], found["total"]) == (3, 2), (
+            "each board has one entry, the board of that organisation none"
+        )
     too_long = f"/v1/leaderboards/{'b' * 129}"
     assert await service.refused("PUT", too_long, {"columns": SPEC["columns"]}) == (400, "bad_request")
 

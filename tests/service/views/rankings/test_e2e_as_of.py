@@ -16,7 +16,7 @@ async def check_service(folder: Path, **settings: Any) -> None:
         posted = await check_brackets(urlsplit(service.base).port or 0, OWNERS, SECONDS)
     assert +posted.wrong == {}
     assert posted.count() > 0
-    assert {"owner", "next", "value"} <= {word for kind in posted.answers for word in kind.split()}
+    assert {"owner", "next", "value", "with"} <= {word for kind in posted.answers for word in kind.split()}
 
 
 async def test_a_bracket_counts_what_was_answered_before_as_of_and_nothing_later(tmp_path: Path) -> None:
