@@ -367,8 +367,8 @@ class PostTransaction:
         """Write what `plan_posts` has planned, and return the result with the outcomes that it returned."""
         for partition, table, states in self._tables:
             yield from self._at(partition, _write_table(table, states))
-        for partition in sorted(self._partitions):
-            if self._any_marked:
+        for partition in sorted({*self._partitions, *self._fresh}):
+            if self._any_marked and partition in self._partitions:
                 yield from self._at(partition, self._write_hidden(self._partitions[partition]))
             if partition in self._fresh:
                 yield from self._at(partition, self._store_ids(self._fresh[partition]))
