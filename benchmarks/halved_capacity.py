@@ -16,7 +16,6 @@ goodput is at least 95 % of the goodput before the halving.
 
 import asyncio
 import random
-import statistics
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
@@ -36,7 +35,7 @@ from benchmarks.boards import (
     owner_at,
     send_batches,
 )
-from benchmarks.client import Connection, read_metrics
+from benchmarks.client import Connection
 from benchmarks.options import Options
 from benchmarks.proxies import run_slow_proxy
 from benchmarks.servers import free_port, serve_store
@@ -52,9 +51,7 @@ _SETTLED_S, _RECOVERED_S = 10.0, 30.0
 _ANSWERED_S = 10.0  # the default of post_wait_s_max
 _BIN_S = 5
 _SLOW_S_MIN = _SETTLED_S + 2 * _BIN_S
-_WATCHED_EVERY_S = 0.5
 _PATH = f"/v1/leaderboards/{BOARD}/posts"
-_LIMIT = "rankcurve_writes_in_flight_limit"
 
 
 @dataclass(slots=True)
@@ -64,7 +61,6 @@ class Bin:
     good: int = 0  # number of posts that count as goodput
     codes: Counter[int] = field(default_factory=Counter)  # number of posts, by the status of the answer
     times_s: list[float] = field(default_factory=list)
-    limits: list[float] = field(default_factory=list)
 
 
 async def measure_capacity(port: int, made: list[bytes], seconds: float) -> float:
@@ -100,7 +96,6 @@ class OpenLoad:
         changes = deque(sorted(factors.items()))
         rng = random.Random(5)
         async with asyncio.TaskGroup() as running:
-            running.create_task(self._watch(seconds))
             for number in range(round(seconds / self._every_s)):
                 due_s = number * self._every_s
                 await asyncio.sleep(max(0.0, due_s - self._passed_s()))
@@ -125,11 +120,6 @@ class OpenLoad:
             found.times_s.append(answered_s - due_s)
             found.good += _POSTS if answered_s - due_s <= _ANSWERED_S else 0
 
-    async def _watch(self, seconds: float) -> None:
-        while (passed_s := self._passed_s()) < seconds:
-            self._bin(passed_s).limits.append((await asyncio.to_thread(read_metrics, self._port))[_LIMIT])
-            await asyncio.sleep(_WATCHED_EVERY_S)
-
     def good_per_s(self, from_s: float, to_s: float) -> float:
         """Return the mean goodput between two times, in seconds from the start. Both are multiples of `_BIN_S`."""
         wanted = range(round(from_s / _BIN_S), round(to_s / _BIN_S))
@@ -144,7 +134,7 @@ def table_rows(load: OpenLoad, phases: Mapping[float, str]) -> Iterator[list[str
         refused = (found.codes.total() - found.codes[200]) / _BIN_S
         yield [
             f"{phase} {at_s:.0f} s", found.good / _BIN_S, refused, times_ms[len(times_ms) // 2],
-            times_ms[int(len(times_ms) * 0.99)], statistics.fmean(found.limits or [0]),
+            times_ms[int(len(times_ms) * 0.99)],
         ]  # fmt: skip
 
 
@@ -164,7 +154,7 @@ async def measure_service(options: Options, port: int, factors: IO[str]) -> list
     slow_s, again_s = _BEFORE_S, _BEFORE_S + max(_BIN_S * round(options.seconds / _BIN_S), _SLOW_S_MIN)
     end_s = again_s + _AFTER_S
     await load.run({slow_s: 2.0, again_s: 1.0}, end_s)
-    columns = ("", "good posts/s", "refused/s", "p50 ms", "p99 ms", "limit")
+    columns = ("", "good posts/s", "refused/s", "p50 ms", "p99 ms")
     report.print_table(columns, table_rows(load, {0.0: "before", slow_s: "halved", again_s: "again"}))
     carried, before = min(halved, whole * _OFFERED_RATIO), load.good_per_s(_BIN_S, slow_s)
     first = load.good_per_s(slow_s, slow_s + _SETTLED_S) / carried

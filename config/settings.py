@@ -114,8 +114,8 @@ class PostingSettings(_Group):
     # Constants, because no operator needs to turn them:
     group_posts_max: ClassVar[int] = 2_000  # maximum number of posts in one transaction, counted once for every board
     # Maximum number of transactions of posts at the same time, and never more than `writer_connections`. SQLite runs
-    # one.
-    writes_in_flight_max: ClassVar[int] = 8
+    # one. While the store commits one group, the service prepares the other.
+    writes_in_flight_max: ClassVar[int] = 2
     # Maximum number of attempts to commit a group of posts that keeps losing races; then 503.
     write_attempts_max: ClassVar[int] = 8
     # First pause of a group of posts after a lost race. The pause doubles with each attempt, with jitter.

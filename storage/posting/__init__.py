@@ -15,6 +15,5 @@ again and gets its outcome.
 
 This room may import `reads`, `boards`, `leaves`, `log` and the rooms below them. Begin with `writer.Writer.submit`,
 then `transaction.PostTransaction.apply_posts`. `waiting_posts` decides which requests share a transaction. `admission`
-estimates how long a post would wait, and decides how many transactions may run in parallel. `rebuild` merges the posts
-of the journal again.
+estimates how long a post would wait. `rebuild` merges the posts of the journal again.
 """

@@ -42,7 +42,7 @@ from storage.reads.open_boards import OpenBoards
 from storage.records import PartOutcome, Post
 from storage.store import Program, Store
 
-from .admission import DrainRate, WriteLimit
+from .admission import DrainRate
 from .known_facts import KnownFacts
 from .transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from .waiting_posts import GATHER_TURNS, PARTS_OF, RequestQueue, WaitingRequest, WaitTimer, refuse_group
@@ -80,10 +80,9 @@ class Writer:
         self._store, self._boards, self._limits, self._meter = store, boards, limits, meter
         self._known_facts = KnownFacts()
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
-        groups_max = min(limits.writes_in_flight_max, store.writes_at_once)
-        enough = BATCH_POSTS if groups_max > 1 else None
+        self._groups_max = min(limits.writes_in_flight_max, store.writes_at_once)
+        enough = BATCH_POSTS if self._groups_max > 1 else None
         self._queue = RequestQueue(group_posts_max=limits.group_posts_max, enough=enough)
-        self._limit = WriteLimit(groups_max=groups_max)
         self._drain = DrainRate()
         self._begun: asyncio.Event | None = None
         self._siblings = [] if siblings is None else siblings
@@ -168,7 +167,7 @@ class Writer:
         taken = False
         async with asyncio.TaskGroup() as groups:
             while self._queue.requests or not self._closing:
-                if self._queue.requests and len(self._queue.in_flight) < self._limit.limit:
+                if self._queue.requests and len(self._queue.in_flight) < self._groups_max:
                     await self._gather()
                     group = self._queue.take_group()
                     self._drain.record_left_behind(self._queue.parts, now_s=self._monotonic())
@@ -219,14 +218,12 @@ class Writer:
             self._begun = None
 
     def _tell_state(self) -> None:
-        parts = groups = limit = 0
+        parts = groups = 0
         for writer in self._siblings:
             parts += writer._queue.parts
             groups += len(writer._queue.in_flight)
-            limit += writer._limit.limit
         self._meter.set("rankcurve_write_queue_posts", parts)
         self._meter.set("rankcurve_writes_in_flight", groups)
-        self._meter.set("rankcurve_writes_in_flight_limit", limit)
 
     async def _settle(self, group: list[WaitingRequest], *, unknown: bool = False) -> TransactionResult | None:
         # Return the result if callers still have to be answered. Return None if every caller has already got an answer
@@ -236,15 +233,12 @@ class Writer:
             posts = [post for waiting in group for post in waiting.posts]
             result = await self._apply(posts, check_boards=False)
         except FAULTS_OF_STORE as error:  # each request of the group would get the same error if it ran alone
-            self._limit.record_failure(now_s=self._monotonic())
             if isinstance(error, OutcomeUnknownError) and not unknown:
                 await self._settle_unknown(group)
             else:
                 refuse_group(group, OutcomeUnknownError() if unknown else error)
             return None
         except Exception as error:
-            if isinstance(error, StoreBusyError):
-                self._limit.record_failure(now_s=self._monotonic())
             if len(group) > 1:
                 for waiting in group:
                     # If the future is done, the caller got `WaitTooLongError` or has left. The posts of the request
@@ -262,9 +256,7 @@ class Writer:
         self._meter.observe("rankcurve_write_batch_posts", len(posts))
         for partition, applied in result.applied.items():
             self._meter.add("rankcurve_partition_posts_applied", applied, str(partition))
-        parts = sum(map(PARTS_OF, group))
-        self._drain.record_commit(parts, now_s=now_s)
-        self._limit.record_commit(parts, seconds=now_s - started, now_s=now_s, waiting=bool(self._queue.requests))
+        self._drain.record_commit(sum(map(PARTS_OF, group)), now_s=now_s)
         return result
 
     async def _settle_unknown(self, group: list[WaitingRequest]) -> None:

@@ -55,7 +55,6 @@ FAMILIES: Sequence[Family] = (
            "Posts refused because of load or a stop, counted once for each board", {"reason": _REFUSALS}),
     Family("rankcurve_write_queue_posts", "gauge", "Posts waiting to be written, counted once for each board"),
     Family("rankcurve_writes_in_flight", "gauge", "Write transactions in flight"),
-    Family("rankcurve_writes_in_flight_limit", "gauge", "Write transactions that may be in flight"),
     Family("rankcurve_requests", "counter", "Requests answered", {"route": (), "status": ()}),
     Family("rankcurve_request_seconds", "histogram", "Time to answer a request", {"route": ()},
            (0.001, 0.005, 0.02, 0.1, 0.5, 2.5)),

@@ -72,32 +72,11 @@ async def open_flow(
     assert flow.meter.gauges.get("rankcurve_writes_in_flight", 0) == 0
 
 
-async def raise_limit(flow: Flow) -> None:
-    """Post until the limit is 2, because the writer has found that two groups in flight are faster than one group."""
-    requests: list[asyncio.Task[list[list[PartOutcome]]]] = []
-    number = 0
-    while max(flow.meter.values["rankcurve_writes_in_flight"], default=0) < 2:
-        while len(requests) < 4:
-            number += 1
-            requests.append(flow.post(f"p{number}"))
-        turn = await flow.store.waiting.get()
-        flow.now_s += 0.1
-        turn.set_result(None)
-        done, _ = await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
-        requests = [request for request in requests if request not in done]
-        assert number < 200, "the limit never rose"
-    while requests:
-        (await flow.store.waiting.get()).set_result(None)
-        done, _ = await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
-        requests = [request for request in requests if request not in done]
-
-
 SINGLES = LIMITS.model_copy(update={"group_posts_max": 1, "writes_in_flight_max": 2})
 
 
 async def test_groups_are_in_flight_together_unless_they_share_an_owner(deployment: Deployment) -> None:
     async with open_flow(deployment, limits=SINGLES, writes_at_once=2) as flow:
-        await raise_limit(flow)
         first, again, other = flow.post("ada"), flow.post("ada"), flow.post("bob")
         turn_ada, turn_bob = await flow.store.waiting.get(), await flow.store.waiting.get()
         turn_bob.set_result(None)
@@ -135,7 +114,6 @@ async def test_a_batch_is_answered_at_once_if_waiting_posts_have_owners_in_fligh
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_flow(deployment, limits=SINGLES, writes_at_once=2) as flow:
-        await raise_limit(flow)
         monkeypatch.setattr(writer, "BATCH_POSTS", 1)
         monkeypatch.setattr(writer, "ANSWER_DELAY_S_MAX", 1_000_000)
         first, other, again = flow.post("ada"), flow.post("bob"), flow.post("ada")
