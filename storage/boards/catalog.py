@@ -16,7 +16,7 @@ from storage.store import Store
 
 from .boards import find_board, find_boards_by_id, list_boards
 from .families import FamilyCatalog, make_boards
-from .family_ids import parse_aliased_id, resolve_alias
+from .family_ids import find_aliased_family, resolve_alias
 
 ARCHIVED_KEPT_MAX = 1_000  # how many archived boards a process keeps in its copy of the catalog
 
@@ -26,7 +26,6 @@ class Catalog:
         self._store = store
         self.families = FamilyCatalog(store)
         self._by_id: dict[str, Board] = {}
-        self._leaves: list[Leaf] | None = None  # the result of `list_leaves`; None after a change of `_by_id`
         self._archived: OrderedDict[str, Board] = OrderedDict()  # only the most recently used archived boards
         self._reads_under_way = 0
         # The ids of boards that were written during a running read. The read may return an earlier state of them.
@@ -56,8 +55,7 @@ class Catalog:
                     self._by_id[board.id] = known if known == board else board
             for board_id in self._written_meanwhile & before.keys():
                 self._by_id[board_id] = before[board_id]
-            self._leaves = None
-            kept = {leaf.key for board in self._by_id.values() for leaf in board.leaves}
+            kept = {leaf.key for leaf in self.list_leaves()}
             for key in known_before.keys() - kept:
                 self._tell_removal(known_before[key])
 
@@ -67,9 +65,7 @@ class Catalog:
 
     def list_leaves(self) -> list[Leaf]:
         """Return the leaves of all boards that this process knows and that have rows."""
-        if self._leaves is None:
-            self._leaves = [leaf for board in self._by_id.values() for leaf in board.leaves]
-        return self._leaves
+        return [leaf for board in self._by_id.values() for leaf in board.leaves]
 
     def list_boards(self) -> list[Board]:
         """Return all boards that this process knows, except archived ones."""
@@ -98,7 +94,6 @@ class Catalog:
                 if board_id not in self._written_meanwhile:
                     self._by_id.pop(board_id, None)
                     self._archived.pop(board_id, None)
-                    self._leaves = None
                     if known_before is not None:
                         self._tell_removal(known_before)
                 unreached = await self.families.find_unreached_board(board_id)
@@ -120,18 +115,18 @@ class Catalog:
 
     async def _resolve_alias(self, board_id: str, now_us: int, reread: dict[str, Family]) -> str:
         """Return the id of one board. `reread` has the families that were read for this request, by id."""
-        named = parse_aliased_id(board_id)
-        if named is None or self.find_known(board_id) is not None:
+        family_id = find_aliased_family(board_id)
+        if family_id is None or self.find_known(board_id) is not None:
             return board_id
         try:
-            family = reread.get(named.family) or await self.families.find_family(named.family)
-            found = resolve_alias(family.spec, named, now_us)
+            family = reread.get(family_id) or await self.families.find_family(family_id)
+            found = resolve_alias(family.spec, board_id, now_us)
             board = self.find_known(found)
-            if named.family in reread or (board is not None and board.family_key == family.key):
+            if family_id in reread or (board is not None and board.family_key == family.key):
                 return found
             # Another process may have deleted the family and created it again with another time zone.
-            family = reread[named.family] = await self.families.reread_family(named.family)
-            return resolve_alias(family.spec, named, now_us)
+            family = reread[family_id] = await self.families.reread_family(family_id)
+            return resolve_alias(family.spec, board_id, now_us)
         except UnknownFamilyError:
             return (await self.find_board(board_id)).id
 
@@ -204,7 +199,6 @@ class Catalog:
             self._written_meanwhile.add(board_id)
         self._archived.pop(board_id, None)
         if (board := self._by_id.pop(board_id, None)) is not None:
-            self._leaves = None
             self._tell_removal(board)
 
     def _keep(self, board: Board) -> Board:
@@ -215,7 +209,6 @@ class Catalog:
         known = self._by_id.get(board.id)
         if known is None or known != board:
             self._by_id[board.id] = board
-            self._leaves = None
             if known is not None and known.leaves[-1].key < board.leaf.key:
                 self._tell_removal(known)  # another process deleted the board and created it again, or split it
             return board
@@ -224,7 +217,6 @@ class Catalog:
     def _keep_archived(self, board: Board) -> Board:
         # The board was archived, so its rows and curves were removed.
         if (before := self._by_id.pop(board.id, None)) is not None:
-            self._leaves = None
             self._tell_removal(before)
         known = self._archived.get(board.id)
         self._archived[board.id] = board = known if known is not None and known == board else board

@@ -42,14 +42,6 @@ class FamilyBoardId(NamedTuple):
     facets: tuple[tuple[str, str], ...]  # names and values, sorted by name
 
 
-class AliasedBoardId(NamedTuple):
-    """The parsed id of a family's board, with an alias in the place of the period."""
-
-    family: str
-    alias: str  # one of `ALIASES`
-    facets: tuple[tuple[str, str], ...]  # as in `FamilyBoardId`
-
-
 def is_family_id(text: str) -> bool:
     return _FAMILY.fullmatch(text) is not None
 
@@ -102,21 +94,21 @@ def has_alias(text: str) -> bool:
     return ":" in text and text.split(":", 2)[1] in ALIASES
 
 
-def parse_aliased_id(text: str) -> AliasedBoardId | None:
-    """Return the parts of a text that names a family's board by an alias, or None if the text does not."""
+def find_aliased_family(text: str) -> str | None:
+    """Return the id of the family of which a text names a board by an alias, or None if the text does not."""
     parts = _split(text) if has_alias(text) else None
-    return None if parts is None else AliasedBoardId(*parts)
+    return None if parts is None else parts[0]
 
 
-def resolve_alias(spec: FamilySpec, named: AliasedBoardId, now_us: int) -> str:
-    """Return the id of the board that the alias stands for at a time, in the time zone of the family."""
-    period = calendar_of(spec.time_zone).find_by_alias(named.alias, now_us)
-    return board_id(named.family, period.id, named.facets)
+def resolve_alias(spec: FamilySpec, text: str, now_us: int) -> str:
+    """Return the id of the board that a text with an alias names at a time, in the time zone of the family."""
+    family, alias, *facets = text.split(":", 2)
+    return ":".join([family, calendar_of(spec.time_zone).find_by_alias(alias, now_us).id, *facets])
 
 
 def names_family_board(text: str) -> bool:
     """Return whether a text is the id of a board that a family could have, or names such a board by an alias."""
-    return parse_board_id(text) is not None or parse_aliased_id(text) is not None
+    return parse_board_id(text) is not None or find_aliased_family(text) is not None
 
 
 def is_listed(spec: FamilySpec, named: FamilyBoardId) -> bool:

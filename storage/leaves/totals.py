@@ -3,7 +3,7 @@
 They are in the partition of the leaf. Each transaction that changes entries adds to them, so a read of them is exact.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from querybuilder import Lock, col, insert, param, select
 from storage.errors import BoardChangedError, UnknownBoardError
@@ -101,21 +101,14 @@ _COUNT_ENTRIES = (
 )
 
 
-def find_totals_of(boards: Iterable[Board]) -> Program[dict[int, dict[int, int]]]:
+def find_totals_of(boards: Collection[Board]) -> Program[dict[int, dict[int, int]]]:
     """Return the totals of boards and of their leaves, as `find_totals` does. Those of a board are added up."""
-    boards = list(boards)
-    totals = yield from find_leaf_totals(leaf for board in boards for leaf in board.leaves)
+    totals: dict[int, dict[int, int]] = {}
+    for partition, theirs in by_partition(leaf for board in boards for leaf in board.leaves):
+        totals |= yield from in_partition(partition, find_totals(list({leaf.key for leaf in theirs})))
     for board in boards:
         if board.is_spread:
             totals[board.key] = add_up_totals(totals[leaf.key] for leaf in board.leaves)
-    return totals
-
-
-def find_leaf_totals(leaves: Iterable[Leaf]) -> Program[dict[int, dict[int, int]]]:
-    """Return the totals of leaves in any partitions, as `find_totals` does."""
-    totals: dict[int, dict[int, int]] = {}
-    for partition, theirs in by_partition(leaves):
-        totals |= yield from in_partition(partition, find_totals(list({leaf.key for leaf in theirs})))
     return totals
 
 

@@ -35,7 +35,7 @@ from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_keys_ever
 from storage.leaves.entries import Entries, add_totals
 from storage.leaves.hidden_owners import HiddenEntry
-from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_leaf_totals, store_states
+from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_states
 from storage.log import partition_journal
 from storage.log.cells import Cell
 from storage.log.change_log import change_log
@@ -86,8 +86,8 @@ def rebuild_board(
     if board.gate.archived_us is not None:
         raise ArchivedError(f"the leaderboard {board_id!r} was archived, so it has no rows")
     yield from check_not_moving(board)
-    totals = yield from find_leaf_totals(board.leaves)
-    done = RebuildCounts(entries_before=sum(totals[leaf.key].get(ALL_ENTRIES, 0) for leaf in board.leaves))
+    totals = yield from find_totals_of([board])
+    done = RebuildCounts(entries_before=totals[board.key].get(ALL_ENTRIES, 0))
     board = yield from remove_rows(board)
     earlier = dict.fromkeys((yield from find_keys_ever(board)), board.spec)
     if since is not None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from storage.leaves.entries import Entries
 from storage.leaves.exact_ranks import CellOf, CountStart, GapCount
@@ -15,13 +15,6 @@ from storage.store import Program, Store, read_single
 from .segmented_entries import SegmentedRanking, add_up_confirmed
 
 T = TypeVar("T")
-
-
-class _Read(NamedTuple):
-    """What one segment answers about many places."""
-
-    around: list[OwnersNeighbours]
-    counts: dict[CellOf, GapCount | None]
 
 
 class SegmentReads:
@@ -76,28 +69,27 @@ class SegmentReads:
         cells = {owner: (cell, owner if merged.timed else "") for cell, owner in places}
         counted = [] if start is None else merged.choose_cells(start, set(cells.values()), gap_rows_max)
 
-        async def ask(number: int, leaf: Leaf, store: Store, entries: Entries) -> _Read:
+        async def ask(number: int, leaf: Leaf, store: Store, entries: Entries) -> list[OwnersNeighbours]:
             ranking = entries.rankings[column_index]
 
-            def program() -> Program[_Read]:
+            def program() -> Program[list[OwnersNeighbours]]:
                 around = yield from ranking.read_around_places(places, better_rows=better_rows, worse_rows=worse_rows)
                 check_copy(leaf, around[0].totals)
-                counts: dict[CellOf, GapCount | None] = {}
-                if counted and start is not None:
-                    counts = yield from ranking.gaps.count_better(start.parts[number], counted)
-                return _Read(around, counts)
+                if not counted or start is None:
+                    return around
+                counts = yield from ranking.gaps.count_better(start.parts[number], counted)
+                owned = zip(around, places, strict=True)
+                return [each._replace(counted=counts.get(cells[owner])) for each, (_, owner) in owned]
 
             return await (store.read(program) if counted else read_single(store, program))
 
         reads = await self._each(board, ask)
-        totals = add_up_totals([read.around[0].totals for read in reads])
+        totals = add_up_totals([read[0].totals for read in reads])
         found = {}
-        for number, (_, owner) in enumerate(places):
-            near = merged.merge_neighbours(
-                [read.around[number].near for read in reads], better_rows=better_rows, worse_rows=worse_rows
-            )
-            counts = [read.counts.get(cells[owner]) for read in reads]
-            found[owner] = OwnersNeighbours(near, totals, add_up_confirmed(counts))
+        for (_, owner), *parts in zip(places, *reads, strict=True):
+            around = [part.near for part in parts]
+            near = merged.merge_neighbours(around, better_rows=better_rows, worse_rows=worse_rows)
+            found[owner] = OwnersNeighbours(near, totals, add_up_confirmed([part.counted for part in parts]))
         await self._count_edges(board, merged, [each.near for each in found.values()])
         return found
 
