@@ -62,7 +62,7 @@ class KeyWatch:
         counts = yield from count_keys()
         if counts == self._known:
             return counts, None
-        return counts, (yield from list_keys(keys_max=self._keys_max))
+        return counts, (yield from list_keys(limit=self._keys_max))
 
 
 async def watch_keys(settings: Settings, store: Store, stack: AsyncExitStack) -> KeyWatch:

@@ -14,7 +14,7 @@ from service.contract.keys import Role, key_facts, make_api_key
 from service.contract.queries import ListQuery
 from service.contract.routes import Call, Reply, Route
 from service.contract.values import KEY_NAME_PATTERN, Time, matching
-from storage.boards.api_keys import add_key, page_keys, revoke_key
+from storage.boards.api_keys import add_key, list_keys, revoke_key
 from storage.errors import StorageError
 
 NAME_CHARS_MAX = 200
@@ -67,7 +67,7 @@ async def get_keys(context: Context, call: Call) -> KeyList:
     query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     after = context.cursors.find_start(query.cursor, "keys", (-1, ""))
-    rows = await context.store.read(lambda: page_keys(after=after, limit=limit + 1))
+    rows = await context.store.read(lambda: list_keys(after=after, limit=limit + 1))
     shown, next_page = context.cursors.cut_page(rows, limit, "keys", lambda last: (last.created_at_us, last.id))
     return KeyList([KeyAnswer(**key_facts(row)) for row in shown], next_page)
 

@@ -24,15 +24,10 @@ OPS = "ops"
 _COLUMNS = ("id", "name", "role", "hash", "created_at", "revoked_at")  # in the order of the fields of `StoredKey`
 
 
-def list_keys(*, keys_max: int) -> Program[list[StoredKey]]:
-    """Return all keys, including revoked ones, ordered by time of creation."""
-    return page_keys(after=(0, ""), limit=keys_max)
+def list_keys(*, limit: int, after: tuple[int, str] = (0, "")) -> Program[list[StoredKey]]:
+    """Return at most `limit` keys, including revoked ones, ordered by time of creation.
 
-
-def page_keys(*, after: tuple[int, str], limit: int) -> Program[list[StoredKey]]:
-    """Return at most `limit` keys, including revoked ones, in the order of `list_keys`.
-
-    `after` holds the time of creation, in microseconds, and the id of the key after which the page begins.
+    `after`: the time of creation, in microseconds, and the id of the key after which the list begins.
     """
     listed = select(*map(col, _COLUMNS)).from_(API_KEYS)
     past = seek(("created_at", ASC, param("created_at")), ("id", ASC, param("id")))

@@ -16,7 +16,7 @@ class StoreKeys:
 
     async def list_keys(self) -> list[dict[str, Any]]:
         """Return all keys, revoked ones included, as the service lists them."""
-        return list(map(key_facts, await self._store.read(lambda: list_keys(keys_max=self._keys_max))))
+        return list(map(key_facts, await self._store.read(lambda: list_keys(limit=self._keys_max))))
 
     async def create(self, name: str, role: str) -> tuple[StoredKey, str]:
         """Create a key and return it with its text. Raises TooManyKeysError."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.boards.api_keys import StoredKey, add_key, count_keys, list_keys, page_keys, revoke_key
+from storage.boards.api_keys import StoredKey, add_key, count_keys, list_keys, revoke_key
 from storage.errors import OpsKeyNeededError, StoreBusyError, TooManyKeysError, UnknownKeyError
 from tests.storage.deployment import Deployment
 
@@ -23,7 +23,7 @@ async def test_a_key_is_revoked_at_its_first_time_and_stays_listed(deployment: D
     await add(deployment, other)
     await deployment.write(revoke_key, "k1", now_us=10)
     await deployment.write(revoke_key, "k1", now_us=20)
-    assert await deployment.read(list_keys, keys_max=KEYS_MAX) == [replace(KEY, revoked_at_us=10), other]
+    assert await deployment.read(list_keys, limit=KEYS_MAX) == [replace(KEY, revoked_at_us=10), other]
 
 
 async def test_revoking_an_unknown_key_says_so(deployment: Deployment) -> None:
@@ -39,7 +39,7 @@ async def test_keys_have_different_ids_and_a_bounded_number(deployment: Deployme
         await add(deployment, replace(KEY, id=f"k{number}"))
     with pytest.raises(TooManyKeysError):
         await add(deployment, replace(KEY, id="one too many"))
-    assert len(await deployment.read(list_keys, keys_max=KEYS_MAX)) == KEYS_MAX
+    assert len(await deployment.read(list_keys, limit=KEYS_MAX)) == KEYS_MAX
 
 
 async def test_keys_are_listed_in_pages_and_every_change_changes_the_counts(deployment: Deployment) -> None:
@@ -54,7 +54,7 @@ async def test_keys_are_listed_in_pages_and_every_change_changes_the_counts(depl
     after = (-1, "")
     pages = []
     for _ in range(2):
-        pages.append(await deployment.read(page_keys, after=after, limit=2))
+        pages.append(await deployment.read(list_keys, after=after, limit=2))
         after = pages[-1][-1].created_at_us, pages[-1][-1].id
     assert [[key.id for key in page] for page in pages] == [["k0", "k1"], ["k2"]]
 
@@ -69,7 +69,7 @@ async def test_one_of_two_operators_who_revoke_each_others_key_at_once_is_refuse
         await add(deployment, replace(KEY, id=key_id, role="ops"))
     done = await asyncio.gather(revoke("k1"), revoke("k2"), return_exceptions=True)
     assert sorted(type(each).__name__ for each in done) == ["NoneType", "OpsKeyNeededError"]
-    [left] = [key.id for key in await deployment.read(list_keys, keys_max=KEYS_MAX) if key.revoked_at_us is None]
+    [left] = [key.id for key in await deployment.read(list_keys, limit=KEYS_MAX) if key.revoked_at_us is None]
     with pytest.raises(OpsKeyNeededError, match=left):
         await revoke(left)
     await revoke("k1" if left == "k2" else "k2")
