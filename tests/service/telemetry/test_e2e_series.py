@@ -140,7 +140,7 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
         schema = service.context.store.dialect.schema_of(BOARDS)
     connection = await asyncpg.connect(url)
     catalog, totals = (name if schema is None else f"{schema}.{name}" for name in (BOARDS, TOTALS))
-    copied = ("table_key", "partition", "spec", "created_at", "epoch")
+    copied = ("table_key", "partition", "spec", "created_at", "epoch", "stage", "segment")
     copy = tuple(await connection.fetchrow(f"SELECT {', '.join(copied)} FROM {catalog} WHERE id = 'b0'"))
     await connection.copy_records_to_table(
         BOARDS,
