@@ -16,7 +16,6 @@ for another reason, its requests are run again one by one, so that one bad reque
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -52,9 +51,9 @@ FAULTS_OF_STORE = (RacesLostError, StoreAwayError, StoreDamagedError, StoreFullE
 # With this many posts, each counted once per board, the fixed cost of a transaction is small compared with the cost of
 # the posts. With larger batches, the store would be idle while the event loop answers one batch and reads the next.
 BATCH_POSTS = 500
-# Answering a batch takes the event loop milliseconds. If another batch waits, the writer gives it to the store before
-# it sends the answers. The answers wait at most this long for the store to begin with the other batch.
-ANSWER_DELAY_S_MAX = 0.002
+# Answering a batch takes the event loop milliseconds. If another batch waits, the answers wait for this many turns of
+# the event loop, in which the writer gives the other batch to the store.
+HANDOVER_TURNS = 3
 # A new post is accepted if the posts before it are expected to take at most this share of `post_wait_s_max`. Then the
 # wait stays within that limit even if the store becomes half as fast. With a share of 1, an overloaded writer would
 # commit nearly every post just after its caller got `WaitTooLongError`.
@@ -84,7 +83,6 @@ class Writer:
         enough = BATCH_POSTS if self._groups_max > 1 else None
         self._queue = RequestQueue(group_posts_max=limits.group_posts_max, enough=enough)
         self._drain = DrainRate()
-        self._begun: asyncio.Event | None = None
         self._siblings = [] if siblings is None else siblings
         self._siblings.append(self)
         self._expiry = WaitTimer(limits.post_wait_s_max, self._expire)
@@ -164,7 +162,6 @@ class Writer:
         return withdrawn
 
     async def _run(self) -> None:
-        taken = False
         async with asyncio.TaskGroup() as groups:
             while self._queue.requests or not self._closing:
                 if self._queue.requests and len(self._queue.in_flight) < self._groups_max:
@@ -174,14 +171,10 @@ class Writer:
                     if group:
                         self._tell_state()
                         groups.create_task(self._write(group))
-                        taken = True
                         continue
                 # Either no request waits, or every waiting request must wait until a group in flight ends.
                 if self._queue.requests:
                     self._tell_state()
-                if self._begun is not None and not taken:
-                    self._let_answer()
-                taken = False
                 self._wake.clear()
                 await self._wake.wait()
 
@@ -200,22 +193,9 @@ class Writer:
             self._tell_state()
             self._wake.set()
         if result is not None:
-            if self._queue.parts >= BATCH_POSTS:
-                await self._next_begins()
+            for _ in range(HANDOVER_TURNS if self._queue.parts >= BATCH_POSTS else 0):
+                await asyncio.sleep(0)
             _answer(group, result)
-
-    async def _next_begins(self) -> None:
-        # Wait until the next group begins or no further group can begin, but at most ANSWER_DELAY_S_MAX.
-        if self._begun is None:
-            self._begun = asyncio.Event()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ANSWER_DELAY_S_MAX):
-                await self._begun.wait()
-
-    def _let_answer(self) -> None:
-        if self._begun is not None:
-            self._begun.set()
-            self._begun = None
 
     def _tell_state(self) -> None:
         parts = groups = 0
@@ -276,11 +256,8 @@ class Writer:
 
     async def _apply(self, posts: list[Post], *, check_boards: bool) -> TransactionResult:
         opened = open_boards_of(posts, self._boards)
-        loop = asyncio.get_running_loop()
 
         def program() -> Program[TransactionResult]:
-            if self._begun is not None:
-                loop.call_soon_threadsafe(self._let_answer)  # the store has begun to run this group
             group = PostTransaction(self._store, opened, self._known_facts, self._now_us(), check_boards=check_boards)
             return group.apply_posts(posts)
 

@@ -88,42 +88,21 @@ async def test_groups_are_in_flight_together_unless_they_share_an_owner(deployme
         assert [(await request)[0][0].stats for request in (first, again)] == [[1], [2]]
 
 
-@pytest.mark.parametrize("next_begins", [True, False])
-async def test_a_batch_is_answered_when_the_next_one_begins_or_takes_too_long(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, next_begins: bool
+async def test_the_store_has_the_next_batch_before_a_batch_is_answered(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "BATCH_POSTS", 2)
-    monkeypatch.setattr(writer, "ANSWER_DELAY_S_MAX", 20 if next_begins else 0)
     async with open_flow(deployment) as flow:
         first = flow.post("ada", "bob")
         turn = await flow.store.waiting.get()
         other = flow.post("eve", "kim")
         turn.set_result(None)
         turn = await flow.store.waiting.get()
-        if next_begins:
-            assert not first.done()
-            turn.set_result(None)
-        assert [[outcome.stats for outcome in each] for each in await first] == [[[1]], [[1]]]
-        if not next_begins:
-            assert not other.done()
-            turn.set_result(None)
-        await other
-
-
-async def test_a_batch_is_answered_at_once_if_waiting_posts_have_owners_in_flight(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with open_flow(deployment, limits=SINGLES, writes_at_once=2) as flow:
-        monkeypatch.setattr(writer, "BATCH_POSTS", 1)
-        monkeypatch.setattr(writer, "ANSWER_DELAY_S_MAX", 1_000_000)
-        first, other, again = flow.post("ada"), flow.post("bob"), flow.post("ada")
-        turn_ada, turn_bob = await flow.store.waiting.get(), await flow.store.waiting.get()
-        turn_bob.set_result(None)
-        await other
         assert not first.done()
-        turn_ada.set_result(None)
-        (await flow.store.waiting.get()).set_result(None)
-        assert [(await request)[0][0].stats for request in (first, again)] == [[1], [2]]
+        assert [[outcome.stats for outcome in each] for each in await first] == [[[1]], [[1]]]
+        assert not other.done()
+        turn.set_result(None)
+        await other
 
 
 async def test_a_store_for_one_write_gets_one_write_at_a_time(deployment: Deployment) -> None:
