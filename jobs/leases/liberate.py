@@ -10,10 +10,10 @@ import structlog
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
 from storage.leases.lease_journal import lease_journal
-from storage.leases.lease_records import Pool
+from storage.leases.lease_records import Pool, ResourceChange
+from storage.leases.lease_resources import lease_resources
 from storage.leases.pools import lease_pools
 from storage.leases.region_counts import Region, lease_counts
-from storage.leases.upkeep import lease_upkeep
 from storage.store import Program, Store
 
 log = structlog.get_logger(__name__)
@@ -71,12 +71,11 @@ class LiberateJob:
         return await self._in_steps(self._forget)
 
     def _free(self, region: Region) -> Program[int]:
-        now_us = yield from self._clock()
-        before_us, rows_max = now_us - self._margin_us, self._limits.liberate_rows_max
-        freeing = lease_upkeep.liberate_expired(
-            region, before_us=before_us, now_us=now_us, rows_max=rows_max, rng=self._rng
-        )
-        return (yield from freeing)
+        # A key that asks again gets the same resource back, unless another key got it meanwhile.
+        now_us, limit = (yield from self._clock()), self._limits.liberate_rows_max
+        rows = yield from lease_resources.find_expired(*region, before_us=now_us - self._margin_us, limit=limit)
+        changes = [ResourceChange(row, row.liberate(now_us)) for row in rows]
+        return (yield from lease_resources.change_resources(changes, self._rng, now_us=now_us))
 
     def _forget(self) -> Program[int]:
         before_us = (yield from self._clock()) - round(self._limits.lease_journal_retention_s * 1e6)

@@ -1,4 +1,4 @@
-"""The steps of jobs on resources: they liberate expired leases, and move free resources between regions.
+"""What the balancer stores about regions, and its step: it moves free resources to another region.
 
 A step is one short transaction over a bounded number of rows. Each row is written only if it has not changed since it
 was found. A killed job leaves only complete steps behind, and the next run finds the remaining rows by reading.
@@ -23,17 +23,6 @@ class LeaseUpkeep:
         self._loads = loads.where(col("pool_key").in_(param("pools"))).packed().prepared()
         rows = insert(LEASE_LOADS).rows(param("rows"), **TABLES[LEASE_LOADS].kinds)
         self._set_loads = rows.on_conflict("pool_key", "region").overwrite().prepared()
-
-    def liberate_expired(
-        self, region: Region, *, before_us: int, now_us: int, rows_max: int, rng: random.Random
-    ) -> Program[int]:
-        """Free up to `rows_max` leases of a region that expired by `before_us`; return how many were freed.
-
-        A key that asks again gets the same resource back, unless another key got it meanwhile.
-        """
-        rows = yield from lease_resources.find_expired(*region, before_us=before_us, limit=rows_max)
-        changes = [ResourceChange(row, row.liberate(now_us)) for row in rows]
-        return (yield from lease_resources.change_resources(changes, rng, now_us=now_us))
 
     def move_resources(
         self, pool: Pool, source: str, target: str, resources: int, *, before_us: int, now_us: int, rng: random.Random
