@@ -176,16 +176,11 @@ class OwnerPosition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Previous(msgspec.Struct, frozen=True, kw_only=True):
-    """A comparison with the period before. Members are None if the owner had no value then.
-
-    `moved` is how many places the owner gained by an own value, and `field_moved` how many by the values of others.
-    """
+    """A comparison with the period before. Members are None if the owner had no value then."""
 
     board: str
     position: Position | None = None
     value_position: Position | None = None
-    moved: int | None = None
-    field_moved: int | None = None
 
 
 class PastPosition(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,19 +64,12 @@ class Previous(msgspec.Struct, kw_only=True):
 
     `value_position` is the position that a new entry with the current value would have in that period. The owner's own
     entry of that period is counted, too. If the earliest of equal values is better, the new entry stands behind equal
-    values.
-
-    `moved` and `field_moved` use a third rank, here called r. It is the rank that the owner would have had in the
-    previous period with the current value instead of the earlier one. `moved` is `position.rank` minus r: how many
-    places the owner has gained because the owner's value changed. `field_moved` is r minus the current `rank`: how many
-    places the owner has gained because other values changed. A member is null if a value that it needs is missing.
+    values. A member is null if the value that it needs is missing.
     """
 
     board: str
     position: Position | None
     value_position: Position | None
-    moved: int | None
-    field_moved: int | None
 
 
 OwnerPosition = Annotated[Any, one_of(Position, NoPosition)]

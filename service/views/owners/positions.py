@@ -2,11 +2,6 @@
 
 Positions on many boards take few statements, whatever the number of boards. Each store is read at most twice, each time
 in one snapshot: first all entries, then the counts of all ranks that must be counted.
-
-A comparison says how many places the owner gained by the owner's own value (`moved`), and how many by the values of
-others (`field_moved`). To compute `moved`, the owner's current value is ranked on the earlier board, without the
-owner's own earlier entry. `moved` is the owner's earlier rank minus that rank. `field_moved` is the remaining part of
-the change of rank.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +30,7 @@ from service.ranks.rank_context import AskedRank
 from storage.boards.family_ids import board_id, parse_board_id
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.leaves.totals import read_board_totals
-from storage.records import Best, Board
+from storage.records import Board
 from storage.store import Program
 
 from .owners import check_count, find_column, list_wanted_ranks
@@ -205,32 +200,17 @@ async def _add_previous(
         for index, position in zip(indexes, answer.positions, strict=True)
         if isinstance(position, Position)
     }
-
     before = (await context.catalog.find_stored_boards([before_id])).get(before_id)
     then = await find_positions(context, [BoardColumn(before, index) for index in indexes], answer.owner, mode)
     ranked = await _ranked(context, board, before, values, mode)
     for index, position, earlier in zip(indexes, answer.positions, then, strict=True):
-        previous = position.previous = Previous(
-            board=before_id, position=earlier, value_position=ranked.get(index), moved=None, field_moved=None
-        )
-        if isinstance(position, Position) and earlier is not None:
-            own = _scaled(board, index, earlier)
-            previous.moved = earlier.rank - _rank_instead(board, index, values[index], own, earlier, ranked[index])
-            previous.field_moved = earlier.rank - position.rank - previous.moved
+        position.previous = Previous(board=before_id, position=earlier, value_position=ranked.get(index))
 
 
 def _scaled(board: Board, index: int, position: Position) -> int:
     """Return the value of a position in units of the column's last digit."""
     value = position.value
     return parse_decimal(str(value) if isinstance(value, int) else value, board.spec.columns[index].scale)
-
-
-def _rank_instead(board: Board, index: int, value: int, own: int, earlier: Position, ranked: Position) -> int:
-    """Return the rank that the owner would have had on the earlier board with `value` instead of `own`."""
-    if value == own:
-        return earlier.rank
-    own_is_better = own > value if board.spec.columns[index].best is Best.HIGH else own < value
-    return max(1, ranked.rank - own_is_better)
 
 
 async def _ranked(

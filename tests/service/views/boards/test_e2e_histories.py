@@ -91,17 +91,15 @@ async def test_a_position_is_compared_with_the_period_before(service: Played) ->
     }
     assert (before["position"]["rank"], before["value_position"]["rank"]) == (3, 2)
     assert before["value_position"]["value"] == 65
-    assert (before["moved"], before["field_moved"]) == (1, -1), "ada passed cleo, eve is new"
 
 
-async def test_a_comparison_ranks_a_fallen_value_as_if_the_owner_had_had_it_before(service: Played) -> None:
+async def test_a_comparison_ranks_a_fallen_value_below_the_owners_earlier_entry(service: Played) -> None:
     await service.post_all(ada=50, bob=20)
     service.pass_days(1)
     await service.post_all(ada=30, bob=20)
     [now] = await positions(service, day(TODAY), "columns=xp&compare=previous")
     values = await service.get(f"{path(day(YESTERDAY))}/rankings/xp/positions?values=30")
     assert now["previous"]["value_position"]["rank"] == values["positions"][0]["rank"] == 2
-    assert (now["rank"], now["previous"]["moved"], now["previous"]["field_moved"]) == (1, 0, 0)
 
 
 async def test_a_comparison_without_a_previous_position_is_null(service: Played) -> None:
@@ -109,15 +107,12 @@ async def test_a_comparison_without_a_previous_position_is_null(service: Played)
     [first, lap] = await positions(service, day(YESTERDAY), "compare=previous")
     assert first["previous"]["position"] is None
     assert (first["previous"]["value_position"]["rank"], first["previous"]["value_position"]["total"]) == (1, 0)
-    assert (first["previous"]["moved"], first["previous"]["field_moved"]) == (None, None)
-    nothing = dict.fromkeys(("position", "value_position", "moved", "field_moved"))
-    previous = {"board": day(YESTERDAY - timedelta(days=1)), **nothing}
+    previous = {"board": day(YESTERDAY - timedelta(days=1)), "position": None, "value_position": None}
     assert lap == {"column": "lap", "value": None, "rank": None, "previous": previous}
     service.pass_days(1)
     await service.post_all(bob=70)
     [new] = await positions(service, day(TODAY), "columns=xp&compare=previous", "bob")
     assert new["previous"]["position"] is None
-    assert new["previous"]["moved"] is None
     assert (new["previous"]["value_position"]["rank"], new["previous"]["value_position"]["total"]) == (1, 1)
     [ever] = await positions(service, "game:all", "columns=xp&compare=previous")
     assert ever["previous"] is None
@@ -156,7 +151,6 @@ async def test_comparisons_and_histories_are_true_on_low_columns_curves_and_face
         assert (before["position"] is None) == (owner not in laps[1])
         if before["position"] is not None:
             assert before["position"]["low"] <= rank_then <= before["position"]["high"]
-            assert before["moved"] + before["field_moved"] == before["position"]["rank"] - now["rank"]
     for owner in laps[1]:
         told = await service.get(f"{F}/owners/{owner}/history?period=day&column=lap&org=7&rank={mode}")
         for each, day_laps in zip(told["history"], reversed(laps), strict=True):
