@@ -11,10 +11,9 @@ import structlog
 
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
-from storage.leases.lease_records import Pool
+from storage.leases.lease_records import Pool, ResourceChange
 from storage.leases.lease_resources import lease_resources
 from storage.leases.region_counts import Region, lease_counts
-from storage.leases.upkeep import lease_upkeep
 from storage.store import Program
 
 from .liberate import read_pool_pages
@@ -63,7 +62,7 @@ class BalanceJob:
             yield from held.renew()
         keys = [pool.key for pool in pools]
         counts = yield from lease_counts.read_counts(keys)
-        stored = yield from lease_upkeep.loads(keys)
+        stored = yield from lease_counts.read_loads(keys)
         now_us = yield from self._clock()
         regions: dict[int, dict[str, RegionState]] = {key: {} for key in keys}
         loads: dict[Region, str] = {}
@@ -77,7 +76,7 @@ class BalanceJob:
             load = update_load(load, found, self._limits.balance_half_life_s)
             regions[key][region] = RegionState(found.available, load)
             loads[key, region] = msgspec.json.encode(load).decode()
-        yield from lease_upkeep.set_loads(loads)
+        yield from lease_counts.set_loads(loads)
         return {key: plan_transfers(states, self._limits) for key, states in regions.items()}
 
     async def _move(self, pool: Pool, transfer: Transfer) -> int:
@@ -86,18 +85,22 @@ class BalanceJob:
             started = self._monotonic()
             step = min(transfer.resources - moved, self._limits.balance_step_rows_max)
 
-            def program(step: int = step) -> Program[int]:
-                now_us = yield from self._clock()
-                times = {"before_us": now_us - self._margin_us, "now_us": now_us}
-                return (
-                    yield from lease_upkeep.move_resources(
-                        pool, transfer.source, transfer.target, step, **times, rng=self._rng
-                    )
-                )
-
-            done = await self._store.write(program)
+            done = await self._store.write(lambda step=step: self.move_resources(pool, transfer, step))  # type: ignore[misc]
             if not done:
                 break  # keys have meanwhile leased the available resources
             moved += done
             await self._sleep(self._monotonic() - started)
         return moved
+
+    def move_resources(self, pool: Pool, transfer: Transfer, limit: int) -> Program[int]:
+        """Move up to `limit` resources: free ones first, then those with expired leases. Return how many moved.
+
+        Each row is written only if it has not changed since it was found.
+        """
+        now_us = yield from self._clock()
+        found = yield from lease_resources.find_free(pool.key, transfer.source, limit=limit)
+        if len(found) < limit:
+            before_us, left = now_us - self._margin_us, limit - len(found)
+            found += yield from lease_resources.find_expired(pool.key, transfer.source, before_us=before_us, limit=left)
+        changes = [ResourceChange(row, row.move(transfer.target, now_us)) for row in found]
+        return (yield from lease_resources.change_resources(changes, self._rng, now_us=now_us))

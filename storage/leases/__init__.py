@@ -22,5 +22,5 @@ A transaction writes a row only if the row has not changed since the transaction
 and the request is decided again. Only the store's clock says whether a lease has expired, never the clock of a holder.
 
 This room may import `schema` and the modules at the root of `storage`, but no other room. Begin with `lease_records`,
-then read `claims`, then `lease_transaction`. `upkeep` is for the balancer; `peers` handles leases in other stores.
+then read `claims`, then `lease_transaction`. `peers` handles leases in other stores.
 """

@@ -1,4 +1,4 @@
-"""Stored counts for each region of a pool: resources, leased ones, acquired leases, and refused requests.
+"""Stored counts for each region of a pool (resources, leased ones, acquired leases, refused requests), and its load.
 
 A transaction that changes a resource also changes the counts, so no reader ever counts rows.
 
@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from querybuilder import asc, col, delete, excluded, insert, param, plus, select, sum_
-from storage.schema.lease_tables import LEASE_COUNTS
+from storage.schema.lease_tables import LEASE_COUNTS, LEASE_LOADS
 from storage.schema.placement import TABLES
 from storage.store import Program
 
@@ -57,6 +57,10 @@ class LeaseCounts:
         sums = select(*region, *(sum_(col(name)) for name in _FIELDS)).from_(LEASE_COUNTS).group_by(*region)
         of_pools = sums.where(col("pool_key").in_(param("pools"))).order_by(*map(asc, region))
         self._of_pools = of_pools.packed().prepared()
+        loads = select(col("pool_key"), col("region"), col("load")).from_(LEASE_LOADS)
+        self._loads = loads.where(col("pool_key").in_(param("pools"))).packed().prepared()
+        measured = insert(LEASE_LOADS).rows(param("rows"), **TABLES[LEASE_LOADS].kinds)
+        self._set_loads = measured.on_conflict("pool_key", "region").overwrite().prepared()
         self._forget = delete(LEASE_COUNTS).where(col("pool_key").eq(param("pool_key"))).prepared()
 
     def add_counts(self, changes: Mapping[Region, RegionCounts], rng: random.Random) -> Program[None]:
@@ -68,6 +72,15 @@ class LeaseCounts:
     def read_counts(self, pool_keys: Sequence[int]) -> Program[dict[Region, RegionCounts]]:
         rows = yield self._of_pools.bind(pools=pool_keys)
         return {(row[0], row[1]): RegionCounts(*row[2:]) for row in rows}
+
+    def read_loads(self, pool_keys: Sequence[int]) -> Program[dict[Region, str]]:
+        """Return the measurements that the rebalancing job has stored, by region."""
+        rows = yield self._loads.bind(pools=pool_keys)
+        return {(row[0], row[1]): row[2] for row in rows}
+
+    def set_loads(self, loads: dict[Region, str]) -> Program[None]:
+        if loads:
+            yield self._set_loads.bind(rows=[(*region, loads[region]) for region in sorted(loads)])
 
     def delete_counts(self, pool_key: int) -> Program[None]:
         yield self._forget.bind(pool_key=pool_key)

@@ -34,7 +34,6 @@ from storage.leases.lease_records import Pool, Resource
 from storage.leases.lease_resources import lease_resources
 from storage.leases.pools import lease_pools
 from storage.leases.region_counts import lease_counts
-from storage.leases.upkeep import lease_upkeep
 from storage.store import Program
 
 from .leases import TAG
@@ -126,7 +125,7 @@ async def _answer(context: Context, pool: Pool) -> PoolAnswer:
     def program() -> Program[dict[str, RegionAnswer]]:
         counts = yield from lease_counts.read_counts([pool.key])
         before_us = (yield from store_clock()) - margin_us
-        loads = yield from lease_upkeep.loads([pool.key])
+        loads = yield from lease_counts.read_loads([pool.key])
         regions: dict[str, RegionAnswer] = {}
         for (_, region), counted in counts.items():
             over = yield from lease_resources.count_expired(

@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -13,12 +14,12 @@ from jobs.controls import Sleep
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.peers import ExchangeJob, PeerUnavailableError
 from jobs.leases.rebalance import BalanceJob
+from jobs.leases.rebalance_plan import Transfer
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts
 from storage.leases.peers.elsewhere import remote_leases
-from storage.leases.upkeep import lease_upkeep
 from storage.leases.work_leases import WorkLeases
-from storage.store import CONTROL, Program
+from storage.store import CONTROL
 from tests.jobs.world import World
 from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools
 
@@ -111,14 +112,8 @@ async def test_ended_leases_move_without_being_liberated_first_and_running_ones_
     given = await upkeep.ask(30, region="eu", named="k", lease_us=LEASE_US)
     assert len(await upkeep.ask(8, region="eu", named="long")) == 8
     pools.clock.now_us += LEASE_US + MARGIN_US
-    now_us = pools.clock.now_us
-
-    def move() -> Program[int]:
-        moved = lease_upkeep.move_resources(
-            pool, "eu", "us", 40, before_us=now_us - MARGIN_US, now_us=now_us, rng=random.Random(1)
-        )
-        return (yield from moved)
-
+    transfer = Transfer("eu", "us", 40)
+    move = partial(upkeep.balance_job.move_resources, pool, transfer, 40)
     assert await pools.store.write(move) == 32, "2 resources were free, 30 leases had ended"
     counts = await pools.counts()
     assert counts["eu"] == RegionCounts(total=8, held=8, acquired=38)
