@@ -91,8 +91,9 @@ ROUTE_WORDS: dict[str, Words] = {
         description="Without `columns`, the answer has every ranked column. `rank=auto` counts near the top and where"
         " there is no curve. `next=true` adds to each position the next better place and the points that are missing"
         " to take it. `compare=previous` adds the leaderboard of the period before: the owner's position there, the"
-        " position that the current value would have there (as a new arrival). It is null for all time. An owner who had an entry then and has none yet has null"
-        " for the current position and value. A leaderboard that belongs to no family has no period before: 400."),
+        " position that the current value would have there (as a new arrival). It is null for all time. An owner who"
+        " had an entry then and has none yet has null for the current position and value. A leaderboard that belongs to"
+        " no family has no period before: 400."),
     "around": Words("getRowsAroundOwner", "The rows around an owner",
         problems=("unknown_column", "unknown_owner", "not_ranked", "archived"),
         description="The ranks agree with each other: all follow from the owner's rank by counting along the rows. An"
