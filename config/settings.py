@@ -151,7 +151,7 @@ class QueueSettings(_Group):
     # Maximum number of posts of one shard that are stored in the queue as one row.
     ingest_block_posts_max: ClassVar[int] = 200
     ingest_round_posts_max: ClassVar[int] = 1_000  # maximum number of queued posts that one transaction applies
-    # Maximum number of queued posts that one transaction applies, counted once for every board.
+    # Maximum number of parts of queued posts that one transaction applies. A post has one part for each of its boards.
     ingest_round_parts_max: ClassVar[int] = 2_500
     # Attempts of a queued post that fails even in a transaction of its own. After the last one, it is rejected.
     ingest_alone_attempts_max: ClassVar[int] = 10

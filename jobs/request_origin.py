@@ -32,7 +32,7 @@ def describe_origin() -> str:
 
 @contextmanager
 def working_for(origin: str) -> Iterator[None]:
-    """Within a `with` block, work for the request that `describe_origin` described. Leave out what is not valid."""
+    """Set the request id and the trace from `describe_origin` for a `with` block. A part that is not valid is empty."""
     request_id, _, traceparent = origin.partition(" ")
     before = (
         REQUEST_ID.set(request_id if _REQUEST_ID.fullmatch(request_id) else ""),

@@ -68,7 +68,7 @@ class Runner:
             try:
                 await work()
             except (Exception, asyncio.CancelledError) as error:
-                # If only something that the job awaits was cancelled, the job itself failed like any other job.
+                # If nobody cancelled the job itself, but only something that it awaits, the job has failed.
                 if isinstance(error, asyncio.CancelledError) and (self._stopping or _cancelled()):
                     raise
                 if self._monotonic() - started > self._limits.job_backoff_s_max:

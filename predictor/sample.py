@@ -5,9 +5,9 @@ of knots is bounded, whatever the caller sends back.
 
 - Spacing is geometric. The next row is the last one whose rank is at most (1 + d) times the first rank past the
   previous knot. (With uniform spacing, estimates of ranks near the top are wrong by 1,000 % and more.)
-- If a board has no ties, d follows from the number of entries. Ties save knots, so at every knot the walk corrects d
-  for the knots and entries that are left. Knots that are left over at the end split the widest brackets.
-- The number of rows of a skip is also limited, because a count inside a gap has to stay short at any rank. The knots
+- If a board has no ties, the number of entries determines d. Ties save knots, so at every knot the walk computes d
+  anew from the knots and entries that remain. Knots that remain at the end split the widest brackets.
+- The number of rows between two knots is also limited, so that counting them takes a short time at any rank. The knots
   that this limit needs are added to `knots_max`.
 
 The best constant d can be found only by reading every row. On seven ordinary boards, the widest bracket of this walk

@@ -20,7 +20,7 @@ from .locate import Bracket, Drift, Gap, KeyBracket
 
 
 class SummedCurve:
-    """Reads ranks off the curves of all parts. It has the methods of a `Curve` that need no common knots."""
+    """The sum of the curves of all parts of a board. It has no methods that need knots common to all of them."""
 
     def __init__(self, parts: Sequence[RankCurve], later: int = 0) -> None:
         self.parts, self._later = tuple(parts), later

@@ -51,7 +51,7 @@ def constant_kind(value: object) -> SqlType | None:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Turns the value of one parameter, which is a list or rows, into arguments for the driver."""
+    """Turns the value of one parameter into arguments for the driver. The value is a plain list, or a list of rows."""
 
     kinds: tuple[SqlType, ...] | None  # the kind of each column of the rows; None: the parameter is a plain list
     arrays: bool  # from `Dialect.arrays`

@@ -265,7 +265,7 @@ def larger_of(left: Operand, right: Operand) -> Term:
 
 
 def collated(text: Term) -> Term:
-    """Return a text that is compared by code points, as in a sortable column. A `seed` of `recursive` needs this."""
+    """Return a text that is compared by code points, as in a sortable column. `recursive` needs this for its texts."""
     return Expression(lambda out: f"({text.render(out)}{out.dialect.collation})")
 
 

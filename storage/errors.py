@@ -22,7 +22,7 @@ def default_detail(kind: type[Exception]) -> str:
 
 
 class StorageError(Exception):
-    """The store refused."""
+    """The store refused the request."""
 
     def __init__(
         self, detail: str | None = None, *, pointer: str | None = None, retry_after_s: float | None = None

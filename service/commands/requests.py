@@ -62,9 +62,9 @@ def add_request(
 ) -> None:
     """Add a command that sends a request such as `DELETE /v1/families/{family}`, and shows the answer as JSON.
 
-    With `confirm`, the command deletes something. Without --yes it asks `confirm`, whose fields are the names of the
-    parameters. `convert` makes the body, or the query, of the parameters that were given. `show` prints the answer for
-    people, unless --json is given.
+    A command that deletes something has `confirm`, the question that it asks unless --yes is given. The names in braces
+    in this question are parameters. `convert` makes the body or the query from the given parameters. `show` prints the
+    answer for people, unless --json is given.
     """
     method, path = request.split(" ")
 

@@ -103,7 +103,7 @@ class CursorCodec:
         return numbers[0] if len(numbers) == 1 else self.encode_cursor(ListCursor(of, numbers))
 
     def decode_numbers(self, place: int | str, of: Literal["journal", "posts"] = "journal") -> tuple[int, ...]:
-        """Return the numbers of a place. A number is one of the first partition.
+        """Return the numbers that `encode_numbers` encoded. An integer is the number of the first partition.
 
         Raises:
             BadCursorError: the store did not make the cursor.

@@ -99,7 +99,7 @@ class ProfilesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for lines of the journal that come after `after`, which is the `seq` of a line; 0: from the beginning."""
+    """Asks for lines of the journal: those after the line whose `seq` is `after`, or all from the start if it is 0."""
 
     after: Annotated[int, Meta(ge=0, le=INT64_MAX)] | _Seq = 0
     limit: _Limit | None = None

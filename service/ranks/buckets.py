@@ -16,7 +16,7 @@ from storage.store import Program
 class Part(NamedTuple):
     """The number of entries with a value from `least` to `past`. Only the last part includes the value `past`.
 
-    An estimate has the bracket of the number.
+    `low` and `high` are the bracket of an estimated number of entries. A counted number has none.
     """
 
     least: int

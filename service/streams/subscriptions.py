@@ -41,7 +41,7 @@ class FeedSnapshot:
     """
 
     def __init__(self, starts: CountStarts, ends: Numbers) -> None:
-        """Make an empty snapshot. `ends`: the last numbers that it holds."""
+        """Make a snapshot without rows. `ends`: for each partition, the number of the last row of its journal."""
         self.starts, self.ends, self.until = starts, ends, ends
         self._rows: defaultdict[int, list[JournalRow]] = defaultdict(list)
         self._followed: defaultdict[int, set[str]] = defaultdict(set)

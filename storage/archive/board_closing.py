@@ -135,7 +135,7 @@ def _archive_us(board: Board, families: dict[int, Family]) -> Program[int | None
     """Return when a closed board is to be archived; None: never. `families` caches families by key.
 
     The time depends on the row of the family, or of the board if it has no family. This function locks that row. So a
-    transaction that changes the time waits for this one, and then makes the board due again.
+    transaction that changes the row waits for this one. It then sets `due_at`, so that the job checks the board again.
     """
     if board.family_key is None:
         season = (yield from find_same_board(board, lock=Lock.UPDATE)).spec.season

@@ -34,8 +34,8 @@ _SHARDS = (
     .where(any_of(*(col("relname", "c").eq(table) for table in (META, LOG_COUNTER))))
     .prepared()
 )
-# A move writes the placement of a shard anew. `xmin` is the transaction that did so on the node of the connection. The
-# other columns do not tell: a worker keeps the `placementid`, and after a move back the `groupid` is what it was.
+# A move of a shard writes its row anew, so `xmin`, the transaction that wrote the row on this node, changes. No other
+# column shows every move: a worker keeps the `placementid`, and a move back restores the earlier `groupid`.
 _PLACEMENTS = (
     select(col("shardid"), col("xmin")).from_("pg_dist_placement").where(col("shardid").in_(param("shards"))).prepared()
 )

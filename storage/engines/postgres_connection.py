@@ -30,7 +30,7 @@ def _describe_array(oid: int, element_oid: int, element: str) -> dict[str, objec
 
 
 _CITUS = select(lit(1)).from_("pg_extension").where(col("extname").eq("citus")).prepared()
-# The driver knows no arrays. For each connection it would ask the server, which takes seconds on a busy Citus cluster.
+# Without these descriptions, each connection asks the server for them. This takes seconds on a busy Citus cluster.
 _ARRAYS = [
     _describe_array(oid, element_oid, element)
     for oid, element_oid, element in ((1001, 17, "bytea"), (1003, 19, "name"), (1009, 25, "text"), (1016, 20, "int8"))

@@ -255,7 +255,7 @@ class _Group:
                 self.decided[request] = ResourceChange(row, row._replace(expires_at_us=request.until_us(now_us)))
 
     def _answer_from_peer(self, request: PoolRequest, lease: RemoteLease) -> None:
-        """Answer with a lease in another store, and pass the request on: the other store reads the journal here."""
+        """Answer with a lease in another store. That store learns of the request from an event of this journal."""
         now_us = self.found.now_us
         self.outcomes[request] = lease.grant(now_us)
         if isinstance(request, Release):

@@ -135,7 +135,7 @@ class LeasePools:
         yield self._drop.bind(pool_key=pool.key, now_us=now_us)
 
     def sweep_dropped(self, *, rows_max: int) -> Program[int]:
-        """Delete up to `rows_max` resources of one dropped pool. Return 0 only if no dropped pool is left."""
+        """Delete up to `rows_max` resources of one dropped pool. Return at least 1, or 0 if no dropped pool is left."""
         found = yield self._to_sweep.bind()
         if not found:
             return 0

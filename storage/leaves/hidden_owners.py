@@ -14,13 +14,13 @@
 An owner's row on a board is in one of the two tables. The most important rule: without a mark, the owner has no row in
 the hidden table. So a post looks there only for marked owners, and asks the store for nothing if no owner is marked.
 
-Every partition has all marks, so a post needs those of its own partition. A process remembers them, as
-`posting.known_facts` explains, until the number `facts` in the counter of the change log changes. A post compares it
-while it holds the counter. If it has changed, a post that has found an owner without a row runs again.
+Every partition has all marks, so a post reads only those of its own partition. A process remembers them until the
+number `facts` in the counter of the change log changes (see `posting.known_facts`). A post compares this number while
+it holds the counter. If the number has changed, and the post has found no row of its owner, the post runs again.
 
-A transaction that moves rows holds the owner's mark. So no row is moved into the hidden table after its owner is to be
-shown, and none out of it after its owner was hidden again. A post reads the board's table first and the hidden table
-second. If a row is moved in between, the post finds it in the hidden table, or fails to write it and loses the race.
+A transaction that moves rows locks the owner's mark. So while the mark is SHOWING, no row is moved into the hidden
+table, and while it is HIDDEN, no row is moved out. A post reads the board's table first and the hidden table second.
+If a row is moved in between, the post finds it in the hidden table, or fails to write it and loses the race.
 """
 
 from collections.abc import Iterable, Sequence
@@ -227,7 +227,7 @@ def list_hidden_boards(owner: str, *, limit: int) -> Program[list[int]]:
 
 
 def erase_hidden_entry(entries: Entries, owner: str) -> Program[RankingChange | None]:
-    """Erase the owner's hidden row on a board. Return what `log_ranking_changes` logs, or None without a row."""
+    """Erase the owner's hidden row on a board. Return the change for `log_ranking_changes`; None: no such row."""
     rows = yield _TAKE.bind(owner=owner, key=entries.leaf.key)
     if not rows:
         return None

@@ -4,8 +4,8 @@
 - Which post ids are new: a transaction stores the same time in its bundle and with its post ids.
 - An erased owner has no name in the log. If the log has such a change, all rows of the copy are compared.
 
-A statement reads the tables of one partition only, so this process carries the rows. A store with several partitions is
-on PostgreSQL, so no statement here has to be one of SQLite.
+A statement reaches the tables of one partition only. So this process reads the rows in the partition of the leaf, and
+writes them in the partitions of the others.
 """
 
 import json

@@ -148,7 +148,7 @@ def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], t
 
 
 def prune_ids(*, before_us: int, rows_max: int) -> Program[int]:
-    """Delete at most about `rows_max` ids older than `before_us`; return how many were deleted."""
+    """Delete about `rows_max` of the ids older than `before_us`, or all if there are fewer; return their number."""
     horizon = yield _HORIZON.bind(before_us=before_us, rows_max=rows_max)
     # All ids of a transaction have the same time. One call deletes either all ids with a time or none of them.
     limit_us = horizon[0][0] + 1 if horizon else before_us

@@ -120,7 +120,7 @@ def _split(group: MetricGroup, shown: _Shown) -> list[tuple[ObjectName, list[Lab
 def attribute_name(family: str, prefix: str = _PREFIX) -> str:
     """Return the name of the attribute for a family: `rankcurve_write_batch_posts` becomes `WriteBatchPosts`.
 
-    A group's prefix that ends with `_` is left out.
+    The name leaves out `prefix` if this ends with `_`, or else only `rankcurve_`.
     """
     rest = family.removeprefix(prefix if prefix.endswith("_") else _PREFIX)
     return "".join(word[:1].upper() + word[1:] for word in rest.split("_") if word)

@@ -30,7 +30,7 @@ class Family(NamedTuple):
 
     @property
     def numbers_count(self) -> int:
-        """Return how many numbers a series has; see `numbers`."""
+        """Return how many numbers the module `numbers` stores for a series."""
         return 1 if self.kind == "counter" else len(self.bounds) + 2
 
 

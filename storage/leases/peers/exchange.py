@@ -69,7 +69,7 @@ class LeaseExchange:
         raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
 
     def _of_pools_here(self, page: Sequence[PublishedLeaseEvent]) -> Program[list[KeyEvent]]:
-        """Return the events of keys in pools that this store has too, with the keys in this store."""
+        """Return the events that have a key and whose pool is in this store too, each with its pool and key here."""
         pools = yield from lease_pools.find_by_names([(event.client_id, event.pool_id) for event in page])
         return [
             ((pools[event.client_id, event.pool_id].key, event.key), event)
