@@ -105,9 +105,10 @@ class RowQuery(RowSource, Query):
     limit_rows: Term | None = None
     is_packed: bool = False
 
+    @property
     @abstractmethod
-    def kinds(self) -> tuple[SqlType | None, ...]:
-        """Return the kind of each output, or None if the kind is unknown."""
+    def width(self) -> int:
+        """Return the number of outputs."""
 
     def order_by(self, *orders: Term | Ordering) -> Self:
         """Add terms to the sort order. The databases sort nulls differently, so exclude nulls with `not_null`.
@@ -124,7 +125,10 @@ class RowQuery(RowSource, Query):
         return replace(self, limit_rows=_bound(limit_rows))
 
     def packed(self) -> Self:
-        """Return the whole result as one JSON row if the dialect supports it. `Built.packed` is True in this case."""
+        """Return the whole result as one JSON row if the dialect supports it. `Built.packed` is True in this case.
+
+        No output may be bytes: JSON has no form for them, so SQLite refuses them.
+        """
         return replace(self, is_packed=True)
 
     def scalar(self) -> Term:
@@ -139,34 +143,32 @@ class RowQuery(RowSource, Query):
         """
 
         def write(out: Rendering) -> str:
-            inner, cells, rows = self._named(out, "nested")
+            inner, cells, rows = self._named(out)
             if out.dialect.packs:
                 return f"(WITH {rows}({cells}) AS ({inner}) SELECT json_group_array(json_array({cells})) FROM {rows})"
             # Citus does not accept a WITH here.
             aggregate = f"coalesce(json_agg(json_build_array({cells})), '[]')::text"
             return f"(SELECT {aggregate} FROM ({inner}) AS {rows}({cells}))"
 
-        return Expression(write, SqlType.TEXT)
+        return Expression(write)
 
     def compile(self, dialect: Dialect) -> Statement:
         out = Rendering(dialect)
         if not (self.is_packed and dialect.packs):
             return out.statement(self.render(out))
         # SQLite keeps the order of the inner query: it drops an inner ORDER BY only under count, min and max.
-        inner, cells, rows = self._named(out, "packed")
+        inner, cells, rows = self._named(out)
         head = f"WITH {rows}({cells}) AS ({inner})"
         return out.statement(f"{head} SELECT json_group_array(json_array({cells})) FROM {rows}", packed=True)
 
-    def _named(self, out: Rendering, verb: str) -> tuple[str, str, str]:
+    def _named(self, out: Rendering) -> tuple[str, str, str]:
         """Return this query, names for its outputs, and a name for the query.
 
         The outputs get their names outside the query. Inside, an alias could hide a column that the ORDER BY names.
         """
-        if SqlType.BLOB in self.kinds():
-            raise InexpressibleError(f"bytes cannot be {verb}: JSON has no form for them")
         inner = self.render(out)
         rows = out.fresh_name("p")
-        cells = ", ".join(out.name(f"p{index}") for index in range(len(self.kinds())))
+        cells = ", ".join(out.name(f"p{index}") for index in range(self.width))
         return inner, cells, rows
 
 
@@ -239,8 +241,9 @@ class Select(RowQuery):
         """
         return replace(self, lock=lock, lock_orders=_orderings(in_order))
 
-    def kinds(self) -> tuple[SqlType | None, ...]:
-        return tuple((one.inner if isinstance(one, Aliased) else one).kind for one in self.outputs)
+    @property
+    def width(self) -> int:
+        return len(self.outputs)
 
     def render(self, out: Rendering) -> str:
         if not self.outputs:
@@ -266,18 +269,13 @@ class Select(RowQuery):
 class Union(RowQuery):
     arms: tuple[Select, ...]
 
-    def kinds(self) -> tuple[SqlType | None, ...]:
-        """Return BLOB for each output that is bytes in at least one arm, and None for the others.
-
-        Raises IncompleteQueryError if the arms have different numbers of outputs.
-        """
-        if len({len(arm.outputs) for arm in self.arms}) != 1:
-            raise IncompleteQueryError("a union needs selects with the same number of terms")
-        columns = zip(*(arm.kinds() for arm in self.arms), strict=True)
-        return tuple(SqlType.BLOB if SqlType.BLOB in column else None for column in columns)
+    @property
+    def width(self) -> int:
+        return self.arms[0].width
 
     def render(self, out: Rendering) -> str:
-        self.kinds()
+        if len({arm.width for arm in self.arms}) != 1:
+            raise IncompleteQueryError("a union needs selects with the same number of terms")
         if not self.orders:
             if self.limit_rows is not None:
                 raise IncompleteQueryError("a union with a limit needs an order: which arm comes first is not promised")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from querybuilder.arguments import Value, constant_kind
-from querybuilder.dialect import INTEGER, TEXT, SqlType
+from querybuilder.dialect import SqlType
 from querybuilder.errors import BadValueError, IncompleteQueryError
 from querybuilder.render import Node, Rendering, Written
 
@@ -44,11 +44,6 @@ class Term(Node):
     """An expression, which has a value in every row."""
 
     __slots__ = ()
-
-    @property
-    def kind(self) -> SqlType | None:
-        """Return the kind of the values, or None if the kind is unknown."""
-        return None
 
     def eq(self, other: Operand) -> Condition:
         return _compare(self, "=", other)
@@ -107,11 +102,10 @@ def _compare(left: Term, operator: str, operand: Operand) -> Condition:
     return Condition(lambda out: f"{left.render(out)} {operator} {right.render(out)}")
 
 
-@dataclass(frozen=True, slots=True)
 class Expression(Written, Term):
     """A term without parts that other code looks at."""
 
-    kind: SqlType | None = None
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +118,6 @@ class Aliased:
 class Column(Term):
     name: str
     table: str | None = None
-    kind: SqlType | None = None
 
     def render(self, out: Rendering) -> str:
         prefix = "" if self.table is None else out.name(self.table) + "."
@@ -149,12 +142,9 @@ class Ordering(Node):
         return f"{self.operand.render(out)} {self.direction.value}"
 
 
-def col(name: str, table: str | None = None, *, kind: SqlType | None = None) -> Column:
-    """Return a column. `table`, which may be an alias, is needed if several sources have a column of this name.
-
-    A packed query that has a column with `kind=BLOB` cannot be compiled.
-    """
-    return Column(name, table, kind)
+def col(name: str, table: str | None = None) -> Column:
+    """Return a column. `table`, which may be an alias, is needed if several sources have a column of this name."""
+    return Column(name, table)
 
 
 def excluded(name: str) -> Term:
@@ -169,13 +159,14 @@ def param(name: str, kind: SqlType | None = None) -> Param:
 
 def lit(value: Value) -> Term:
     """Return a bound constant. Raises BadValueError for floats, booleans and integers past 64 bits."""
-    return Expression(lambda out: out.constant(value), constant_kind(value))
+    constant_kind(value)
+    return Expression(lambda out: out.constant(value))
 
 
 def null(kind: SqlType) -> Term:
     """Return a null for an arm of a union where another arm has a column of this kind."""
     # Without the cast, PostgreSQL would infer the type text for a null in an arm of a union.
-    return Expression(lambda out: f"CAST(NULL AS {out.dialect.type_names[kind]})", kind)
+    return Expression(lambda out: f"CAST(NULL AS {out.dialect.type_names[kind]})")
 
 
 def count() -> Term:
@@ -206,11 +197,11 @@ def coalesce(first: Operand, second: Operand, *more: Operand) -> Term:
 
 def lower_case(text: Operand) -> Term:
     """Return a text with its ASCII letters in lower case. What becomes of other letters depends on the database."""
-    return Expression(_call("lower", text).write, TEXT)
+    return _call("lower", text)
 
 
 def length(text: Operand) -> Term:
-    return Expression(_call("length", text).write, INTEGER)
+    return _call("length", text)
 
 
 def plus(left: Operand, right: Operand) -> Term:
@@ -279,7 +270,7 @@ def part(text: Operand, start: int | Term, width: int) -> Term:
         cast = "::int" if out.dialect.arrays else ""  # PostgreSQL's substr does not accept 64-bit integers
         return f"substr({whole.render(out)}, {first.render(out)}{cast}, {out.constant(width)}{cast})"
 
-    return Expression(write, TEXT)
+    return Expression(write)
 
 
 def contains_text(text: Operand, piece: Operand) -> Condition:
@@ -298,7 +289,7 @@ def clock_us() -> Term:
 
     It is the time at which the statement runs, not the time at which the transaction began.
     """
-    return Expression(lambda out: out.dialect.clock_us, INTEGER)
+    return Expression(lambda out: out.dialect.clock_us)
 
 
 def all_of(*conditions: Condition) -> Condition:
@@ -311,11 +302,10 @@ def any_of(*conditions: Condition) -> Condition:
     return _join(" OR ", conditions, "FALSE")
 
 
-def _call(function: str, *operands: Operand) -> Expression:
+def _call(function: str, *operands: Operand) -> Term:
     """Return a call of an SQL function. `function` is always a constant of this module, never text from a caller."""
     terms = [term(one) for one in operands]
-    kind = next((one.kind for one in terms if one.kind), None)
-    return Expression(lambda out: f"{function}({', '.join(one.render(out) for one in terms)})", kind)
+    return Expression(lambda out: f"{function}({', '.join(one.render(out) for one in terms)})")
 
 
 def _calculate(left: Operand, operator: str, right: Operand) -> Term:
