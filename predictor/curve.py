@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from math import isfinite
 from operator import add, le, lt
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from .errors import KnotsInvalidError
 from .locate import SHAPE_UNIT, KnotRanks
@@ -54,24 +54,13 @@ class Curve(KnotRanks):
     errors: Sequence[int] | None = None  # largest |rank - true rank| over every key at the fit; None: not measured
     shapes: Sequence[tuple[int, int]] | None = None  # inner control values of the cubics in SHAPE_UNIT; None: lines
 
-    @property
-    def is_live(self) -> bool:
-        """Return False, because this curve does not follow the board's changes."""
-        return False
+    is_live: ClassVar[bool] = False  # whether the curve follows the board's changes
+    moved: ClassVar[int] = 0  # number of moves since the fit that are counted
 
     @property
     def tag(self) -> str:
         """Return a text that differs from those of all curves of the column that may give other ranks."""
         return str(self.as_of_us)
-
-    @property
-    def moved(self) -> int:
-        """Return 0: no move since the fit is counted."""
-        return 0
-
-    @property
-    def knot_count(self) -> int:
-        return len(self.knots)
 
     def __post_init__(self) -> None:
         if self.step < 1:

@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import accumulate, chain
 from operator import add
+from typing import ClassVar
 
 import msgspec
 
@@ -140,6 +141,7 @@ class LiveCurve(KnotRanks):
     """
 
     __slots__ = ("_as_of", "_version", "fit", "is_as_fitted", "moved", "total")
+    is_live: ClassVar[bool] = True
 
     def __init__(self, fit: Curve, counts: LiveCounts, *, as_of: AsOf, version: int = 0) -> None:
         """Make a curve. `version` differs from those of all other counts of this fit."""
@@ -189,14 +191,6 @@ class LiveCurve(KnotRanks):
     @property
     def method(self) -> FitMethod:
         return self.fit.method
-
-    @property
-    def is_live(self) -> bool:
-        return True
-
-    @property
-    def knot_count(self) -> int:
-        return len(self._keys)
 
     @property
     def step(self) -> int:

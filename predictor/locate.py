@@ -135,6 +135,10 @@ class KnotRanks:
             put(self, name, value)
 
     @property
+    def knot_count(self) -> int:
+        return len(self._keys)
+
+    @property
     def rounds_to_lattice(self) -> bool:
         """Return whether a key is rounded to the lattice before it is looked up."""
         return self._snap == self.grid
